@@ -136,7 +136,7 @@ CASES: dict[str, tuple[Arguments, str]] = {
         "fixed rules, not a language model",
     ),
     "agent templates": (
-        lambda _live: ["approved-payee", "--set", f"recipient={STRANGER}", "--set", "amount=0.05"],
+        lambda _live: ["dollar-cost-averager"],
         "Can leave a day",
     ),
     "agent show": (lambda live: [live.agent()], "always do wait"),

@@ -203,11 +203,6 @@ async def test_an_agents_floats_are_options_and_its_limits_are_exact(client: Sol
     assert changed.llm_budget == {"maxUsdPerDay": 5}
     with pytest.raises(TypeError, match=r"guardrails\.maxSolPerTransaction"):
         await client.agents.change(agent.id, guardrails={"maxSolPerTransaction": 0.1})
-    # Amounts are among a template's parameters.
-    with pytest.raises(TypeError, match=r"templateParameters\.amount"):
-        await client.agents.create(
-            name="saver", template="dollar-cost-averager", template_parameters={"amount": 0.1}
-        )
 
 
 async def test_what_is_held_is_told_once_and_paid_once(

@@ -169,23 +169,18 @@ async def _stakes(client: SolwardClient, wallet: Wallet) -> None:
 
 async def _agents(client: SolwardClient, wallet: Wallet) -> None:
     templates = {each.name: each for each in await client.agents.templates()}
-    example = templates["dollar-cost-averager"].example
-    assert example is not None
-    preview = await client.agents.preview(
-        "dollar-cost-averager", {"amountPerDay": Decimal("0.02")}, guardrails={}
-    )
-    assert preview.can_leave["assets"]["SOL"] == {"most": "0.02"}
-    assert preview.sentences != example.sentences
+    template = templates["dollar-cost-averager"]
+    assert template.can_leave["assets"]["SOL"] == {"most": "0.04"}
+    assert "swap up to 0.01 SOL at once" in template.sentences[0]
     buyer = await client.agents.create(
         name="buyer",
-        template="dollar-cost-averager",
-        template_parameters={"amountPerDay": Decimal("0.02")},
+        template=template.name,
         llm_provider="rules",
         llm_model="rules",
         strategy="always do wait",
         wallet_id=wallet.id,
     )
-    assert (buyer.strategy, buyer.loop_interval_ms) == ("always do wait", preview.loop_interval_ms)
+    assert (buyer.strategy, buyer.loop_interval_ms) == ("always do wait", template.loop_interval_ms)
     await client.agents.delete(buyer.id)
     made = await client.agents.create(
         name="ada",

@@ -128,10 +128,9 @@ def test_a_limit_that_was_emptied_is_taken_away() -> None:
 
 
 def test_a_template_and_copied_grants_are_sent_where_they_are_chosen() -> None:
-    chosen = VALUES | {"template": "stake-keeper", "parameters": {"amount": 2}, "strategy": None}
+    chosen = VALUES | {"template": "balance-reporter", "strategy": None}
     sent = fields.create_parameters(chosen, None)
-    assert (sent["template"], sent["template_parameters"]) == ("stake-keeper", {"amount": 2})
-    assert sent["strategy"] is None
+    assert (sent["template"], sent["strategy"]) == ("balance-reporter", None)
     grants = fields.grants_to_copy([{"who": "agent:a1", "may": ["launch"]}])
     assert fields.create_parameters(VALUES | {"grants": grants}, None)["grants"] == [
         {"may": ["launch"]}

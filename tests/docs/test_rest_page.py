@@ -44,7 +44,6 @@ def called() -> set[str]:
         )
         path = re.sub(r"\$(PRINCIPAL|SKILL|PLUGIN)", lambda each: f":{each[1].lower()}", path)
         path = re.sub(r"/settings/\w+$", "/settings/:name", path)
-        path = re.sub(r"/agent-templates/[\w-]+/", "/agent-templates/:name/", path)
         path = re.sub(r"/skills/\w+$", "/skills/:name", path)
         method = re.search(r"-X (\w+)", command)
         given = "POST" if " -d " in command else "GET"

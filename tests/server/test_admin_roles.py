@@ -38,7 +38,6 @@ READING = {
     "POST /quote",
     "POST /policy/check",
     "POST /policy/replay",
-    "POST /agent-templates/<name>/preview",
     "POST /mcp",
 }
 OPERATING = {

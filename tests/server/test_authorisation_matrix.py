@@ -111,7 +111,6 @@ KEY = {
     "GET /plugins",
     "GET /agents",
     "GET /agent-templates",
-    "POST /agent-templates/<name>/preview",
     "GET /agents/<id>",
     "GET /agents/<id>/decisions",
     "GET /agents/<id>/memory",
@@ -228,13 +227,8 @@ async def test_a_key_confined_to_one_wallet_finds_no_other_and_nothing_of_it(api
             assert (answer.status, answer.error) == (404, "Payment not found"), route
         elif path != "/mcp":  # tests/mcp/test_mcp_http.py
             answer = await ask(api, route, token)
-            # A quote's fields are missing here, and no template has this name: neither tells of a
-            # wallet.
-            refused = {
-                "POST /wallets": 403,
-                "POST /quote": 400,
-                "POST /agent-templates/<name>/preview": 404,
-            }
+            # A quote's fields are missing here, which tells of no wallet.
+            refused = {"POST /wallets": 403, "POST /quote": 400}
             status = refused.get(route, 200)
             assert answer.status == status, route
             assert other not in answer.text, route

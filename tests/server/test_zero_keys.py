@@ -104,7 +104,7 @@ async def test_a_key_that_may_nothing_moves_nothing_by_any_way(
 
 # What guardrails refuse with a record, the faucet, and what changes nothing.
 JUDGED = {"/wallets/<wallet_id>/pay", "/wallets/<wallet_id>/skills/<name>"}
-READS = {"/quote", "/agent-templates/<name>/preview"}
+READS = {"/quote"}
 
 
 @promise("small-key-changes-nothing")

@@ -8,7 +8,7 @@ from typing import Any
 
 from solward.agents.agent import Agent, AgentGuardrails
 from solward.agents.budget import DEFAULT_BUDGET, TokenBudget, budget_of
-from solward.agents.templates.template import Filled
+from solward.agents.templates import AgentTemplate
 from solward.resources.agents import Guardrails, LlmBudget, NewAgent
 from solward.resources.declare import declared_fields, fields_of
 from solward.resources.fields import Field, Sol, Text
@@ -86,24 +86,24 @@ def read_create(
     )
 
 
-def with_template(body: Mapping[str, Any], filled: Filled) -> dict[str, Any]:
+def with_template(body: Mapping[str, Any], template: AgentTemplate) -> dict[str, Any]:
     """A create body with the fields of a template, where it does not say them itself.
 
     A null says nothing: an agent of a template is under grants.
     """
     nested = body.get("guardrails")
     whole: dict[str, Any] = {
-        "strategy": filled.strategy,
-        "loopIntervalMs": filled.loop_interval_ms,
-        "grants": list(filled.grants),
+        "strategy": template.strategy,
+        "loopIntervalMs": template.loop_interval_ms,
+        "grants": list(template.grants),
     } | {name: each for name, each in body.items() if each is not None}
-    for name, each in filled.guardrails.items():
+    for name, each in template.guardrails.items():
         # What is nested wins over what is not, so the template's is put where neither says it.
         if not isinstance(nested, Mapping) or nested.get(name) is None:
             whole.setdefault(name, each)
     if whole.get("walletId") is None:
         # A wallet is made for it: the second form, which has this number at the top level.
-        whole.setdefault("maxSolPerTransaction", filled.guardrails["maxSolPerTransaction"])
+        whole.setdefault("maxSolPerTransaction", template.guardrails["maxSolPerTransaction"])
     return whole
 
 

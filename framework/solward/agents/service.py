@@ -44,13 +44,7 @@ from solward.agents.provider_call import (
 from solward.agents.remember import Journal, record_status, tokens_of
 from solward.agents.store import agents as store
 from solward.agents.store.cycles import MEMORY_GIVEN
-from solward.agents.templates import (
-    TEMPLATES,
-    AgentTemplate,
-    check_fits,
-    missing_skills,
-    template_of,
-)
+from solward.agents.templates import TEMPLATES, template_of
 from solward.agents.think import chat_request, reply, stream_reply
 from solward.audit.acts import record_act
 from solward.context import AgentView
@@ -66,7 +60,6 @@ from solward.support.clock import now_ms
 from solward.types.errors import (
     AgentNotFound,
     InvalidRequest,
-    NotFound,
     ProviderError,
 )
 from solward.types.events import EventKind
@@ -121,8 +114,7 @@ class AgentService:
     async def create(self, body: Mapping[str, Any]) -> Agent:
         """Create an agent from a request body; its second form gets a wallet of its own.
 
-        With `template` the fields that the body does not say are the template's, filled in with
-        `templateParameters`.
+        With `template` the fields that the body does not say are the template's.
 
         Raises:
             InvalidRequest: naming the field.
@@ -133,10 +125,15 @@ class AgentService:
         template = template_of(body)
         has_strategy = body.get("strategy") is not None
         if template is not None:
-            body = with_template(body, template.fill(body.get("templateParameters") or {}))
+            body = with_template(body, template)
         fields = read_create(body, models, self._defaults())
-        if template is not None:
-            check_fits(template, self._service.registry, fields.llm_provider, has_strategy)
+        is_llm = providers[fields.llm_provider].spec.is_llm
+        if template is not None and not is_llm and not has_strategy:
+            raise InvalidRequest(
+                f"The strategy of the template {template.name} is for a language model, and the"
+                f" provider {fields.llm_provider!r} is none; give another llmProvider, or a"
+                " strategy"
+            )
         check_options(providers[fields.llm_provider], fields.llm_options)
         agent_id, grants = str(uuid.uuid4()), None
         if body.get("grants") is not None:
@@ -161,7 +158,7 @@ class AgentService:
             created_ms=now_ms(),
             llm_options=fields.llm_options,
             llm_budget=fields.llm_budget,
-            is_llm=providers[fields.llm_provider].spec.is_llm,
+            is_llm=is_llm,
         )
         async with self._database.write() as connection:
             if grants is not None:
@@ -172,63 +169,35 @@ class AgentService:
         return agent
 
     async def templates(self) -> list[dict[str, Any]]:
-        """The templates as routes show them, each with what its example values come to."""
-        return [
-            {
-                "name": each.name,
-                "title": each.title,
-                "summary": each.summary,
-                "skills": list(each.skills),
-                "missingSkills": missing_skills(each, self._service.registry),
-                "parameters": each.schema,
-                "example": await self._example(each),
-            }
-            for each in TEMPLATES.values()
-        ]
-
-    async def preview(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """What a template comes to with `parameters`: the agent's fields, its grants as sentences,
-        and as `canLeave` the most that it can move out of its wallet in any 24 hours.
-
-        Args:
-            body: `parameters`, and `guardrails` where they are to be others than the template's.
-
-        Raises:
-            NotFound: no such template.
-            InvalidRequest: naming the parameter or the guardrail.
-        """
-        if name not in TEMPLATES:
-            raise NotFound(f"Agent template not found; there are: {', '.join(TEMPLATES)}")
-        parameters = body.get("parameters")
-        return await self._previewed(
-            TEMPLATES[name], {} if parameters is None else parameters, body
-        )
-
-    async def _example(self, template: AgentTemplate) -> dict[str, Any] | None:
-        try:
-            return await self._previewed(template, template.example, {})
-        except InvalidRequest:
-            # The network has no token of a symbol that the template names.
-            return None
-
-    async def _previewed(
-        self, template: AgentTemplate, parameters: object, body: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        filled = template.fill(parameters)
-        rails = read_guardrails(with_template(body, filled), self._defaults().guardrails)
-        # Nobody else has this id, and no grant is stored for it.
-        who = _principal(str(uuid.uuid4()))
-        said = await self._service.policies.drafted(who, template.name, list(filled.grants))
+        """Returns the templates as the route shows them: the fields of `POST /agents`, the grants
+        in words, and as `canLeave` the most that such an agent can move in any 24 hours."""
         async with self._database.read() as connection:
             now = await self._database.moment(connection)
-        leaving = can_leave(
-            "", self._service.wallet_ceilings, [(who, rails.limits)], {who: said.grants}, now
-        )
-        return filled.to_json() | {
-            "guardrails": rails.to_json(),
-            "sentences": said.sentences,
-            "canLeave": leaving.to_json(None, said.names),
-        }
+        # Nobody has this id, and no grant is stored for it.
+        who, ceilings = _principal(str(uuid.uuid4())), self._service.wallet_ceilings
+        listed = []
+        for each in TEMPLATES.values():
+            rails = read_guardrails(with_template({}, each), self._defaults().guardrails)
+            try:
+                said = await self._service.policies.drafted(who, each.name, list(each.grants))
+            except InvalidRequest:
+                # The network lacks a token that its grants name, so no agent of it can be made.
+                continue
+            leaving = can_leave("", ceilings, [(who, rails.limits)], {who: said.grants}, now)
+            listed.append(
+                {
+                    "name": each.name,
+                    "title": each.title,
+                    "summary": each.summary,
+                    "strategy": each.strategy,
+                    "loopIntervalMs": each.loop_interval_ms,
+                    "guardrails": rails.to_json(),
+                    "grants": list(each.grants),
+                    "sentences": said.sentences,
+                    "canLeave": leaving.to_json(None, said.names),
+                }
+            )
+        return listed
 
     async def list(self, wallet_id: str | None = None) -> tuple[Agent, ...]:
         """The agents of a wallet, all where it is None; oldest first."""

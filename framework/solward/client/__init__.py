@@ -17,7 +17,6 @@ from solward.client.agent_models import (
     PluginProblem,
     Plugins,
     Skill,
-    TemplatePreview,
 )
 from solward.client.arguments import Amount
 from solward.client.client import SolwardClient
@@ -139,7 +138,6 @@ __all__ = [
     "SolwardClient",
     "Stake",
     "Switch",
-    "TemplatePreview",
     "TokenBalance",
     "Transaction",
     "TransactionFilter",

@@ -11,44 +11,25 @@ from solward.types.manifest import Manifest, Terms, read_manifest, read_terms
 
 
 @dataclass(frozen=True, slots=True)
-class TemplatePreview(Answer):
-    """What an agent of a template would be.
+class AgentTemplate(Answer):
+    """A starting point of agents.
 
     Attributes:
-        parameters: the values, those that were left out as well.
         grants: documents; none of them: it signs nothing.
         sentences: the grants in words.
         can_leave: the most that this agent alone can move out of a wallet in any 24 hours:
             `assets`, name -> `most` in whole units, and `sentence`.
     """
 
-    parameters: Mapping[str, Any]
+    name: str
+    title: str
+    summary: str
     strategy: str
     loop_interval_ms: int
     guardrails: Mapping[str, Any]
     grants: tuple[Mapping[str, Any], ...]
     sentences: tuple[str, ...]
     can_leave: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class AgentTemplate(Answer):
-    """A starting point of agents.
-
-    Attributes:
-        skills: those that it cannot do without.
-        missing_skills: of these, those that are not loaded.
-        parameters: JSON Schema of its parameters.
-        example: what it comes to with example values; None where the network lacks a token.
-    """
-
-    name: str
-    title: str
-    summary: str
-    skills: tuple[str, ...]
-    missing_skills: tuple[str, ...]
-    parameters: Mapping[str, Any]
-    example: TemplatePreview | None
 
 
 @dataclass(frozen=True, slots=True)

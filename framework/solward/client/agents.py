@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from solward.client.agent_models import AgentTemplate, TemplatePreview
-from solward.client.arguments import json_fields, segment
+from solward.client.agent_models import AgentTemplate
+from solward.client.arguments import segment
 from solward.client.errors import BadAnswer, ServerError
 from solward.client.http import read_answer
 from solward.client.requests import AgentRequests
@@ -42,26 +42,6 @@ class Agents(AgentRequests):
         """The starting points of agents."""
         raw = await self._http.get("/agent-templates")
         return self._http.read_list(AgentTemplate.of, raw, "templates")
-
-    async def preview(
-        self,
-        template: str,
-        parameters: Mapping[str, Any] | None = None,
-        *,
-        guardrails: Mapping[str, Any] | None = None,
-    ) -> TemplatePreview:
-        """What an agent of a template would be, and the most that can leave by it; makes nothing.
-
-        Args:
-            guardrails: those that are to be others than the template's.
-
-        Raises:
-            NotFoundError: no such template.
-            BadRequest: names the parameter or the guardrail.
-        """
-        body = json_fields(parameters=parameters, guardrails=guardrails)
-        path = f"/agent-templates/{segment(template, 'template')}/preview"
-        return self._http.read(TemplatePreview.of, await self._http.send("POST", path, body))
 
     async def delete(self, agent_id: str) -> None:
         """Delete it with its decisions and memory; its transactions stay."""

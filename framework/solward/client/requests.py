@@ -181,7 +181,6 @@ class AgentRequests(Asking):
         guardrails: Mapping[str, Any] | None = None,
         grants: Grants | None = None,
         template: str | None = None,
-        template_parameters: Mapping[str, Any] | None = None,
     ) -> agents.Agent:
         """Make an agent, idle. Without a wallet and with `max_sol_per_transaction` it gets a new
         wallet, and the service's default provider and model may do; so with `template`.
@@ -204,7 +203,6 @@ class AgentRequests(Asking):
             guardrails: its own limits; each may stand beside it instead.
             grants: what it may do; `[]`: it only reads.
             template: gives what is left out; `solward agent templates` lists them.
-            template_parameters: by the template's schema.
         """
         return await self._asked(
             agents.CREATE_AGENT,
@@ -223,7 +221,6 @@ class AgentRequests(Asking):
             guardrails=guardrails,
             grants=grants,
             template=template,
-            template_parameters=template_parameters,
         )
 
     async def change(

@@ -172,9 +172,6 @@ class NewAgent(Guardrails):
     template: str | None = declared(
         Text("Gives what is left out; `solward agent templates` lists them."), default=None
     )
-    template_parameters: Mapping[str, Any] | None = declared(
-        Json("By the template's schema.", cli="--set"), default=None
-    )
 
 
 @resource

@@ -28,17 +28,9 @@ from solward_cli.service_call import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from solward.client import Agent, AgentTemplate, Event, Plugin, TemplatePreview
+    from solward.client import Agent, AgentTemplate, Event, Plugin
 
 _agent_argument = click.argument("agent", shell_complete=agent_names)
-set_option = click.option(
-    "--set",
-    "values",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A parameter of the template; may be given more than once.",
-)
-
 _MODEL_LIMITS = {
     "maxTokensPerCycle": "model tokens a cycle",
     "maxTokensPerDay": "model tokens in 24 hours",
@@ -75,17 +67,11 @@ async def create(
 
     values["strategy"] = _strategy(values["strategy"], strategy_file)
     template, wallet = values["template"], values["wallet_id"]
-    given = values.pop("template_parameters")
-    if template is not None:
-        found = chosen_template(await call.client.agents.templates(), template)
-        values["template_parameters"] = template_values(found, given)
-    elif given:
-        raise click.UsageError("--set is of a template; give --template.")
-    elif not values["strategy"]:
+    if template is None and not values["strategy"]:
         raise click.UsageError(
             "Give --strategy, --strategy-file or --template: what the agent is to do."
         )
-    elif wallet is None and values["max_sol_per_transaction"] is None:
+    if template is None and wallet is None and values["max_sol_per_transaction"] is None:
         raise click.UsageError(
             "Give --wallet, or --max-sol-per-transaction for an agent with a wallet of its own."
         )
@@ -176,52 +162,23 @@ def _provider_name(provider: Plugin) -> str:
 
 @agent.command()
 @click.argument("name", required=False)
-@set_option
 @service_call
-async def templates(call: ServiceCall, name: str | None, values: tuple[str, ...]) -> RenderableType:
-    """List the templates of agents; with NAME, its parameters and what it comes to with them.
+async def templates(call: ServiceCall, name: str | None) -> RenderableType:
+    """List the templates of agents; with NAME, the fields that it gives an agent.
 
     What can leave is computed by the service from the grants and guardrails that an agent of the
-    template gets. Nothing is made.
+    template gets.
     """
     from solward_cli.render import table
 
-    found = await call.client.agents.templates()
+    found = {each.name: each for each in await call.client.agents.templates()}
     if name is None:
-        if values:
-            raise click.UsageError("--set needs the NAME of a template.")
-        rows = [
-            (
-                each.name,
-                each.summary,
-                "-" if each.example is None else leaving_text(each.example.can_leave),
-            )
-            for each in found
-        ]
+        rows = [(each.name, each.summary, leaving_text(each.can_leave)) for each in found.values()]
         return table(("NAME", "WHAT IT DOES", "CAN LEAVE A DAY"), rows, "There are no templates.")
-    chosen = chosen_template(found, name)
-    required = set(chosen.parameters["required"])
-    given = template_values(chosen, values)
-    if required <= given.keys():
-        preview: TemplatePreview | None = await call.client.agents.preview(name, given)
-    else:
-        preview = None if values else chosen.example
-    call.set_json(chosen.raw if preview is None else preview.raw)
-    return _render(chosen, preview, is_example=preview is chosen.example)
-
-
-def chosen_template(found: tuple[AgentTemplate, ...], name: str) -> AgentTemplate:
-    """The template of this name; raises `click.BadParameter`."""
-    for each in found:
-        if each.name == name:
-            return each
-    names = ", ".join(each.name for each in found)
-    raise click.BadParameter(f"no template is named {name!r}; there are: {names}")
-
-
-def template_values(template: AgentTemplate, values: tuple[str, ...]) -> dict[str, Any]:
-    """The values of `--set` by the template's schema; raises `click.BadParameter`."""
-    return parameters(values, template.parameters["properties"], "--set")
+    if name not in found:
+        raise click.BadParameter(f"no template is named {name!r}; there are: {', '.join(found)}")
+    call.set_json(found[name].raw)
+    return _render(found[name])
 
 
 def leaving_text(can_leave: Mapping[str, Any]) -> str:
@@ -236,56 +193,22 @@ def leaving_text(can_leave: Mapping[str, Any]) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def _render(
-    chosen: AgentTemplate, preview: TemplatePreview | None, *, is_example: bool
-) -> RenderableType:
+def _render(template: AgentTemplate) -> RenderableType:
+    from solward_cli.render import fields, plain, span, together
 
-    from solward_cli.render import amount, fields, plain, span, table, together
-
-    required = set(chosen.parameters["required"])
-    rows = [
-        (
-            name,
-            "required" if name in required else amount(field.get("default")),
-            field.get("description", ""),
-        )
-        for name, field in chosen.parameters["properties"].items()
-    ]
-    parts = [
-        fields(
-            {
-                "Template": chosen.name,
-                "What": chosen.summary,
-                "Needs": ", ".join(chosen.skills),
-                "Missing": ", ".join(chosen.missing_skills) or None,
-            }
-        ),
-        plain(""),
-        table(("PARAMETER", "DEFAULT", "WHAT IT IS"), rows, "It has no parameters."),
-    ]
-    if preview is None:
-        missing = ", ".join(sorted(required))
-        parts += [plain(""), plain(f"Give {missing} with --set to see what it comes to.")]
-        return together(*parts)
-    values = {f"  {name}": amount(value) for name, value in preview.parameters.items()}
-    heading = "With" if values else "It comes to"
-    if is_example and required:
-        heading = "For example, with"
     return together(
-        *parts,
-        plain(""),
-        plain(heading, "bold"),
         fields(
             {
-                **values,
-                "Every": span(preview.loop_interval_ms),
-                **limit_texts(preview.guardrails),
-                "Can leave a day": leaving_text(preview.can_leave),
+                "Template": template.name,
+                "What": template.summary,
+                "Every": span(template.loop_interval_ms),
+                **limit_texts(template.guardrails),
+                "Can leave a day": leaving_text(template.can_leave),
             }
         ),
-        *(plain(each) for each in preview.sentences),
+        *(plain(each) for each in template.sentences),
         plain(""),
-        plain(preview.strategy, lines=True),
+        plain(template.strategy, lines=True),
     )
 
 

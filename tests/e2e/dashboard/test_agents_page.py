@@ -305,28 +305,17 @@ def test_a_strategy_keeps_its_lines_and_says_what_changes(wide: Browser, api: ht
 
 @pytest.mark.long
 def test_an_agent_starts_from_a_template_and_is_cloned(wide: Browser, api: httpx.Client) -> None:
-    payee = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
     wide.open("/agents")
     wide.click("New agent")
     wide.fill("Name", "payer")
     wide.choose("Provider", "openai")
     wide.fill("Model", "m")
-    wide.choose("Start from", "Payee with approval")
-    wide.wait_for("Pays one address once a day")
-    wide.press("create")
-    wide.wait_for("is required")
-    wide.fill("Recipient", "not an address")
-    wide.press("fill-in")
-    wide.wait_for("must match")
-    wide.fill("Recipient", payee)
-    wide.press("fill-in")
-    wide.wait_for("at most 0.1 SOL")
-    wide.wait_for(f"to {payee}; above 0 SOL a person is asked")
-    # Another parameter is another agent: it is shown anew before it is made.
-    wide.fill("Amount per day (optional)", "0.25")
-    wide.press("create")
-    wide.wait_for("The template is filled in now")
-    wide.wait_for("at most 0.25 SOL")
+    wide.choose("Start from", "Balance reporter")
+    wide.wait_for("Nothing: it signs no transaction.")
+    # Another template replaces what the first one filled in.
+    wide.choose("Start from", "Dollar-cost averager")
+    wide.wait_for("Buys USDC for 0.01 SOL every six hours")
+    wide.wait_for("at most 0.04 SOL")
     wide.press("start-at-once")
     wide.press("create")
     wide.wait_for("Create payer?")
@@ -334,10 +323,9 @@ def test_an_agent_starts_from_a_template_and_is_cloned(wide: Browser, api: httpx
     wide.press("confirm")
     _shows(wide, "payer", "idle")
     made = _agents(api)["payer"]
-    assert f'"recipient":"{payee}"' in made["strategy"]
-    assert made["strategy"].count("\n") > 8
+    assert made["strategy"].startswith("You buy USDC at regular times")
     said = _sentences(api, made["id"])
-    assert "up to 0.1 SOL at once and 0.25 a day" in said[0]
+    assert "up to 0.01 SOL at once and 0.04 a day" in said[0]
 
     wide.open(f"/agents/{made['id']}")
     wide.click("Clone")

@@ -88,12 +88,12 @@ def create_parameters(values: Mapping[str, Any], wallet_id: str | None) -> dict[
     """Parameters of `agents.create`; without a wallet the agent gets a new one.
 
     Args:
-        values: `template` and `parameters` too where it starts from one, and then no strategy where
-            the template's is to be; `grants` where it is a copy of an agent that has some.
+        values: `template` too where it starts from one, and then no strategy where the template's
+            is to be; `grants` where it is a copy of an agent that has some.
     """
     found = {"wallet_id": wallet_id, **_parameters(values), "llm_budget": values["budget"]}
     if "template" in values:
-        found |= {"template": values["template"], "template_parameters": values["parameters"]}
+        found["template"] = values["template"]
     if values.get("grants") is not None:
         found["grants"] = values["grants"]
     return found

@@ -1,6 +1,4 @@
-"""Dialogs that create an agent, as a copy or from a template too, with its parameters and the most
-that can leave by it; or change one.
-"""
+"""Dialogs that create an agent, as a copy or from a template too, or change one."""
 
 from __future__ import annotations
 
@@ -18,7 +16,6 @@ from solward.client import (
     NotFoundError,
     Plugin,
     PrincipalGrants,
-    TemplatePreview,
     Wallet,
 )
 from solward.types.errors import SolwardError
@@ -77,7 +74,7 @@ async def create_agent(
     async def create() -> None:
         values = forms.read()
         try:
-            if values is None or not await forms.settled(values):
+            if values is None or not await forms.agreed(values):
                 return
         except SolwardError as error:
             forms.show_message(str(error))
@@ -295,46 +292,31 @@ class _Forms:
     def _budget_now(self) -> dict[str, Any]:
         return {} if self._agent is None else dict(self._agent.llm_budget)
 
-    async def settled(self, values: dict[str, Any]) -> bool:
-        """Whether an agent of the chosen template is what the form shows and the user was shown
-        what can leave by it; the template's own values are put among `values`."""
-        picker = self._picker
-        if picker is None or picker.chosen is None:
+    async def agreed(self, values: dict[str, Any]) -> bool:
+        """Whether the user agrees to what can leave by an agent of the chosen template; puts the
+        template's own values among `values`. Grants of the form replace the template's."""
+        template = None if self._picker is None else self._picker.chosen
+        if template is None:
             return True
-        if not picker.is_filled_in:
-            if await picker.fill_in():
-                self.show_message(
-                    "The template is filled in now: read what can leave, and create it then."
-                )
-            else:
-                self.show_message(
-                    "A parameter of the template does not fit; it is told at its field."
-                )
-            return False
-        values |= {"template": picker.chosen.name, "parameters": picker.parameters()}
-        assert picker.preview is not None
-        if values["strategy"] == picker.preview.strategy:
+        values["template"] = template.name
+        if values["strategy"] == template.strategy:
             values["strategy"] = None
-        rails = {name: each for name, each in values["guardrails"].items() if each is not None}
-        preview = await api().agents.preview(
-            picker.chosen.name, values["parameters"], guardrails=rails
-        )
+        if values["grants"] is not None:
+            return True
         leaving = [
             f"{asset_name(asset)}: {most_text(asset, each)}"
-            for asset, each in preview.can_leave["assets"].items()
+            for asset, each in template.can_leave["assets"].items()
             if each["most"] != "0"
         ]
-        details = ["What it can move out of its wallet in a day:"]
+        details = ["What it can move out of its wallet in a day, at most:"]
         details += leaving or ["Nothing: it signs no transaction."]
         return await confirmed(f"Create {values['name']}?", details, "Create")
 
-    def _fill_in(self, preview: TemplatePreview) -> None:
-        """Show what a template comes to; a strategy that the user wrote stays."""
-        assert self._picker is not None
-        before = self._picker.preview
+    def _fill_in(self, before: AgentTemplate | None, template: AgentTemplate) -> None:
+        """Show what a template gives; a strategy that the user wrote stays."""
         if not self.editor.text.strip() or (before and self.editor.text == before.strategy):
-            self.editor.put(preview.strategy)
-        self._show_bounds(preview.loop_interval_ms, preview.guardrails)
+            self.editor.put(template.strategy)
+        self._show_bounds(template.loop_interval_ms, template.guardrails)
 
     def _show_bounds(self, milliseconds: int | None, limits: Mapping[str, Any]) -> None:
         self._interval_place.clear()
@@ -419,92 +401,42 @@ async def _start(agent: Agent) -> None:
 
 
 class TemplatePicker:
-    """A choice of templates; what is chosen is filled in and shown.
+    """A choice of templates; shows what the chosen one is.
 
     Args:
-        filled: called with what a template comes to, whenever it is filled in anew.
+        fill_in: called with the template that was chosen before and the one that is.
     """
 
     def __init__(
-        self, templates: Sequence[AgentTemplate], filled: Callable[[TemplatePreview], None]
+        self,
+        templates: Sequence[AgentTemplate],
+        fill_in: Callable[[AgentTemplate | None, AgentTemplate], None],
     ) -> None:
         self._templates = {each.name: each for each in templates}
-        self._filled = filled
-        self._form: Form | None = None
-        self._given: dict[str, Any] | None = None
-        self.preview: TemplatePreview | None = None
+        self._fill_in = fill_in
+        self.chosen: AgentTemplate | None = None
         choices = {_NOTHING: "Nothing: write it yourself"}
         choices |= {each.name: each.title for each in templates}
         self._select = ui.select(choices, value=_NOTHING, label="Start from")
         self._select.props('outlined dense data-testid="template"').classes("sw-field")
-        self._place = ui.element("div").classes("sw-form")
+        self._place = ui.element("div").classes("sw-form").props("aria-live=polite")
         self._select.on_value_change(self._show)
 
-    @property
-    def chosen(self) -> AgentTemplate | None:
-        """The template that is chosen."""
-        return self._templates.get(str(self._select.value or _NOTHING))
-
-    @property
-    def is_filled_in(self) -> bool:
-        """Whether what was filled in is of the parameters that stand in the form now."""
-        return self._given is not None and self._given == self.parameters()
-
-    def parameters(self) -> dict[str, Any] | None:
-        """The parameters; None where one does not fit, which its field shows."""
-        try:
-            return {} if self._form is None else self._form.values()
-        except FormError:
-            return None
-
-    async def fill_in(self) -> bool:
-        """Fill the chosen template in; whether its parameters fit."""
-        template, values = self.chosen, self.parameters()
-        if template is None or values is None:
-            return False
-        try:
-            preview = await api().agents.preview(template.name, values)
-        except SolwardError as error:
-            if self._form is not None:
-                self._form.show_error(str(error))
-            return False
-        self._filled(preview)
-        self.preview, self._given = preview, values
-        self._result.clear()
-        with self._result:
-            show_leaving(preview.can_leave, preview.sentences)
-        return True
-
-    async def _show(self) -> None:
+    def _show(self) -> None:
+        before, self.chosen = self.chosen, self._templates.get(str(self._select.value))
         self._place.clear()
-        self._form = self.preview = self._given = None
-        template = self.chosen
-        if template is None:
+        if self.chosen is None:
             return
+        self._fill_in(before, self.chosen)
         with self._place:
-            ui.label(template.summary).classes("sw-dim sw-text")
-            if template.missing_skills:
-                missing = ", ".join(template.missing_skills)
-                ui.label(f"It needs skills that are not loaded: {missing}.").classes("sw-bad")
-            with ui.element("fieldset").classes("sw-fieldset"):
-                with ui.element("legend"):
-                    ui.label("Parameters")
-                self._form = schema_form(template.parameters)
-                if self._form.empty:
-                    ui.label("It has none.").classes("sw-dim")
-                else:
-                    fill = ui.button("Fill in", color=None, on_click=self.fill_in)
-                    fill.props('outline no-caps data-testid="fill-in"').classes("sw-start")
-            self._result = ui.element("div").classes("sw-form").props("aria-live=polite")
-        # Where every parameter has a default there is something to see at once.
-        if not template.parameters["required"]:
-            await self.fill_in()
+            ui.label(self.chosen.summary).classes("sw-dim sw-text")
+            show_leaving(self.chosen.can_leave, self.chosen.sentences)
 
 
 def show_leaving(can_leave: Mapping[str, Any], sentences: Sequence[str]) -> None:
     """The most that can leave by an agent in a day, and what it may do."""
     with ui.element("div").classes("sw-outcome").props('data-testid="template-leaving"'):
-        heading("What this agent can move out of its wallet in a day, at most", 3)
+        heading("What an agent of it can move out of its wallet in a day, at most", 3)
         bounded = {
             asset: each for asset, each in can_leave["assets"].items() if each["most"] != "0"
         }
