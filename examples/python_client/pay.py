@@ -12,7 +12,7 @@ RECEIVER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 
 async def main() -> None:
     async with SolwardClient(URL, os.environ["SOLWARD_API_KEY"]) as client:
-        wallet = await client.wallets.create("payroll")
+        wallet = await client.wallets.create(name="payroll")
         await client.wallets.airdrop(wallet.id, amount=2)
         paid = await client.wallets.transfer(wallet.id, to=RECEIVER, amount=Decimal("0.25"))
         print(paid.status, paid.signature)

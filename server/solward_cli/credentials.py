@@ -12,12 +12,13 @@ from solward_cli.declared import request_options, sent
 from solward_cli.service_call import ServiceCall, confirmed, service_call, yes_option
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from rich.console import RenderableType
     from rich.text import Text
 
     from solward.client import AdminCredential, ApiKey, CreatedKey, KeyDetails, RotatedKey
+    from solward.resources.limits import DayUse
 
 C = TypeVar("C", "ApiKey", "AdminCredential")
 
@@ -62,8 +63,8 @@ def _limits(key: ApiKey, details: KeyDetails) -> Text:
     from solward.types.roles import unenforced
     from solward_cli.render import amount, moment, plain
 
-    def day(limit: Mapping[str, Any]) -> str:
-        return f"{amount(limit['spent'] + limit['reserved'])} of {amount(limit['limit'])}"
+    def day(limit: DayUse) -> str:
+        return f"{amount(limit.spent + limit.reserved)} of {amount(limit.limit)}"
 
     now = datetime.now(UTC)
     at, until = details.expires_at, details.previous_secret_until
@@ -71,7 +72,7 @@ def _limits(key: ApiKey, details: KeyDetails) -> Text:
     lines = [
         f"{day(details.spending_limit_sol)} SOL a day",
         f"{day(details.max_costs_sol_per_day)} of costs",
-        f"{rate['used']} of {rate['limit']} a minute",
+        f"{rate.used} of {rate.limit} a minute",
     ]
     if details.read_only:
         lines = ["read only"]

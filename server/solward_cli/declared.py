@@ -19,6 +19,7 @@ from solward.resources.fields import (
     Parameters,
     Recipient,
     Setting,
+    Texts,
     Time,
     Usd,
     WalletId,
@@ -96,6 +97,9 @@ def _parameter(field: Field) -> Decorator:
         case Time():
             more = {"metavar": "TIME"}
             text = "When it ends: ISO 8601, or 90d."
+        case Texts():
+            more = {"multiple": True}
+            text = f"{field.text} May be given more than once."
         case Json():
             more = {"multiple": True, "metavar": "NAME=VALUE"}
             text = f"{field.text} May be given more than once."
@@ -107,7 +111,7 @@ def _parameter(field: Field) -> Decorator:
 def _default(field: Field) -> str:
     if isinstance(field.default, Setting):
         return f"  [default: {field.default.name}]"
-    if field.is_required or field.default in (None, False):
+    if field.is_required or field.default in (None, False, ()):
         return ""
     return f"  [default: {field.default}]"
 

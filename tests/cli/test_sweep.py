@@ -146,8 +146,8 @@ async def with_pocket(stand: Stand, lamports: int) -> str:
         stays=True,
     )
     await stand.api.service.operations.use_pocket(stand.wallet, ADMIN, request)
-    [pocket] = await stand.client.wallets.pockets(stand.wallet)
-    return str(pocket["address"])
+    [pocket] = (await stand.client.wallets.pockets(stand.wallet)).pockets
+    return pocket.address
 
 
 async def test_what_pockets_hold_comes_home_first_and_leaves_with_the_rest(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ async def test_what_pockets_hold_comes_home_first_and_leaves_with_the_rest(tmp_p
         assert await stand.api.service.ledger.holdings(pocket) == ()
         assert await stand.units(stand.to, USDC) == at_home + 1_000_000
         assert await stand.lamports(stand.to) > sum(before) - MOST_RENT * 4
-        assert await stand.client.wallets.pockets(stand.wallet) == ()
+        assert (await stand.client.wallets.pockets(stand.wallet)).pockets == ()
 
 
 @pytest.mark.more

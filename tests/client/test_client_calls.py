@@ -62,7 +62,7 @@ async def test_every_route_has_a_method_of_the_client(
 
 
 async def test_amounts_are_exact_both_ways(client: SolwardClient) -> None:
-    wallet = await client.wallets.create("exact")
+    wallet = await client.wallets.create(name="exact")
     await client.wallets.airdrop(wallet.id, amount=2)
     amount = Decimal("0.123456789")
     sent = await client.wallets.transfer(wallet.id, to=STRANGER, amount=amount)
@@ -83,15 +83,11 @@ async def test_amounts_may_be_texts(client: SolwardClient, subtests: pytest.Subt
 
 
 async def test_answers_are_typed_and_keep_what_was_received(client: SolwardClient) -> None:
-    wallet = await client.wallets.create("typed", tags=["one", "two"])
-    assert (wallet.name, wallet.tags, wallet.raw["walletId"]) == (
-        "typed",
-        ("one", "two"),
-        wallet.id,
-    )
+    wallet = await client.wallets.create(name="typed", tags=["one", "two"])
+    assert (wallet.name, wallet.raw["walletId"]) == ("typed", wallet.id)
     assert wallet.created_at.tzinfo is UTC
     read = await client.wallets.get(wallet.id)
-    assert (read.id, read.address, read.tags) == (wallet.id, wallet.address, wallet.tags)
+    assert (read.id, read.address, read.tags) == (wallet.id, wallet.address, ("one", "two"))
     await client.wallets.airdrop(wallet.id, amount=2)
     await client.wallets.swap(wallet.id, input_token="SOL", output_token="USDC", amount="0.1")
     balance = await client.wallets.balance(wallet.id)
@@ -103,8 +99,8 @@ async def test_answers_are_typed_and_keep_what_was_received(client: SolwardClien
     priced = await client.wallets.balance(wallet.id, usd=True)
     # One USDC is a dollar on the localnet.
     assert priced.usd is not None
-    assert priced.usd[token.mint] == token.amount
-    assert (set(priced.usd), priced.unpriced) == ({"SOL", token.mint}, {})
+    assert priced.usd.assets[token.mint] == token.amount
+    assert (set(priced.usd.assets), priced.usd.unpriced) == ({"SOL", token.mint}, {})
     newest = (await client.wallets.transactions(wallet.id, limit=1))[0]
     assert isinstance(newest, Transaction)
     assert newest.type == "swap"
@@ -144,8 +140,8 @@ async def test_a_dry_run_tells_and_sends_nothing(client: SolwardClient, carrier:
 
 
 async def test_wallets_and_agents_are_found_by_name_id_and_beginning(client: SolwardClient) -> None:
-    one = await client.wallets.create("treasury")
-    twins = [await client.wallets.create("twin") for _ in range(2)]
+    one = await client.wallets.create(name="treasury")
+    twins = [await client.wallets.create(name="twin") for _ in range(2)]
     for wanted in ("treasury", one.id, one.address, one.id[:8]):
         assert (await client.wallets.find(wanted)).id == one.id
     with pytest.raises(AmbiguousName) as several:
@@ -208,7 +204,7 @@ async def test_an_agents_floats_are_options_and_its_limits_are_exact(client: Sol
 async def test_what_is_held_is_told_once_and_paid_once(
     client: SolwardClient, carrier: Carrier
 ) -> None:
-    wallet = await client.wallets.create("held")
+    wallet = await client.wallets.create(name="held")
     await client.wallets.airdrop(wallet.id, amount=2)
     says = "Key ci may transfer up to 1 SOL a day, to anybody; above 0.1 SOL a person is asked."
     key = await client.keys.create(name="ci", grants=[says])
@@ -262,13 +258,13 @@ async def test_rent_is_reclaimed_until_nothing_is_left(
     client: SolwardClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reclaim, "MOST_AT_ONCE", 1)
-    wallet = await client.wallets.create("emptied")
+    wallet = await client.wallets.create(name="emptied")
     await client.wallets.airdrop(wallet.id, amount=1)
     for name in ("One", "Two", "Three"):
         made = await client.wallets.launch_token(wallet.id, name=name, symbol="X", decimals=0)
         mint, supply = made.details["mint"], made.details["supply"]
         await client.wallets.burn(wallet.id, mint=mint, amount=supply)
-    found = (await client.wallets.reclaimable(wallet.id))["reclaimable"]
+    found = (await client.wallets.reclaimable(wallet.id)).reclaimable
     reclaim_rent = client.wallets.reclaim_rent
     first, *others = await until_done(reclaim_rent, wallet.id, idempotency_key="r")
     assert [each.details["left"] for each in (first, *others)] == [2, 1, 0]

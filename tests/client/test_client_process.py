@@ -56,15 +56,15 @@ async def test_events_go_on_after_a_restart_without_gap_or_duplicate(service: Se
 
     async with client_of(service) as client:
         async with started(service):
-            await client.wallets.create("before anybody listened")
+            await client.wallets.create(name="before anybody listened")
             listening = asyncio.create_task(listen(client))
             while not told:
                 # The stream begins at a moment of its own; what comes later it must tell.
-                await client.wallets.create("heard")
+                await client.wallets.create(name="heard")
                 await asyncio.sleep(0.1)
         async with started(service):
             for number in range(5):
-                await client.wallets.create(f"later-{number}")
+                await client.wallets.create(name=f"later-{number}")
             async with asyncio.timeout(20):
                 while told[-1].data["name"] != "later-4":
                     await asyncio.sleep(0.05)
@@ -80,7 +80,7 @@ async def test_events_go_on_after_a_restart_without_gap_or_duplicate(service: Se
 @pytest.mark.more
 async def test_events_are_replayed_after_a_number_and_have_exact_amounts(service: Service) -> None:
     async with started(service), client_of(service) as client:
-        wallet = await client.wallets.create("replayed")
+        wallet = await client.wallets.create(name="replayed")
         await client.wallets.airdrop(wallet.id, amount="0.123456789")
         told = []
         async with contextlib.aclosing(client.events(after=0)) as events:
@@ -120,7 +120,7 @@ async def test_a_chat_is_streamed_and_refusals_keep_their_status(tmp_path: Path)
 async def test_a_payment_is_made_once_though_its_service_is_killed(service: Service) -> None:
     async with client_of(service) as client:
         await asyncio.to_thread(service.start)
-        wallet = await client.wallets.create("survivor")
+        wallet = await client.wallets.create(name="survivor")
         await client.wallets.airdrop(wallet.id, amount=2)
         await asyncio.to_thread(service.stop)
         # It dies after the ledger has taken the transaction and before it answers.
@@ -139,7 +139,7 @@ async def test_no_log_shows_the_token(service: Service, caplog: pytest.LogCaptur
     for name in ("", "httpx", "httpcore"):
         caplog.set_level(logging.DEBUG, logger=name)
     async with started(service), client_of(service) as client:
-        await client.wallets.create("logged")
+        await client.wallets.create(name="logged")
         await client.wallets.list()
     assert "/api/v1/wallets" in caplog.text
     assert SECRET not in caplog.text

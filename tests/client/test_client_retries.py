@@ -31,7 +31,7 @@ FEE = Decimal("0.000005")
 
 @pytest.fixture
 async def wallet(client: SolwardClient, carrier: Carrier) -> str:
-    made = await client.wallets.create("payer")
+    made = await client.wallets.create(name="payer")
     await client.wallets.airdrop(made.id, amount=2)
     carrier.requests.clear()
     return made.id
@@ -122,7 +122,7 @@ async def test_reading_is_asked_again_and_other_changes_are_not(
     assert await client.wallets.list() == ()
     carrier.after = times(1, cut)
     with pytest.raises(Unreachable):
-        await client.wallets.create("once")
+        await client.wallets.create(name="once")
     assert [wallet.name for wallet in await client.wallets.list()] == ["once"]
     creations = [request for request in carrier.requests if request.method == "POST"]
     assert len(creations) == 1

@@ -74,7 +74,7 @@ async def test_settings_are_set_shown_masked_and_unset(client: SolwardClient) ->
 
 @pytest.mark.usefixtures("keeps")
 async def test_entries_are_listed_and_deleted(client: SolwardClient, api: Api) -> None:
-    wallet = await client.wallets.create("kept")
+    wallet = await client.wallets.create(name="kept")
     actor = Actor("admin", via=("skill:keeps", "plugin:keeper"))
     for key in ("a/1", "a/2", "b?&=%"):
         await api.service.operations.entries.put(wallet.id, actor, Put(key, {"k": key}))
@@ -101,7 +101,7 @@ async def test_entries_are_listed_and_deleted(client: SolwardClient, api: Api) -
 async def test_a_deleted_entry_is_in_the_audit_log_and_its_value_is_not(
     client: SolwardClient, api: Api
 ) -> None:
-    wallet = await client.wallets.create("kept")
+    wallet = await client.wallets.create(name="kept")
     actor = Actor("admin", via=("skill:keeps", "plugin:keeper"))
     await api.service.operations.entries.put(wallet.id, actor, Put("last", {"it": VALUE}))
     for _ in range(2):
@@ -121,7 +121,7 @@ async def test_a_deleted_entry_is_in_the_audit_log_and_its_value_is_not(
 async def test_a_distribution_is_purged_once_nothing_of_it_is_loaded(
     client: SolwardClient, api: Api
 ) -> None:
-    wallets = [await client.wallets.create(name) for name in ("one", "two")]
+    wallets = [await client.wallets.create(name=name) for name in ("one", "two")]
     for each in wallets:
         for plugin in ("keeper", "another"):
             actor = Actor("admin", via=("skill:keeps", f"plugin:{plugin}"))

@@ -28,7 +28,7 @@ async def walk(client: SolwardClient) -> None:
     """Call everything; what it answers is looked at where it can show a mistake."""
     health = await client.health()
     assert (health.status, health.network, health.ledger_healthy) == ("ok", "localnet", True)
-    wallet = await client.wallets.create("walker")
+    wallet = await client.wallets.create(name="walker")
     await _wallet(client, wallet)
     await _payments(client, wallet)
     await _tokens(client, wallet)
@@ -43,7 +43,7 @@ async def walk(client: SolwardClient) -> None:
 async def _wallet(client: SolwardClient, wallet: Wallet) -> None:
     assert [each.id for each in await client.wallets.list()] == [wallet.id]
     assert (await client.wallets.get(wallet.id)).name == "walker"
-    assert (await client.wallets.tag(wallet.id, ["a"])).tags == ("a",)
+    assert (await client.wallets.tag(wallet.id, tags=["a"])).tags == ("a",)
     assert (await client.wallets.airdrop(wallet.id, amount=2)).status == "confirmed"
     assert (await client.wallets.airdrop(wallet.id)).details["amount"] == 1
     sent = await client.wallets.transfer(wallet.id, to=STRANGER, amount=Decimal("0.1"))
@@ -56,7 +56,7 @@ async def _wallet(client: SolwardClient, wallet: Wallet) -> None:
     assert (await client.wallets.unwrap_sol(wallet.id)).type == "unwrap_sol"
     limits = await client.wallets.limits(wallet.id)
     assert limits["maxSolPerTransaction"] == {"limit": 2}
-    assert await client.wallets.pockets(wallet.id) == ()
+    assert (await client.wallets.pockets(wallet.id)).pockets == ()
     with pytest.raises(NotFoundError):
         await client.wallets.sweep_pocket(wallet.id, STRANGER)
     assert len(await client.wallets.transactions(wallet.id)) == 6
@@ -128,10 +128,10 @@ async def _tokens(client: SolwardClient, wallet: Wallet) -> None:
     empty = {"mint": other.details["mint"], "amount": other.details["supply"]}
     assert (await client.wallets.burn(wallet.id, **empty)).type == "burn"
     found = await client.wallets.reclaimable(wallet.id)
-    [given] = [each for each in found["accounts"] if each["mint"] == empty["mint"]]
-    assert given["closes"]
+    [given] = [each for each in found.accounts if each.mint == empty["mint"]]
+    assert given.closes
     back = await client.wallets.reclaim_rent(wallet.id, take="empty")
-    assert (back.type, back.details["reclaimed"]) == ("reclaim_rent", found["reclaimable"])
+    assert (back.type, back.details["reclaimed"]) == ("reclaim_rent", found.reclaimable)
 
 
 async def _schedules(client: SolwardClient, wallet: Wallet) -> None:
@@ -221,7 +221,7 @@ async def _service(client: SolwardClient, wallet: Wallet) -> None:
     assert (listed.permissions, listed.last_used_at) == (("read",), None)
     (detailed,) = await client.keys.list(details=True)
     assert detailed.details is not None
-    assert detailed.details.spending_limit_sol["limit"] == 1
+    assert detailed.details.spending_limit_sol.limit == 1
     assert (detailed.details.expires_at, detailed.details.rotated_at) == (None, None)
     rotated = await client.keys.rotate(key.id, overlap_seconds=60)
     assert (rotated.id, rotated.api_key == key.api_key) == (key.id, False)

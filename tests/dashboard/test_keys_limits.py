@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 
 from solward.client import KeyDetails
+from solward.resources.limits import DayUse, RateUse
 from solward_dashboard.pages.credentials import limits_text
 from solward_dashboard.wording import day
 
@@ -15,14 +15,9 @@ DETAILS = KeyDetails(
     expires_at=None,
     rotated_at=None,
     previous_secret_until=None,
-    rate_limit={"limit": 10, "used": 3, "left": 7},
-    spending_limit_sol={
-        "limit": 5,
-        "spent": Decimal("0.4"),
-        "reserved": Decimal("0.1"),
-        "left": Decimal("4.5"),
-    },
-    max_costs_sol_per_day={"limit": Decimal("0.05"), "spent": 0, "reserved": 0, "left": 0},
+    rate_limit=RateUse.of({"limit": 10, "used": 3, "left": 7}),
+    spending_limit_sol=DayUse.of({"limit": 5, "spent": "0.4", "reserved": "0.1", "left": "4.5"}),
+    max_costs_sol_per_day=DayUse.of({"limit": "0.05", "spent": 0, "reserved": 0, "left": 0}),
     grants=None,
     sentences=(),
     raw={},

@@ -121,7 +121,9 @@ def test_every_word_of_a_search_is_looked_for_in_name_tags_and_address() -> None
 
 def test_tokens_are_told_by_symbol_and_wrapped_sol_from_sol() -> None:
     def token(mint: str, symbol: str | None, amount: str) -> TokenBalance:
-        return TokenBalance(mint, symbol, Decimal(amount), 0, 0, raw={})
+        return TokenBalance(
+            mint=mint, symbol=symbol, amount=Decimal(amount), units=0, decimals=0, raw={}
+        )
 
     assert tokens_text([]) == "no tokens"
     assert tokens_text([token("m", "USDC", "1234.5"), token(WRAPPED_SOL, "SOL", "0.05")]) == (

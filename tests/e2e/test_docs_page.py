@@ -38,7 +38,7 @@ def test_a_request_is_made_from_the_page_and_nothing_leaves_for_elsewhere(
         for message in page.traffic()
         if message["method"] == "Network.requestWillBeSent"
     }
-    assert f"{contract.url}/wallets" in asked
+    assert f"{contract.url}/wallets?createdBy=false" in asked
     elsewhere = [url for url in asked if not url.startswith((page.url, "data:", "blob:"))]
     assert elsewhere == []
     # The credential is the page's alone: it is gone with it.

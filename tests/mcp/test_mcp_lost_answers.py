@@ -26,7 +26,7 @@ ARGUMENTS = {"to": STRANGER, "amount": 1}
 @pytest.fixture
 async def scope(client: SolwardClient, monkeypatch: pytest.MonkeyPatch) -> WalletScope:
     monkeypatch.setattr(tools, "_PAUSE_S", 0.01)
-    made = await client.wallets.create("payer")
+    made = await client.wallets.create(name="payer")
     await client.wallets.airdrop(made.id, amount=2)
     return WalletScope(client, made.id)
 

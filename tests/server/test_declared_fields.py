@@ -16,7 +16,7 @@ from tests.support.services import serving_api
 
 from solward.client.administration import Contacts
 from solward.client.agents import Agents
-from solward.client.requests import Admins, Holds, Keys
+from solward.client.requests import Admins, Holds, Keys, WalletRequests
 from solward.client.schedules import Schedules
 from solward.operations.generate import CALLS
 from solward.resources.agents import AgentChange, NewAgent
@@ -26,6 +26,7 @@ from solward.resources.declare import Part, Request, fields_of, request_example
 from solward.resources.fields import Field, GrantList, Json, Setting
 from solward.resources.holds import HoldNote
 from solward.resources.schedules import ChangedSchedule, NewSchedule
+from solward.resources.wallets import ChangedWallet, NewWallet, Sweep
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest
 from solward_cli.agent.command import agent
@@ -33,6 +34,7 @@ from solward_cli.contacts import contacts
 from solward_cli.credentials import admin, key
 from solward_cli.hold import hold
 from solward_cli.schedule import schedule
+from solward_cli.wallet.command import wallet
 from solward_dashboard.forms.request_form import form_schema
 from solward_dashboard.holds import NOTE
 from solward_dashboard.pages.agents.fields import change_parameters, create_parameters
@@ -83,6 +85,24 @@ SURFACES: dict[type[Request], tuple[str, Callable[..., Any], click.Command, set[
         Agents.change,
         agent.commands["change"],
         of_agents(change_parameters),
+    ),
+    NewWallet: (
+        "POST /wallets",
+        WalletRequests.create,
+        wallet.commands["create"],
+        form_of(NewWallet),
+    ),
+    ChangedWallet: (
+        "PATCH /wallets/{walletId}",
+        WalletRequests.tag,
+        wallet.commands["tag"],
+        form_of(ChangedWallet),
+    ),
+    Sweep: (
+        "POST /wallets/{walletId}/pockets/{pocketId}/sweep",
+        WalletRequests.sweep_pocket,
+        wallet.commands["sweep"],
+        set(),
     ),
     NewSchedule: (
         f"POST {SCHEDULES}",

@@ -104,7 +104,7 @@ async def test_a_body_that_is_said_to_be_plain_is_read(api: Api, coding: str) ->
     [
         (TRANSFER, {"amount": 1}, "to is required and must be a string"),
         (TRANSFER, {"to": STRANGER, "amount": 0}, "amount must be greater than 0"),
-        ("/wallets", {"name": ""}, "name must be a string of 1 to 200 characters"),
+        ("/wallets", {"name": ""}, "name must be a string of 1 to 64 characters"),
         ("/wallets", {"name": "a\nb"}, "name must be text of 1 to 64 printable characters"),
         (
             "/wallets",

@@ -40,7 +40,6 @@ from solward.client.errors import (
 from solward.client.models import (
     AuditFilter,
     AuditPage,
-    Balance,
     Event,
     Frozen,
     FrozenWallet,
@@ -49,7 +48,6 @@ from solward.client.models import (
     Refusals,
     Setting,
     Switch,
-    TokenBalance,
     TransactionFilter,
     TransactionPage,
     Trial,
@@ -78,7 +76,15 @@ from solward.resources.credentials import (
 from solward.resources.holds import Hold
 from solward.resources.schedules import Schedule, ScheduleRun
 from solward.resources.transactions import NetworkFee, Transaction
-from solward.resources.wallets import Stake, Wallet
+from solward.resources.wallets import (
+    Balance,
+    CreatedWallet,
+    Pocket,
+    Reclaimable,
+    Stake,
+    TokenBalance,
+    Wallet,
+)
 
 __all__ = [
     "AcceptedPlugin",
@@ -101,6 +107,7 @@ __all__ = [
     "Contact",
     "CreatedAdmin",
     "CreatedKey",
+    "CreatedWallet",
     "Decision",
     "Delivery",
     "Event",
@@ -123,9 +130,11 @@ __all__ = [
     "PluginDistribution",
     "PluginProblem",
     "Plugins",
+    "Pocket",
     "Policy",
     "PrincipalGrants",
     "RateLimited",
+    "Reclaimable",
     "Refusals",
     "Refused",
     "RotatedKey",

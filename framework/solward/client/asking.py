@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from solward.client.arguments import exact_fields, requested, segment
 from solward.client.http import Http
-from solward.resources.answers import Answer
+from solward.resources.answers import Answer, Raw
 from solward.resources.declare import Call
 
 A = TypeVar("A", bound=Answer)
@@ -29,9 +29,12 @@ class Asking:
         if call.is_short:
             made = self._http.read(lambda raw: str(raw["id"]), answer)
             answer = await self._http.get(f"{_path(call, parts)}/{made}")
-        kind: Any = dict if call.answer is None else call.answer.of
-        found: A = self._http.read(kind, answer)
-        return found
+        assert call.answer is not None
+        return self._http.read(call.answer.of, answer)
+
+    async def _raw(self, call: Call[Any], *parts: str, **given: Any) -> Raw:
+        """The JSON that a call answers; see `_asked`."""
+        return self._http.read(dict, await self._answer(call, parts, given))
 
     async def _listed(self, call: Call[A], *parts: str, **given: Any) -> tuple[A, ...]:
         """The list that a call answers; see `_asked`."""

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, Self
 
 from solward.client.arguments import json_fields, moment_text
-from solward.resources.answers import Answer, Raw, answer_of, decimal, named, sol, whole
+from solward.resources.answers import Answer, Raw, answer_of, named, sol, whole
 from solward.resources.transactions import Transaction
 
 
@@ -26,43 +26,6 @@ class Health(Answer):
     network: str = field(metadata=named("solana.network"))
     slot: int | None = field(metadata=named("solana.slot"))
     agents: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class TokenBalance(Answer):
-    """Tokens of one mint: `amount` whole tokens, `units` of its smallest unit."""
-
-    mint: str
-    symbol: str | None
-    amount: Decimal = field(metadata=named("uiBalance"))
-    units: int = field(metadata=named("rawBalance", int))
-    decimals: int
-
-
-@dataclass(frozen=True, slots=True)
-class Balance(Answer):
-    """A wallet's SOL and tokens.
-
-    Attributes:
-        usd: dollars by `SOL` or mint, of what has a price; None where it was not asked for.
-        unpriced: why the others have none.
-    """
-
-    sol: Decimal
-    tokens: tuple[TokenBalance, ...]
-    usd: Mapping[str, Decimal] | None = None
-    unpriced: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, raw: Raw) -> Self:
-        """From the answer of `GET /wallets/:id/balance`."""
-        worth = raw.get("usd")
-        return answer_of(
-            cls,
-            raw,
-            usd=worth and {name: decimal(each) for name, each in worth["assets"].items()},
-            unpriced=worth["unpriced"] if worth else {},
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

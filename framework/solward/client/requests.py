@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from solward.client.arguments import Amount
 from solward.client.asking import Asking
-from solward.resources import agents, contacts, credentials, holds, schedules
+from solward.resources import agents, contacts, credentials, holds, schedules, transactions, wallets
 from solward.resources.answers import Raw
 
 Grants: TypeAlias = Sequence[Raw | str]
@@ -348,3 +348,57 @@ class ScheduleRequests(Asking):
     ) -> schedules.Schedule:
         """Change fields, named as in the REST interface (docs/rest.md); None takes one away."""
         return await self._asked(schedules.CHANGE_SCHEDULE, wallet_id, schedule_id, fields=fields)
+
+
+class WalletRequests(Asking):
+    """The declared requests."""
+
+    async def create(
+        self, *, name: str | None = None, tags: Sequence[str] | None = None
+    ) -> wallets.CreatedWallet:
+        """Create a wallet.
+
+        Args:
+            name: 1 to 64 printable characters; external-wallet where it is None.
+            tags: for people; doubles are left out.
+        """
+        return await self._asked(wallets.CREATE_WALLET, name=name, tags=tags)
+
+    async def get(self, wallet_id: str) -> wallets.Wallet:
+        """One wallet."""
+        return await self._asked(wallets.GET_WALLET, wallet_id)
+
+    async def tag(self, wallet_id: str, *, tags: Sequence[str] | None = None) -> wallets.Wallet:
+        """Replace a wallet's tags.
+
+        Args:
+            tags: for people; doubles are left out.
+        """
+        return await self._asked(wallets.CHANGE_WALLET, wallet_id, tags=tags)
+
+    async def balance(
+        self, wallet_id: str, *, empty: bool | None = None, usd: bool | None = None
+    ) -> wallets.Balance:
+        """What a wallet holds on the ledger.
+
+        Args:
+            empty: tokens whose accounts are open and hold nothing, too.
+            usd: what it is worth in dollars, too.
+        """
+        return await self._asked(wallets.GET_BALANCE, wallet_id, empty=empty, usd=usd)
+
+    async def limits(self, wallet_id: str) -> Raw:
+        """The service's limits for a wallet, and what is spent of them."""
+        return await self._raw(wallets.GET_LIMITS, wallet_id)
+
+    async def reclaimable(self, wallet_id: str) -> wallets.Reclaimable:
+        """The rent that a wallet's token accounts can give back."""
+        return await self._asked(wallets.GET_RECLAIMABLE, wallet_id)
+
+    async def pockets(self, wallet_id: str) -> wallets.Pockets:
+        """A wallet's pockets that may hold something, and what is at risk."""
+        return await self._asked(wallets.GET_POCKETS, wallet_id)
+
+    async def sweep_pocket(self, wallet_id: str, pocket_id: str) -> transactions.Transaction:
+        """Take home what a pocket holds."""
+        return await self._asked(wallets.SWEEP_POCKET, wallet_id, pocket_id)

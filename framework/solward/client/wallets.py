@@ -12,7 +12,6 @@ from solward.client.arguments import json_fields, segment
 from solward.client.errors import AmbiguousName, NotFoundError
 from solward.client.http import Http
 from solward.client.models import (
-    Balance,
     Judged,
     Refusals,
     TransactionFilter,
@@ -21,8 +20,9 @@ from solward.client.models import (
 )
 from solward.client.operations import Operations
 from solward.client.payments import PaidAnswer, PaymentQuote
+from solward.client.requests import WalletRequests
 from solward.resources.transactions import Transaction
-from solward.resources.wallets import Stake, Wallet
+from solward.resources.wallets import LIST_WALLETS, Stake, Wallet
 from solward.types.roles import is_key
 
 
@@ -80,7 +80,7 @@ MIN_ID_PREFIX = 4
 ADDRESS = re.compile(r"[1-9A-HJ-NP-Za-km-z]{32,44}")
 
 
-class Wallets(Operations[Transaction]):
+class Wallets(WalletRequests, Operations[Transaction]):
     """Wallets, and the transactions they make.
 
     Attributes:
@@ -88,8 +88,8 @@ class Wallets(Operations[Transaction]):
     """
 
     def __init__(self, http: Http) -> None:
-        self._http = http
-        super().__init__(self._make)
+        super().__init__(http)
+        Operations.__init__(self, self._make)
         self.dry_run: Operations[Trial] = Operations(self._try)
 
     async def list(self, limit: int | None = None, before: str | None = None) -> tuple[Wallet, ...]:
@@ -98,20 +98,7 @@ class Wallets(Operations[Transaction]):
         With `limit` or `before` a page of them, newest first; `before` is a wallet's id and gives
         older ones.
         """
-        query = {"limit": limit, "before": before, "createdBy": "true"}
-        return self._http.read_list(Wallet.of, await self._http.get("/wallets", query), "wallets")
-
-    async def create(self, name: str | None = None, tags: Sequence[str] = ()) -> Wallet:
-        """A new wallet; its key never leaves the service."""
-        body: dict[str, Any] = {"tags": [*tags]} if tags else {}
-        if name is not None:
-            body["name"] = name
-        made = await self._http.send("POST", "/wallets", body)
-        return self._http.read(lambda raw: Wallet.created(raw, tuple(tags)), made)
-
-    async def get(self, wallet_id: str) -> Wallet:
-        """One wallet by its id; raises `NotFoundError`."""
-        return self._http.read(Wallet.of, await self._http.get(_path(wallet_id)))
+        return await self._listed(LIST_WALLETS, limit=limit, before=before, created_by=True)
 
     async def find(self, name_or_id: str) -> Wallet:
         """The wallet with this id or address, or the only one of this name or beginning of an id;
@@ -128,37 +115,6 @@ class Wallets(Operations[Transaction]):
             lambda each: each.address,
             lambda each: each.created_by,
         )
-
-    async def tag(self, wallet_id: str, tags: Sequence[str]) -> Wallet:
-        """Replace its tags."""
-        changed = await self._http.send("PATCH", _path(wallet_id), {"tags": [*tags]})
-        return self._http.read(Wallet.of, changed)
-
-    async def balance(self, wallet_id: str, *, empty: bool = False, usd: bool = False) -> Balance:
-        """Its SOL and tokens; `empty` includes token accounts that hold nothing, `usd` asks what
-        they are worth."""
-        asked = {"empty": empty, "usd": usd}
-        query = {name: "true" for name, wanted in asked.items() if wanted}
-        raw = await self._http.get(_path(wallet_id, "balance"), query)
-        return self._http.read(Balance.of, raw)
-
-    async def limits(self, wallet_id: str) -> Mapping[str, Any]:
-        """Its limits, spent, reserved and left amounts of each (docs/rest.md)."""
-        return self._http.read(dict, await self._http.get(_path(wallet_id, "limits")))
-
-    async def reclaimable(self, wallet_id: str) -> Mapping[str, Any]:
-        """The rent that `reclaim_rent` would take back, account by account (docs/rest.md)."""
-        return self._http.read(dict, await self._http.get(_path(wallet_id, "reclaimable")))
-
-    async def pockets(self, wallet_id: str) -> tuple[Mapping[str, Any], ...]:
-        """Its pockets that may hold something, with what is at risk in each (docs/rest.md)."""
-        raw = await self._http.get(_path(wallet_id, "pockets"))
-        return self._http.read_list(dict, raw, "pockets")
-
-    async def sweep_pocket(self, wallet_id: str, address: str) -> Transaction:
-        """Take home what a pocket holds; for the admin, a frozen wallet's too."""
-        raw = await self._http.send("POST", f"{_path(wallet_id, 'pockets')}/{address}/sweep", {})
-        return self._http.read(Transaction.of, raw)
 
     async def stakes(self, wallet_id: str) -> tuple[Stake, ...]:
         """The stakes it may unstake or withdraw."""

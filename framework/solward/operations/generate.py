@@ -19,7 +19,7 @@ from typing import Any
 from solward import resources
 from solward.operations.declared import OPERATIONS, Field, Operation
 from solward.operations.declared.swap import SWAP
-from solward.resources import agents, contacts, credentials, holds, schedules
+from solward.resources import agents, contacts, credentials, holds, schedules, wallets
 from solward.resources.declare import Call, Request, fields_of
 from solward.resources.fields import REQUIRED, Amount, Required, Setting, Whole
 from solward.support import jsontext
@@ -150,6 +150,7 @@ CALLS: Mapping[str, tuple[Call[Any], ...]] = {
     "AgentRequests": agents.AGENT_CALLS,
     "ContactRequests": contacts.CONTACT_CALLS,
     "ScheduleRequests": schedules.CALLS,
+    "WalletRequests": wallets.CALLS,
 }
 
 
@@ -175,12 +176,13 @@ def _request(call: Call[Any]) -> str:
     if call.takes_json:
         signature, said = ", ".join(["self", *placed, "fields: Mapping[str, Any]"]), []
         sent = ["fields=fields"]
-    kind = "Raw" if call.answer is None else _qualified(call.answer)
+    kind = "Raw" if call.answer is None or call.is_raw else _qualified(call.answer)
     given = ", ".join([_constant(call), *call.parts, *sent])
+    asks = "_listed" if call.listed else "_raw" if kind == "Raw" else "_asked"
     return _method(
         f"{call.name}({signature}) -> {f'tuple[{kind}, ...]' if call.listed else kind}",
         call.does,
-        f"return await self.{'_listed' if call.listed else '_asked'}({given})",
+        f"return await self.{asks}({given})",
         arguments=said,
     )
 
@@ -209,7 +211,7 @@ def _about(field: Field) -> str:
     text = words if words[1].isupper() else words[0].lower() + words[1:]
     if isinstance(default, Setting):
         default = f"the service's `{default.name}`"
-    if default in (REQUIRED, None, False):
+    if default in (REQUIRED, None, False, ()):
         return text
     shown = ", ".join(default) if isinstance(default, tuple) else default
     return f"{text.rstrip('.')}; {shown} where it is None."

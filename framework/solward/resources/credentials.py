@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from datetime import datetime
 from decimal import Decimal
@@ -18,7 +18,6 @@ from solward.resources.fields import (
     Id,
     Json,
     Setting,
-    Shape,
     Sol,
     Text,
     Texts,
@@ -26,7 +25,7 @@ from solward.resources.fields import (
     WalletId,
     Whole,
 )
-from solward.resources.limits import RATE, day
+from solward.resources.limits import DayUse, RateUse
 from solward.types.roles import ADMIN, Role
 
 _UNBOUND = "permissions bind nothing, so no person is offered them"
@@ -139,26 +138,10 @@ class KeyDetails(Answer):
     previous_secret_until: datetime | None = declared(
         Time("Until when the secret before its present one works, or worked.", example=None)
     )
-    rate_limit: Mapping[str, Any] = declared(
-        Shape(
-            "Requests of the last minute that make transactions.",
-            form=RATE,
-            example={"limit": 2, "used": 1, "left": 1},
-        )
-    )
-    spending_limit_sol: Mapping[str, Any] = declared(
-        Shape(
-            "SOL of the last 24 hours, over all wallets.",
-            form=day("SOL in any 24 hours, over all wallets."),
-            example={"limit": 1, "spent": 0.1, "reserved": 0, "left": 0.9},
-        )
-    )
-    max_costs_sol_per_day: Mapping[str, Any] = declared(
-        Shape(
-            "Fees and rent of the last 24 hours, over all wallets.",
-            form=day("SOL of fees and rent in any 24 hours, over all wallets."),
-            example={"limit": 0.05, "spent": 0.000005, "reserved": 0, "left": 0.049995},
-        )
+    rate_limit: RateUse = declared(Json("Requests of the last minute that make transactions."))
+    spending_limit_sol: DayUse = declared(Json("SOL of the last 24 hours, over all wallets."))
+    max_costs_sol_per_day: DayUse = declared(
+        Json("Fees and rent of the last 24 hours, over all wallets.")
     )
     grants: tuple[Raw, ...] | None = declared(
         GrantList("Null where it is not under grants.", example=[])

@@ -128,6 +128,7 @@ class Call(Generic[A]):
         listed: the answer is an object with one field of this name, a list of `answer`.
         name: of the client's method; empty: it is written by hand, or there is none.
         is_short: its answer has a few fields alone, the id among them: the rest is read after it.
+        is_raw: the method gives the JSON as it is, and not as `answer`.
         takes_json: the method takes its fields in a mapping, as JSON names them, where None takes
             one away and is not absent.
     """
@@ -143,6 +144,7 @@ class Call(Generic[A]):
     listed: str = ""
     name: str = ""
     is_short: bool = False
+    is_raw: bool = False
     takes_json: bool = False
 
     @property

@@ -280,6 +280,16 @@ class Id(Text):
 
 
 @dataclass(frozen=True, slots=True)
+class Units(Text):
+    """Smallest units of an asset, in digits."""
+
+    _sample = "5000000"
+
+    def _form(self) -> Schema:
+        return {"pattern": r"^\d+$"}
+
+
+@dataclass(frozen=True, slots=True)
 class WalletId(Text):
     """A wallet's id; the command line takes its name, too."""
 
@@ -520,6 +530,11 @@ class Texts(Field):
 
     def _form(self) -> Schema:
         return {"items": {"type": "string", "description": self.each}}
+
+    def labelled(self) -> Schema:
+        """See `Field.labelled`."""
+        made = Field.labelled(self)
+        return made | {"items": made["items"] | {"title": self.label.removesuffix("s")}}
 
 
 @dataclass(frozen=True, slots=True)

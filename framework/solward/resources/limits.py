@@ -1,26 +1,136 @@
-"""What is used of a limit, as answers show it."""
+"""Limits, what is used of them, and what grants leave room for, as answers show it."""
 
 from __future__ import annotations
 
-from solward.resources.fields import Schema, nullable
-from solward.resources.schema import response_object, sol, whole
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
 
-RATE = response_object(
-    {
-        "limit": whole("Transaction-producing requests in any 60 seconds.", 1),
-        "used": whole("Of the last 60 seconds.", 0),
-        "left": whole("How many more are possible now.", 0),
-    }
-)
+from solward.resources.answers import Answer, answer_schema
+from solward.resources.declare import declared, resource
+from solward.resources.fields import Amount, Json, Shape, Text, Time, Units, Whole
+from solward.resources.schema import mapping
 
 
-def day(limit: str) -> Schema:
-    """Of a limit of SOL in 24 hours, which `limit` describes."""
-    return response_object(
-        {
-            "limit": nullable(sol(limit)),
-            "spent": sol("What ended in the last 24 hours."),
-            "reserved": sol("What unfinished transactions hold."),
-            "left": nullable(sol("What may still be spent.")),
-        }
+@resource
+class MinuteUse(Answer):
+    """What is used of a limit of transactions a minute; None: there is none."""
+
+    limit: int | None = declared(Whole("In any 60 seconds.", example=5))
+    used: int = declared(Whole("Of the last 60 seconds."))
+    left: int | None = declared(Whole("How many more are possible now.", example=4))
+
+
+@resource
+class RateUse(MinuteUse):
+    """What is used of a key's limit of requests that make transactions."""
+
+    limit: int = declared(Whole("In any 60 seconds.", least=1, example=2))
+    left: int = declared(Whole("How many more are possible now."))
+
+
+@resource
+class DayUse(Answer):
+    """What is used of a limit of SOL, which may be None."""
+
+    limit: Decimal | None = declared(Amount("SOL in any 24 hours.", example=10))
+    spent: Decimal = declared(Amount("What ended in the last 24 hours.", example=0.6))
+    reserved: Decimal = declared(Amount("What unfinished transactions hold.", example=0))
+    left: Decimal | None = declared(Amount("What may still be spent.", example=9.4))
+
+
+@resource
+class TokenUse(Answer):
+    """What is used of a limit of a token in 24 hours."""
+
+    limit: str = declared(Units("The most in them."))
+    spent: str = declared(Units("What ended in them."))
+    reserved: str = declared(Units("What unfinished transactions hold."))
+    left: str = declared(Units("What may still be spent."))
+
+
+@resource
+class GrantUse(Answer):
+    """What is used of a grant's limit of one asset and window. Amounts are whole units, exactly."""
+
+    asset: str = declared(
+        Text("Symbol or mint, `*` in dollars, `COSTS` in SOL, `RATE` in transactions.")
+    )
+    window: str = declared(Text("Such as `24h`."))
+    limit: str = declared(Text("The most in it."))
+    used: str = declared(Text("Of the window that ends now."))
+    left: str = declared(Text("What may still leave."))
+    sentence: str = declared(Text("The same in words."))
+    room_at: datetime | None = declared(Time("When more is left, where little is."), default=None)
+
+
+@resource
+class GrantRoom(Answer):
+    """What a grant leaves room for."""
+
+    id: str = declared(Text("Of its content."))
+    number: int = declared(Whole("Of its principal's grants, as refusals name it.", least=1))
+    sentence: str = declared(Text("All that it says."))
+    limits: tuple[GrantUse, ...] = declared(Json("Its limits by asset and window."))
+
+
+@resource
+class PrincipalRoom(Answer):
+    """What its grants leave a principal room for."""
+
+    who: str = declared(Text("The principal, such as `agent:<id>`."))
+    name: str = declared(Text("What people call it."))
+    grants: tuple[GrantRoom, ...] = declared(
+        Json("In written order; empty for one that may do nothing.")
+    )
+
+
+@resource
+class Limits(Answer):
+    """Limits of transactions, what is used of each, and what grants leave room for."""
+
+    max_sol: Decimal | None = declared(
+        Amount("SOL in one transaction.", example=2), named="maxSolPerTransaction.limit"
+    )
+    max_transactions_per_minute: MinuteUse = declared(Json("Transactions of the last minute."))
+    daily_spending_limit_sol: DayUse = declared(Json("SOL of the last 24 hours."))
+    max_costs_sol_per_day: DayUse = declared(Json("Fees and rent of the last 24 hours."))
+    daily_tokens: Mapping[str, Any] = declared(
+        Shape("By mint.", form=mapping(answer_schema(TokenUse), ""), example={})
+    )
+    grants: tuple[PrincipalRoom, ...] = declared(
+        Json("Of each principal that is under grants.", example=[])
+    )
+
+
+@resource
+class Bound(Answer):
+    """The most of an asset that can leave."""
+
+    most: str | None = declared(Text("Whole units, exactly; null where nothing bounds it."))
+    reason: str | None = declared(Text("Why nothing bounds it."), default=None)
+    dollars_beside: str | None = declared(
+        Text("Dollars of it that may leave beside."), default=None
+    )
+
+
+@resource
+class CanLeave(Answer):
+    """The most that can leave a wallet."""
+
+    window: str = declared(Text("Always `24h`: any such time.", example="24h"))
+    assets: Mapping[str, Any] = declared(
+        Shape(
+            "By symbol or mint; `*` is dollars of all others, `COSTS` SOL of fees and rent.",
+            form=mapping(answer_schema(Bound), ""),
+            example={"SOL": {"most": "10"}, "COSTS": {"most": "0.05"}, "*": {"most": "0"}},
+        )
+    )
+    sentence: str = declared(
+        Text(
+            "The same in words.",
+            example="At most 10 SOL and 0.05 SOL of fees and rent can leave wallet savings today by"
+            " anybody but the operator.",
+        )
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from solward.resources.answers import Answer
 from solward.resources.declare import declared, resource
@@ -39,6 +39,8 @@ class NetworkFee(Answer):
 class Transaction(Answer):
     """A stored transaction; `fee` is None before it is signed, and of what is blocked."""
 
+    component: ClassVar = "Transaction"
+
     id: str = declared(Id("The record."))
     wallet_id: str = declared(Id("The wallet it belongs to."))
     agent_id: str | None = declared(
@@ -50,7 +52,9 @@ class Transaction(Answer):
     type: str = declared(
         Text("What it is; a plugin may give a transaction of its own another type.")
     )
-    status: str = declared(Shape("See docs/transactions.md.", form=ref("TransactionStatus")))
+    status: str = declared(
+        Shape("See docs/transactions.md.", form=ref("TransactionStatus"), example="confirmed")
+    )
     signature: str | None = declared(
         Text(
             "The ledger's signature, base58; absent until it is signed.",

@@ -1,23 +1,96 @@
-"""Wallets and their stakes."""
+"""Wallets, what they hold, and their stakes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Self
+from typing import Any, ClassVar
 
 from solward.resources import examples
-from solward.resources.answers import Answer, Raw, answer_of
-from solward.resources.declare import declared, resource
-from solward.resources.fields import Address, Amount, Choice, Flag, Id, Text, Texts, Time
+from solward.resources.answers import Answer, decimal
+from solward.resources.declare import Call, Request, declared, resource
+from solward.resources.fields import (
+    ADDRESS,
+    Address,
+    Amount,
+    Choice,
+    Flag,
+    Id,
+    Json,
+    Number,
+    Shape,
+    Text,
+    Texts,
+    Time,
+    Units,
+    Whole,
+)
+from solward.resources.limits import CanLeave, Limits
+from solward.resources.lists import LIMIT
+from solward.resources.schema import array, mapping, number, text, units
+from solward.resources.transactions import Transaction
+from solward.types.recipient_names import DEFAULT_NAME
+
+_WALLET = Id("The wallet.", example=examples.WALLET)
+_TAGS = Texts(
+    "For people; doubles are left out.",
+    each="1 to 64 printable characters.",
+    example=["treasury"],
+    cli="--tag",
+)
+
+
+@resource
+class NewWallet(Request):
+    """A wallet that is to be made."""
+
+    name: str = declared(
+        Text("1 to 64 printable characters.", most=64, example="mine", cli="NAME"),
+        default=DEFAULT_NAME,
+    )
+    tags: Sequence[str] = declared(_TAGS, default=())
+
+
+@resource
+class ChangedWallet(Request):
+    """What is to change of a wallet."""
+
+    tags: Sequence[str] | None = declared(_TAGS, default=None)
+
+
+@resource
+class ListedWallets(Request):
+    """Which wallets are listed, and how."""
+
+    limit: int | None = declared(LIMIT, default=None)
+    before: str | None = declared(Text("A wallet's id: only older ones."), default=None)
+    created_by: bool = declared(Flag("Who made each, too."), default=False)
+
+
+@resource
+class AskedBalance(Request):
+    """What a balance has."""
+
+    empty: bool = declared(
+        Flag("Tokens whose accounts are open and hold nothing, too."), default=False
+    )
+    usd: bool = declared(Flag("What it is worth in dollars, too."), default=False)
+
+
+@resource
+class Sweep(Request):
+    """A pocket's sweep, which takes no fields."""
 
 
 @resource
 class Wallet(Answer):
     """A wallet; `address` is its base58 public key."""
 
-    id: str = declared(Id("The wallet.", example=examples.WALLET))
-    name: str = declared(Text("For people."))
+    component: ClassVar = "Wallet"
+
+    id: str = declared(_WALLET)
+    name: str = declared(Text("For people.", example="docs"))
     address: str = declared(Address("Its address."), named="publicKey")
     created_at: datetime = declared(Time("When it was made."))
     tags: tuple[str, ...] = declared(Texts("In the order they were given.", each="A tag."))
@@ -25,10 +98,133 @@ class Wallet(Answer):
         Text("The principal that made it, where that was asked for."), default=None, nullable=True
     )
 
-    @classmethod
-    def created(cls, raw: Raw, tags: tuple[str, ...]) -> Self:
-        """From the answer to its creation, which names fields otherwise and leaves out tags."""
-        return answer_of(cls, raw, id=raw["walletId"], address=raw["address"], tags=tags)
+
+@resource
+class CreatedWallet(Answer):
+    """A new wallet."""
+
+    id: str = declared(_WALLET, named="walletId")
+    name: str = declared(Text("As given.", example="mine"))
+    address: str = declared(Address("Its public key."))
+    created_at: datetime = declared(Time("Now."))
+
+
+@resource
+class TokenBalance(Answer):
+    """Tokens of one mint: `amount` whole tokens, `units` of its smallest unit."""
+
+    mint: str = declared(Address("The mint."))
+    symbol: str | None = declared(Text("Where the mint is known."), default=None)
+    amount: Decimal = declared(Amount("Whole tokens.", example=5), named="uiBalance")
+    units: int = declared(Units("Smallest units."), named="rawBalance", read=int)
+    decimals: int = declared(Whole("Of a whole token.", most=255, example=6))
+
+
+def _decimals(raw: Mapping[str, Any]) -> dict[str, Decimal]:
+    return {name: decimal(each) for name, each in raw.items()}
+
+
+@resource
+class Worth(Answer):
+    """What a wallet is worth in dollars."""
+
+    total: Decimal = declared(Amount("Dollars of all that has a price."))
+    assets: Mapping[str, Decimal] = declared(
+        Shape("By `SOL` or mint.", form=mapping(number("Dollars.", minimum=0), ""), example={}),
+        read=_decimals,
+    )
+    unpriced: Mapping[str, str] = declared(
+        Shape("What has no price, by `SOL` or mint.", form=mapping(text("Why."), ""), example={})
+    )
+
+
+@resource
+class Balance(Answer):
+    """A wallet's SOL and tokens."""
+
+    component: ClassVar = "Balance"
+
+    sol: Decimal = declared(Amount("SOL.", example=2.39794572))
+    tokens: tuple[TokenBalance, ...] = declared(Json("Empty token accounts are left out."))
+    usd: Worth | None = declared(Json("Where it was asked for."), default=None)
+
+
+@resource
+class WalletLimits(Limits):
+    """A wallet's limits, what is used of each, and what can leave it."""
+
+    component: ClassVar = "WalletLimits"
+
+    wallet_id: str = declared(_WALLET)
+    frozen: bool = declared(Flag("Whether its transactions, or all, are stopped."))
+    can_leave: CanLeave = declared(Json("By anybody but the operator."))
+
+
+@resource
+class RentHeld(Answer):
+    """A token account that can give back its rent."""
+
+    account: str = declared(Address("The token account."))
+    mint: str = declared(Address("Its mint."))
+    sol: Decimal = declared(Number("What it gives back.", example=0.002))
+    closes: bool = declared(Flag("Whether it is empty, and closed."))
+
+
+@resource
+class RentKept(Answer):
+    """A token account that keeps its rent."""
+
+    account: str = declared(Address("The token account."))
+    mint: str = declared(Address("Its mint."))
+    reason: str = declared(Text("Why."))
+
+
+@resource
+class Reclaimable(Answer):
+    """The rent that a wallet's token accounts can give back."""
+
+    reclaimable: Decimal = declared(Number("SOL that would come back.", example=0.002))
+    accounts: tuple[RentHeld, ...] = declared(Json("The most first."))
+    kept: tuple[RentKept, ...] = declared(Json("Accounts that keep theirs.", example=[]))
+
+
+@resource
+class Pocket(Answer):
+    """A pocket that may hold something."""
+
+    component: ClassVar = "Pocket"
+
+    address: str = declared(
+        Address(
+            "Its key, of which the wallet's makes the signature.",
+            example="9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g",
+        )
+    )
+    counter: int = declared(Whole("Which of the wallet's pockets it is.", least=1, example=7))
+    transaction_id: str | None = declared(Id("The record that used it last."), default=None)
+    program: str | None = declared(
+        Address("Where it has a name: the program of the position."), default=None
+    )
+    position: str | None = declared(Text("Its name.", example="pool 3"), default=None)
+    mints: tuple[str, ...] = declared(
+        Shape("Tokens it may hold.", form=array(text("A mint.", pattern=ADDRESS)), example=[])
+    )
+    at_risk: Mapping[str, str] = declared(
+        Shape(
+            "Put in and not taken home, by `SOL` or mint.",
+            form=mapping(units("Smallest units."), ""),
+            example={"SOL": "5000000"},
+        )
+    )
+    created_at: datetime = declared(Time("When it was first used."))
+
+
+@resource
+class Pockets(Answer):
+    """A wallet's pockets that may hold something."""
+
+    wallet_id: str = declared(_WALLET)
+    pockets: tuple[Pocket, ...] = declared(Json("The oldest first."))
 
 
 @resource
@@ -53,3 +249,90 @@ class Stake(Answer):
     def shown_state(self) -> str:
         """The state, and whether it is locked."""
         return f"{self.state}, locked" if self.locked else self.state
+
+
+CREATE_WALLET = Call(
+    "createWallet", "Create a wallet.", "POST", "/wallets", NewWallet, CreatedWallet, name="create"
+)
+LIST_WALLETS = Call(
+    "listWallets",
+    "List wallets.",
+    "GET",
+    "/wallets",
+    ListedWallets,
+    Wallet,
+    listed="wallets",
+    about="All of them, oldest first; with `limit` or `before` a page, newest first, of 50 where"
+    " `limit` is left out. A key that is confined to one wallet sees that one.",
+)
+GET_WALLET = Call(
+    "getWallet", "One wallet.", "GET", "/wallets/{wallet_id}", None, Wallet, name="get"
+)
+CHANGE_WALLET = Call(
+    "changeWallet",
+    "Replace a wallet's tags.",
+    "PATCH",
+    "/wallets/{wallet_id}",
+    ChangedWallet,
+    Wallet,
+    name="tag",
+)
+GET_BALANCE = Call(
+    "getBalance",
+    "What a wallet holds on the ledger.",
+    "GET",
+    "/wallets/{wallet_id}/balance",
+    AskedBalance,
+    Balance,
+    name="balance",
+)
+GET_LIMITS: Call[Any] = Call(
+    "getWalletLimits",
+    "The service's limits for a wallet, and what is spent of them.",
+    "GET",
+    "/wallets/{wallet_id}/limits",
+    None,
+    WalletLimits,
+    name="limits",
+    is_raw=True,
+)
+GET_RECLAIMABLE = Call(
+    "getReclaimableRent",
+    "The rent that a wallet's token accounts can give back.",
+    "GET",
+    "/wallets/{wallet_id}/reclaimable",
+    None,
+    Reclaimable,
+    name="reclaimable",
+    about="What `reclaim-rent` would take, in as many calls as it needs.",
+)
+GET_POCKETS = Call(
+    "getWalletPockets",
+    "A wallet's pockets that may hold something, and what is at risk.",
+    "GET",
+    "/wallets/{wallet_id}/pockets",
+    None,
+    Pockets,
+    name="pockets",
+)
+SWEEP_POCKET = Call(
+    "sweepPocket",
+    "Take home what a pocket holds.",
+    "POST",
+    "/wallets/{wallet_id}/pockets/{pocket_id}/sweep",
+    Sweep,
+    Transaction,
+    name="sweep_pocket",
+    about="A frozen wallet's pockets too: nothing leaves but the network fee.",
+)
+CALLS: tuple[Call[Any], ...] = (
+    CREATE_WALLET,
+    LIST_WALLETS,
+    GET_WALLET,
+    CHANGE_WALLET,
+    GET_BALANCE,
+    GET_LIMITS,
+    GET_RECLAIMABLE,
+    GET_POCKETS,
+    SWEEP_POCKET,
+)

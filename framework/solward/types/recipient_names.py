@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from solward.support.base58 import is_address
 from solward.support.known_addresses import NamedAddress
 from solward.types.errors import InvalidRequest
 from solward.types.roles import is_key
 
+DEFAULT_NAME: Final = "external-wallet"
+"""What a wallet is called that was made without a name."""
 # Names that an input completes: each is sent to the browser.
 _MOST_SUGGESTED = 500
 

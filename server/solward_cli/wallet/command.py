@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from solward.resources.wallets import NewWallet
+from solward_cli.declared import request_options, sent
 from solward_cli.service_call import ServiceCall, service_call, waiting, wallet_argument
 from solward_cli.wallet import money
 from solward_cli.wallet.import_export import export, import_
 from solward_cli.wallet.sweep_command import sweep
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from rich.console import RenderableType
 
-    from solward.client import Balance, Wallet
+    from solward.client import Balance, CreatedWallet, Wallet
 
 
 @click.group()
@@ -41,12 +45,12 @@ async def listing(call: ServiceCall, limit: int | None, before: str | None) -> R
 
 
 @wallet.command()
-@click.argument("name", required=False)
-@click.option("--tag", "tags", multiple=True, help="A tag; may be given more than once.")
+@request_options(NewWallet)
 @service_call
-async def create(call: ServiceCall, name: str | None, tags: tuple[str, ...]) -> RenderableType:
+async def create(call: ServiceCall, **values: Any) -> RenderableType:
     """Create a wallet."""
-    return _render_wallet(await call.client.wallets.create(name, tags))
+    made = await call.client.wallets.create(**await sent(call, NewWallet, values))
+    return _render_wallet(made, values["tags"])
 
 
 @wallet.command("show")
@@ -59,7 +63,7 @@ async def show_one(call: ServiceCall, wallet: str) -> RenderableType:
     found = await call.wallet(wallet)
     balances = await call.client.wallets.balance(found.id)
     call.set_json(found.raw)
-    return together(_render_wallet(found), "", _render_balance(balances))
+    return together(_render_wallet(found, found.tags), "", _render_balance(balances))
 
 
 @wallet.command()
@@ -87,19 +91,21 @@ async def limits(call: ServiceCall, wallet: str) -> RenderableType:
 @service_call
 async def pockets(call: ServiceCall, wallet: str) -> RenderableType:
     """List a wallet's pockets that may hold something, and what is at risk."""
-    from solward_cli.render import table
+    from solward_cli.render import moment, table
 
     found = await call.wallet(wallet)
     rows = [
         (
-            each["address"],
-            each.get("position", "-"),
-            ", ".join(f"{units} of {asset}" for asset, units in each["atRisk"].items()) or "-",
-            each["createdAt"],
+            each.address,
+            each.position or "-",
+            ", ".join(f"{units} of {asset}" for asset, units in each.at_risk.items()) or "-",
+            moment(each.created_at),
         )
-        for each in await call.client.wallets.pockets(found.id)
+        for each in (await call.client.wallets.pockets(found.id)).pockets
     ]
-    return table(("POCKET", "POSITION", "AT RISK", "SINCE"), rows, "No pocket holds anything.")
+    return table(
+        ("POCKET", "POSITION", "AT RISK", "SINCE (UTC)"), rows, "No pocket holds anything."
+    )
 
 
 @wallet.command()
@@ -123,7 +129,8 @@ async def stakes(call: ServiceCall, wallet: str) -> RenderableType:
 async def tag(call: ServiceCall, wallet: str, tags: tuple[str, ...]) -> RenderableType:
     """Replace a wallet's tags; without any it has none."""
     found = await call.wallet(wallet)
-    return _render_wallet(await call.client.wallets.tag(found.id, tags))
+    changed = await call.client.wallets.tag(found.id, tags=tags)
+    return _render_wallet(changed, changed.tags)
 
 
 def limits_table(report: Mapping[str, Any]) -> RenderableType:
@@ -183,7 +190,7 @@ def _can_leave(assets: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _render_wallet(wallet: Wallet) -> RenderableType:
+def _render_wallet(wallet: Wallet | CreatedWallet, tags: Sequence[str]) -> RenderableType:
     from solward_cli.render import fields, moment
 
     return fields(
@@ -191,7 +198,7 @@ def _render_wallet(wallet: Wallet) -> RenderableType:
             "Wallet": wallet.id,
             "Name": wallet.name,
             "Address": wallet.address,
-            "Tags": ", ".join(wallet.tags) or None,
+            "Tags": ", ".join(tags) or None,
             "Created": f"{moment(wallet.created_at)} UTC",
         }
     )
@@ -207,13 +214,12 @@ def _render_balance(balance: Balance) -> RenderableType:
         rows.append((symbol, amount(each.amount), each.mint))
     if balance.usd is None:
         return table(("ASSET", ">AMOUNT", "MINT"), rows, "")
-    worth = [_dollars(balance, mint or "SOL") for _, _, mint in rows]
-    total = f"{sum(balance.usd.values()):.2f}"
+    worth = [_dollars(balance.usd.assets.get(mint or "SOL")) for _, _, mint in rows]
+    total = f"{balance.usd.total:.2f}"
     priced = [(*row[:2], usd, row[2]) for row, usd in zip(rows, worth, strict=True)]
     columns = ("ASSET", ">AMOUNT", ">USD", "MINT")
     return table(columns, [*priced, ("together", "", total, "")], "")
 
 
-def _dollars(balance: Balance, asset: str) -> str:
-    found = (balance.usd or {}).get(asset)
+def _dollars(found: Decimal | None) -> str:
     return "no price" if found is None else f"{found:.2f}"

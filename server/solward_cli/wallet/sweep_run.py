@@ -19,6 +19,7 @@ from solward.client import (
     BadRequest,
     Balance,
     NotFoundError,
+    Pocket,
     RateLimited,
     Refused,
     SolwardClient,
@@ -131,9 +132,9 @@ class Sweep:
         """Bring home first what pockets hold, so that the rest of the sweep sends it on."""
         wallets = self.client.wallets
         await self._balance()
-        for pocket in await wallets.pockets(self.wallet.id):
+        for pocket in (await wallets.pockets(self.wallet.id)).pockets:
             what = describe_pocket(pocket)
-            empty = partial(wallets.sweep_pocket, self.wallet.id, pocket["address"])
+            empty = partial(wallets.sweep_pocket, self.wallet.id, pocket.address)
             try:
                 if await self._transact(f"bring home {what}", empty) is _RETRY:
                     # It was refused, and the wallet has paid for what was tried.
@@ -341,7 +342,7 @@ async def plan(client: SolwardClient, wallet: Wallet) -> list[str]:
     """The steps of a sweep as the wallet is now, one line each, with what would stay."""
     balance = await client.wallets.balance(wallet.id, empty=True)
     headroom = Headroom.of(await client.wallets.limits(wallet.id))
-    pockets = await client.wallets.pockets(wallet.id)
+    pockets = (await client.wallets.pockets(wallet.id)).pockets
     lines = [f"empty    {describe_pocket(pocket)}, and send what comes home" for pocket in pockets]
     for stake in await client.wallets.stakes(wallet.id):
         verb = "withdraw" if stake.can_be_withdrawn else "stays:  "
@@ -374,14 +375,14 @@ def _limits_text(headroom: Headroom) -> str:
     return f" ({', '.join(limits)})" if limits else ""
 
 
-def describe_pocket(pocket: Mapping[str, Any]) -> str:
+def describe_pocket(pocket: Pocket) -> str:
     """One pocket of `GET /wallets/:id/pockets`, with what was put in and not taken home."""
-    position = f" of position {pocket['position']}" if "position" in pocket else ""
+    position = f" of position {pocket.position}" if pocket.position is not None else ""
     held = ", ".join(
         f"{format_sol(int(units))} SOL" if asset == "SOL" else f"{units} units of {asset}"
-        for asset, units in pocket["atRisk"].items()
+        for asset, units in pocket.at_risk.items()
     )
-    return f"pocket {pocket['address']}{position} (put in: {held or 'unknown'})"
+    return f"pocket {pocket.address}{position} (put in: {held or 'unknown'})"
 
 
 def stake_advice(stake: Stake) -> str:

@@ -12,6 +12,7 @@ from nicegui import ui
 from solward.client import AdminCredential, ApiKey, KeyDetails
 from solward.resources.credentials import NewAdmin, NewKey
 from solward.resources.declare import fields_of
+from solward.resources.limits import DayUse
 from solward.types.errors import SolwardError
 from solward.types.roles import Role, unenforced
 from solward_dashboard.api import api
@@ -258,7 +259,7 @@ def limits_text(details: KeyDetails, now: datetime | None = None) -> str:
     texts = [
         f"{_of(details.spending_limit_sol)} SOL in 24 hours",
         f"{_of(details.max_costs_sol_per_day)} SOL of fees and rent",
-        f"{rate['used']} of {rate['limit']} requests in a minute",
+        f"{rate.used} of {rate.limit} requests in a minute",
         *_end(details.expires_at, now),
     ]
     if until is not None and until > now:
@@ -266,8 +267,8 @@ def limits_text(details: KeyDetails, now: datetime | None = None) -> str:
     return "; ".join(texts)
 
 
-def _of(limit: Mapping[str, Any]) -> str:
-    return f"{plain(limit['spent'] + limit['reserved'])} of {plain(limit['limit'])}"
+def _of(limit: DayUse) -> str:
+    return f"{plain(limit.spent + limit.reserved)} of {plain(limit.limit or 0)}"
 
 
 def _end(at: datetime | None, now: datetime) -> list[str]:

@@ -8,7 +8,7 @@ from solward.resources.agents import Agent, Decision, Memory
 from solward.resources.answers import answer_schema
 from solward.resources.fields import Schema, nullable
 from solward.resources.holds import LINE
-from solward.resources.limits import day
+from solward.resources.limits import Limits
 from solward.resources.schema import (
     address,
     array,
@@ -26,7 +26,7 @@ from solward.resources.schema import (
     whole,
 )
 from solward.resources.transactions import Transaction
-from solward.resources.wallets import Stake, Wallet
+from solward.resources.wallets import Stake
 from solward.types.events import EventKind
 from solward.types.record import HoldState, TransactionStatus, TransactionType
 from solward.vault.grants.model import NewRecipient
@@ -38,78 +38,6 @@ RECORD: dict[str, Schema] = _TRANSACTION["properties"] | {
 }
 RECORD_OPTIONAL = tuple(RECORD.keys() - set(_TRANSACTION["required"]))
 
-
-_LIMITS: dict[str, Schema] = {
-    "maxSolPerTransaction": response_object({"limit": nullable(sol("SOL in one transaction."))}),
-    "maxTransactionsPerMinute": response_object(
-        {
-            "limit": nullable(whole("Transactions in any 60 seconds.", 0)),
-            "used": whole("Of the last 60 seconds.", 0),
-            "left": nullable(whole("How many more are possible now.", 0)),
-        }
-    ),
-    "dailySpendingLimitSol": day("SOL in any 24 hours."),
-    "maxCostsSolPerDay": day("SOL of fees and rent in any 24 hours."),
-    "dailyTokens": mapping(
-        response_object({name: units(name) for name in ("limit", "spent", "reserved", "left")}),
-        "By mint, in smallest units.",
-    ),
-}
-
-_GRANTS = array(
-    response_object(
-        {
-            "who": text("The principal, such as `agent:<id>`."),
-            "name": text("What people call it."),
-            "grants": array(
-                response_object(
-                    {
-                        "id": text("Of its content."),
-                        "number": whole("Of its principal's grants, as refusals name it.", 1),
-                        "sentence": text("All that it says."),
-                        "limits": array(
-                            response_object(
-                                {
-                                    "asset": text(
-                                        "Symbol or mint, `*` in dollars, `COSTS` in SOL, `RATE` in"
-                                        " transactions."
-                                    ),
-                                    "window": text("Such as `24h`."),
-                                    "limit": text("Whole units, exactly."),
-                                    "used": text("Of the window that ends now."),
-                                    "left": text("What may still leave."),
-                                    "sentence": text("The same in words."),
-                                    "roomAt": timestamp("When more is left, where little is."),
-                                },
-                                optional=["roomAt"],
-                            ),
-                            "Its limits by asset and window.",
-                        ),
-                    }
-                ),
-                "In written order; empty for one that may do nothing.",
-            ),
-        }
-    ),
-    "What grants leave room for, of each principal that is under grants.",
-)
-CAN_LEAVE = response_object(
-    {
-        "window": text("Always `24h`: any such time."),
-        "assets": mapping(
-            response_object(
-                {
-                    "most": nullable(text("Whole units, exactly; null where nothing bounds it.")),
-                    "reason": text("Why nothing bounds it."),
-                    "dollarsBeside": text("Dollars of it that may leave beside."),
-                },
-                optional=["reason", "dollarsBeside"],
-            ),
-            "By symbol or mint; `*` is dollars of all others, `COSTS` SOL of fees and rent.",
-        ),
-        "sentence": text("The same in words."),
-    }
-)
 
 _TERMS = response_object(
     {
@@ -240,56 +168,6 @@ SCHEMAS: dict[str, Schema] = {
         },
         optional=("webhooks",),
     ),
-    "Wallet": answer_schema(Wallet),
-    "Balance": response_object(
-        {
-            "sol": sol("SOL."),
-            "tokens": array(
-                response_object(
-                    {
-                        "mint": address("The mint."),
-                        "symbol": text("Where the mint is known."),
-                        "uiBalance": number("Whole tokens.", minimum=0),
-                        "rawBalance": units("Smallest units."),
-                        "decimals": whole("Of a whole token.", 0, 255),
-                    },
-                    optional=["symbol"],
-                ),
-                "Empty token accounts are left out.",
-            ),
-            "usd": response_object(
-                {
-                    "total": number("Dollars of all that has a price.", minimum=0),
-                    "assets": mapping(number("Dollars.", minimum=0), "By `SOL` or mint."),
-                    "unpriced": mapping(text("Why."), "What has no price, by `SOL` or mint."),
-                }
-            ),
-        },
-        optional=["usd"],
-    ),
-    "WalletLimits": response_object(
-        {
-            "walletId": identifier("The wallet."),
-            "frozen": flag("Whether its transactions, or all, are stopped."),
-        }
-        | _LIMITS
-        | {"grants": _GRANTS, "canLeave": CAN_LEAVE}
-    ),
-    "Pocket": response_object(
-        {
-            "address": address("Its key, of which the wallet's makes the signature."),
-            "counter": whole("Which of the wallet's pockets it is.", 1),
-            "transactionId": identifier("The record that used it last."),
-            "program": address("Where it has a name: the program of the position."),
-            "position": text("Its name."),
-            "mints": array(address("A mint."), "Tokens it may hold."),
-            "atRisk": mapping(
-                units("Smallest units."), "Put in and not taken home, by `SOL` or mint."
-            ),
-            "createdAt": timestamp("When it was first used."),
-        },
-        optional=["transactionId", "program", "position"],
-    ),
     "AgentLimits": response_object(
         {
             "agentId": identifier("The agent."),
@@ -307,8 +185,7 @@ SCHEMAS: dict[str, Schema] = {
                 }
             ),
         }
-        | _LIMITS
-        | {"grants": _GRANTS}
+        | answer_schema(Limits)["properties"]
     ),
     "TransactionStatus": choice("See docs/transactions.md.", *TransactionStatus),
     "Transaction": response_object(RECORD, optional=RECORD_OPTIONAL),

@@ -73,16 +73,11 @@ PATH_PARAMETERS: dict[str, Parameter] = {
 
 LIMIT = query("limit", whole("How many at most.", 1, 500, default=50))
 MEMORY_LIMIT = query("limit", whole("How many at most.", 1, 100, default=100))
-WALLETS_LIMIT = query("limit", whole("A page of so many; 50 with `before` alone.", 1, 500))
-BEFORE_WALLET = query("before", identifier("A wallet's id: only older ones."))
 BEFORE_RECORD = query("before", identifier("A record's id: only older ones."))
 BEFORE_CYCLE = query("before", whole("A cycle: only older ones.", 1, 2**53))
 BEFORE_ENTRY = query("before", whole("A number in the log: only older entries.", 1, 10**18 - 1))
 
-CREATED_BY = query("createdBy", flag("Who made each, too."))
 FEES = query("fees", flag("What each costs at the network, too."))
-EMPTY = query("empty", flag("Tokens whose accounts are open and hold nothing, too."))
-USD = query("usd", flag("What it is worth in dollars, too."))
 DETAILS = query("details", flag("Limits, what is spent of them and when each ends, too."))
 DRY_RUN = query("dryRun", flag("Judge and simulate only; nothing is recorded, reserved or sent."))
 DRY_RUN_FLAG = flag("As in the query; either of them asks for it.")
@@ -133,15 +128,10 @@ PARAMETERS: dict[str, Parameter] = {
     "RecordId": RECORD_ID,
     "Limit": LIMIT,
     "MemoryLimit": MEMORY_LIMIT,
-    "WalletsLimit": WALLETS_LIMIT,
-    "BeforeWallet": BEFORE_WALLET,
     "BeforeRecord": BEFORE_RECORD,
     "BeforeCycle": BEFORE_CYCLE,
     "BeforeEntry": BEFORE_ENTRY,
-    "CreatedBy": CREATED_BY,
     "Fees": FEES,
-    "Empty": EMPTY,
-    "Usd": USD,
     "Details": DETAILS,
     "DryRun": DRY_RUN,
     "IdempotencyKey": IDEMPOTENCY_KEY,

@@ -40,7 +40,7 @@ BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (
     health.blueprint,
     keys.routes.blueprint,
     admins.routes.blueprint,
-    wallets.blueprint,
+    wallets.routes.blueprint,
     transactions.blueprint,
     refusals.blueprint,
     contacts.blueprint,

@@ -6,11 +6,13 @@ from typing import Any
 
 from quart import Blueprint
 
+from solward.resources.answers import answer_schema
+from solward.resources.limits import CanLeave
 from solward.resources.schema import array, ref, response_object, text, whole
 from solward.types.roles import Role
 from solward_server.http.auth import Access, keyed
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.components import CAN_LEAVE, SAID_GRANT
+from solward_server.openapi.components import SAID_GRANT
 from solward_server.openapi.operation import operation, success
 
 
@@ -37,7 +39,7 @@ COMPONENTS = {
             "guardrails": ref("Guardrails"),
             "grants": array(SAID_GRANT, "As `POST /agents` takes them; none: it signs nothing."),
             "sentences": array(text("A sentence."), "The grants in words."),
-            "canLeave": CAN_LEAVE,
+            "canLeave": answer_schema(CanLeave),
         }
     ),
 }

@@ -234,7 +234,7 @@ def describe(
         | keys.routes.paths()
         | admins.routes.paths()
         | holds.routes.paths()
-        | wallets.PATHS
+        | wallets.routes.paths()
         | transactions.PATHS
         | refusals.PATHS
         | contacts.PATHS

@@ -194,7 +194,7 @@ def test_a_wallet_is_made_and_pays(
     browser.wait_for("in all")
     keys.enter("New wallet")
     browser.one(".q-dialog .sw-dialog")
-    keys.write("Name", "by hand")
+    keys.write("Name (optional)", "by hand")
     keys.enter("Create")
     browser.wait_for("0 SOL")
     # From tab to tab by the arrows.

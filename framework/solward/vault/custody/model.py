@@ -15,7 +15,6 @@ from solward.support.base58 import is_address
 from solward.support.clock import iso
 from solward.types.errors import InvalidRequest
 
-DEFAULT_NAME = "external-wallet"
 MAX_NAME = 64
 MAX_TAGS = 20
 

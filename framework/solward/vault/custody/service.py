@@ -24,12 +24,12 @@ from solward.solana.token_list import skeleton
 from solward.support import jsontext
 from solward.support.clock import now_ms
 from solward.types.errors import InvalidRequest, TooManyWallets, WalletNotFound
+from solward.types.recipient_names import DEFAULT_NAME
 from solward.types.roles import is_key
 from solward.vault.custody.envelope import Envelope, open_envelope, seal
 from solward.vault.custody.keyring import KeySource
 from solward.vault.custody.keystore import Keystore, envelope_of
 from solward.vault.custody.model import (
-    DEFAULT_NAME,
     Wallet,
     check_name,
     check_tags,

@@ -11,7 +11,7 @@ from typing import Any
 
 from nicegui import ui
 
-from solward.client import Balance, Stake, TokenBalance, Transaction, Wallet
+from solward.client import Balance, Pocket, Reclaimable, Stake, TokenBalance, Transaction, Wallet
 from solward.client.wallets import until_done
 from solward.types.errors import SolwardError
 from solward.types.money import format_sol
@@ -82,7 +82,7 @@ class Head:
         if wallet is None or tags is None:
             return
         try:
-            await api().wallets.tag(wallet.id, tags)
+            await api().wallets.tag(wallet.id, tags=tags)
         except SolwardError as error:
             notify_error(error)
         await self._refresh()
@@ -204,14 +204,14 @@ class Pockets:
     """Pockets that may hold something: what a call could take. Hidden where there is none."""
 
     def __init__(self) -> None:
-        self._shown: Sequence[Mapping[str, Any]] | None = None
+        self._shown: Sequence[Pocket] | None = None
         self._card = ui.element("section").classes("sw-card").props('data-testid="pockets"')
         self._card.set_visibility(False)
         with self._card:
             heading("At risk in pockets")
             self._list = ui.element("div").classes("sw-list")
 
-    def show(self, pockets: Sequence[Mapping[str, Any]], wallet: Wallet, refresh: Refresh) -> None:
+    def show(self, pockets: Sequence[Pocket], wallet: Wallet, refresh: Refresh) -> None:
         if pockets == self._shown:
             return
         self._shown = pockets
@@ -220,37 +220,34 @@ class Pockets:
         with self._list:
             for each in pockets:
                 with ui.element("div").classes("sw-row"):
-                    ui.label(str(each.get("position", "left over"))).classes("sw-strong")
-                    ui.label(short(each["address"])).classes("sw-mono sw-dim")
-                    copy_button(each["address"], "Pocket")
+                    ui.label(each.position or "left over").classes("sw-strong")
+                    ui.label(short(each.address)).classes("sw-mono sw-dim")
+                    copy_button(each.address, "Pocket")
                     ui.space()
                     for text in _at_risk(each):
                         ui.label(text).classes("sw-number")
                     button = ui.button("Sweep", color=None).classes("sw-needs-operate")
                     button.props('outline no-caps padding="2px 10px"')
-                    button.props["aria-label"] = f"Sweep {short(each['address'])}"
+                    button.props["aria-label"] = f"Sweep {short(each.address)}"
                     button.on_click(
                         lambda each=each, button=button: _sweep(wallet, each, button, refresh)
                     )
 
 
-def _at_risk(pocket: Mapping[str, Any]) -> list[str]:
+def _at_risk(pocket: Pocket) -> list[str]:
     return [
         f"{format_sol(int(units))} SOL"
         if asset == "SOL"
         else f"{int(units):,} units of {short(asset)}"
-        for asset, units in pocket["atRisk"].items()
+        for asset, units in pocket.at_risk.items()
     ]
 
 
-async def _sweep(
-    wallet: Wallet, pocket: Mapping[str, Any], button: ui.button, refresh: Refresh
-) -> None:
+async def _sweep(wallet: Wallet, pocket: Pocket, button: ui.button, refresh: Refresh) -> None:
     """Take home what a pocket holds, where a person confirms it. It has no dry run: what is in the
     pocket is what comes."""
-    address = str(pocket["address"])
     details = [
-        f"From the pocket {address}",
+        f"From the pocket {pocket.address}",
         *(f"Arrives: {text}, as the service knows it" for text in _at_risk(pocket)),
         f"To wallet {wallet.name}, {wallet.address}",
         "The network's fee is paid by the wallet; nothing goes to anybody else.",
@@ -259,7 +256,7 @@ async def _sweep(
     try:
         if not await confirmed("Sweep this pocket?", details, "Sweep"):
             return
-        record = await api().wallets.sweep_pocket(wallet.id, address)
+        record = await api().wallets.sweep_pocket(wallet.id, pocket.address)
         ui.notify(f"Sweep: {record.status}", type="positive")
     except SolwardError as error:
         notify_error(error)
@@ -295,8 +292,8 @@ class Rent:
     def __init__(self, wallet: CurrentWallet, refresh: Refresh) -> None:
         self._wallet = wallet
         self._refresh = refresh
-        self._found: Mapping[str, Any] | None = None
-        self._shown: Mapping[str, Any] | None = None
+        self._found: Reclaimable | None = None
+        self._shown: Reclaimable | None = None
         self._due_s = 0.0
         self._card = ui.element("section").classes("sw-card").props('data-testid="rent"')
         self._card.set_visibility(False)
@@ -324,16 +321,16 @@ class Rent:
         if self._found == self._shown:
             return
         self._shown = self._found
-        found = {} if self._found is None else self._found
-        accounts, kept = found.get("accounts", ()), found.get("kept", ())
+        found = self._found
+        accounts, kept = ((), ()) if found is None else (found.accounts, found.kept)
         self._card.set_visibility(bool(accounts or kept))
         self._button.set_visibility(bool(accounts))
         many = "1 token account" if len(accounts) == 1 else f"{len(accounts)} token accounts"
-        self._text.set_text(f"{plain(found.get('reclaimable', 0))} SOL of {many}")
+        self._text.set_text(f"{plain(found.reclaimable if found else 0)} SOL of {many}")
         self._kept.clear()
         with self._kept:
             for each in kept[:_KEPT]:
-                ui.label(f"{short(each['account'])} keeps its rent: {each['reason']}").classes(
+                ui.label(f"{short(each.account)} keeps its rent: {each.reason}").classes(
                     "sw-dim sw-text"
                 )
 

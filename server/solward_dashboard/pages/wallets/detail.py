@@ -24,6 +24,7 @@ from solward.client import (
     Decision,
     Hold,
     NotFoundError,
+    Pocket,
     Schedule,
     Skill,
     Stake,
@@ -78,7 +79,7 @@ class OneWallet:
     network: str
     balance: Balance
     limits: Mapping[str, Any]
-    pockets: tuple[Mapping[str, Any], ...]
+    pockets: tuple[Pocket, ...]
     stakes: tuple[Stake, ...]
     schedules: tuple[Schedule, ...]
     records: tuple[Transaction, ...]
@@ -121,7 +122,7 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet | None:
         health.network,
         balance,
         limits,
-        pockets,
+        pockets.pockets,
         stakes,
         schedules,
         records,

@@ -7,23 +7,13 @@ from contextlib import suppress
 from nicegui import ui
 
 from solward.client import Wallet
+from solward.resources.declare import fields_of
+from solward.resources.wallets import ChangedWallet, NewWallet
 from solward.types.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import notify_error, result_of, submit_buttons, titled
 from solward_dashboard.forms.form import FormError, schema_form
-
-_TAGS = {
-    "type": "array",
-    "items": {"type": "string", "title": "Tag", "minLength": 1, "maxLength": 50},
-    "description": "To find wallets by.",
-}
-_NEW_WALLET = {
-    "type": "object",
-    "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 100}, "tags": _TAGS},
-    "required": ["name"],
-    "additionalProperties": False,
-}
-_TAGS_ALONE = {"type": "object", "properties": {"tags": _TAGS}, "additionalProperties": False}
+from solward_dashboard.forms.request_form import RequestForm, form_schema
 
 
 async def freeze_reason(name: str) -> str | None:
@@ -39,7 +29,7 @@ async def freeze_reason(name: str) -> str | None:
 async def new_tags(wallet: Wallet) -> list[str] | None:
     """The edited tags; None where the user cancels."""
     with titled(f"Tags of {wallet.name}") as dialog:
-        form = schema_form(_TAGS_ALONE, {"tags": wallet.tags})
+        form = schema_form(form_schema(fields_of(ChangedWallet)), {"tags": wallet.tags})
 
         def save() -> None:
             with suppress(FormError):
@@ -72,7 +62,7 @@ class CreateDialog:
 
     def __init__(self) -> None:
         with titled("New wallet") as self._dialog:
-            self._form = schema_form(_NEW_WALLET)
+            self._form = RequestForm(fields_of(NewWallet))
             with ui.element("div").classes("sw-row sw-end"):
                 ui.button("Cancel", on_click=self._dialog.close).props("flat no-caps")
                 self._button = ui.button("Create", on_click=self._create)
@@ -90,7 +80,7 @@ class CreateDialog:
             return
         self._button.disable()
         try:
-            wallet = await api().wallets.create(values["name"], values.get("tags", ()))
+            wallet = await api().wallets.create(**values)
         except SolwardError as error:
             self._form.show_error(str(error))
             notify_error(error)
