@@ -9,7 +9,16 @@ from typing import Any, TypeAlias
 
 from solward.client.arguments import Amount
 from solward.client.asking import Asking
-from solward.resources import agents, contacts, credentials, holds, schedules, transactions, wallets
+from solward.resources import (
+    agents,
+    contacts,
+    credentials,
+    holds,
+    lists,
+    schedules,
+    transactions,
+    wallets,
+)
 from solward.resources.answers import Raw
 
 Grants: TypeAlias = Sequence[Raw | str]
@@ -311,7 +320,7 @@ class ScheduleRequests(Asking):
         missed: str | None = None,
         grants: Grants | None = None,
     ) -> schedules.Schedule:
-        """Run a skill at times, with the rights of this token; a name is a wallet's once.
+        """Run a skill on a wallet at times; a name is a wallet's once.
 
         Args:
             name: for people; one of a wallet has it, so that the same request again makes no second
@@ -343,11 +352,49 @@ class ScheduleRequests(Asking):
             grants=grants,
         )
 
+    async def list(self, wallet_id: str) -> tuple[schedules.Schedule, ...]:
+        """A wallet's schedules, the oldest first."""
+        return await self._listed(schedules.LIST_SCHEDULES, wallet_id)
+
+    async def get(self, wallet_id: str, schedule_id: str) -> schedules.Schedule:
+        """One schedule."""
+        return await self._asked(schedules.GET_SCHEDULE, wallet_id, schedule_id)
+
     async def change(
         self, wallet_id: str, schedule_id: str, fields: Mapping[str, Any]
     ) -> schedules.Schedule:
-        """Change fields, named as in the REST interface (docs/rest.md); None takes one away."""
+        """Change fields, named as in the REST interface; null takes one away."""
         return await self._asked(schedules.CHANGE_SCHEDULE, wallet_id, schedule_id, fields=fields)
+
+    async def delete(self, wallet_id: str, schedule_id: str) -> lists.Deleted:
+        """Delete a schedule with its runs; its transactions stay."""
+        return await self._asked(schedules.DELETE_SCHEDULE, wallet_id, schedule_id)
+
+    async def pause(self, wallet_id: str, schedule_id: str) -> schedules.Schedule:
+        """Run it no more until it is resumed; takes effect at once."""
+        return await self._asked(schedules.PAUSE_SCHEDULE, wallet_id, schedule_id)
+
+    async def resume(self, wallet_id: str, schedule_id: str) -> schedules.Schedule:
+        """Run it again from the next due time on."""
+        return await self._asked(schedules.RESUME_SCHEDULE, wallet_id, schedule_id)
+
+    async def runs(
+        self,
+        wallet_id: str,
+        schedule_id: str,
+        *,
+        limit: int | None = None,
+        before: datetime | None = None,
+    ) -> tuple[schedules.ScheduleRun, ...]:
+        """What became of a schedule's due times, the newest first.
+
+        Args:
+            limit: how many at most; 50 where it is None.
+            before: the `dueAt` of a run: only older ones.
+        """
+        return await self._listed(
+            schedules.LIST_RUNS, wallet_id, schedule_id, limit=limit, before=before
+        )
 
 
 class WalletRequests(Asking):

@@ -1,7 +1,17 @@
-"""What requests for a list have in common."""
+"""What the requests and answers of several resources have in common."""
 
 from __future__ import annotations
 
-from solward.resources.fields import Whole
+from solward.resources.answers import Answer
+from solward.resources.declare import declared, resource
+from solward.resources.fields import Flag, Id, Whole
 
 LIMIT = Whole("How many at most.", least=1, most=500)
+
+
+@resource
+class Deleted(Answer):
+    """What is deleted."""
+
+    id: str = declared(Id("Its id."))
+    deleted: bool = declared(Flag("True.", const=True))

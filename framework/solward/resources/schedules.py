@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar, Final
 
 from solward.resources import examples
 from solward.resources.answers import Answer, Raw, whole
@@ -25,7 +25,11 @@ from solward.resources.fields import (
     Time,
     Whole,
 )
+from solward.resources.lists import Deleted
 from solward.resources.schema import array, identifier
+
+RUNS_KEPT: Final = 200
+"""Of each schedule, the latest."""
 
 
 class ScheduleStatus(StrEnum):
@@ -158,6 +162,8 @@ class Schedule(Answer):
         when: `every 1h`, or `0 9 1 * * Europe/Berlin`.
     """
 
+    component: ClassVar = "Schedule"
+
     id: str = declared(Id("The schedule.", example=examples.SCHEDULE))
     name: str = declared(Text("As given.", example="weekly-savings"))
     wallet_id: str = declared(Id("The wallet it runs on.", example=examples.WALLET))
@@ -196,6 +202,8 @@ class Schedule(Answer):
 class ScheduleRun(Answer):
     """What became of a due time."""
 
+    component: ClassVar = "ScheduleRun"
+
     due_at: datetime = declared(Time("The due time.", example="2026-11-23T08:00:00.000Z"))
     status: str = declared(
         Choice("See docs/schedules.md.", options=tuple(map(str, RunStatus)), example="succeeded")
@@ -218,23 +226,112 @@ class ScheduleRun(Answer):
     )
 
 
+@resource
+class ListedRuns(Request):
+    """Which runs of a schedule are listed."""
+
+    limit: int = declared(Whole("How many at most.", least=1, most=RUNS_KEPT), default=50)
+    before: str | None = declared(
+        Time(
+            "The `dueAt` of a run: only older ones.",
+            wrong="before must be the dueAt of a run",
+        ),
+        default=None,
+    )
+
+
+_ALL = "/wallets/{wallet_id}/schedules"
+_ONE = f"{_ALL}/{{schedule_id}}"
+
 CREATE_SCHEDULE = Call(
     "createSchedule",
-    "Run a skill at times, with the rights of this token; a name is a wallet's once.",
+    "Run a skill on a wallet at times; a name is a wallet's once.",
     "POST",
-    "/wallets/{wallet_id}/schedules",
+    _ALL,
     NewSchedule,
     Schedule,
     name="create",
+    about="It has the rights of who makes it: a key's has the key's limits and grants and ends with"
+    " the key. Unknown fields are refused.",
 )
+LIST_SCHEDULES = Call(
+    "listSchedules",
+    "A wallet's schedules, the oldest first.",
+    "GET",
+    _ALL,
+    None,
+    Schedule,
+    name="list",
+    listed="schedules",
+)
+GET_SCHEDULE = Call("getSchedule", "One schedule.", "GET", _ONE, None, Schedule, name="get")
 CHANGE_SCHEDULE = Call(
     "changeSchedule",
-    "Change fields, named as in the REST interface (docs/rest.md); None takes one away.",
+    "Change fields, named as in the REST interface; null takes one away.",
     "PATCH",
-    "/wallets/{wallet_id}/schedules/{schedule_id}",
+    _ONE,
     ChangedSchedule,
     Schedule,
     name="change",
     takes_json=True,
+    about="A run that goes on keeps what it began with.",
 )
-CALLS = (CREATE_SCHEDULE, CHANGE_SCHEDULE)
+DELETE_SCHEDULE = Call(
+    "deleteSchedule",
+    "Delete a schedule with its runs; its transactions stay.",
+    "DELETE",
+    _ONE,
+    None,
+    Deleted,
+    name="delete",
+)
+PAUSE_SCHEDULE = Call(
+    "pauseSchedule",
+    "Run it no more until it is resumed; takes effect at once.",
+    "POST",
+    f"{_ONE}/pause",
+    None,
+    Schedule,
+    name="pause",
+)
+RESUME_SCHEDULE = Call(
+    "resumeSchedule",
+    "Run it again from the next due time on.",
+    "POST",
+    f"{_ONE}/resume",
+    None,
+    Schedule,
+    name="resume",
+)
+RUN_SCHEDULE = Call(
+    "runSchedule",
+    "Run it once more, now.",
+    "POST",
+    f"{_ONE}/run",
+    None,
+    Schedule,
+    about="This moment becomes a due time beside its own: the run has the same rights and counts"
+    " like any other. `nextRunAt` of the answer is its `dueAt` among the runs.",
+)
+LIST_RUNS = Call(
+    "listScheduleRuns",
+    "What became of a schedule's due times, the newest first.",
+    "GET",
+    f"{_ONE}/runs",
+    ListedRuns,
+    ScheduleRun,
+    name="runs",
+    listed="runs",
+    about=f"The latest {RUNS_KEPT} are kept.",
+)
+CALLS = (
+    CREATE_SCHEDULE,
+    LIST_SCHEDULES,
+    GET_SCHEDULE,
+    CHANGE_SCHEDULE,
+    DELETE_SCHEDULE,
+    PAUSE_SCHEDULE,
+    RESUME_SCHEDULE,
+    RUN_SCHEDULE,
+    LIST_RUNS,
+)

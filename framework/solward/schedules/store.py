@@ -17,11 +17,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.database.database import clock
 from solward.database.prepared import Prepared
 from solward.database.tables import processes, schedule_runs, schedules, transactions
+from solward.resources.schedules import RUNS_KEPT
 from solward.types.roles import KEY_PRINCIPAL_PREFIX, is_key
 
 Fields = dict[str, Any]
 
-RUNS_KEPT: Final = 200
 _ACTIVE: Final = "active"
 
 _DUE = and_(schedules.c.status == _ACTIVE, schedules.c.next_due_ms.is_not(None))

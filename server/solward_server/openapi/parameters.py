@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward.resources.examples import AGENT, CREDENTIAL, KEY, WALLET
+from solward.resources.examples import AGENT, CREDENTIAL, KEY, SCHEDULE, WALLET
 from solward.resources.fields import Schema
 from solward.resources.schema import (
     address,
@@ -59,6 +59,7 @@ RECORD = "93698b99-39ce-4d15-841f-684b9de7d8bc"
 RECORD_ID = path_parameter("transactionId", identifier("The record."), RECORD)
 KEY_ID = path_parameter("keyId", identifier("The key."), KEY)
 ADMIN_ID = path_parameter("adminId", identifier("The admin credential."), CREDENTIAL)
+SCHEDULE_ID = path_parameter("scheduleId", identifier("The schedule."), SCHEDULE)
 
 PATH_PARAMETERS: dict[str, Parameter] = {
     "wallet_id": WALLET_ID,
@@ -68,6 +69,7 @@ PATH_PARAMETERS: dict[str, Parameter] = {
     "transaction_id": RECORD_ID,
     "key_id": KEY_ID,
     "admin_id": ADMIN_ID,
+    "schedule_id": SCHEDULE_ID,
 }
 """Parts of paths, as calls name them."""
 

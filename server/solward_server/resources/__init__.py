@@ -49,7 +49,7 @@ BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (
     quotes.blueprint,
     stakes.blueprint,
     skills.blueprint,
-    schedules.blueprint,
+    schedules.routes.blueprint,
     plugins.blueprint,
     plugin_state.blueprint,
     agents.blueprint,

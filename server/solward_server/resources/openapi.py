@@ -244,7 +244,7 @@ def describe(
         | stakes.PATHS
         | skills.PATHS
         | skills.skill_paths(registry.skills.values())
-        | schedules.PATHS
+        | schedules.routes.paths()
         | plugins.PATHS
         | plugin_state.PATHS
         | agents.agent_paths(registry.providers)
@@ -274,7 +274,6 @@ def describe(
         "components": {
             "schemas": {name: answer_schema(kind) for name, kind in COMPONENTS.items()}
             | SCHEMAS
-            | schedules.COMPONENTS
             | agent_templates.COMPONENTS,
             "parameters": PARAMETERS,
             "responses": shared_responses(statuses),
