@@ -14,7 +14,7 @@ from tests.schedules.test_schedules_pay import LOOK, PAY, paid
 from tests.support.services import HOUR, Timetable, due, timetable
 
 from solward.plugins.parameters import Parameters
-from solward.schedules import store
+from solward.schedules import due as due_times
 from solward.schedules.journal import SchedulePhase
 
 
@@ -187,14 +187,14 @@ async def test_the_longest_history_is_bounded(tmp_path: Path) -> None:
         made = await table.add(wallet, LOOK | {"every": "1m"})
         async with table.service.database.write() as connection:
             for number in range(205):
-                await store.put_run(
+                await due_times.put_run(
                     connection,
                     made["id"],
                     number,
                     {"status": "succeeded", "text": "", "started_ms": 1, "ended_ms": 1},
                 )
         found = await table.service.schedules.runs(made["id"], limit=500)
-        assert [each.due_ms for each in found] == [*range(204, 4, -1)]
+        assert [each["dueAt"] for each in found] == [*map(due, range(204, 4, -1))]
 
 
 async def test_a_start_looks_for_what_its_last_life_had_begun(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from solward.operations.key_callers import KeyCallers
 from solward.plugins import Registry
 from solward.plugins.loaded import LoadedSkill
 from solward.resources.schedules import Missed, RunStatus, ScheduleStatus
-from solward.schedules import store
-from solward.schedules.schedule import Schedule, schedule_of
+from solward.schedules import due, store
+from solward.schedules.schedule import Schedule
 from solward.schedules.store import action_prefix
 from solward.support.clean_text import cleaned
 from solward.support.clock import iso
@@ -100,7 +100,7 @@ class Journal:
         """
         async with self._database.read() as connection:
             left_out = self._left_out(running)
-            due_ms = await store.next_due(connection, self._me, left_out, _busy(running.values()))
+            due_ms = await due.next_due(connection, self._me, left_out, _busy(running.values()))
             if due_ms is None:
                 return None
             return max(0, due_ms - await self._now(connection))
@@ -120,7 +120,7 @@ class Journal:
         makers = list(running.values())
         async with self._database.write() as connection:
             now = await self._now(connection)
-            rows = await store.take_due(
+            found = await due.take_due(
                 connection,
                 self._me,
                 now,
@@ -128,19 +128,18 @@ class Journal:
                 _busy(makers),
                 min(room, MOST_TAKEN),
             )
-            for row in rows:
-                if row["made_by"] in _busy(makers):
+            for schedule in found:
+                if schedule.made_by in _busy(makers):
                     continue
-                schedule = schedule_of(row)
                 if schedule.is_unreadable:
                     self._set_apart(schedule)
                     continue
                 self._unreadable.pop(schedule.id, None)
-                due_ms = await self._take(connection, row, now)
+                due_ms = await self._take(connection, schedule, now)
                 if due_ms is not None:
-                    makers.append(row["made_by"])
-                    taken.append((replace(schedule, fence=row["fence"] + 1), due_ms))
-        return taken, bool(rows)
+                    makers.append(schedule.made_by)
+                    taken.append((replace(schedule, fence=schedule.fence + 1), due_ms))
+        return taken, bool(found)
 
     def _left_out(self, running: Iterable[str]) -> list[str]:
         """Schedules that are not looked at: those that run, and those that cannot be read."""
@@ -159,28 +158,27 @@ class Journal:
             TakenOver: another run has the fencing token, or the schedule is gone.
         """
         async with self._database.write() as connection:
-            row = await store.get(connection, schedule.id, lock=True)
-            if row is None or row["fence"] != schedule.fence:
+            stored = await store.get(connection, schedule.id, lock=True)
+            if stored is None or stored.fence != schedule.fence:
                 raise TakenOver
-            return await self._end(connection, row, due_ms, outcome)
+            return await self._end(connection, stored, due_ms, outcome)
 
-    async def _take(self, connection: AsyncConnection, row: dict[str, Any], now: int) -> int | None:
-        """Begin a due time of a locked row; None where it is not to run."""
-        schedule = schedule_of(row)
+    async def _take(self, connection: AsyncConnection, schedule: Schedule, now: int) -> int | None:
+        """Begin a due time of a schedule whose row is locked; None where it is not to run."""
         attempts = 1
         if schedule.running_due_ms is not None:
-            due_ms, attempts = schedule.running_due_ms, row["attempts"] + 1
-            ended = _cannot_resume(schedule, attempts, now)
-            if ended is not None:
-                await self._end(connection, row, due_ms, Outcome(RunStatus.FAILED, ended))
+            due_ms, attempts = schedule.running_due_ms, schedule.attempts + 1
+            why = _cannot_resume(schedule, attempts, now)
+            if why is not None:
+                await self._end(connection, schedule, due_ms, Outcome(RunStatus.FAILED, why))
                 return None
         else:
             assert schedule.next_due_ms is not None
-            due_ms = schedule.when.latest(schedule.next_due_ms, now)
+            due_ms = schedule.latest(schedule.next_due_ms, now)
             is_late = now - due_ms > LATE_MS
             if is_late and schedule.missed is Missed.SKIP:
                 text = _missed(schedule.next_due_ms, due_ms)
-                await self._end(connection, row, due_ms, Outcome(RunStatus.SKIPPED, text))
+                await self._end(connection, schedule, due_ms, Outcome(RunStatus.SKIPPED, text))
                 return None
             if due_ms != schedule.next_due_ms:
                 # Those before the one that runs are told by the first of them.
@@ -189,35 +187,32 @@ class Journal:
                 await self._note(connection, schedule, schedule.next_due_ms, skipped, now)
             if await store.was_run(connection, schedule.id, due_ms):
                 # The clock was set back, or the due times were changed to some that had passed.
-                await self._advance(connection, row, due_ms)
+                await self._advance(connection, schedule, due_ms)
                 return None
         frozen = await spending.freeze_reason(connection, schedule.wallet_id)
         if frozen is not None and spends(self._registry().skills.get(schedule.skill)):
             text = "Transactions are frozen" + (f": {frozen}" if frozen else "")
-            await self._end(connection, row, due_ms, Outcome(RunStatus.SKIPPED, text))
+            await self._end(connection, schedule, due_ms, Outcome(RunStatus.SKIPPED, text))
             return None
         await store.change(
             connection,
-            schedule.id,
-            {
-                "owner": self._me,
-                "running_due_ms": due_ms,
-                "fence": schedule.fence + 1,
-                "attempts": attempts,
-                "runs": schedule.runs + (attempts == 1),
-            },
+            schedule,
+            owner=self._me,
+            running_due_ms=due_ms,
+            fence=schedule.fence + 1,
+            attempts=attempts,
+            runs=schedule.runs + (attempts == 1),
         )
         started: dict[str, Any] = {"status": RunStatus.RUNNING.value, "text": "", "ended_ms": None}
         if attempts == 1:
             started["started_ms"] = now
-        await store.put_run(connection, schedule.id, due_ms, started)
+        await due.put_run(connection, schedule.id, due_ms, started)
         return due_ms
 
     async def _end(
-        self, connection: AsyncConnection, row: dict[str, Any], due_ms: int, outcome: Outcome
+        self, connection: AsyncConnection, schedule: Schedule, due_ms: int, outcome: Outcome
     ) -> Schedule:
-        """End a due time of a locked row."""
-        schedule = schedule_of(row)
+        """End a due time of a schedule whose row is locked."""
         await self._note(connection, schedule, due_ms, outcome, await self._now(connection))
         failures = schedule.failures
         if outcome.status in (RunStatus.REFUSED, RunStatus.FAILED):
@@ -227,40 +222,30 @@ class Journal:
         pauses = outcome.pauses
         if pauses is None and failures >= PAUSE_AFTER:
             pauses = f"{failures} runs in a row were refused or failed"
-        fields: dict[str, Any] = {"failures": failures}
+        columns: dict[str, Any] = {"failures": failures}
         if pauses is not None and schedule.status is ScheduleStatus.ACTIVE:
-            fields |= {"status": ScheduleStatus.PAUSED.value, "reason": pauses}
+            columns |= {"status": ScheduleStatus.PAUSED, "reason": pauses}
             subject = {"scheduleId": schedule.id, "walletId": schedule.wallet_id}
             subject |= {"name": schedule.name, "reason": pauses}
             record_act(connection, EventKind.SCHEDULE_PAUSED, subject)
-        return await self._advance(connection, row | fields, due_ms, fields)
+        return await self._advance(connection, schedule, due_ms, **columns)
 
     async def _advance(
-        self,
-        connection: AsyncConnection,
-        row: dict[str, Any],
-        due_ms: int,
-        fields: dict[str, Any] | None = None,
+        self, connection: AsyncConnection, schedule: Schedule, due_ms: int, **columns: Any
     ) -> Schedule:
-        """Let the schedule be due next after `due_ms`, or end."""
-        schedule = schedule_of(row)
-        fields = {"owner": None, "running_due_ms": None, "attempts": 0} | (fields or {})
-        is_paused = schedule.status is ScheduleStatus.PAUSED
-        following = None if is_paused else schedule.next_due_ms
+        """Let the schedule be due next after `due_ms`, or end; change these columns, too."""
+        status = columns.get("status", schedule.status)
+        following = None if status is ScheduleStatus.PAUSED else schedule.next_due_ms
         if following is not None and following <= due_ms:
             # Otherwise the due times were changed meanwhile.
-            following = schedule.when.after(due_ms)
+            following = schedule.after(due_ms)
         if not schedule.is_unreadable:
             # Otherwise it keeps its due time, for a machine that can read it.
-            fields["next_due_ms"] = following
-        is_done = schedule.max_runs is not None and schedule.runs >= schedule.max_runs
-        if schedule.status is ScheduleStatus.ACTIVE and (is_done or following is None):
-            fields |= {
-                "status": ScheduleStatus.ENDED.value,
-                "reason": RUNS_DONE if is_done else NO_DUE_TIME,
-                "next_due_ms": None,
-            }
-        return schedule_of(await store.change(connection, schedule.id, fields))
+            columns["next_due_ms"] = following
+        if status is ScheduleStatus.ACTIVE and (schedule.is_done or following is None):
+            columns |= ended(RUNS_DONE if schedule.is_done else NO_DUE_TIME)
+        columns |= {"owner": None, "running_due_ms": None, "attempts": 0}
+        return await store.change(connection, schedule, **columns)
 
     async def _note(
         self,
@@ -273,7 +258,7 @@ class Journal:
         """Store what became of a due time, and tell of it."""
         status, text = outcome.status.value, outcome.text
         fields = {"status": status, "text": text, "ended_ms": now}
-        await store.put_run(connection, schedule.id, due_ms, fields)
+        await due.put_run(connection, schedule.id, due_ms, fields)
         subject = {
             "scheduleId": schedule.id,
             "walletId": schedule.wallet_id,
@@ -284,6 +269,11 @@ class Journal:
             "text": text[:MAX_TOLD],
         }
         record_act(connection, EventKind.SCHEDULE_RUN, subject)
+
+
+def ended(reason: str) -> dict[str, Any]:
+    """The columns of a schedule that has ended."""
+    return {"status": ScheduleStatus.ENDED, "reason": reason, "next_due_ms": None}
 
 
 def _busy(makers: Iterable[str]) -> set[str]:

@@ -1,22 +1,24 @@
-"""A schedule and its runs, as they are stored and shown, and when it is due: at equal distances, or
-by a cron expression in a time zone."""
+"""A schedule, as it is asked for, stored and shown, and when it is due: at equal distances, or by a
+cron expression in a time zone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
+from sqlalchemy import RowMapping
 
-from solward.resources.schedules import Missed, RunStatus, ScheduleStatus
+from solward.resources.declare import fields_of
+from solward.resources.schedules import EVERY, Missed, NewSchedule, ScheduleStatus
 from solward.support import jsontext
-from solward.support.clock import iso
+from solward.support.clock import iso, ms_of
 from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.types.errors import InvalidRequest
-from solward.vault.grants.spelling import window_text
+from solward.vault.grants.spelling import window_ms, window_text
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_EXPRESSION: Final = 200
@@ -27,212 +29,8 @@ _SPANS: Final = (2 * MINUTE_MS, HOUR_MS, DAY_MS, 8 * DAY_MS, 32 * DAY_MS, 367 * 
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
-    """One schedule.
-
-    Attributes:
-        distribution: whose skill it was when it was made; another's of the same name is not run.
-        params: of the skill, as they were given.
-        has_start: `when.first_ms` was given as `startAt`.
-        max_runs: it ends after so many runs; None is any number.
-        reason: why it is paused or has ended; None while it is active.
-        made_by: `admin` or `key:<id>`, whose rights it has.
-        key_hash: of the key's secret that made, changed or resumed it last; it ends with that.
-        next_due_ms: None where it is not due any more, or is paused.
-        running_due_ms: the due time that runs now, or was interrupted.
-        fence: the fencing token of its latest run.
-        runs: how many were begun.
-        failures: runs in a row that were refused or failed.
-        is_unreadable: this machine cannot read its row, and does not run it; it is shown as paused.
-    """
-
-    id: str
-    name: str
-    wallet_id: str
-    skill: str
-    distribution: str
-    params: Mapping[str, Any]
-    when: When
-    has_start: bool
-    missed: Missed
-    max_runs: int | None
-    status: ScheduleStatus
-    reason: str | None
-    made_by: str
-    key_hash: str | None = field(repr=False)
-    created_ms: int
-    next_due_ms: int | None
-    running_due_ms: int | None = None
-    fence: int = 0
-    runs: int = 0
-    failures: int = 0
-    is_unreadable: bool = False
-
-    @property
-    def principal(self) -> str:
-        """As grants and records name it."""
-        return f"schedule:{self.id}"
-
-    @property
-    def key_id(self) -> str | None:
-        """The key that made it; None where the operator did."""
-        kind, _, key_id = self.made_by.partition(":")
-        return key_id if kind == "key" else None
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it is active and has run as often as it was to."""
-        is_active = self.status is ScheduleStatus.ACTIVE
-        return is_active and self.max_runs is not None and self.runs >= self.max_runs
-
-    def terms(self) -> dict[str, Any]:
-        """What it does, in the fields in which it was asked for."""
-        when: dict[str, Any] = (
-            {"cron": self.when.cron, "timeZone": self.when.time_zone}
-            if self.when.every_ms is None
-            else {"every": window_text(self.when.every_ms)}
-        )
-        return {
-            "name": self.name,
-            "skill": self.skill,
-            "parameters": dict(self.params),
-            **when,
-            "startAt": iso(self.when.first_ms) if self.has_start else None,
-            "endAt": _time(self.when.end_ms),
-            "maxRuns": self.max_runs,
-            "missed": self.missed.value,
-        }
-
-    def to_json(self) -> dict[str, Any]:
-        """The schedule as routes show it."""
-        return {
-            "id": self.id,
-            "walletId": self.wallet_id,
-            **self.terms(),
-            "status": self.status.value,
-            "reason": self.reason,
-            "principal": self.principal,
-            "madeBy": self.made_by,
-            "createdAt": iso(self.created_ms),
-            "nextRunAt": _time(self.next_due_ms),
-            "isRunning": self.running_due_ms is not None,
-            "runs": self.runs,
-            "failures": self.failures,
-        }
-
-    def to_row(self) -> dict[str, Any]:
-        """The columns that a request sets."""
-        return {
-            "id": self.id,
-            "name": self.name,
-            "wallet_id": self.wallet_id,
-            "skill": self.skill,
-            "distribution": self.distribution,
-            "params": jsontext.dumps(dict(self.params)),
-            "first_ms": self.when.first_ms,
-            "has_start": self.has_start,
-            "end_ms": self.when.end_ms,
-            "every_ms": self.when.every_ms,
-            "cron": self.when.cron,
-            "time_zone": self.when.time_zone,
-            "missed": self.missed.value,
-            "max_runs": self.max_runs,
-            "status": self.status.value,
-            "reason": self.reason,
-            "made_by": self.made_by,
-            "key_hash": self.key_hash,
-            "created_ms": self.created_ms,
-            "next_due_ms": self.next_due_ms,
-            "failures": self.failures,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class RunRecord:
-    """What became of one due time.
-
-    Attributes:
-        text: the skill's answer, or why there is none.
-        started_ms: None where nothing was run.
-        transaction_ids: the records it made, the first first.
-    """
-
-    due_ms: int
-    status: RunStatus
-    text: str
-    started_ms: int | None
-    ended_ms: int | None
-    transaction_ids: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """The run as routes show it."""
-        return {
-            "dueAt": iso(self.due_ms),
-            "status": self.status.value,
-            "text": self.text,
-            "startedAt": _time(self.started_ms),
-            "endedAt": _time(self.ended_ms),
-            "transactionIds": list(self.transaction_ids),
-        }
-
-
-def schedule_of(row: Mapping[str, Any]) -> Schedule:
-    """The schedule of a row of the table, which another version or machine may have stored.
-
-    One that cannot be read here is paused, with the reason: one row must not hide the others.
-    """
-    params, missed, status = {}, Missed.SKIP, ScheduleStatus.PAUSED
-    reason, is_unreadable = row["reason"], False
-    try:
-        params = dict(jsontext.loads(row["params"]))
-        missed = Missed(row["missed"])
-        if row["every_ms"] is None:
-            check_cron(row["cron"] or "")
-            check_zone(row["time_zone"])
-        elif row["every_ms"] <= 0:
-            raise InvalidRequest("every must be positive")
-        status = ScheduleStatus(row["status"])
-    except (InvalidRequest, ValueError, TypeError, RecursionError) as error:
-        reason = f"This machine cannot read it, and does not run it: {error}"[:_LONGEST_REASON]
-        is_unreadable = True
-    return Schedule(
-        id=row["id"],
-        name=row["name"],
-        wallet_id=row["wallet_id"],
-        skill=row["skill"],
-        distribution=row["distribution"],
-        params=params,
-        when=When(
-            first_ms=row["first_ms"],
-            end_ms=row["end_ms"],
-            every_ms=row["every_ms"],
-            cron=row["cron"],
-            time_zone=row["time_zone"],
-        ),
-        has_start=row["has_start"],
-        missed=missed,
-        max_runs=row["max_runs"],
-        status=status,
-        reason=reason,
-        made_by=row["made_by"],
-        key_hash=row["key_hash"],
-        created_ms=row["created_ms"],
-        next_due_ms=row["next_due_ms"],
-        running_due_ms=row["running_due_ms"],
-        fence=row["fence"],
-        runs=row["runs"],
-        failures=row["failures"],
-        is_unreadable=is_unreadable,
-    )
-
-
-def _time(ms: int | None) -> str | None:
-    return None if ms is None else iso(ms)
-
-
-@dataclass(frozen=True, slots=True)
 class When:
-    """The due times of a schedule, in Unix milliseconds; exactly one of `every_ms` and `cron`.
+    """Due times in Unix milliseconds; exactly one of `every_ms` and `cron`.
 
     Attributes:
         first_ms: of `every_ms` the first due time, from which the others are counted; of `cron` no
@@ -291,6 +89,170 @@ class When:
             if found_ms > ms:
                 return found_ms
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule(When):
+    """One schedule, as its row has it.
+
+    Attributes:
+        distribution: whose skill it was when it was made; another's of the same name is not run.
+        params: of the skill, as they were given.
+        has_start: `first_ms` was given as `startAt`.
+        max_runs: it ends after so many runs; None is any number.
+        reason: why it is paused or has ended; None while it is active.
+        made_by: `admin` or `key:<id>`, whose rights it has.
+        key_hash: of the key's secret that made, changed or resumed it last; it ends with that.
+        next_due_ms: None where it is not due any more, or is paused.
+        running_due_ms: the due time that runs now, or was interrupted.
+        owner: the process that runs it.
+        fence: the fencing token of its latest run.
+        attempts: of the due time that runs.
+        runs: how many were begun.
+        failures: runs in a row that were refused or failed.
+        is_unreadable: this machine cannot read its row, and does not run it; it is shown as paused.
+    """
+
+    id: str
+    name: str
+    wallet_id: str
+    skill: str
+    distribution: str
+    params: Mapping[str, Any]
+    has_start: bool
+    missed: Missed
+    max_runs: int | None
+    status: ScheduleStatus = ScheduleStatus.ACTIVE
+    reason: str | None = None
+    made_by: str
+    key_hash: str | None = field(repr=False)
+    created_ms: int
+    next_due_ms: int | None = None
+    running_due_ms: int | None = None
+    owner: str | None = None
+    fence: int = 0
+    attempts: int = 0
+    runs: int = 0
+    failures: int = 0
+    is_unreadable: bool = False
+
+    @property
+    def principal(self) -> str:
+        """As grants and records name it."""
+        return f"schedule:{self.id}"
+
+    @property
+    def key_id(self) -> str | None:
+        """The key that made it; None where the operator did."""
+        kind, _, key_id = self.made_by.partition(":")
+        return key_id if kind == "key" else None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has run as often as it was to."""
+        return self.max_runs is not None and self.runs >= self.max_runs
+
+    def terms(self) -> dict[str, Any]:
+        """What it does, in the fields in which it was asked for."""
+        return {name: value for name, value in self.to_json().items() if name in TERMS}
+
+    def to_json(self) -> dict[str, Any]:
+        """The schedule as routes show it."""
+        due: dict[str, Any] = {"cron": self.cron, "timeZone": self.time_zone}
+        if self.every_ms is not None:
+            due = {"every": window_text(self.every_ms)}
+        return {
+            "id": self.id,
+            "walletId": self.wallet_id,
+            "name": self.name,
+            "skill": self.skill,
+            "parameters": dict(self.params),
+            **due,
+            "startAt": iso(self.first_ms) if self.has_start else None,
+            "endAt": time_text(self.end_ms),
+            "maxRuns": self.max_runs,
+            "missed": self.missed.value,
+            "status": self.status.value,
+            "reason": self.reason,
+            "principal": self.principal,
+            "madeBy": self.made_by,
+            "createdAt": iso(self.created_ms),
+            "nextRunAt": time_text(self.next_due_ms),
+            "isRunning": self.running_due_ms is not None,
+            "runs": self.runs,
+            "failures": self.failures,
+        }
+
+    def to_row(self) -> dict[str, Any]:
+        """Its columns."""
+        columns = {name: getattr(self, name) for name in _COLUMNS}
+        texts = {"missed": self.missed.value, "status": self.status.value}
+        return columns | texts | {"params": jsontext.dumps(dict(self.params))}
+
+
+TERMS: Final = frozenset(each.json for each in fields_of(NewSchedule))
+"""The fields in which a schedule is asked for, as JSON names them."""
+_COLUMNS: Final = tuple(each.name for each in fields(Schedule) if each.name != "is_unreadable")
+
+
+def time_text(ms: int | None) -> str | None:
+    """A time as routes show it; None stays None."""
+    return None if ms is None else iso(ms)
+
+
+def schedule_of(row: RowMapping) -> Schedule:
+    """The schedule of a row of the table, which another version or machine may have stored.
+
+    One that cannot be read here is paused, with the reason: one row must not hide the others.
+    """
+    read: dict[str, Any] = {"params": {}, "missed": Missed.SKIP, "status": ScheduleStatus.PAUSED}
+    try:
+        read["params"] = dict(jsontext.loads(row["params"]))
+        read["missed"] = Missed(row["missed"])
+        if row["every_ms"] is None:
+            check_cron(row["cron"] or "")
+            check_zone(row["time_zone"])
+        elif row["every_ms"] <= 0:
+            raise InvalidRequest("every must be positive")
+        read["status"] = ScheduleStatus(row["status"])
+    except (InvalidRequest, ValueError, TypeError, RecursionError) as error:
+        reason = f"This machine cannot read it, and does not run it: {error}"
+        read |= {"reason": reason[:_LONGEST_REASON], "is_unreadable": True}
+    return Schedule(**{**row, **read})
+
+
+def read_when(asked: NewSchedule, now_ms: int) -> When:
+    """The due times that a request asks for.
+
+    Args:
+        now_ms: from which `every` counts where there is no `startAt`.
+
+    Raises:
+        InvalidRequest: naming the field; also where no due time is left.
+    """
+    start, end = (None if each is None else ms_of(each) for each in (asked.start_at, asked.end_at))
+    if (asked.every is None) == (asked.cron is None):
+        raise InvalidRequest(
+            'either every, such as "1h", or cron, such as "0 9 1 * *", is required'
+        )
+    if asked.cron is not None:
+        when = When(
+            first_ms=now_ms if start is None else start,
+            end_ms=end,
+            cron=check_cron(asked.cron),
+            time_zone="UTC" if asked.time_zone is None else check_zone(asked.time_zone),
+        )
+    else:
+        if asked.time_zone is not None:
+            raise InvalidRequest("timeZone is for cron; every counts from startAt")
+        length = window_ms(asked.every or "")
+        if length is None:
+            raise InvalidRequest(EVERY.wrong)
+        first_ms = now_ms + length if start is None else start
+        when = When(first_ms=first_ms, end_ms=end, every_ms=length)
+    if when.after(now_ms) is None:
+        raise InvalidRequest("endAt leaves no due time from now on")
+    return when
 
 
 def check_cron(expression: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -14,13 +14,11 @@ from solward.database.database import Database, lock_exclusive
 from solward.operations.policies.changes import drop_set, lock_policy, put_set
 from solward.operations.policies.documents import Policies
 from solward.plugins.loaded import LoadedSkill
-from solward.resources.declare import fields_of
-from solward.resources.schedules import Missed, NewSchedule, RunStatus, ScheduleStatus
+from solward.resources.schedules import Missed, NewSchedule, ScheduleStatus
 from solward.schedules import store
-from solward.schedules.fields import read_when
-from solward.schedules.journal import RUNS_DONE, Journal, Now, ScheduleHook
+from solward.schedules.journal import RUNS_DONE, Journal, Now, ScheduleHook, ended
 from solward.schedules.runner import Runner, ServiceForRuns
-from solward.schedules.schedule import RunRecord, Schedule, schedule_of
+from solward.schedules.schedule import TERMS, Schedule, read_when
 from solward.support import jsontext
 from solward.support.clock import iso, now_ms
 from solward.types.errors import (
@@ -29,7 +27,6 @@ from solward.types.errors import (
     NotFound,
     ScheduleBusy,
     SkillNotFound,
-    refuse_unknown,
 )
 from solward.types.events import EventKind
 from solward.types.roles import is_admin
@@ -42,7 +39,6 @@ MAX_OF_WALLET: Final = 50
 MAX_OF_KEY: Final = 20
 MAX_PARAMS: Final = 16_384
 
-_FIELDS: Final = frozenset(each.json for each in fields_of(NewSchedule))
 _WHEN_FIELDS: Final = ("every", "cron", "timeZone", "startAt", "endAt")
 _LOCK: Final = "schedules"
 _NO_SCHEDULE: Final = "Schedule not found"
@@ -100,11 +96,8 @@ class ScheduleService:
             WalletNotFound: no such wallet.
             SkillNotFound: no loaded skill has this name.
         """
-        # What was meant by a field that there is none of would not hold.
-        refuse_unknown(body, _FIELDS)
         asked = NewSchedule.of(body)
         skill = self._skill(asked.skill)
-        params = self._params(skill, asked)
         wallet = await self._service.wallets.get(wallet_id)
         schedule_id = str(uuid.uuid4())
         grants = await self._grants(schedule_id, asked.name, body, maker)
@@ -114,47 +107,40 @@ class ScheduleService:
             # Counts and names hold until the commit.
             await lock_exclusive(connection, _LOCK)
             now = await self._now(connection)
-            when = read_when(asked, now)
             schedule = Schedule(
                 id=schedule_id,
-                name=asked.name,
                 wallet_id=wallet.id,
                 skill=skill.spec.name,
                 distribution=skill.distribution,
-                params=params,
-                when=when,
-                has_start=asked.start_at is not None,
-                missed=Missed(asked.missed),
-                max_runs=asked.max_runs,
-                status=ScheduleStatus.ACTIVE,
-                reason=None,
                 made_by=maker.principal,
                 key_hash=maker.key_hash,
                 created_ms=now,
-                next_due_ms=when.after(now),
+                **self._columns(asked, TERMS, now),
             )
-            await self._check_name(connection, schedule)
-            of_wallet, of_maker = await store.counts(connection, wallet.id, maker.principal)
-            if of_wallet >= MAX_OF_WALLET:
-                whose = "API keys" if maker.key_hash is not None else "the operator"
+            schedule = replace(schedule, next_due_ms=schedule.after(now))
+            others = await store.listed(connection, wallet.id)
+            _check_name(schedule, others)
+            is_keys = maker.key_hash is not None
+            if sum((each.key_id is not None) is is_keys for each in others) >= MAX_OF_WALLET:
+                whose = "API keys" if is_keys else "the operator"
                 raise InvalidRequest(
                     f"A wallet has at most {MAX_OF_WALLET} schedules of {whose}; delete one"
                 )
-            if maker.key_hash is not None and of_maker >= MAX_OF_KEY:
+            if is_keys and await store.count(connection, maker.principal) >= MAX_OF_KEY:
                 raise InvalidRequest(f"An API key has at most {MAX_OF_KEY} schedules; delete one")
             if grants is not None:
                 await put_set(self._database, connection, schedule.principal, grants)
-            await store.add(connection, schedule.to_row())
+            await store.add(connection, schedule)
             record_act(
                 connection, EventKind.SCHEDULE_CREATED, _subject(schedule), after=schedule.terms()
             )
         self.runner.wake()
         return schedule
 
-    async def list(self, wallet_id: str) -> tuple[Schedule, ...]:
+    async def list(self, wallet_id: str) -> Sequence[Schedule]:
         """A wallet's schedules, oldest first."""
         async with self._database.read() as connection:
-            return tuple(map(schedule_of, await store.listed(connection, wallet_id)))
+            return await store.listed(connection, wallet_id)
 
     async def get(self, schedule_id: str) -> Schedule:
         """One schedule."""
@@ -171,47 +157,30 @@ class ScheduleService:
             InvalidRequest: naming the field.
             SkillNotFound: its skill is not loaded, so that its parameters cannot be checked.
         """
-        refuse_unknown(body, _FIELDS)
-        if "skill" in body:
-            raise InvalidRequest("skill cannot be changed; create another schedule")
-        schedule = _readable(await self.get(schedule_id))
-        asked = _changed(schedule, body)
-        changed: dict[str, Any] = {}
-        if "parameters" in body:
-            changed["params"] = self._params(self._skill(schedule.skill), asked)
-        if "name" in body:
-            changed["name"] = asked.name
-        if "missed" in body:
-            changed["missed"] = Missed(asked.missed)
-        if "maxRuns" in body:
-            changed["max_runs"] = asked.max_runs
+        asked = _changed(_readable(await self.get(schedule_id)), body)
         grants = await self._grants(schedule_id, asked.name, body, maker)
         async with self._database.write() as connection:
             if "grants" in body:
                 await lock_policy(connection)
-                await put_set(self._database, connection, schedule.principal, grants)
+                await put_set(self._database, connection, f"schedule:{schedule_id}", grants)
             await lock_exclusive(connection, _LOCK)
             was = _readable(_found(await store.get(connection, schedule_id, lock=True)))
             now = await self._now(connection)
-            if any(each in body for each in _WHEN_FIELDS):
-                asked = _changed(was, body)
-                when = read_when(asked, now)
-                changed |= {"when": when, "has_start": asked.start_at is not None}
-                if was.next_due_ms is not None:
-                    changed["next_due_ms"] = when.after(now)
-            if not changed:
+            columns = self._columns(_changed(was, body), body, now)
+            if not columns:
                 return was
             if maker.key_hash is not None:
                 # A secret that ends changes nothing that goes on after it.
-                changed["key_hash"] = maker.key_hash
-            schedule = replace(was, **changed)
-            if schedule.is_done and schedule.running_due_ms is None:
-                schedule = replace(
-                    schedule, status=ScheduleStatus.ENDED, reason=RUNS_DONE, next_due_ms=None
-                )
+                columns["key_hash"] = maker.key_hash
+            schedule = replace(was, **columns)
+            if "first_ms" in columns and was.next_due_ms is not None:
+                columns["next_due_ms"] = schedule.after(now)
+            is_active = was.status is ScheduleStatus.ACTIVE
+            if is_active and schedule.is_done and was.running_due_ms is None:
+                columns |= ended(RUNS_DONE)
             if schedule.name != was.name:
-                await self._check_name(connection, schedule)
-            await store.change(connection, schedule_id, schedule.to_row())
+                _check_name(schedule, await store.listed(connection, was.wallet_id))
+            schedule = await store.change(connection, was, **columns)
             record_act(
                 connection,
                 EventKind.SCHEDULE_CHANGED,
@@ -228,11 +197,12 @@ class ScheduleService:
             schedule = _found(await store.get(connection, schedule_id, lock=True))
             if schedule.status is not ScheduleStatus.ACTIVE:
                 return schedule
-            fields = {"status": ScheduleStatus.PAUSED.value, "reason": reason, "next_due_ms": None}
-            record_act(
-                connection, EventKind.SCHEDULE_PAUSED, _subject(schedule) | {"reason": reason}
+            subject = _subject(schedule) | {"reason": reason}
+            record_act(connection, EventKind.SCHEDULE_PAUSED, subject)
+            paused = ScheduleStatus.PAUSED
+            return await store.change(
+                connection, schedule, status=paused, reason=reason, next_due_ms=None
             )
-            return schedule_of(await store.change(connection, schedule_id, fields))
 
     async def resume(self, schedule_id: str, maker: Maker) -> Schedule:
         """Run again from the next due time on; due times meanwhile are left out.
@@ -253,21 +223,22 @@ class ScheduleService:
         key_hash = await self._hash_for(schedule, maker)
         async with self._database.write() as connection:
             schedule = _readable(_found(await store.get(connection, schedule_id, lock=True)))
-            next_due_ms = schedule.when.after(await self._now(connection))
+            next_due_ms = schedule.after(await self._now(connection))
             if next_due_ms is None:
                 raise InvalidRequest("It has no due time left; change endAt first")
-            if schedule.max_runs is not None and schedule.runs >= schedule.max_runs:
+            if schedule.is_done:
                 raise InvalidRequest(f"{RUNS_DONE}; change maxRuns first")
-            fields = {
-                "status": ScheduleStatus.ACTIVE.value,
-                "reason": None,
-                "failures": 0,
-                "next_due_ms": next_due_ms,
-                "key_hash": key_hash,
-                "distribution": skill.distribution,
-            }
             record_act(connection, EventKind.SCHEDULE_RESUMED, _subject(schedule))
-            schedule = schedule_of(await store.change(connection, schedule_id, fields))
+            schedule = await store.change(
+                connection,
+                schedule,
+                status=ScheduleStatus.ACTIVE,
+                reason=None,
+                failures=0,
+                next_due_ms=next_due_ms,
+                key_hash=key_hash,
+                distribution=skill.distribution,
+            )
         self.runner.wake()
         return schedule
 
@@ -302,8 +273,7 @@ class ScheduleService:
             if is_running or schedule.next_due_ms is None or schedule.next_due_ms <= due_ms:
                 raise ScheduleBusy(is_running=is_running)
             # The end of a run finds the due time after it anew, which is the one that stood here.
-            row = await store.change(connection, schedule_id, {"next_due_ms": due_ms})
-            schedule = schedule_of(row)
+            schedule = await store.change(connection, schedule, next_due_ms=due_ms)
             subject = _subject(schedule) | {"dueAt": iso(due_ms)}
             record_act(connection, EventKind.SCHEDULE_RUN_ASKED, subject)
             if key is not None:
@@ -319,33 +289,18 @@ class ScheduleService:
             await lock_policy(connection)
             schedule = _found(await store.get(connection, schedule_id, lock=True))
             await drop_set(self._database, connection, schedule.principal)
-            await store.remove(connection, schedule_id)
+            await store.remove(connection, schedule.id)
             record_act(
                 connection, EventKind.SCHEDULE_DELETED, _subject(schedule), before=schedule.terms()
             )
 
     async def runs(
         self, schedule_id: str, *, limit: int = 50, before_ms: int | None = None
-    ) -> tuple[RunRecord, ...]:
-        """The runs newest first, of due times before `before_ms`; the latest 200 are kept."""
+    ) -> Sequence[dict[str, Any]]:
+        """The runs as routes show them, newest first, of due times before `before_ms`."""
         async with self._database.read() as connection:
             _found(await store.get(connection, schedule_id))
-            rows = await store.runs(connection, schedule_id, limit, before_ms)
-            made: Mapping[int, Sequence[str]] = {}
-            if rows:
-                oldest, newest = rows[-1]["due_ms"], rows[0]["due_ms"]
-                made = await store.made(connection, schedule_id, oldest, newest)
-        return tuple(
-            RunRecord(
-                due_ms=row["due_ms"],
-                status=RunStatus(row["status"]),
-                text=row["text"],
-                started_ms=row["started_ms"],
-                ended_ms=row["ended_ms"],
-                transaction_ids=tuple(made.get(row["due_ms"], ())),
-            )
-            for row in rows
-        )
+            return await store.runs(connection, schedule_id, limit, before_ms)
 
     def start(self) -> None:
         """Begin to run what is due."""
@@ -364,13 +319,24 @@ class ScheduleService:
             raise SkillNotFound(name, sorted(skills))
         return skills[name]
 
-    def _params(self, skill: LoadedSkill, asked: NewSchedule) -> dict[str, Any]:
-        """The parameters as they were given, which fit the skill's schema."""
-        params = dict(asked.parameters or {})
-        skill.validate(dict(params))
-        if len(jsontext.dumps(params)) > MAX_PARAMS:
-            raise InvalidRequest(f"parameters must be at most {MAX_PARAMS} characters as JSON")
-        return params
+    def _columns(self, asked: NewSchedule, given: Collection[str], now: int) -> dict[str, Any]:
+        """What the given fields of a request say, as columns."""
+        columns: dict[str, Any] = {}
+        if "name" in given:
+            columns["name"] = asked.name
+        if "parameters" in given:
+            params = dict(asked.parameters or {})
+            self._skill(asked.skill).validate(dict(params))
+            if len(jsontext.dumps(params)) > MAX_PARAMS:
+                raise InvalidRequest(f"parameters must be at most {MAX_PARAMS} characters as JSON")
+            columns["params"] = params
+        if "missed" in given:
+            columns["missed"] = Missed(asked.missed)
+        if "maxRuns" in given:
+            columns["max_runs"] = asked.max_runs
+        if any(each in given for each in _WHEN_FIELDS):
+            columns |= asdict(read_when(asked, now)) | {"has_start": asked.start_at is not None}
+        return columns
 
     async def _grants(
         self, schedule_id: str, name: str, body: Mapping[str, Any], maker: Maker
@@ -396,11 +362,12 @@ class ScheduleService:
                 "The API key that made it is gone; create the schedule anew"
             ) from None
 
-    async def _check_name(self, connection: AsyncConnection, schedule: Schedule) -> None:
-        found = await store.named(connection, schedule.wallet_id, schedule.name)
-        if found not in (None, schedule.id):
+
+def _check_name(schedule: Schedule, others: Iterable[Schedule]) -> None:
+    for each in others:
+        if each.name == schedule.name and each.id != schedule.id:
             raise InvalidRequest(
-                f"name: the wallet has a schedule named {schedule.name!r}, with the id {found}"
+                f"name: the wallet has a schedule named {each.name!r}, with the id {each.id}"
             )
 
 
@@ -415,10 +382,10 @@ def _changed(schedule: Schedule, body: Mapping[str, Any]) -> NewSchedule:
     return NewSchedule.of(terms | dict(body))
 
 
-def _found(row: Mapping[str, Any] | None) -> Schedule:
-    if row is None:
+def _found(schedule: Schedule | None) -> Schedule:
+    if schedule is None:
         raise NotFound(_NO_SCHEDULE)
-    return schedule_of(row)
+    return schedule
 
 
 def _readable(schedule: Schedule) -> Schedule:

@@ -1,109 +1,61 @@
-"""Statements on schedules and their runs. Each function works inside the caller's transaction and
-returns rows as dicts, named as the columns.
-
-A run is fenced: taking a due time counts the schedule's fence up, and whoever has another one can
-neither spend for it nor end it. What a process that died had begun is taken by another.
-"""
+"""Statements on schedules and their runs. Each function works inside the caller's transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any, Final
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
-from sqlalchemy import and_, bindparam, delete, func, insert, not_, or_, select, update
-from sqlalchemy import exists as sql_exists
+from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.database.database import clock
-from solward.database.prepared import Prepared
-from solward.database.tables import processes, schedule_runs, schedules, transactions
-from solward.resources.schedules import RUNS_KEPT
-from solward.types.roles import KEY_PRINCIPAL_PREFIX, is_key
-
-Fields = dict[str, Any]
-
-_ACTIVE: Final = "active"
-
-_DUE = and_(schedules.c.status == _ACTIVE, schedules.c.next_due_ms.is_not(None))
-_NEXT = Prepared(
-    select(func.min(schedules.c.next_due_ms)).where(
-        _DUE,
-        schedules.c.id.not_in(bindparam("running", expanding=True)),
-        schedules.c.made_by.not_in(bindparam("busy", expanding=True)),
-        or_(
-            bindparam("is_alone"), schedules.c.owner.is_(None), schedules.c.owner == bindparam("me")
-        ),
-    )
-)
-# Of a process that died nobody is told, so its schedules are looked for by themselves.
-_ORPHANED = Prepared(
-    select(func.count()).where(
-        schedules.c.status == _ACTIVE,
-        schedules.c.owner.is_not(None),
-        schedules.c.owner != bindparam("me"),
-        ~sql_exists().where(
-            processes.c.id == schedules.c.owner, processes.c.lease_until_ms > bindparam("clock")
-        ),
-    )
-)
+from solward.database.tables import schedule_runs, schedules, transactions
+from solward.schedules.schedule import Schedule, schedule_of, time_text
+from solward.support.clock import iso
 
 
-async def add(connection: AsyncConnection, row: Mapping[str, Any]) -> None:
+async def add(connection: AsyncConnection, schedule: Schedule) -> None:
     """Store a new schedule."""
-    await connection.execute(insert(schedules).values(**row))
+    await connection.execute(insert(schedules).values(**schedule.to_row()))
 
 
 async def get(
     connection: AsyncConnection, schedule_id: str, *, lock: bool = False
-) -> Fields | None:
+) -> Schedule | None:
     """One schedule, or None; `lock` locks its row until the transaction ends."""
     statement = select(schedules).where(schedules.c.id == schedule_id)
     if lock:
         statement = statement.with_for_update()
     row = (await connection.execute(statement)).mappings().first()
-    return None if row is None else dict(row)
+    return None if row is None else schedule_of(row)
 
 
-async def listed(connection: AsyncConnection, wallet_id: str) -> list[Fields]:
+async def listed(connection: AsyncConnection, wallet_id: str) -> list[Schedule]:
     """A wallet's schedules, oldest first."""
     statement = (
         select(schedules)
         .where(schedules.c.wallet_id == wallet_id)
         .order_by(schedules.c.created_ms, schedules.c.id)
     )
-    return [dict(row) for row in (await connection.execute(statement)).mappings()]
+    return [schedule_of(row) for row in (await connection.execute(statement)).mappings()]
 
 
-async def named(connection: AsyncConnection, wallet_id: str, name: str) -> str | None:
-    """The id of a wallet's schedule with this name."""
-    statement = select(schedules.c.id).where(
-        schedules.c.wallet_id == wallet_id, schedules.c.name == name
+async def count(connection: AsyncConnection, made_by: str) -> int:
+    """How many schedules somebody made."""
+    statement = select(func.count()).where(schedules.c.made_by == made_by)
+    return int((await connection.execute(statement)).scalar_one())
+
+
+async def change(connection: AsyncConnection, schedule: Schedule, **columns: Any) -> Schedule:
+    """Change columns of a schedule whose row is locked; returns the new one."""
+    changed = replace(schedule, **columns)
+    row = changed.to_row()
+    await connection.execute(
+        update(schedules)
+        .where(schedules.c.id == schedule.id)
+        .values({name: row[name] for name in columns})
     )
-    return (await connection.execute(statement)).scalar_one_or_none()
-
-
-async def counts(connection: AsyncConnection, wallet_id: str, made_by: str) -> tuple[int, int]:
-    """How many schedules a wallet has of API keys, or of others where `made_by` is none, and how
-    many somebody made."""
-    of_keys = schedules.c.made_by.startswith(KEY_PRINCIPAL_PREFIX)
-    of_wallet = select(func.count()).where(
-        schedules.c.wallet_id == wallet_id, of_keys if is_key(made_by) else not_(of_keys)
-    )
-    of_maker = select(func.count()).where(schedules.c.made_by == made_by)
-    return (
-        int((await connection.execute(of_wallet)).scalar_one()),
-        int((await connection.execute(of_maker)).scalar_one()),
-    )
-
-
-async def change(
-    connection: AsyncConnection, schedule_id: str, fields: Mapping[str, Any]
-) -> Fields:
-    """Change columns of a schedule that is there; returns the new row."""
-    statement = (
-        update(schedules).where(schedules.c.id == schedule_id).values(**fields).returning(schedules)
-    )
-    return dict((await connection.execute(statement)).mappings().one())
+    return changed
 
 
 async def remove(connection: AsyncConnection, schedule_id: str) -> None:
@@ -111,96 +63,6 @@ async def remove(connection: AsyncConnection, schedule_id: str) -> None:
     await connection.execute(delete(schedules).where(schedules.c.id == schedule_id))
     await connection.execute(
         delete(schedule_runs).where(schedule_runs.c.schedule_id == schedule_id)
-    )
-
-
-async def next_due(
-    connection: AsyncConnection,
-    me: str,
-    running: Collection[str],
-    busy: Collection[str],
-) -> int | None:
-    """When this process has something to run next, in ms; 0 where a dead process left something.
-
-    Args:
-        me: this process.
-        running: the schedules that it runs now.
-        busy: makers of as many of those as they may have at one time.
-    """
-    # On SQLite the home's lock proves that no other process lives.
-    is_alone = connection.dialect.name == "sqlite"
-    if not is_alone:
-        orphaned = await _ORPHANED.scalar(connection, {"me": me, "clock": await clock(connection)})
-        if orphaned:
-            return 0
-    parameters = {
-        "me": me,
-        "running": list(running),
-        "busy": list(busy),
-        "is_alone": is_alone,
-    }
-    found = await _NEXT.scalar(connection, parameters)
-    return None if found is None else int(found)
-
-
-async def take_due(
-    connection: AsyncConnection,
-    me: str,
-    now_ms: int,
-    running: Collection[str],
-    busy: Collection[str],
-    most: int,
-) -> list[Fields]:
-    """Lock up to `most` schedules that are due at `now_ms` and that no living process runs.
-
-    Rows that another process has locked are left to it.
-
-    Args:
-        me, running, busy: as in `next_due`.
-    """
-    lives = sql_exists().where(processes.c.id == schedules.c.owner)
-    if connection.dialect.name != "sqlite":
-        # On SQLite the home's lock proves who lives, and leases are not renewed.
-        lives = lives.where(processes.c.lease_until_ms > await clock(connection))
-    statement = (
-        select(schedules)
-        .where(
-            _DUE,
-            schedules.c.next_due_ms <= now_ms,
-            or_(schedules.c.owner.is_(None), schedules.c.owner == me, ~lives),
-            schedules.c.id.not_in(list(running)),
-            schedules.c.made_by.not_in(list(busy)),
-        )
-        .order_by(schedules.c.next_due_ms, schedules.c.id)
-        .limit(most)
-        .with_for_update(of=schedules, skip_locked=True)
-    )
-    return [dict(row) for row in (await connection.execute(statement)).mappings()]
-
-
-async def put_run(
-    connection: AsyncConnection, schedule_id: str, due_ms: int, fields: Mapping[str, Any]
-) -> None:
-    """Store what is known of a due time: new, or in place of what was; forget the oldest."""
-    key = and_(schedule_runs.c.schedule_id == schedule_id, schedule_runs.c.due_ms == due_ms)
-    changed = await connection.execute(update(schedule_runs).where(key).values(**fields))
-    if changed.rowcount:
-        return
-    await connection.execute(
-        insert(schedule_runs).values(schedule_id=schedule_id, due_ms=due_ms, **fields)
-    )
-    oldest = (
-        select(schedule_runs.c.due_ms)
-        .where(schedule_runs.c.schedule_id == schedule_id)
-        .order_by(schedule_runs.c.due_ms.desc())
-        .offset(RUNS_KEPT)
-        .limit(1)
-        .scalar_subquery()
-    )
-    await connection.execute(
-        delete(schedule_runs).where(
-            schedule_runs.c.schedule_id == schedule_id, schedule_runs.c.due_ms <= oldest
-        )
     )
 
 
@@ -214,8 +76,8 @@ async def was_run(connection: AsyncConnection, schedule_id: str, due_ms: int) ->
 
 async def runs(
     connection: AsyncConnection, schedule_id: str, limit: int, before_ms: int | None = None
-) -> list[Fields]:
-    """Runs newest first, of due times before `before_ms`."""
+) -> list[dict[str, Any]]:
+    """Runs as routes show them, newest first, of due times before `before_ms`."""
     statement = (
         select(schedule_runs)
         .where(schedule_runs.c.schedule_id == schedule_id)
@@ -224,7 +86,19 @@ async def runs(
     )
     if before_ms is not None:
         statement = statement.where(schedule_runs.c.due_ms < before_ms)
-    return [dict(row) for row in (await connection.execute(statement)).mappings()]
+    rows = (await connection.execute(statement)).all()
+    made = await _made(connection, schedule_id, [row.due_ms for row in rows])
+    return [
+        {
+            "dueAt": iso(row.due_ms),
+            "status": row.status,
+            "text": row.text,
+            "startedAt": time_text(row.started_ms),
+            "endedAt": time_text(row.ended_ms),
+            "transactionIds": made.get(row.due_ms, []),
+        }
+        for row in rows
+    ]
 
 
 def action_prefix(schedule_id: str, due_ms: int) -> str:
@@ -233,19 +107,21 @@ def action_prefix(schedule_id: str, due_ms: int) -> str:
     return f"schedule:{schedule_id}:{due_ms:013d}:"
 
 
-async def made(
-    connection: AsyncConnection, schedule_id: str, from_ms: int, to_ms: int
+async def _made(
+    connection: AsyncConnection, schedule_id: str, due_times: Sequence[int]
 ) -> dict[int, list[str]]:
-    """due time -> ids of the records it made, the first first; of due times in a closed range."""
-    begin = action_prefix(schedule_id, from_ms)
+    """due time -> ids of the records it made, the first first; of some due times, newest first."""
+    found: dict[int, list[str]] = {}
+    if not due_times:
+        return found
+    begin = action_prefix(schedule_id, due_times[-1])
     # `;` follows `:` in ASCII, which makes the prefix a range of the unique index.
-    end = action_prefix(schedule_id, to_ms)[:-1] + ";"
+    end = action_prefix(schedule_id, due_times[0])[:-1] + ";"
     statement = (
         select(transactions.c.id, transactions.c.action_key)
         .where(transactions.c.action_key >= begin, transactions.c.action_key < end)
         .order_by(transactions.c.seq)
     )
-    found: dict[int, list[str]] = {}
     for row in await connection.execute(statement):
         found.setdefault(int(row.action_key.split(":")[2]), []).append(row.id)
     return found

@@ -160,4 +160,4 @@ async def runs(context: RouteContext, wallet_id: str, schedule_id: str) -> dict[
     only = query_of(calls.ListedRuns)
     before_ms = None if only.before is None else ms_of(only.before)
     found = await context.service.schedules.runs(schedule.id, limit=only.limit, before_ms=before_ms)
-    return {"runs": [each.to_json() for each in found]}
+    return {"runs": found}
