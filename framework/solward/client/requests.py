@@ -309,7 +309,6 @@ class ScheduleRequests(Asking):
         wallet_id: str,
         *,
         name: str,
-        skill: str,
         parameters: Mapping[str, Any] | None = None,
         every: str | None = None,
         cron: str | None = None,
@@ -319,13 +318,13 @@ class ScheduleRequests(Asking):
         max_runs: int | None = None,
         missed: str | None = None,
         grants: Grants | None = None,
+        skill: str,
     ) -> schedules.Schedule:
         """Run a skill on a wallet at times; a name is a wallet's once.
 
         Args:
             name: for people; one of a wallet has it, so that the same request again makes no second
                 schedule.
-            skill: one that `GET /skills` lists.
             parameters: of the skill, as its schema says; at most 16,384 characters as JSON.
             every: the time from due time to due time, "1m" to "30d"; either this or `cron`.
             cron: five fields: minute, hour, day of month, month, day of week, such as `0 9 1 * *`.
@@ -335,12 +334,12 @@ class ScheduleRequests(Asking):
             max_runs: it ends after so many runs.
             missed: what becomes of due times at which nothing ran; skip where it is None.
             grants: what alone it may do; the operator's alone to set.
+            skill: one that `GET /skills` lists.
         """
         return await self._asked(
             schedules.CREATE_SCHEDULE,
             wallet_id,
             name=name,
-            skill=skill,
             parameters=parameters,
             every=every,
             cron=cron,
@@ -350,6 +349,7 @@ class ScheduleRequests(Asking):
             max_runs=max_runs,
             missed=missed,
             grants=grants,
+            skill=skill,
         )
 
     async def list(self, wallet_id: str) -> tuple[schedules.Schedule, ...]:

@@ -77,28 +77,11 @@ _NAME = Line(
     missing="name is required",
     example="weekly-savings",
 )
-_PARAMETERS = Parameters(
-    "Of the skill, as its schema says; at most 16,384 characters as JSON.",
-    cli="--param",
-    example=_SWAP,
-)
 EVERY = RawText(
     'The time from due time to due time, "1m" to "30d"; either this or `cron`.',
     most=10,
     wrong='every must be "1m" to "30d", such as "15m", "1h" or "7d"',
 )
-_CRON = RawText(
-    "Five fields: minute, hour, day of month, month, day of week, such as `0 9 1 * *`.",
-    example="0 9 * * 1",
-)
-_ZONE = RawText(
-    "In which `cron` is read, an IANA name; UTC where it is left out.",
-    most=100,
-    example="Europe/Berlin",
-)
-_START = Moment("No due time is earlier; `every` counts from here. ISO 8601 with a zone.", most=50)
-_END = Moment("No due time is later. ISO 8601 with a zone.", most=50)
-_MAX_RUNS = Whole("It ends after so many runs.", least=1, most=1_000_000)
 _MISSED = Choice(
     "What becomes of due times at which nothing ran.",
     options=tuple(map(str, Missed)),
@@ -108,7 +91,52 @@ _GRANTS = GrantList("What alone it may do; the operator's alone to set.", cli="-
 
 
 @resource
-class NewSchedule(Request):
+class ChangedSchedule(Request):
+    """What is to be changed of a schedule: what is absent stays, and null takes it away."""
+
+    name: str | None = declared(_NAME, default=None)
+    parameters: Mapping[str, Any] | None = declared(
+        Parameters(
+            "Of the skill, as its schema says; at most 16,384 characters as JSON.",
+            cli="--param",
+            example=_SWAP,
+        ),
+        default=None,
+    )
+    every: str | None = declared(EVERY, default=None)
+    cron: str | None = declared(
+        RawText(
+            "Five fields: minute, hour, day of month, month, day of week, such as `0 9 1 * *`.",
+            example="0 9 * * 1",
+        ),
+        default=None,
+    )
+    time_zone: str | None = declared(
+        RawText(
+            "In which `cron` is read, an IANA name; UTC where it is left out.",
+            most=100,
+            example="Europe/Berlin",
+        ),
+        default=None,
+    )
+    start_at: str | None = declared(
+        Moment("No due time is earlier; `every` counts from here. ISO 8601 with a zone.", most=50),
+        default=None,
+    )
+    end_at: str | None = declared(
+        Moment("No due time is later. ISO 8601 with a zone.", most=50), default=None
+    )
+    max_runs: int | None = declared(
+        Whole("It ends after so many runs.", least=1, most=1_000_000), default=None
+    )
+    missed: str | None = declared(_MISSED, default=None)
+    grants: Sequence[Any] | None = declared(
+        replace(_GRANTS, left_out={"dashboard": "the policy's page changes grants"}), default=None
+    )
+
+
+@resource
+class NewSchedule(ChangedSchedule):
     """A schedule that is to be made."""
 
     name: str = declared(_NAME)
@@ -121,33 +149,8 @@ class NewSchedule(Request):
             example="swap",
         )
     )
-    parameters: Mapping[str, Any] | None = declared(_PARAMETERS, default=None)
-    every: str | None = declared(EVERY, default=None)
-    cron: str | None = declared(_CRON, default=None)
-    time_zone: str | None = declared(_ZONE, default=None)
-    start_at: str | None = declared(_START, default=None)
-    end_at: str | None = declared(_END, default=None)
-    max_runs: int | None = declared(_MAX_RUNS, default=None)
     missed: str = declared(_MISSED, default=Missed.SKIP.value)
     grants: Sequence[Any] | None = declared(_GRANTS, default=None)
-
-
-@resource
-class ChangedSchedule(Request):
-    """What is to be changed of a schedule: what is absent stays, and null takes it away."""
-
-    name: str | None = declared(_NAME, default=None)
-    parameters: Mapping[str, Any] | None = declared(_PARAMETERS, default=None)
-    every: str | None = declared(EVERY, default=None)
-    cron: str | None = declared(_CRON, default=None)
-    time_zone: str | None = declared(_ZONE, default=None)
-    start_at: str | None = declared(_START, default=None)
-    end_at: str | None = declared(_END, default=None)
-    max_runs: int | None = declared(_MAX_RUNS, default=None)
-    missed: str | None = declared(_MISSED, default=None)
-    grants: Sequence[Any] | None = declared(
-        replace(_GRANTS, left_out={"dashboard": "the policy's page changes grants"}), default=None
-    )
 
 
 def _when(raw: Raw) -> str:
