@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from typing import get_args
 
 from solward import __version__
-from solward.agents.agent import AgentStatus
 from solward.agents.store import agents, jobs
 from solward.database.database import Database
 from solward.notify import deliveries as webhook
+from solward.resources.agents import AgentStatus
 from solward.service.service import Solward
 from solward.telemetry import metrics
 from solward.types.record import HoldState

@@ -9,8 +9,10 @@ from typing import Any
 from tests.support.database import hold_row
 
 from solward.agents.act import act
-from solward.agents.agent import Agent, AgentGuardrails, AgentStatus, DesiredState
+from solward.agents.agent import Agent, AgentGuardrails, DesiredState
 from solward.agents.observe import Stored, observe
+from solward.resources.agents import AgentStatus, Observed
+from solward.resources.answers import answer_schema
 from solward.solana.balances import Balances
 from solward.support.clock import iso
 from solward.types.errors import Held
@@ -81,4 +83,8 @@ async def test_it_observes_what_waits_and_nothing_where_nothing_does() -> None:
             "expiresAt": iso(HOLD.expires_ms),
         }
     ]
+    described = answer_schema(Observed)["properties"]
+    assert seen.body.keys() <= described.keys()
+    held = described["heldTransactions"]["items"]["properties"]
+    assert seen.body["heldTransactions"][0].keys() == held.keys()
     assert "heldTransactions" not in (await observe(AGENT, 1, Sources(()), 0)).body

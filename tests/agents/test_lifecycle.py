@@ -15,9 +15,10 @@ from sqlalchemy import func, select
 from tests.support.agents import hire, scripted_model
 from tests.support.clock import until
 
-from solward.agents.agent import Agent, AgentStatus, DesiredState
+from solward.agents.agent import Agent, DesiredState
 from solward.agents.cycle import Phase
 from solward.database.tables import agent_usage, agents, decisions, memory
+from solward.resources.agents import AgentStatus
 from solward.service.service import Solward
 from solward.settings import Settings
 from solward.testing import ScriptedProvider

@@ -14,7 +14,7 @@ from procrastinate.exceptions import ConnectorException
 from sqlalchemy import text
 from tests.support.agents import BODY, Host, agents_wallet
 
-from solward.agents.agent import Agent, AgentStatus
+from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
 from solward.agents.queue_placement import QueuePlacement
 from solward.agents.service import AgentService, parts_of
@@ -22,6 +22,7 @@ from solward.agents.store import jobs as store
 from solward.agents.store.agents import entered
 from solward.agents.worker import SWEEPS, Worker, WorkerLost
 from solward.database.database import Database
+from solward.resources.agents import AgentStatus
 from solward.types.errors import AgentNotFound, StoreError
 from solward.types.provider import Completion, ToolCall
 

@@ -193,13 +193,13 @@ async def _agents(client: SolwardClient, wallet: Wallet) -> None:
     )
     assert (made.status, made.is_llm, made.wallet_id) == ("idle", False, wallet.id)
     assert [each.id for each in await client.agents.list()] == [made.id]
-    assert await client.agents.start(made.id) == "started"
+    assert (await client.agents.start(made.id)).status == "started"
     assert "always do wait" in await client.agents.chat(made.id, "What are you doing?")
-    assert await client.agents.pause(made.id) == "paused"
-    assert await client.agents.start(made.id) == "started"
+    assert (await client.agents.pause(made.id)).status == "paused"
+    assert (await client.agents.start(made.id)).status == "started"
     while not await client.agents.decisions(made.id, limit=1):
         await asyncio.sleep(0.05)
-    assert await client.agents.stop(made.id) == "stopped"
+    assert (await client.agents.stop(made.id)).status == "stopped"
     newest = (await client.agents.decisions(made.id))[0]
     assert (newest.agent_id, newest.action) == (made.id, "wait({})")
     assert (await client.agents.memory(made.id, limit=1))[0].cycle == newest.cycle

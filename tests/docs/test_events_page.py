@@ -15,13 +15,13 @@ from tests.support.repository import DOCS
 from tests.support.services import SECRET, STRANGER, Api, serving_api
 
 from solward import Put
-from solward.agents.agent import AgentStatus
 from solward.agents.remember import record_status
 from solward.database import outbox
 from solward.notify.webhook import SentDecision
 from solward.operations.policies.changes import replace_set
 from solward.plugins import acts as plugin_acts
 from solward.plugins.acts import PluginAct
+from solward.resources.agents import AgentStatus
 from solward.service import token_refresh
 from solward.service.retention import retain
 from solward.settings import Settings

@@ -199,7 +199,7 @@ async def test_a_key_is_made_with_its_grants_in_one_request(tmp_path: Path) -> N
 def test_a_field_refuses_what_it_does_not_take(kind: type[Request], field: Field) -> None:
     """Null counts as absent; what is no value of the field is refused by its name."""
     body = jsontext.loads(jsontext.dumps(request_example(kind)))
-    if field.is_required:
+    if field.is_required or field.name in kind.never_null:
         with pytest.raises(InvalidRequest, match=f"^{field.json} is required"):
             kind.of(body | {field.json: None}, DEFAULTS)
     else:

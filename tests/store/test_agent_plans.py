@@ -13,12 +13,13 @@ from tests.support.database import decision_row as decision
 from solward.agents.store import agents, cycles
 from solward.database.database import Database
 from solward.database.tables import wallets
+from solward.resources.agents import MEMORY_KEPT
 from solward.vault.store import transactions
 
 
 async def everything(connection: AsyncConnection) -> None:
     """Each statement that must not walk a table that grows, once."""
-    late = agents.MEMORY_KEPT + 1
+    late = MEMORY_KEPT + 1
     await agents.get_agent(connection, "a")
     await agents.agents_to_run(connection)
     await agents.update_agent(connection, "a", {"name": "Ada"})

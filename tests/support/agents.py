@@ -26,7 +26,7 @@ import pytest
 from sqlalchemy import insert, select
 from tests.support.plugins import Shelf
 
-from solward.agents.agent import Agent, AgentGuardrails, AgentStatus, DesiredState
+from solward.agents.agent import Agent, AgentGuardrails, DesiredState
 from solward.agents.cycle import CycleParts, CycleResult, EnteredCycle, no_hook
 from solward.agents.decisions import Decision
 from solward.agents.model_budget import ModelBudget
@@ -44,6 +44,7 @@ from solward.plugins.discovery import Candidate
 from solward.plugins.load import Found, in_process
 from solward.plugins.parameters import Parameters
 from solward.plugins.problems import Problem
+from solward.resources.agents import AgentStatus
 from solward.service import service
 from solward.service.service import Solward
 from solward.solana.balances import Balances, TokenBalance

@@ -10,25 +10,11 @@ from enum import StrEnum
 from typing import Any
 
 from solward.agents.budget import UNLIMITED, TokenBudget, budget_of
+from solward.resources.agents import AgentStatus
 from solward.support import jsontext
 from solward.support.clock import iso
 from solward.types.money import lamports_to_sol
 from solward.vault.guardrails import ScopeLimits
-
-
-class AgentStatus(StrEnum):
-    """The status that callers see."""
-
-    IDLE = "idle"
-    """Created, never started."""
-    RUNNING = "running"
-    """Its cycles run."""
-    PAUSED = "paused"
-    """Paused by its owner; start resumes it."""
-    STOPPED = "stopped"
-    """Ended by stop; start runs it again."""
-    ERROR = "error"
-    """Its last three cycles failed; it keeps trying, ever more slowly, until stopped."""
 
 
 class DesiredState(StrEnum):

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.agents.agent import Agent, AgentStatus, DesiredState, agent_of
+from solward.agents.agent import Agent, DesiredState, agent_of
 from solward.agents.batch import Batcher
 from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.cycle import CycleResult, EnteredCycle
@@ -26,6 +26,7 @@ from solward.agents.store.cycles import MEMORY_GIVEN
 from solward.audit.acts import record_act
 from solward.database import outbox
 from solward.database.database import Database
+from solward.resources.agents import AgentStatus
 from solward.support.durations import HOUR_MS
 from solward.telemetry import metrics
 from solward.types.events import EventKind

@@ -16,7 +16,6 @@ from solward.agents.agent import (
     Agent,
     AgentGuardrails,
     AgentStatistics,
-    AgentStatus,
     DesiredState,
     agent_of,
 )
@@ -53,6 +52,7 @@ from solward.operations.policies.changes import drop_set, lock_policy, put_set
 from solward.operations.policies.documents import Policies
 from solward.operations.policies.grant_report import can_leave, limits_report
 from solward.plugins import Registry
+from solward.resources.agents import MEMORY_KEPT, AgentStatus
 from solward.settings import Settings
 from solward.solana.balances import Balances
 from solward.solana.token_list import TokenList
@@ -357,9 +357,7 @@ class AgentService:
             rows = await store.list_decisions(connection, agent_id, limit, before)
         return tuple(map(decision_of, rows))
 
-    async def memory(
-        self, agent_id: str, *, limit: int = store.MEMORY_KEPT
-    ) -> tuple[MemoryEntry, ...]:
+    async def memory(self, agent_id: str, *, limit: int = MEMORY_KEPT) -> tuple[MemoryEntry, ...]:
         """The agent's memory, newest first; at most 100 entries are kept."""
         async with self._database.read() as connection:
             self._agent(await store.get_agent(connection, agent_id))

@@ -26,7 +26,7 @@ class Asking:
             given: the fields of its request.
         """
         answer = await self._answer(call, parts, given)
-        if call.is_short:
+        if call.short is not None:
             made = self._http.read(lambda raw: str(raw["id"]), answer)
             answer = await self._http.get(f"{_path(call, parts)}/{made}")
         assert call.answer is not None

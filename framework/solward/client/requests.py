@@ -191,8 +191,7 @@ class AgentRequests(Asking):
         grants: Grants | None = None,
         template: str | None = None,
     ) -> agents.Agent:
-        """Make an agent, idle. Without a wallet and with `max_sol_per_transaction` it gets a new
-        wallet, and the service's default provider and model may do; so with `template`.
+        """Create an agent, idle.
 
         Args:
             max_sol_per_transaction: SOL in one transaction.
@@ -232,6 +231,14 @@ class AgentRequests(Asking):
             template=template,
         )
 
+    async def list(self) -> tuple[agents.Agent, ...]:
+        """List agents."""
+        return await self._listed(agents.LIST_AGENTS)
+
+    async def get(self, agent_id: str) -> agents.Agent:
+        """One agent."""
+        return await self._asked(agents.GET_AGENT, agent_id)
+
     async def change(
         self,
         agent_id: str,
@@ -250,8 +257,7 @@ class AgentRequests(Asking):
         guardrails: Mapping[str, Any] | None = None,
         grants: Grants | None = None,
     ) -> agents.Agent:
-        """Change the given fields; a running agent goes by them from its next cycle, by `grants` at
-        once. A number of `llm_budget` that is None removes that limit.
+        """Change an agent; a running one goes by it from its next cycle.
 
         Args:
             max_sol_per_transaction: SOL in one transaction.
@@ -286,6 +292,45 @@ class AgentRequests(Asking):
             guardrails=guardrails,
             grants=grants,
         )
+
+    async def delete(self, agent_id: str) -> lists.Deleted:
+        """Delete an agent with its decisions and memory; its transactions stay."""
+        return await self._asked(agents.DELETE_AGENT, agent_id)
+
+    async def start(self, agent_id: str) -> agents.SwitchedAgent:
+        """Start an agent, from any status."""
+        return await self._asked(agents.START_AGENT, agent_id)
+
+    async def stop(self, agent_id: str) -> agents.SwitchedAgent:
+        """Stop an agent, once what it pays is recorded."""
+        return await self._asked(agents.STOP_AGENT, agent_id)
+
+    async def pause(self, agent_id: str) -> agents.SwitchedAgent:
+        """Set a running agent aside."""
+        return await self._asked(agents.PAUSE_AGENT, agent_id)
+
+    async def decisions(
+        self, agent_id: str, *, limit: int | None = None, before: int | None = None
+    ) -> tuple[agents.Decision, ...]:
+        """What an agent decided, the newest first.
+
+        Args:
+            limit: how many at most; 50 where it is None.
+            before: a cycle: only older ones.
+        """
+        return await self._listed(agents.LIST_DECISIONS, agent_id, limit=limit, before=before)
+
+    async def memory(self, agent_id: str, *, limit: int | None = None) -> tuple[agents.Memory, ...]:
+        """What an agent remembers, the newest first.
+
+        Args:
+            limit: how many at most; 100 where it is None.
+        """
+        return await self._listed(agents.LIST_MEMORY, agent_id, limit=limit)
+
+    async def limits(self, agent_id: str) -> Raw:
+        """An agent's own limits, and what is spent of them."""
+        return await self._raw(agents.GET_AGENT_LIMITS, agent_id)
 
 
 class ContactRequests(Asking):

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 import structlog
 
-from solward.agents.agent import AgentStatus
 from solward.agents.store import agents, jobs
 from solward.database.database import Database
 from solward.notify.alert_webhook import AlertWebhook
 from solward.plugins import Problem
+from solward.resources.agents import AgentStatus
 from solward.support.tasks import in_background
 from solward.telemetry import metrics
 from solward.types.errors import StoreError

@@ -6,12 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from enum import StrEnum
+from typing import Any, ClassVar, Final
 
 from solward.resources import examples
-from solward.resources.answers import Answer, answer_schema
+from solward.resources.answers import Answer, answer_example, answer_reference, answer_schema
 from solward.resources.declare import Call, Part, Request, declared, resource
 from solward.resources.fields import (
+    REQUIRED,
+    Address,
+    Amount,
+    Choice,
     Flag,
     GrantList,
     Id,
@@ -25,38 +30,84 @@ from solward.resources.fields import (
     WalletId,
     Whole,
 )
-from solward.resources.schema import ref
+from solward.resources.limits import Limits
+from solward.resources.lists import LIMIT, Deleted
+from solward.resources.schema import array
+from solward.types.record import HoldState
 
+MEMORY_KEPT: Final = 100
+"""Entries of an agent's memory that are kept."""
 _MOST_TOKENS = 10**12
+
+_MAX_SOL = Sol("SOL in one transaction.", title="Most SOL in a transaction", example=0.5)
+_A_MINUTE = Whole(
+    "Transactions in any 60 seconds.",
+    least=1,
+    most=1_000_000,
+    title="Most transactions in a minute",
+    example=5,
+)
+_DAILY_SOL = Sol("SOL in any 24 hours.", title="Most SOL in 24 hours", example=10)
+_DAILY_COSTS = Sol(
+    "SOL of fees and rent in any 24 hours; without one, the wallet's ceiling holds.",
+    title="Most SOL of fees and rent in 24 hours",
+    example=0.02,
+)
+_CYCLE_TOKENS = Whole(
+    "Tokens of prompt and answer in a cycle.",
+    least=1,
+    most=_MOST_TOKENS,
+    title="Most tokens in a cycle",
+)
+_DAY_TOKENS = Whole(
+    "Tokens of prompt and answer in a day.",
+    least=1,
+    most=_MOST_TOKENS,
+    title="Most tokens in a day",
+)
+_DAY_USD = Usd(
+    "Estimated US dollars in a day; 5 where nobody chooses.",
+    most=10**6,
+    title="Most US dollars of the model in a day",
+)
+
+
+class AgentStatus(StrEnum):
+    """The status that callers see."""
+
+    IDLE = "idle"
+    """Created, never started."""
+    RUNNING = "running"
+    """Its cycles run."""
+    PAUSED = "paused"
+    """Paused by its owner; start resumes it."""
+    STOPPED = "stopped"
+    """Ended by stop; start runs it again."""
+    ERROR = "error"
+    """Its last three cycles failed; it keeps trying, ever more slowly, until stopped."""
 
 
 @resource
 class Guardrails(Request):
     """An agent's own limits; what is left out is the service's."""
 
-    max_sol_per_transaction: Decimal | int | None = declared(
-        Sol("SOL in one transaction.", title="Most SOL in a transaction", example=0.5), default=None
-    )
-    max_transactions_per_minute: int | None = declared(
-        Whole(
-            "Transactions in any 60 seconds.",
-            least=1,
-            most=1_000_000,
-            title="Most transactions in a minute",
-            example=5,
-        ),
-        default=None,
-    )
-    daily_spending_limit_sol: Decimal | int | None = declared(
-        Sol("SOL in any 24 hours.", title="Most SOL in 24 hours", example=10), default=None
-    )
-    max_costs_sol_per_day: Decimal | int | None = declared(
-        Sol(
-            "SOL of fees and rent in any 24 hours; without one, the wallet's ceiling holds.",
-            title="Most SOL of fees and rent in 24 hours",
-            example=0.02,
-        ),
-        default=None,
+    max_sol_per_transaction: Decimal | int | None = declared(_MAX_SOL, default=None)
+    max_transactions_per_minute: int | None = declared(_A_MINUTE, default=None)
+    daily_spending_limit_sol: Decimal | int | None = declared(_DAILY_SOL, default=None)
+    max_costs_sol_per_day: Decimal | int | None = declared(_DAILY_COSTS, default=None)
+
+
+@resource
+class OwnGuardrails(Answer):
+    """An agent's own limits, as it is shown."""
+
+    component: ClassVar = "Guardrails"
+
+    max_sol_per_transaction: Decimal = declared(_MAX_SOL)
+    max_transactions_per_minute: int = declared(_A_MINUTE)
+    daily_spending_limit_sol: Decimal = declared(_DAILY_SOL)
+    max_costs_sol_per_day: Decimal | None = declared(
+        replace(_DAILY_COSTS, example=REQUIRED), default=None
     )
 
 
@@ -64,32 +115,20 @@ class Guardrails(Request):
 class LlmBudget(Request):
     """What an agent's model may use; null is no limit."""
 
-    max_tokens_per_cycle: int | None = declared(
-        Whole(
-            "Tokens of prompt and answer in a cycle.",
-            least=1,
-            most=_MOST_TOKENS,
-            title="Most tokens in a cycle",
-        ),
-        default=None,
-    )
-    max_tokens_per_day: int | None = declared(
-        Whole(
-            "Tokens of prompt and answer in a day.",
-            least=1,
-            most=_MOST_TOKENS,
-            title="Most tokens in a day",
-        ),
-        default=None,
-    )
-    max_usd_per_day: Decimal | int | None = declared(
-        Usd(
-            "Estimated US dollars in a day; 5 where nobody chooses.",
-            most=10**6,
-            title="Most US dollars of the model in a day",
-        ),
-        default=None,
-    )
+    max_tokens_per_cycle: int | None = declared(_CYCLE_TOKENS, default=None)
+    max_tokens_per_day: int | None = declared(_DAY_TOKENS, default=None)
+    max_usd_per_day: Decimal | int | None = declared(_DAY_USD, default=None)
+
+
+@resource
+class OwnBudget(Answer):
+    """What an agent's model may use; what is absent has no limit."""
+
+    component: ClassVar = "LlmBudget"
+
+    max_tokens_per_cycle: int | None = declared(_CYCLE_TOKENS, default=None)
+    max_tokens_per_day: int | None = declared(_DAY_TOKENS, default=None)
+    max_usd_per_day: Decimal | None = declared(replace(_DAY_USD, example=5), default=None)
 
 
 @resource
@@ -100,10 +139,14 @@ class Agent(Answer):
         guardrails: its own limits, in SOL.
     """
 
+    component: ClassVar = "Agent"
+
     id: str = declared(Id("The agent.", example=examples.AGENT))
     name: str = declared(Text("For people.", example="saver"))
     wallet_id: str = declared(Id("The wallet it uses.", example=examples.WALLET))
-    status: str = declared(Shape("See docs/agents.md.", form=ref("AgentStatus"), example="idle"))
+    status: str = declared(
+        Choice("See docs/agents.md.", options=tuple(map(str, AgentStatus)), example="idle")
+    )
     llm_provider: str = declared(Text("The provider's name.", example="rules"))
     llm_model: str = declared(Text("The model's name.", example="rules"))
     strategy: str = declared(Text("What it is to do.", example="always do wait"))
@@ -113,21 +156,38 @@ class Agent(Answer):
     guardrails: Mapping[str, Any] = declared(
         Shape(
             "Its own limits.",
-            form=ref("Guardrails"),
-            example={
-                "maxSolPerTransaction": 0.5,
-                "maxTransactionsPerMinute": 5,
-                "dailySpendingLimitSol": 10,
-            },
+            form=answer_reference(OwnGuardrails),
+            example=answer_example(OwnGuardrails),
         )
     )
     llm_options: Mapping[str, Any] = declared(Json("By the provider's own schema.", example={}))
     llm_budget: Mapping[str, Any] = declared(
-        Shape("What is absent has no limit.", form=ref("LlmBudget"), example={"maxUsdPerDay": 5})
+        Shape(
+            "What is absent has no limit.",
+            form=answer_reference(OwnBudget),
+            example=answer_example(OwnBudget),
+        )
     )
     is_llm: bool = declared(Flag("False for the rule-based demo provider.", example=False))
     created_at: datetime = declared(Time("When it was made.", example="2026-11-21T10:49:52.500Z"))
     error: str | None = declared(Text("Why its last cycle failed; only then."), default=None)
+
+
+@resource
+class CreatedAgent(Answer):
+    """What is told of a new agent."""
+
+    id: str = declared(Id("The agent.", example=examples.AGENT))
+    name: str = declared(Text("As given.", example="saver"))
+    status: str = declared(Choice("Not started.", options=(AgentStatus.IDLE.value,)))
+    wallet_id: str = declared(Id("Its wallet.", example=examples.WALLET))
+
+
+@resource
+class SwitchedAgent(Answer):
+    """What became of an agent."""
+
+    status: str = declared(Choice("Done.", options=("started", "stopped", "paused")))
 
 
 _NAME = Text("For people.", most=100, example="saver")
@@ -178,6 +238,8 @@ class NewAgent(Guardrails):
 class AgentChange(Guardrails):
     """What is to change of an agent; what is left out stays."""
 
+    never_null: ClassVar = ("name", "llm_provider", "llm_model", "strategy")
+
     name: str | None = declared(_NAME, default=None)
     llm_provider: str | None = declared(_PROVIDER, default=None)
     llm_model: str | None = declared(_MODEL, default=None)
@@ -195,6 +257,8 @@ class AgentChange(Guardrails):
 @resource
 class Memory(Answer):
     """An agent's memory of one cycle."""
+
+    component: ClassVar = "MemoryEntry"
 
     cycle: int = declared(Whole("From 1.", least=1, most=2**53, example=9))
     reasoning: str = declared(
@@ -222,35 +286,223 @@ class ModelUsage(Answer):
 
 
 @resource
+class TokenSeen(Answer):
+    """A token that a wallet held."""
+
+    mint: str = declared(Address("The mint."))
+    symbol: str | None = declared(Text("Where the mint is known."), default=None)
+    ui_balance: Decimal = declared(Amount("Whole tokens."))
+
+
+@resource
+class HeldSeen(Answer):
+    """A transaction that waited for a person."""
+
+    id: str = declared(Id("The hold.", example=examples.HOLD))
+    state: str = declared(Choice("Where it stood.", options=tuple(map(str, HoldState))))
+    type: str = declared(Text("What it is.", example="transfer"))
+    sentence: str = declared(Text("What was asked, and why a person was."))
+    expires_at: datetime = declared(Time("Until when it could be approved."))
+
+
+@resource
+class Observed(Answer):
+    """What an agent saw of its wallet."""
+
+    component: ClassVar = "Observed"
+
+    wallet_name: str = declared(Text("The wallet's.", example="docs"))
+    wallet_address: str = declared(Address("The wallet's.", example=examples.ADDRESS))
+    sol_balance: Decimal = declared(Amount("SOL.", example=2.39794572))
+    token_balances: tuple[TokenSeen, ...] = declared(Json("What it held.", example=[]))
+    recent_transactions: tuple[Mapping[str, Any], ...] = declared(
+        Shape("The 5 newest.", form=array({"type": "object"}, most=5), example=[])
+    )
+    held_transactions: tuple[HeldSeen, ...] = declared(
+        Json("What waits for a person; only then."), default=()
+    )
+    cycle: int = declared(Whole("From 1.", least=1, example=9))
+    timestamp: datetime = declared(
+        Time("When it was observed.", example="2026-11-21T10:34:50.401Z")
+    )
+
+
+@resource
+class NotObserved(Answer):
+    """Why an agent saw nothing."""
+
+    component: ClassVar = "NotObserved"
+
+    error: str = declared(Text("Why the wallet could not be observed."))
+    cycle: int = declared(Whole("From 1.", least=1))
+    timestamp: datetime = declared(Time("When."))
+
+
+@resource
 class Decision(Memory):
     """One cycle of an agent."""
 
+    component: ClassVar = "Decision"
+
     agent_id: str = declared(Id("The agent.", example=examples.AGENT))
-    observations: Mapping[str, Any] = declared(Shape("What it saw.", form=ref("Observation")))
+    observations: Mapping[str, Any] = declared(
+        Shape(
+            "What it saw.",
+            form={"oneOf": [answer_reference(Observed), answer_reference(NotObserved)]},
+            example=answer_example(Observed),
+        )
+    )
     usage: Mapping[str, Any] | None = declared(
         Shape("What its model used.", form=answer_schema(ModelUsage)), default=None
     )
 
 
+@resource
+class TokensUsed(Answer):
+    """What an agent's model used in the last 24 full hours and this one."""
+
+    tokens: int = declared(Whole("Tokens of prompt and answer.", example=9530))
+    usd: Decimal = declared(Amount("Their estimated price.", example=0.00161))
+    unpriced_tokens: int = declared(Whole("Those whose price is not known.", example=0))
+
+
+@resource
+class AgentLimits(Limits):
+    """An agent's own limits, and what is used of each."""
+
+    component: ClassVar = "AgentLimits"
+
+    agent_id: str = declared(Id("The agent.", example=examples.AGENT))
+    wallet_id: str = declared(Id("Its wallet.", example=examples.WALLET))
+    budget: OwnBudget = declared(Json("Of its model."), named="model.budget")
+    last_day: TokensUsed = declared(Json("What its model used."), named="model.lastDay")
+
+
+@resource
+class ListedDecisions(Request):
+    """Which decisions of an agent are listed."""
+
+    limit: int = declared(LIMIT, default=50)
+    before: int | None = declared(
+        Whole("A cycle: only older ones.", least=1, most=2**53), default=None
+    )
+
+
+@resource
+class ListedMemory(Request):
+    """How much of an agent's memory is listed."""
+
+    limit: int = declared(
+        Whole("How many at most.", least=1, most=MEMORY_KEPT), default=MEMORY_KEPT
+    )
+
+
+_ONE = "/agents/{agent_id}"
+
 CREATE_AGENT = Call(
     "createAgent",
-    "Make an agent, idle. Without a wallet and with `max_sol_per_transaction` it gets a new"
-    " wallet, and the service's default provider and model may do; so with `template`.",
+    "Create an agent, idle.",
     "POST",
     "/agents",
     NewAgent,
     Agent,
     name="create",
-    is_short=True,
+    short=CreatedAgent,
+    about="Without `walletId` and with `maxSolPerTransaction` at the top level, a wallet is made"
+    " for it, and provider and model may come from the defaults; so with `template`, whose"
+    " strategy, interval, guardrails and grants hold where the body says no others.",
 )
+LIST_AGENTS = Call(
+    "listAgents", "List agents.", "GET", "/agents", None, Agent, name="list", listed="agents"
+)
+GET_AGENT = Call("getAgent", "One agent.", "GET", _ONE, None, Agent, name="get")
 CHANGE_AGENT = Call(
     "changeAgent",
-    "Change the given fields; a running agent goes by them from its next cycle, by `grants` at"
-    " once. A number of `llm_budget` that is None removes that limit.",
+    "Change an agent; a running one goes by it from its next cycle.",
     "PATCH",
-    "/agents/{agent_id}",
+    _ONE,
     AgentChange,
     Agent,
     name="change",
+    about="By `grants` it goes at once. A number of `llmBudget` that is null has no limit.",
 )
-AGENT_CALLS = (CREATE_AGENT, CHANGE_AGENT)
+DELETE_AGENT = Call(
+    "deleteAgent",
+    "Delete an agent with its decisions and memory; its transactions stay.",
+    "DELETE",
+    _ONE,
+    None,
+    Deleted,
+    name="delete",
+)
+START_AGENT = Call(
+    "startAgent",
+    "Start an agent, from any status.",
+    "POST",
+    f"{_ONE}/start",
+    None,
+    SwitchedAgent,
+    name="start",
+    about="One that was never started is `idle`: its first start needs the role `policy`.",
+)
+STOP_AGENT = Call(
+    "stopAgent",
+    "Stop an agent, once what it pays is recorded.",
+    "POST",
+    f"{_ONE}/stop",
+    None,
+    SwitchedAgent,
+    name="stop",
+)
+PAUSE_AGENT = Call(
+    "pauseAgent",
+    "Set a running agent aside.",
+    "POST",
+    f"{_ONE}/pause",
+    None,
+    SwitchedAgent,
+    name="pause",
+)
+GET_AGENT_LIMITS: Call[Any] = Call(
+    "getAgentLimits",
+    "An agent's own limits, and what is spent of them.",
+    "GET",
+    f"{_ONE}/limits",
+    None,
+    AgentLimits,
+    name="limits",
+    is_raw=True,
+)
+LIST_DECISIONS = Call(
+    "listDecisions",
+    "What an agent decided, the newest first.",
+    "GET",
+    f"{_ONE}/decisions",
+    ListedDecisions,
+    Decision,
+    name="decisions",
+    listed="decisions",
+)
+LIST_MEMORY = Call(
+    "listMemory",
+    "What an agent remembers, the newest first.",
+    "GET",
+    f"{_ONE}/memory",
+    ListedMemory,
+    Memory,
+    name="memory",
+    listed="memory",
+)
+AGENT_CALLS: tuple[Call[Any], ...] = (
+    CREATE_AGENT,
+    LIST_AGENTS,
+    GET_AGENT,
+    CHANGE_AGENT,
+    DELETE_AGENT,
+    START_AGENT,
+    STOP_AGENT,
+    PAUSE_AGENT,
+    LIST_DECISIONS,
+    LIST_MEMORY,
+    GET_AGENT_LIMITS,
+)

@@ -91,13 +91,15 @@ class Request:
 
     Attributes:
         excludes: attribute -> those that must be absent, empty or 0 where it is true.
+        never_null: those that may be absent, and of which null is refused.
     """
 
     excludes: ClassVar[Mapping[str, Sequence[str]]] = {}
+    never_null: ClassVar[Sequence[str]] = ()
 
     @classmethod
     def of(cls, body: Mapping[str, object], settings: object = None) -> Self:
-        """From a body's JSON. A field that is null counts as absent.
+        """From a body's JSON. A field that is null counts as absent, but for `never_null`.
 
         Args:
             settings: of the service; defaults may be among them.
@@ -110,6 +112,9 @@ class Request:
                 if body.get(each):
                     raise InvalidRequest(f"{each} must be absent where {camel(name)} is true")
                 body = {**body, each: None}
+        for name in map(camel, cls.never_null):
+            if name in body and body[name] is None:
+                raise InvalidRequest(f"{name} is required")
         given = {each.name: _read(each, body.get(each.json), settings) for each in fields_of(cls)}
         return cls(**given)
 
@@ -127,7 +132,8 @@ class Call(Generic[A]):
         about: more about it, for the API's description.
         listed: the answer is an object with one field of this name, a list of `answer`.
         name: of the client's method; empty: it is written by hand, or there is none.
-        is_short: its answer has a few fields alone, the id among them: the rest is read after it.
+        short: where its own answer has a few fields alone, the id among them: the client reads
+            `answer` after it.
         is_raw: the method gives the JSON as it is, and not as `answer`.
         takes_json: the method takes its fields in a mapping, as JSON names them, where None takes
             one away and is not absent.
@@ -143,7 +149,7 @@ class Call(Generic[A]):
     about: str = ""
     listed: str = ""
     name: str = ""
-    is_short: bool = False
+    short: type[Any] | None = None
     is_raw: bool = False
     takes_json: bool = False
 
@@ -166,9 +172,9 @@ def fields_of(kind: type[Request]) -> tuple[Field, ...]:
 def request_schema(kind: type[Request]) -> Schema:
     """The JSON Schema of a request's body: closed; a `Setting` stands in it as it is."""
     made = object_schema(fields_of(kind))
-    required = made.get("required", ())
+    whole = {*made.get("required", ()), *map(camel, kind.never_null)}
     properties = made["properties"].items()
-    may_be_null = {name: each if name in required else nullable(each) for name, each in properties}
+    may_be_null = {name: each if name in whole else nullable(each) for name, each in properties}
     return made | {"properties": may_be_null}
 
 

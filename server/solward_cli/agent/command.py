@@ -295,7 +295,7 @@ async def decisions(call: ServiceCall, agent: str, limit: int) -> RenderableType
     found = await call.agent(agent)
     rows = [
         (str(each.cycle), moment(each.timestamp), each.action or "-", each.outcome)
-        for each in await call.client.agents.decisions(found.id, limit)
+        for each in await call.client.agents.decisions(found.id, limit=limit)
     ]
     return table((">CYCLE", "TIME (UTC)", "ACTION", "OUTCOME"), rows, "There are no decisions yet.")
 
@@ -306,7 +306,7 @@ async def decisions(call: ServiceCall, agent: str, limit: int) -> RenderableType
 async def start(call: ServiceCall, agent: str) -> RenderableType:
     """Start an agent, or resume it."""
     found = await call.agent(agent)
-    return _done(found, await call.client.agents.start(found.id))
+    return _done(found, (await call.client.agents.start(found.id)).status)
 
 
 @agent.command()
@@ -316,7 +316,7 @@ async def stop(call: ServiceCall, agent: str) -> RenderableType:
     """Stop an agent, once what it was paying is finished."""
     found = await call.agent(agent)
     with waiting("Stopping"):
-        return _done(found, await call.client.agents.stop(found.id))
+        return _done(found, (await call.client.agents.stop(found.id)).status)
 
 
 @agent.command()
@@ -326,7 +326,7 @@ async def pause(call: ServiceCall, agent: str) -> RenderableType:
     """Set a running agent aside; start resumes it."""
     found = await call.agent(agent)
     with waiting("Pausing"):
-        return _done(found, await call.client.agents.pause(found.id))
+        return _done(found, (await call.client.agents.pause(found.id)).status)
 
 
 @agent.command()

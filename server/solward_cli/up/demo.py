@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from solward.agents.agent import Agent, AgentStatus
+from solward.agents.agent import Agent
+from solward.resources.agents import AgentStatus
 from solward.types.errors import ConfigError, InvalidRequest, StoreError
 
 if TYPE_CHECKING:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from solward.agents.agent import AgentStatus
 from solward.operations.declared.swap import MAX_SLIPPAGE_BPS
-from solward.resources.agents import Agent, Decision, Memory
 from solward.resources.answers import answer_schema
 from solward.resources.fields import Schema, nullable
 from solward.resources.holds import LINE
-from solward.resources.limits import Limits
 from solward.resources.schema import (
     address,
     array,
@@ -16,7 +13,6 @@ from solward.resources.schema import (
     flag,
     identifier,
     mapping,
-    number,
     ref,
     response_object,
     sol,
@@ -168,25 +164,6 @@ SCHEMAS: dict[str, Schema] = {
         },
         optional=("webhooks",),
     ),
-    "AgentLimits": response_object(
-        {
-            "agentId": identifier("The agent."),
-            "walletId": identifier("Its wallet."),
-            "model": response_object(
-                {
-                    "budget": ref("LlmBudget"),
-                    "lastDay": response_object(
-                        {
-                            "tokens": whole("In the last 24 full hours and this one.", 0),
-                            "usd": number("Their estimated price.", minimum=0),
-                            "unpricedTokens": whole("Those whose price is not known.", 0),
-                        }
-                    ),
-                }
-            ),
-        }
-        | answer_schema(Limits)["properties"]
-    ),
     "TransactionStatus": choice("See docs/transactions.md.", *TransactionStatus),
     "Transaction": response_object(RECORD, optional=RECORD_OPTIONAL),
     "RefusalNumbers": response_object(
@@ -261,56 +238,4 @@ SCHEMAS: dict[str, Schema] = {
             ),
         }
     ),
-    "Guardrails": response_object(
-        {
-            "maxSolPerTransaction": sol("SOL in one transaction."),
-            "maxTransactionsPerMinute": whole("In any 60 seconds.", 1),
-            "dailySpendingLimitSol": sol("SOL in any 24 hours."),
-            "maxCostsSolPerDay": sol(
-                "SOL of fees and rent in any 24 hours; absent where the wallet's ceiling is enough."
-            ),
-        },
-        optional=["maxCostsSolPerDay"],
-    ),
-    "LlmBudget": response_object(
-        {
-            "maxTokensPerCycle": whole("Tokens of prompt and answer in a cycle.", 1),
-            "maxTokensPerDay": whole("Tokens in a day.", 1),
-            "maxUsdPerDay": number("Estimated US dollars in a day.", exclusiveMinimum=0),
-        },
-        optional=["maxTokensPerCycle", "maxTokensPerDay", "maxUsdPerDay"],
-        description="What is absent has no limit.",
-    ),
-    "AgentStatus": choice("See docs/agents.md.", *AgentStatus),
-    "Agent": answer_schema(Agent),
-    "MemoryEntry": answer_schema(Memory),
-    "Observed": response_object(
-        {
-            "walletName": text("The wallet's."),
-            "walletAddress": address("The wallet's."),
-            "solBalance": sol("SOL."),
-            "tokenBalances": array(
-                response_object(
-                    {
-                        "mint": address("The mint."),
-                        "symbol": text("Where the mint is known."),
-                        "uiBalance": number("Whole tokens.", minimum=0),
-                    },
-                    optional=["symbol"],
-                )
-            ),
-            "recentTransactions": array({"type": "object"}, "The 5 newest.", 5),
-            "cycle": whole("From 1.", 1),
-            "timestamp": timestamp("When it was observed."),
-        }
-    ),
-    "NotObserved": response_object(
-        {
-            "error": text("Why the wallet could not be observed."),
-            "cycle": whole("From 1.", 1),
-            "timestamp": timestamp("When."),
-        }
-    ),
-    "Observation": {"oneOf": [ref("Observed"), ref("NotObserved")]},
-    "Decision": answer_schema(Decision),
 }

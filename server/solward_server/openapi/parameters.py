@@ -74,9 +74,7 @@ PATH_PARAMETERS: dict[str, Parameter] = {
 """Parts of paths, as calls name them."""
 
 LIMIT = query("limit", whole("How many at most.", 1, 500, default=50))
-MEMORY_LIMIT = query("limit", whole("How many at most.", 1, 100, default=100))
 BEFORE_RECORD = query("before", identifier("A record's id: only older ones."))
-BEFORE_CYCLE = query("before", whole("A cycle: only older ones.", 1, 2**53))
 BEFORE_ENTRY = query("before", whole("A number in the log: only older entries.", 1, 10**18 - 1))
 
 FEES = query("fees", flag("What each costs at the network, too."))
@@ -129,9 +127,7 @@ PARAMETERS: dict[str, Parameter] = {
     "HoldId": HOLD_ID,
     "RecordId": RECORD_ID,
     "Limit": LIMIT,
-    "MemoryLimit": MEMORY_LIMIT,
     "BeforeRecord": BEFORE_RECORD,
-    "BeforeCycle": BEFORE_CYCLE,
     "BeforeEntry": BEFORE_ENTRY,
     "Fees": FEES,
     "Details": DETAILS,

@@ -66,7 +66,7 @@ class Route:
         )
 
     def _response(self) -> Operation | None:
-        kind, listed = self.call.answer, self.call.listed
+        kind, listed = self.call.short or self.call.answer, self.call.listed
         if kind is None:
             return None
         schema, example = answer_reference(kind), answer_example(kind)

@@ -52,7 +52,7 @@ BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (
     schedules.routes.blueprint,
     plugins.blueprint,
     plugin_state.blueprint,
-    agents.blueprint,
+    agents.routes.blueprint,
     agent_templates.blueprint,
     chat.blueprint,
     holds.routes.blueprint,

@@ -247,7 +247,7 @@ def describe(
         | schedules.routes.paths()
         | plugins.PATHS
         | plugin_state.PATHS
-        | agents.agent_paths(registry.providers)
+        | agents.paths(registry.providers)
         | agent_templates.PATHS
         | chat.PATHS
         | hold_webhook.PATHS

@@ -12,9 +12,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from solward.agents.store.agents import MEMORY_KEPT
 from solward.audit import log as audit_log
 from solward.database.database import Database
+from solward.resources.agents import MEMORY_KEPT
 from solward.support import jsontext
 
 Entry = tuple[str, str | None, str, int]  # reasoning, action, outcome, created_ms

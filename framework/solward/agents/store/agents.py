@@ -16,10 +16,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.prepared import Prepared
 from solward.database.tables import agent_usage, agents, decisions, memory
+from solward.resources.agents import MEMORY_KEPT
 
 Fields = dict[str, Any]
 
-MEMORY_KEPT = 100
 USAGE_HOURS = 24
 
 _RUNNING = "running"

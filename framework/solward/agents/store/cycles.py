@@ -27,9 +27,10 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import TypeEngine
 
-from solward.agents.store.agents import MEMORY_KEPT, Fields
+from solward.agents.store.agents import Fields
 from solward.database.prepared import ForEachRow, Prepared
 from solward.database.tables import agents, decisions, holds, memory, transactions
+from solward.resources.agents import MEMORY_KEPT
 from solward.support.clock import now_ms
 from solward.types.record import Hold, TransactionRecord
 from solward.vault.store import holds as holds_store
