@@ -19,7 +19,7 @@ from solward.client.agents import Agents
 from solward.client.requests import Admins, Holds, Keys, WalletRequests
 from solward.client.schedules import Schedules
 from solward.operations.generate import CALLS
-from solward.resources.agents import AgentChange, NewAgent
+from solward.resources.agents import AgentChange, NewAgent, Said
 from solward.resources.contacts import NewContact
 from solward.resources.credentials import NewAdmin, NewKey, NewSecret
 from solward.resources.declare import Part, Request, fields_of, request_example
@@ -104,6 +104,7 @@ SURFACES: dict[type[Request], tuple[str, Callable[..., Any], click.Command, set[
         wallet.commands["sweep"],
         set(),
     ),
+    Said: ("POST /agents/{agentId}/chat", Agents.chat, agent.commands["chat"], {"message"}),
     NewSchedule: (
         f"POST {SCHEDULES}",
         Schedules.create,

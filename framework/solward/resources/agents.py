@@ -397,6 +397,31 @@ class ListedMemory(Request):
     )
 
 
+@resource
+class Said(Request):
+    """What is said to an agent."""
+
+    message: str = declared(
+        Text(
+            "What to say.",
+            most=20_000,
+            example="What are you doing?",
+        )
+    )
+
+
+@resource
+class Reply(Answer):
+    """What an agent replied."""
+
+    response: str = declared(
+        Text(
+            "What the model said.",
+            example="I am a rule-based demo, not a language model. My rules are:\nalways do wait",
+        )
+    )
+
+
 _ONE = "/agents/{agent_id}"
 
 CREATE_AGENT = Call(
@@ -493,6 +518,15 @@ LIST_MEMORY = Call(
     name="memory",
     listed="memory",
 )
+CHAT = Call(
+    "chat",
+    "Ask a running agent; nothing is executed.",
+    "POST",
+    f"{_ONE}/chat",
+    Said,
+    Reply,
+    about="With `Accept: text/event-stream` the answer comes while it is made.",
+)
 AGENT_CALLS: tuple[Call[Any], ...] = (
     CREATE_AGENT,
     LIST_AGENTS,
@@ -505,4 +539,5 @@ AGENT_CALLS: tuple[Call[Any], ...] = (
     LIST_DECISIONS,
     LIST_MEMORY,
     GET_AGENT_LIMITS,
+    CHAT,
 )

@@ -54,11 +54,10 @@ class Route:
             body = body_of(call.request)
         elif call.request is not None:
             parameters += map(_queried, fields_of(call.request))
-        given = {"parameters": parameters, "body": body, "response": self._response()}
+        given = {"tag": tag, "parameters": parameters, "body": body, "response": self._response()}
         return operation(
             call.id,
             call.does.removesuffix("."),
-            tag=tag,
             access=access_of(self.handler),
             description=call.about,
             errors=self.errors,

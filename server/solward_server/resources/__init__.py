@@ -54,7 +54,7 @@ BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (
     plugin_state.blueprint,
     agents.routes.blueprint,
     agent_templates.blueprint,
-    chat.blueprint,
+    chat.routes.blueprint,
     holds.routes.blueprint,
     hold_webhook.blueprint,
     policy.blueprint,

@@ -249,7 +249,7 @@ def describe(
         | plugin_state.PATHS
         | agents.paths(registry.providers)
         | agent_templates.PATHS
-        | chat.PATHS
+        | chat.paths()
         | hold_webhook.PATHS
         | policy.PATHS
         | switches.PATHS
