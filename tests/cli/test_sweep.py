@@ -325,7 +325,7 @@ async def test_stakes_at_work_are_named_and_inactive_ones_come_along(tmp_path: P
         assert "solward wallet unstake" in left.advice
         assert swept.sent[0].type == "withdraw_stake"
         assert await stand.lamports() == 0
-        assert [stake.address for stake in await wallets.stakes(wallet)] == [kept]
+        assert [stake.address for stake in (await wallets.stakes(wallet)).stakes] == [kept]
 
 
 async def test_a_token_limit_holds_the_rest_of_that_token_alone(tmp_path: Path) -> None:

@@ -157,11 +157,11 @@ async def _schedules(client: SolwardClient, wallet: Wallet) -> None:
 async def _stakes(client: SolwardClient, wallet: Wallet) -> None:
     staked = await client.wallets.stake(wallet.id, amount=STAKE_SOL)
     account = staked.details["stakeAccount"]
-    (stake,) = await client.wallets.stakes(wallet.id)
+    (stake,) = (await client.wallets.stakes(wallet.id)).stakes
     assert (stake.address, stake.balance, stake.state) == (account, STAKE_SOL, "activating")
     await client.wallets.unstake(wallet.id, stake_account=account)
     # It never became active, so it is inactive at once, or else with the next epoch.
-    while (await client.wallets.stakes(wallet.id))[0].state != "inactive":
+    while (await client.wallets.stakes(wallet.id)).stakes[0].state != "inactive":
         await asyncio.sleep(0.05)
     back = await client.wallets.withdraw_stake(wallet.id, stake_account=account)
     assert back.details["amount"] == STAKE_SOL

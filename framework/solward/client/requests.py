@@ -494,3 +494,7 @@ class WalletRequests(Asking):
     async def sweep_pocket(self, wallet_id: str, pocket_id: str) -> transactions.Transaction:
         """Take home what a pocket holds."""
         return await self._asked(wallets.SWEEP_POCKET, wallet_id, pocket_id)
+
+    async def stakes(self, wallet_id: str) -> wallets.Stakes:
+        """Stake accounts the wallet may unstake or withdraw."""
+        return await self._asked(wallets.LIST_STAKES, wallet_id)

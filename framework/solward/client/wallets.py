@@ -22,7 +22,7 @@ from solward.client.operations import Operations
 from solward.client.payments import PaidAnswer, PaymentQuote
 from solward.client.requests import WalletRequests
 from solward.resources.transactions import Transaction
-from solward.resources.wallets import LIST_WALLETS, Stake, Wallet
+from solward.resources.wallets import LIST_WALLETS, Wallet
 from solward.types.roles import is_key
 
 
@@ -115,11 +115,6 @@ class Wallets(WalletRequests, Operations[Transaction]):
             lambda each: each.address,
             lambda each: each.created_by,
         )
-
-    async def stakes(self, wallet_id: str) -> tuple[Stake, ...]:
-        """The stakes it may unstake or withdraw."""
-        raw = await self._http.get(_path(wallet_id, "stakes"))
-        return self._http.read_list(Stake.of, raw, "stakes")
 
     async def transactions(
         self,

@@ -231,6 +231,8 @@ class Pockets(Answer):
 class Stake(Answer):
     """A stake account in an API answer, with its SOL (`solward.Stake` is read from the ledger)."""
 
+    component: ClassVar = "Stake"
+
     address: str = declared(Address("The stake account."))
     balance: Decimal = declared(Amount("SOL, rent included."))
     state: str = declared(
@@ -249,6 +251,20 @@ class Stake(Answer):
     def shown_state(self) -> str:
         """The state, and whether it is locked."""
         return f"{self.state}, locked" if self.locked else self.state
+
+
+@resource
+class Stakes(Answer):
+    """The stakes of a wallet."""
+
+    stakes: tuple[Stake, ...] = declared(Json("Those that it may unstake or withdraw."))
+    complete: bool = declared(
+        Flag(
+            "False where the RPC provider serves no getProgramAccounts: then these are the stakes"
+            " that this service has records of. Else left out."
+        ),
+        default=True,
+    )
 
 
 CREATE_WALLET = Call(
@@ -325,6 +341,15 @@ SWEEP_POCKET = Call(
     name="sweep_pocket",
     about="A frozen wallet's pockets too: nothing leaves but the network fee.",
 )
+LIST_STAKES = Call(
+    "listStakes",
+    "Stake accounts the wallet may unstake or withdraw.",
+    "GET",
+    "/wallets/{wallet_id}/stakes",
+    None,
+    Stakes,
+    name="stakes",
+)
 CALLS: tuple[Call[Any], ...] = (
     CREATE_WALLET,
     LIST_WALLETS,
@@ -335,4 +360,5 @@ CALLS: tuple[Call[Any], ...] = (
     GET_RECLAIMABLE,
     GET_POCKETS,
     SWEEP_POCKET,
+    LIST_STAKES,
 )

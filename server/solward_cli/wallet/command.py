@@ -117,7 +117,7 @@ async def stakes(call: ServiceCall, wallet: str) -> RenderableType:
 
     found = await call.wallet(wallet)
     with waiting("Reading the ledger"):
-        found_stakes = await call.client.wallets.stakes(found.id)
+        found_stakes = (await call.client.wallets.stakes(found.id)).stakes
     rows = [(each.address, amount(each.balance), status(each.shown_state)) for each in found_stakes]
     return table(("STAKE ACCOUNT", ">SOL", "STATE"), rows, "There are no stakes.")
 

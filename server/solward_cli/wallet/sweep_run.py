@@ -149,7 +149,7 @@ class Sweep:
     async def _withdraw_stakes(self) -> None:
         wallets = self.client.wallets
         await self._balance()
-        for stake in await wallets.stakes(self.wallet.id):
+        for stake in (await wallets.stakes(self.wallet.id)).stakes:
             what = (
                 f"stake {stake.address} ({format_amount(stake.balance)} SOL, {stake.shown_state})"
             )
@@ -344,7 +344,7 @@ async def plan(client: SolwardClient, wallet: Wallet) -> list[str]:
     headroom = Headroom.of(await client.wallets.limits(wallet.id))
     pockets = (await client.wallets.pockets(wallet.id)).pockets
     lines = [f"empty    {describe_pocket(pocket)}, and send what comes home" for pocket in pockets]
-    for stake in await client.wallets.stakes(wallet.id):
+    for stake in (await client.wallets.stakes(wallet.id)).stakes:
         verb = "withdraw" if stake.can_be_withdrawn else "stays:  "
         advice = "" if stake.can_be_withdrawn else f"; {stake_advice(stake)}"
         said = f"{stake.balance} SOL, {stake.shown_state}"

@@ -22,7 +22,6 @@ from solward.resources.schema import (
     whole,
 )
 from solward.resources.transactions import Transaction
-from solward.resources.wallets import Stake
 from solward.types.events import EventKind
 from solward.types.record import HoldState, TransactionStatus, TransactionType
 from solward.vault.grants.model import NewRecipient
@@ -224,7 +223,6 @@ SCHEMAS: dict[str, Schema] = {
         },
         optional=["rule", "held", "reason", "numbers", "effects"],
     ),
-    "Stake": answer_schema(Stake),
     "AuditEntry": response_object(
         {
             "seq": whole("Its number in the log, rising; in one process's log from 1.", 1),

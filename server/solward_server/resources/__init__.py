@@ -47,7 +47,7 @@ BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (
     operations.blueprint,
     payments.blueprint,
     quotes.blueprint,
-    stakes.blueprint,
+    stakes.routes.blueprint,
     skills.blueprint,
     schedules.routes.blueprint,
     plugins.blueprint,

@@ -241,7 +241,7 @@ def describe(
         | operations.PATHS
         | payments.PATHS
         | quotes.PATHS
-        | stakes.PATHS
+        | stakes.routes.paths()
         | skills.PATHS
         | skills.skill_paths(registry.skills.values())
         | schedules.routes.paths()

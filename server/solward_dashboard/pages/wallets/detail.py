@@ -123,7 +123,7 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet | None:
         balance,
         limits,
         pockets.pockets,
-        stakes,
+        stakes.stakes,
         schedules,
         records,
         newest,
