@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from solward_cli.completed_names import wallet_names
+from solward.resources.switches import Freeze, Unfreeze
+from solward_cli.declared import request_options, sent
 from solward_cli.service_call import ServiceCall, limit_option, service_call
 
 if TYPE_CHECKING:
@@ -14,28 +15,21 @@ if TYPE_CHECKING:
 
     from solward.client import Switch
 
-_wallet_option = click.option(
-    "--wallet", shell_complete=wallet_names, help="This wallet only.  [default: the whole service]"
-)
-
 
 @click.command()
-@_wallet_option
-@click.option("--reason", help="Shown to whoever is refused.")
+@request_options(Freeze)
 @service_call
-async def freeze(call: ServiceCall, wallet: str | None, reason: str | None) -> RenderableType:
+async def freeze(call: ServiceCall, **values: Any) -> RenderableType:
     """Stop every new transaction at once, until `unfreeze`; it needs the admin secret."""
-    wallet_id = None if wallet is None else (await call.wallet(wallet)).id
-    return _render(await call.client.freeze(wallet_id, reason))
+    return _render(await call.client.freeze(**await sent(call, Freeze, values)))
 
 
 @click.command()
-@_wallet_option
+@request_options(Unfreeze)
 @service_call
-async def unfreeze(call: ServiceCall, wallet: str | None) -> RenderableType:
+async def unfreeze(call: ServiceCall, **values: Any) -> RenderableType:
     """Allow transactions again; the service's switch and a wallet's are two."""
-    wallet_id = None if wallet is None else (await call.wallet(wallet)).id
-    return _render(await call.client.unfreeze(wallet_id))
+    return _render(await call.client.unfreeze(**await sent(call, Unfreeze, values)))
 
 
 @click.command()
@@ -47,7 +41,7 @@ async def frozen(call: ServiceCall, limit: int) -> RenderableType:
 
     from solward_cli.render import moment, plain, table, visible
 
-    found = await call.client.frozen(limit)
+    found = await call.client.frozen(limit=limit)
     service = "The service is not frozen."
     if found.since is not None:
         why = f": {visible(found.reason)}" if found.reason else ""

@@ -8,6 +8,7 @@ from typing import Any
 
 from nicegui import ui
 
+from solward.resources.switches import REASON
 from solward_dashboard.wording import local_times
 
 
@@ -40,6 +41,13 @@ def submit_buttons(dialog: ui.dialog, verb: str, submit: Callable[[], None]) -> 
         ui.button("Cancel", on_click=lambda: dialog.submit(None)).props("flat no-caps")
         button = ui.button(verb, on_click=submit)
         button.props('no-caps unelevated data-testid="confirm"')
+
+
+def reason_input() -> ui.input:
+    """A field for the reason of a freeze."""
+    reason = ui.input("Reason (optional)").classes("sw-field")
+    reason.props["hint"] = REASON.text
+    return reason.props(f'outlined dense maxlength={REASON.most} data-testid="freeze-reason"')
 
 
 async def shown_once(title: str, secret: str, what: str) -> None:

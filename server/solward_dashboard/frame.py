@@ -18,7 +18,7 @@ from solward.support.clean_text import one_line
 from solward.types.errors import SolwardError
 from solward.types.roles import Role
 from solward_dashboard.api import api, behind_login, own_credential, role
-from solward_dashboard.dialogs import notify_error, result_of, submit_buttons, titled
+from solward_dashboard.dialogs import notify_error, reason_input, result_of, submit_buttons, titled
 from solward_dashboard.wording import clock, day
 
 PAGES = (
@@ -58,7 +58,6 @@ GOES_ON = (
     "Agents go on thinking, and their models go on costing: what they try is refused.",
     "Money in pockets comes home, and everything can be read.",
 )
-_MAX_REASON = 200
 _NAMED = 5
 
 T = TypeVar("T")
@@ -339,9 +338,7 @@ async def _confirmed(frozen: Frozen) -> str | None:
 def _freezing() -> ui.input:
     _list("Stops at once, until you unfreeze, also across restarts:", STOPS)
     _list("Does not stop:", GOES_ON)
-    reason = ui.input("Reason (optional)").classes("sw-field")
-    reason.props["hint"] = "Shown to whoever is refused."
-    return reason.props(f'outlined dense maxlength={_MAX_REASON} data-testid="freeze-reason"')
+    return reason_input()
 
 
 def _thawing(frozen: Frozen) -> None:

@@ -250,11 +250,11 @@ async def _service(client: SolwardClient, wallet: Wallet) -> None:
         True,
     )
     assert rules.options is not None
-    frozen = await client.freeze(wallet.id, "walked enough")
+    frozen = await client.freeze(wallet_id=wallet.id, reason="walked enough")
     assert (frozen.frozen, frozen.wallet_id, frozen.reason) == (True, wallet.id, "walked enough")
     (by_itself,) = (await client.frozen()).wallets
     assert (by_itself.wallet_id, by_itself.reason) == (wallet.id, "walked enough")
-    assert (await client.unfreeze(wallet.id)).frozen is False
+    assert (await client.unfreeze(wallet_id=wallet.id)).frozen is False
     assert (await client.frozen()).frozen_wallets == 0
     assert (await client.audit(limit=1))[0].kind == "switch:thawed"
     # An endless answer would not end here; the refusal comes from the same route.

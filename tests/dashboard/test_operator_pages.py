@@ -94,9 +94,9 @@ def test_settings_are_searched_by_name_value_and_source() -> None:
 
 def test_what_is_frozen_is_said_with_its_reason() -> None:
     at = datetime(2026, 11, 23, 12, tzinfo=UTC)
-    frozen = Frozen(True, "drill", at, (), 0, raw={})
+    frozen = Frozen(service=True, reason="drill", since=at, wallets=(), frozen_wallets=0, raw={})
     assert service_text(frozen).endswith(" (drill): no wallet makes a new transaction.")
-    unnamed = Frozen(True, None, None, (), 0, raw={})
+    unnamed = Frozen(service=True, reason=None, since=None, wallets=(), frozen_wallets=0, raw={})
     assert service_text(unnamed) == "Everything is frozen: no wallet makes a new transaction."
 
 

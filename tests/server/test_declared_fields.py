@@ -16,7 +16,7 @@ from tests.support.services import serving_api
 
 from solward.client.administration import Contacts
 from solward.client.agents import Agents
-from solward.client.requests import Admins, Holds, Keys, WalletRequests
+from solward.client.requests import Admins, Holds, Keys, SwitchRequests, WalletRequests
 from solward.client.schedules import Schedules
 from solward.operations.generate import CALLS
 from solward.resources.agents import AgentChange, NewAgent, Said
@@ -26,12 +26,14 @@ from solward.resources.declare import Part, Request, fields_of, request_example
 from solward.resources.fields import Field, GrantList, Json, Setting
 from solward.resources.holds import HoldNote
 from solward.resources.schedules import ChangedSchedule, NewSchedule
+from solward.resources.switches import Freeze, Unfreeze
 from solward.resources.wallets import ChangedWallet, NewWallet, Sweep
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest
 from solward_cli.agent.command import agent
 from solward_cli.contacts import contacts
 from solward_cli.credentials import admin, key
+from solward_cli.freeze import freeze, unfreeze
 from solward_cli.hold import hold
 from solward_cli.schedule import schedule
 from solward_cli.wallet.command import wallet
@@ -105,6 +107,8 @@ SURFACES: dict[type[Request], tuple[str, Callable[..., Any], click.Command, set[
         set(),
     ),
     Said: ("POST /agents/{agentId}/chat", Agents.chat, agent.commands["chat"], {"message"}),
+    Freeze: ("POST /freeze", SwitchRequests.freeze, freeze, {"wallet_id", "reason"}),
+    Unfreeze: ("POST /unfreeze", SwitchRequests.unfreeze, unfreeze, {"wallet_id"}),
     NewSchedule: (
         f"POST {SCHEDULES}",
         Schedules.create,

@@ -41,13 +41,10 @@ from solward.client.models import (
     AuditFilter,
     AuditPage,
     Event,
-    Frozen,
-    FrozenWallet,
     Health,
     Judged,
     Refusals,
     Setting,
-    Switch,
     TransactionFilter,
     TransactionPage,
     Trial,
@@ -75,6 +72,7 @@ from solward.resources.credentials import (
 )
 from solward.resources.holds import Hold
 from solward.resources.schedules import Schedule, ScheduleRun
+from solward.resources.switches import Frozen, FrozenWallet, Switch
 from solward.resources.transactions import NetworkFee, Transaction
 from solward.resources.wallets import (
     Balance,

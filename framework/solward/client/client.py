@@ -16,10 +16,10 @@ from solward.client.agents import Agents
 from solward.client.arguments import json_fields
 from solward.client.errors import ServerError, Unreachable
 from solward.client.http import Http, ServerSentEvent, read_answer
-from solward.client.models import AuditFilter, AuditPage, Event, Frozen, Health, Setting, Switch
+from solward.client.models import AuditFilter, AuditPage, Event, Health, Setting
 from solward.client.payments import Payments
 from solward.client.policy import Policies
-from solward.client.requests import Admins, Holds, Keys
+from solward.client.requests import Admins, Holds, Keys, SwitchRequests
 from solward.client.schedules import Schedules
 from solward.client.wallets import Transactions, Wallets
 
@@ -35,7 +35,7 @@ _LONGEST_PAUSE_S = 2.0
 _LARGEST_PAGE = 500
 
 
-class SolwardClient:
+class SolwardClient(SwitchRequests):
     """A client of one service; use it in an `async with` block, from one event loop.
 
     Attributes:
@@ -61,7 +61,7 @@ class SolwardClient:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._http = Http(url, token, timeout_s=timeout_s, transport=transport)
+        super().__init__(Http(url, token, timeout_s=timeout_s, transport=transport))
         self.wallets = Wallets(self._http)
         self.transactions = Transactions(self._http)
         self.contacts = Contacts(self._http)
@@ -121,20 +121,6 @@ class SolwardClient:
     async def plugins(self) -> Plugins:
         """The loaded plugins, and those left out with the reason."""
         return self._http.read(Plugins.of, await self._http.get("/plugins"))
-
-    async def freeze(self, wallet_id: str | None = None, reason: str | None = None) -> Switch:
-        """Stop every new transaction, of the service or of one wallet."""
-        body = json_fields(wallet_id=wallet_id, reason=reason)
-        return self._http.read(Switch.of, await self._http.send("POST", "/freeze", body))
-
-    async def unfreeze(self, wallet_id: str | None = None) -> Switch:
-        """Lift the switch of the service, or of one wallet."""
-        body = json_fields(wallet_id=wallet_id)
-        return self._http.read(Switch.of, await self._http.send("POST", "/unfreeze", body))
-
-    async def frozen(self, limit: int = 50) -> Frozen:
-        """What is frozen: the service, and up to `limit` wallets by themselves."""
-        return self._http.read(Frozen.of, await self._http.get("/freeze", {"limit": limit}))
 
     async def settings(self) -> tuple[Setting, ...]:
         """The settings of the service, of secrets only whether they are set."""

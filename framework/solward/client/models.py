@@ -106,15 +106,6 @@ class Trial(DryRun):
 
 
 @dataclass(frozen=True, slots=True)
-class Switch(Answer):
-    """The freeze switch of the service, or of one wallet."""
-
-    frozen: bool
-    wallet_id: str | None
-    reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Setting(Answer):
     """A setting of the service's process that answered.
 
@@ -132,33 +123,6 @@ class Setting(Answer):
     secret: bool
     set: bool
     ceiling: bool
-
-
-@dataclass(frozen=True, slots=True)
-class FrozenWallet(Answer):
-    """A wallet that is frozen by itself."""
-
-    wallet_id: str
-    name: str
-    reason: str | None
-    since: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Frozen(Answer):
-    """What is frozen.
-
-    Attributes:
-        service: whether every wallet is; `reason` and `since` are of that.
-        wallets: those frozen by themselves, the latest first, as many as were asked for.
-        frozen_wallets: how many there are.
-    """
-
-    service: bool = field(metadata=named("frozen"))
-    reason: str | None
-    since: datetime | None
-    wallets: tuple[FrozenWallet, ...]
-    frozen_wallets: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from solward.resources import (
     holds,
     lists,
     schedules,
+    switches,
     transactions,
     wallets,
 )
@@ -498,3 +499,34 @@ class WalletRequests(Asking):
     async def stakes(self, wallet_id: str) -> wallets.Stakes:
         """Stake accounts the wallet may unstake or withdraw."""
         return await self._asked(wallets.LIST_STAKES, wallet_id)
+
+
+class SwitchRequests(Asking):
+    """The declared requests."""
+
+    async def frozen(self, *, limit: int | None = None) -> switches.Frozen:
+        """What is frozen, since when and why.
+
+        Args:
+            limit: how many at most; 50 where it is None.
+        """
+        return await self._asked(switches.LIST_FROZEN, limit=limit)
+
+    async def freeze(
+        self, *, wallet_id: str | None = None, reason: str | None = None
+    ) -> switches.SwitchOn:
+        """Stop every new transaction, of one wallet or of all.
+
+        Args:
+            wallet_id: one wallet; left out, the whole service.
+            reason: shown to whoever is refused.
+        """
+        return await self._asked(switches.FREEZE, wallet_id=wallet_id, reason=reason)
+
+    async def unfreeze(self, *, wallet_id: str | None = None) -> switches.Switch:
+        """Allow transactions again.
+
+        Args:
+            wallet_id: one wallet; left out, the whole service.
+        """
+        return await self._asked(switches.UNFREEZE, wallet_id=wallet_id)

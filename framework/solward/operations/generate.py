@@ -19,7 +19,7 @@ from typing import Any
 from solward import resources
 from solward.operations.declared import OPERATIONS, Field, Operation
 from solward.operations.declared.swap import SWAP
-from solward.resources import agents, contacts, credentials, holds, schedules, wallets
+from solward.resources import agents, contacts, credentials, holds, schedules, switches, wallets
 from solward.resources.declare import Call, Request, fields_of
 from solward.resources.fields import REQUIRED, Amount, Required, Setting, Whole
 from solward.support import jsontext
@@ -151,6 +151,7 @@ CALLS: Mapping[str, tuple[Call[Any], ...]] = {
     "ContactRequests": contacts.CONTACT_CALLS,
     "ScheduleRequests": schedules.CALLS,
     "WalletRequests": wallets.CALLS,
+    "SwitchRequests": switches.CALLS,
 }
 
 

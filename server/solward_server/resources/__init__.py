@@ -58,7 +58,7 @@ BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (
     holds.routes.blueprint,
     hold_webhook.blueprint,
     policy.blueprint,
-    switches.blueprint,
+    switches.routes.blueprint,
     settings.blueprint,
     events.blueprint,
 )

@@ -252,7 +252,7 @@ def describe(
         | chat.paths()
         | hold_webhook.PATHS
         | policy.PATHS
-        | switches.PATHS
+        | switches.routes.paths()
         | settings.PATHS
         | events.PATHS
     )

@@ -11,7 +11,7 @@ from solward.resources.declare import fields_of
 from solward.resources.wallets import ChangedWallet, NewWallet
 from solward.types.errors import SolwardError
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import notify_error, result_of, submit_buttons, titled
+from solward_dashboard.dialogs import notify_error, reason_input, result_of, submit_buttons, titled
 from solward_dashboard.forms.form import FormError, schema_form
 from solward_dashboard.forms.request_form import RequestForm, form_schema
 
@@ -20,7 +20,7 @@ async def freeze_reason(name: str) -> str | None:
     """The reason, empty or not, where the user confirms the freeze; else None."""
     with titled(f"Freeze {name}?") as dialog:
         ui.label("It makes no new transaction until it is unfrozen.").classes("sw-dim")
-        reason = ui.input("Reason (optional)").classes("sw-field").props("outlined dense")
+        reason = reason_input()
         submit_buttons(dialog, "Freeze", lambda: dialog.submit(reason.value or ""))
     result = await result_of(dialog)
     return None if result is None else str(result).strip()
