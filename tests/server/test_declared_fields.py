@@ -14,9 +14,8 @@ import pytest
 from tests.promises import promise
 from tests.support.services import serving_api
 
-from solward.client.administration import Contacts
 from solward.client.agents import Agents
-from solward.client.requests import Admins, Holds, Keys, SwitchRequests, WalletRequests
+from solward.client.requests import Admins, Contacts, Holds, Keys, SwitchRequests, WalletRequests
 from solward.client.schedules import Schedules
 from solward.operations.generate import CALLS
 from solward.resources.agents import AgentChange, NewAgent, Said

@@ -1,4 +1,4 @@
-"""What operators manage: `client.contacts` and `.plugin_state`."""
+"""What operators manage of plugins: `client.plugin_state`."""
 
 from __future__ import annotations
 
@@ -6,21 +6,7 @@ from typing import Any
 
 from solward.client.arguments import segment
 from solward.client.http import Http
-from solward.client.requests import ContactRequests
 from solward.resources.answers import Raw
-from solward.resources.contacts import Contact
-
-
-class Contacts(ContactRequests):
-    """The address book: what recipients are called; needs the admin secret."""
-
-    async def list(self) -> tuple[Contact, ...]:
-        """Every contact, by name, and behind them the members of the policy's groups."""
-        return self._http.read_list(Contact.of, await self._http.get("/contacts"), "contacts")
-
-    async def remove(self, address: str) -> None:
-        """Take an address's name away; raises `NotFoundError`."""
-        await self._http.send("DELETE", f"/contacts/{segment(address, 'address')}")
 
 
 class PluginState:

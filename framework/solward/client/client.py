@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
-from solward.client.administration import Contacts, PluginState
+from solward.client.administration import PluginState
 from solward.client.agent_models import Plugins, Skill
 from solward.client.agents import Agents
 from solward.client.arguments import json_fields
@@ -19,7 +19,7 @@ from solward.client.http import Http, ServerSentEvent, read_answer
 from solward.client.models import AuditFilter, AuditPage, Event, Health, Setting
 from solward.client.payments import Payments
 from solward.client.policy import Policies
-from solward.client.requests import Admins, Holds, Keys, SwitchRequests
+from solward.client.requests import Admins, Contacts, Holds, Keys, SwitchRequests
 from solward.client.schedules import Schedules
 from solward.client.wallets import Transactions, Wallets
 

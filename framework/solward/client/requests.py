@@ -334,8 +334,13 @@ class AgentRequests(Asking):
         return await self._raw(agents.GET_AGENT_LIMITS, agent_id)
 
 
-class ContactRequests(Asking):
+class Contacts(Asking):
     """The declared requests."""
+
+    async def list(self) -> tuple[contacts.Contact, ...]:
+        """The address book: contacts by name, and behind them the members of the policy's
+        groups."""
+        return await self._listed(contacts.LIST_CONTACTS)
 
     async def put(self, *, name: str, address: str) -> contacts.Contact:
         """Name an address, or rename it.
@@ -345,6 +350,10 @@ class ContactRequests(Asking):
             address: the recipient.
         """
         return await self._asked(contacts.PUT_CONTACT, name=name, address=address)
+
+    async def remove(self, contact_id: str) -> contacts.Removed:
+        """Take a recipient's name away."""
+        return await self._asked(contacts.REMOVE_CONTACT, contact_id)
 
 
 class ScheduleRequests(Asking):

@@ -148,7 +148,7 @@ CALLS: Mapping[str, tuple[Call[Any], ...]] = {
     "Admins": credentials.ADMIN_CALLS,
     "Holds": holds.CALLS,
     "AgentRequests": agents.AGENT_CALLS,
-    "ContactRequests": contacts.CONTACT_CALLS,
+    "Contacts": contacts.CALLS,
     "ScheduleRequests": schedules.CALLS,
     "WalletRequests": wallets.CALLS,
     "SwitchRequests": switches.CALLS,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from solward.resources import examples
 from solward.resources.answers import Answer
 from solward.resources.declare import Call, Request, declared, resource
-from solward.resources.fields import Address, Text, Time
+from solward.resources.fields import Address, Flag, Text, Time
 
 _NAME = Text("What it is called.", most=64, example="Landlord")
 _ADDRESS = Address("The recipient.", example="9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g")
@@ -32,6 +33,25 @@ class Contact(Answer):
     )
 
 
+@resource
+class Removed(Answer):
+    """A contact that is removed."""
+
+    address: str = declared(Text("As given.", example=_ADDRESS.example))
+    removed: bool = declared(Flag("Always true.", const=True))
+
+
+LIST_CONTACTS = Call(
+    "listContacts",
+    "The address book: contacts by name, and behind them the members of the policy's groups.",
+    "GET",
+    "/contacts",
+    None,
+    Contact,
+    name="list",
+    listed="contacts",
+    about="Contacts allow nothing, and no grant reads them. Groups are changed with the policy.",
+)
 PUT_CONTACT = Call(
     "putContact",
     "Name an address, or rename it.",
@@ -40,5 +60,16 @@ PUT_CONTACT = Call(
     NewContact,
     Contact,
     name="put",
+    about="No two names look alike, and no address that has a name can be taken for another one by"
+    " its first and last characters.",
 )
-CONTACT_CALLS = (PUT_CONTACT,)
+REMOVE_CONTACT = Call(
+    "removeContact",
+    "Take a recipient's name away.",
+    "DELETE",
+    "/contacts/{contact_id}",
+    None,
+    Removed,
+    name="remove",
+)
+CALLS: tuple[Call[Any], ...] = (LIST_CONTACTS, PUT_CONTACT, REMOVE_CONTACT)

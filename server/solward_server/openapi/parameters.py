@@ -58,6 +58,7 @@ HOLD_ID = path_parameter("holdId", identifier("The hold."), HOLD)
 RECORD = "93698b99-39ce-4d15-841f-684b9de7d8bc"
 RECORD_ID = path_parameter("transactionId", identifier("The record."), RECORD)
 KEY_ID = path_parameter("keyId", identifier("The key."), KEY)
+CONTACT_ID = path_parameter("contactId", address("The recipient."), POCKET)
 ADMIN_ID = path_parameter("adminId", identifier("The admin credential."), CREDENTIAL)
 SCHEDULE_ID = path_parameter("scheduleId", identifier("The schedule."), SCHEDULE)
 
@@ -70,6 +71,7 @@ PATH_PARAMETERS: dict[str, Parameter] = {
     "key_id": KEY_ID,
     "admin_id": ADMIN_ID,
     "schedule_id": SCHEDULE_ID,
+    "contact_id": CONTACT_ID,
 }
 """Parts of paths, as calls name them."""
 

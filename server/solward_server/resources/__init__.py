@@ -43,7 +43,7 @@ BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (
     wallets.routes.blueprint,
     transactions.blueprint,
     refusals.blueprint,
-    contacts.blueprint,
+    contacts.routes.blueprint,
     operations.blueprint,
     payments.blueprint,
     quotes.blueprint,

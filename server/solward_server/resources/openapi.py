@@ -237,7 +237,7 @@ def describe(
         | wallets.routes.paths()
         | transactions.PATHS
         | refusals.PATHS
-        | contacts.PATHS
+        | contacts.routes.paths()
         | operations.PATHS
         | payments.PATHS
         | quotes.PATHS
