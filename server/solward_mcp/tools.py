@@ -298,7 +298,7 @@ async def _transaction(scope: WalletScope, wallet: Wallet, params: _Params) -> M
 
 
 async def _quote(scope: WalletScope, _wallet: Wallet, params: _Params) -> Mapping[str, Any]:
-    return await scope.client.quote(params)
+    return (await scope.client.quote(params)).raw
 
 
 async def quote_payment(scope: WalletScope, wallet: Wallet, params: _Params) -> Mapping[str, Any]:

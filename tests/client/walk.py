@@ -229,7 +229,7 @@ async def _service(client: SolwardClient, wallet: Wallet) -> None:
     assert await client.keys.list() == ()
     assert "transfer" in {skill.name for skill in await client.skills()}
     quote = await client.quote({"inputToken": "SOL", "outputToken": "USDC", "amount": 1})
-    assert int(quote["minimumUnits"]) > 0
+    assert quote.minimum_units > 0
     with pytest.raises(BadRequest, match="declares no settings"):
         await client.plugin_state.settings("transfer")
     with pytest.raises(BadRequest, match="declares no settings"):

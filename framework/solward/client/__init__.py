@@ -71,6 +71,7 @@ from solward.resources.credentials import (
     RotatedKey,
 )
 from solward.resources.holds import Hold
+from solward.resources.quotes import SwapQuote
 from solward.resources.schedules import Schedule, ScheduleRun
 from solward.resources.switches import Frozen, FrozenWallet, Switch
 from solward.resources.transactions import NetworkFee, Transaction
@@ -144,6 +145,7 @@ __all__ = [
     "Skill",
     "SolwardClient",
     "Stake",
+    "SwapQuote",
     "Switch",
     "TokenBalance",
     "Transaction",

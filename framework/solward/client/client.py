@@ -22,6 +22,7 @@ from solward.client.policy import Policies
 from solward.client.requests import Admins, Contacts, Holds, Keys, SwitchRequests
 from solward.client.schedules import Schedules
 from solward.client.wallets import Transactions, Wallets
+from solward.resources.quotes import SwapQuote
 
 if TYPE_CHECKING:
     from solward.settings import Settings
@@ -114,9 +115,9 @@ class SolwardClient(SwitchRequests):
         """The loaded skills."""
         return self._http.read_list(Skill.of, await self._http.get("/skills"), "skills")
 
-    async def quote(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def quote(self, body: Mapping[str, Any]) -> SwapQuote:
         """What a swap would bring now, by the fields of the swap's route (docs/rest.md)."""
-        return self._http.read(dict, await self._http.send("POST", "/quote", body))
+        return self._http.read(SwapQuote.of, await self._http.send("POST", "/quote", body))
 
     async def plugins(self) -> Plugins:
         """The loaded plugins, and those left out with the reason."""

@@ -46,7 +46,7 @@ BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (
     contacts.routes.blueprint,
     operations.blueprint,
     payments.blueprint,
-    quotes.blueprint,
+    quotes.routes.blueprint,
     stakes.routes.blueprint,
     skills.blueprint,
     schedules.routes.blueprint,

@@ -240,7 +240,7 @@ def describe(
         | contacts.routes.paths()
         | operations.PATHS
         | payments.PATHS
-        | quotes.PATHS
+        | quotes.routes.paths()
         | stakes.routes.paths()
         | skills.PATHS
         | skills.skill_paths(registry.skills.values())
