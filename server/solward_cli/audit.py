@@ -6,23 +6,23 @@ from __future__ import annotations
 import re
 import sys
 from contextlib import aclosing
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from solward_cli.completed_names import agent_names, wallet_names
-from solward_cli.options import since_option, until_option
+from solward.resources.events import AuditFilter, StreamedEvents
+from solward_cli.declared import request_options, sent
 from solward_cli.service_call import ServiceCall, count_option, limit_option, service_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
+    from collections.abc import Callable, Mapping
 
     from rich.console import RenderableType
 
     from solward.audit.log import Log
-    from solward.client import AuditFilter, Event
+    from solward.client import AuditEntry, Event
     from solward.settings import Settings
 
 _EXIT_BROKEN = 1
@@ -37,46 +37,16 @@ def audit() -> None:
 
 def _filtered(function: Callable[..., None]) -> Callable[..., None]:
     """The options that choose entries."""
-    for option in reversed(
-        (
-            click.option("--type", "types", multiple=True, help="Only this kind; repeat for more."),
-            click.option(
-                "--wallet", shell_complete=wallet_names, help="Only entries of this wallet."
-            ),
-            click.option("--agent", shell_complete=agent_names, help="Only entries of this agent."),
-            click.option(
-                "--principal",
-                metavar="WHO",
-                help="Only what it asked for: admin, key:scout or agent:scout, by name or id.",
-            ),
-            since_option,
-            until_option,
-            click.option("--before", type=click.IntRange(1), help="Only those below this number."),
-        )
-    ):
-        function = option(function)
-    return function
+    before = click.option("--before", type=click.IntRange(1), help="Only those below this number.")
+    chosen: Callable[..., None] = request_options(AuditFilter)(before(function))
+    return chosen
 
 
-async def _wanted(
-    call: ServiceCall,
-    types: tuple[str, ...],
-    wallet: str | None,
-    agent: str | None,
-    principal: str | None,
-    since: datetime | None,
-    until: datetime | None,
-) -> AuditFilter:
-    from solward.client import AuditFilter
-
-    return AuditFilter(
-        types=types,
-        wallet_id=None if wallet is None else (await call.wallet(wallet)).id,
-        agent_id=None if agent is None else (await call.agent(agent)).id,
-        principal=None if principal is None else await _principal(call, principal),
-        since=since,
-        until=until,
-    )
+async def _wanted(call: ServiceCall, chosen: Mapping[str, Any]) -> AuditFilter:
+    only = await sent(call, AuditFilter, chosen)
+    if "principal" in only:
+        only["principal"] = await _principal(call, only["principal"])
+    return AuditFilter(**only)
 
 
 async def _principal(call: ServiceCall, who: str) -> str:
@@ -105,10 +75,10 @@ async def listing(
     """List the running service's audit log, newest first. Needs the admin secret."""
     from solward_cli.render import moment, table
 
-    found: list[Event] = []
-    only, pages = await _wanted(call, **chosen), 0
+    found: list[AuditEntry] = []
+    only, pages = asdict(await _wanted(call, chosen)), 0
     while True:
-        page = await call.client.audit_page(only, limit - len(found), before)
+        page = await call.client.audit(**only, limit=limit - len(found), before=before)
         found += page.entries
         before, pages = page.next, pages + 1
         if before is None or len(found) >= limit:
@@ -128,7 +98,7 @@ async def export(call: ServiceCall, before: int | None, **chosen: Any) -> None:
     """Print every entry that fits as JSON, one a line, newest first. Needs the admin secret."""
     from solward.support import jsontext
 
-    async with aclosing(call.client.audit_entries(await _wanted(call, **chosen), before)) as found:
+    async with aclosing(call.client.audit_entries(await _wanted(call, chosen), before)) as found:
         async for each in found:
             click.echo(jsontext.dumps(dict(each.raw)))
 
@@ -215,7 +185,7 @@ def events() -> None:
 
 
 @events.command()
-@click.option("--type", "types", multiple=True, help="Only this kind, such as agent:decision.")
+@request_options(StreamedEvents, without={"last_event_id"})
 @click.option("--after", type=click.IntRange(0), help="Begin after this number; 0 is everything.")
 @count_option
 @service_call

@@ -9,14 +9,17 @@ import click
 
 from solward.resources.declare import Part, fields_of
 from solward.resources.fields import (
+    AgentId,
     Amount,
     Choice,
+    Choices,
     Field,
     Flag,
     GrantList,
     Json,
     Moment,
     Parameters,
+    Past,
     Recipient,
     Setting,
     Texts,
@@ -25,8 +28,8 @@ from solward.resources.fields import (
     WalletId,
     Whole,
 )
-from solward_cli.completed_names import wallet_names
-from solward_cli.options import expiry
+from solward_cli.completed_names import agent_names, wallet_names
+from solward_cli.options import expiry, past
 from solward_cli.service_call import exact
 
 if TYPE_CHECKING:
@@ -74,6 +77,8 @@ def _parameter(field: Field) -> Decorator:
     kind, complete = _kind(field), None
     if isinstance(field, Recipient | WalletId):
         complete = wallet_names
+    if isinstance(field, AgentId):
+        complete = agent_names
     is_option = field.cli.startswith("--")
     if not is_option and (field.is_required or field.cli):
         name = argument(field) if field.is_required else f"[{argument(field)}]"
@@ -94,6 +99,12 @@ def _parameter(field: Field) -> Decorator:
         case Moment():
             more = {"metavar": "TIME"}
             text = f"{field.text} Or a span from now, such as 90d."
+        case Past():
+            more = {"metavar": "TIME"}
+            text = f"{field.text} ISO 8601 (UTC), or a span before now, such as 7d."
+        case Choices():
+            more = {"multiple": True}
+            text = f"{field.text} May be given more than once."
         case Time():
             more = {"metavar": "TIME"}
             text = "When it ends: ISO 8601, or 90d."
@@ -124,6 +135,8 @@ def _kind(field: Field) -> Any:
             return exact
         case Choice():
             return click.Choice(field.options)
+        case Past():
+            return past
         case Time() | Moment():
             return expiry
         case _:
@@ -142,5 +155,10 @@ async def sent(call: ServiceCall, kind: type[Request], values: Mapping[str, Any]
         # Not by `in`: 0 equals False, and a limit of 0 is one.
         if value is None or value is False or value == () or value == {}:
             continue
-        found[each.name] = (await call.wallet(value)).id if isinstance(each, WalletId) else value
+        match each:
+            case WalletId():
+                value = (await call.wallet(value)).id
+            case AgentId():
+                value = (await call.agent(value)).id
+        found[each.name] = value
     return found

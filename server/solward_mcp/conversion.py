@@ -9,9 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from solward.client import Skill
+from solward.resources.answers import Answer, answer_schema
+from solward.resources.declare import COMPONENTS
+from solward.resources.holds import HeldRequest
 from solward.types.idempotency import KEY_FORM, is_idempotency_key
 from solward_mcp.protocol import EXACT_DIGITS, IDEMPOTENCY_META, Json, too_many_digits
 
@@ -119,13 +122,6 @@ DRY_RUN_OUTPUT: Final[Json] = {
 }
 """Fields of what would become of a call."""
 
-_HELD_OUTPUT: Final[Json] = {
-    "holdId": {"type": "string", "description": "Held: what the person decides on."},
-    "sentence": {"type": "string", "description": "Held: what is asked, and why."},
-    "approveAt": {"type": "string", "description": "Held: the page on which a person decides."},
-    "expiresAt": {"type": "string", "description": "Held: until when."},
-}
-
 
 def spend_output(done: Json | None = None, *, triable: bool) -> Json:
     """What a tool that spends answers: done, held, or tried.
@@ -138,18 +134,38 @@ def spend_output(done: Json | None = None, *, triable: bool) -> Json:
     return {
         "type": "object",
         "properties": {
+            **(text if done is None else done),
+            **output_of(HeldRequest)["properties"],
+            **(DRY_RUN_OUTPUT if triable else {}),
             "status": {
                 "type": "string",
                 "enum": states,
                 "description": "`held`: nothing was sent, a person is asked. `approved`: a person"
                 " has approved it, and it is not carried out yet.",
             },
-            **(text if done is None else done),
-            **_HELD_OUTPUT,
-            **(DRY_RUN_OUTPUT if triable else {}),
         },
         "required": ["status"],
     }
+
+
+def output_of(kind: type[Answer]) -> Json:
+    """The schema of a tool's result that is an answer of the service: open, because the service
+    may be newer, and whole, because a tool has no components."""
+    return cast(Json, _whole(answer_schema(kind)))
+
+
+def _whole(schema: Any) -> Any:
+    match schema:
+        case {"$ref": name}:
+            known = COMPONENTS.get(name.rpartition("/")[2])
+            return {} if known is None else output_of(known)
+        case dict():
+            items = [each for each in schema.items() if each != ("additionalProperties", False)]
+            return {name: _whole(value) for name, value in items}
+        case list():
+            return list(map(_whole, schema))
+        case _:
+            return schema
 
 
 def with_wallet(schema: Mapping[str, Any], name: str, *, one_wallet: bool) -> Json:

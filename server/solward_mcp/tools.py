@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,6 +25,13 @@ from solward.client import (
     Wallet,
 )
 from solward.client.wallets import SKILL_ROUTES
+from solward.operations.declared.swap import SWAP
+from solward.resources.answers import Answer
+from solward.resources.declare import Request, declared, fields_of, resource
+from solward.resources.fields import Choice, Field, Text, object_schema
+from solward.resources.fields import Json as JsonField
+from solward.resources.lists import LIMIT
+from solward.resources.wallets import WalletLimits
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest
 from solward.types.record import GENERATED_KEY
@@ -36,6 +43,7 @@ from solward_mcp.conversion import (
     exact,
     idempotency_key,
     is_text,
+    output_of,
     plain,
     pop_dry_run,
     pop_wallet,
@@ -243,18 +251,11 @@ async def _skill(scope: WalletScope, name: str) -> Skill | None:
 
 
 def _held(held: Held) -> Json:
-    told = {
-        "status": held.state,
-        "holdId": held.hold_id,
-        "sentence": held.sentence,
-        "approveAt": held.approve_at,
-        "expiresAt": held.raw["expiresAt"],
-    }
     text = (
         f"{held.sentence} Nothing was sent. A person decides at {held.approve_at} until"
-        f" {told['expiresAt']}; calling again with the same arguments tells what became of it."
+        f" {held.raw['expiresAt']}; calling again with the same arguments tells what became of it."
     )
-    return {**_result(text, told), "_meta": _key_meta(held)}
+    return {**_result(text, held.raw), "_meta": _key_meta(held)}
 
 
 def _key_meta(error: ClientError) -> Json:
@@ -282,19 +283,14 @@ async def _limits(scope: WalletScope, wallet: Wallet, _params: _Params) -> Mappi
 
 
 async def _history(scope: WalletScope, wallet: Wallet, params: _Params) -> Mapping[str, Any]:
-    limit, before = params.get("limit", 20), params.get("before")
-    if type(limit) is not int or not 1 <= limit <= _PAGE:
-        raise BadArgument(f"limit must be a whole number from 1 to {_PAGE}")
-    records = await scope.client.wallets.transactions(wallet.id, limit, _text(params, "before"))
-    more = {} if before is None else {"before": before}
+    asked = _History.of(params)
+    records = await scope.client.wallets.transactions(wallet.id, asked.limit, asked.before)
+    more = {} if asked.before is None else {"before": asked.before}
     return {**more, "transactions": [record.raw for record in records]}
 
 
 async def _transaction(scope: WalletScope, wallet: Wallet, params: _Params) -> Mapping[str, Any]:
-    name = _text(params, "id")
-    if name is None:
-        raise BadArgument("id is required: the id or signature of a transaction")
-    return (await _find(scope.client, wallet, name)).raw
+    return (await _find(scope.client, wallet, _OneRecord.of(params).id)).raw
 
 
 async def _quote(scope: WalletScope, _wallet: Wallet, params: _Params) -> Mapping[str, Any]:
@@ -320,12 +316,8 @@ async def try_skill(
 
 
 async def _dry_run(scope: WalletScope, wallet: Wallet, params: _Params) -> Mapping[str, Any]:
-    tool, arguments = params.get("tool"), params.get("arguments", {})
-    if tool not in SKILL_ROUTES:
-        raise BadArgument(f"tool must be one of {', '.join(SKILL_ROUTES)}")
-    if not isinstance(arguments, dict):
-        raise BadArgument("arguments must be an object: what the tool takes")
-    return await try_skill(scope, wallet, tool, arguments)
+    asked = _Trial.of(params)
+    return await try_skill(scope, wallet, asked.tool, dict(asked.arguments or {}))
 
 
 async def _find(client: SolwardClient, wallet: Wallet, name: str) -> Transaction:
@@ -341,103 +333,93 @@ async def _find(client: SolwardClient, wallet: Wallet, name: str) -> Transaction
     raise NotFoundError(404, f"The wallet {wallet.name} has no transaction {name!r}")
 
 
-def _text(params: Mapping[str, Any], field: str) -> str | None:
-    value = params.get(field)
-    if value is not None and (not isinstance(value, str) or not value):
-        raise BadArgument(f"{field} must be a string")
-    return value
+@resource
+class _History(Request):
+    """Which transactions are listed."""
+
+    limit: int = declared(LIMIT, default=20)
+    before: str | None = declared(Text("Id of a transaction: only older ones."), default=None)
 
 
-def _schema(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [*required],
-        "additionalProperties": False,
-    }
+@resource
+class _OneRecord(Request):
+    """A transaction."""
+
+    id: str = declared(
+        Text(
+            "Its id or its signature.",
+            missing="id is required: the id or signature of a transaction",
+        )
+    )
 
 
-def _string(description: str) -> dict[str, Any]:
-    return {"type": "string", "description": description}
+@resource
+class _Trial(Request):
+    """A call that is tried."""
+
+    tool: str = declared(Choice("The tool to try.", options=tuple(SKILL_ROUTES)))
+    arguments: Mapping[str, Any] | None = declared(
+        JsonField("What it takes, without the wallet."), default=None
+    )
 
 
-def _output(*required: str, **properties: Any) -> Json:
-    return {"type": "object", "properties": properties, "required": [*required]}
+@resource
+class _Records(Answer):
+    """Transactions of a wallet."""
+
+    before: str | None = declared(Text("As given."), default=None)
+    transactions: tuple[Transaction, ...] = declared(JsonField("Newest first."))
 
 
-_TRIAL = _output("dryRun", "allowed", dryRun={"const": True}, **DRY_RUN_OUTPUT)
-_RECORD = _output(
-    "id",
-    "type",
-    "status",
-    id=_string("Its id."),
-    type=_string("What it was, such as transfer."),
-    status=_string("How it stands: confirmed, failed, blocked, and so on."),
-)
+def _takes(fields: Iterable[Field] = ()) -> Json:
+    return {"required": []} | object_schema(fields)
 
-_TOOLS: dict[str, tuple[str, dict[str, Any], Json, _Answer]] = {
-    "get_limits": (
+
+class _Tool(NamedTuple):
+    description: str
+    schema: Mapping[str, Any]
+    output: Json
+    work: _Answer
+
+
+_TRIAL: Json = {
+    "type": "object",
+    "properties": {"dryRun": {"const": True}, **DRY_RUN_OUTPUT},
+    "required": ["dryRun", "allowed"],
+}
+_TOOLS: dict[str, _Tool] = {
+    "get_limits": _Tool(
         "The limits of the wallet and of this session's key and what is left of them, the"
         " sentences of the grants that bind this session and what is left of each, and the most"
         " that can leave the wallet in a day.",
-        _schema(),
-        _output(),
+        _takes(),
+        output_of(WalletLimits),
         _limits,
     ),
-    "get_history": (
+    "get_history": _Tool(
         "The wallet's transactions, newest first, blocked ones too.",
-        _schema(
-            limit={"type": "integer", "minimum": 1, "maximum": _PAGE, "default": 20},
-            before=_string("Id of a transaction: only older ones."),
-        ),
-        _output("transactions", transactions={"type": "array", "items": _RECORD}),
+        _takes(fields_of(_History)),
+        output_of(_Records),
         _history,
     ),
-    "get_transaction": (
+    "get_transaction": _Tool(
         "One transaction of the wallet: what it was, how it stands, and why it was refused.",
-        _schema(("id",), id=_string("Its id or its signature.")),
-        _RECORD,
+        _takes(fields_of(_OneRecord)),
+        output_of(Transaction),
         _transaction,
     ),
-    "quote_swap": (
+    "quote_swap": _Tool(
         "What a swap would bring now; nothing is sent. Amounts of the answer are in the tokens'"
         " smallest units.",
-        _schema(
-            ("inputToken", "outputToken", "amount"),
-            inputToken=_string("Mint or symbol of what is sold, such as SOL."),
-            outputToken=_string("Mint or symbol of what is bought, such as USDC."),
-            amount={
-                "type": "number",
-                "exclusiveMinimum": 0,
-                "description": "Whole units of the input token.",
-            },
-            slippageBps={
-                "type": "integer",
-                "minimum": 0,
-                "description": "As the skill swap has it.",
-            },
-        ),
-        _output(
-            "outputUnits",
-            "minimumUnits",
-            outputUnits=_string("What it brings, in smallest units."),
-            minimumUnits=_string("The least that it brings, in smallest units."),
-        ),
+        _takes(SWAP.fields),
+        {"type": "object", "required": ["outputUnits", "minimumUnits"]},
         _quote,
     ),
-    QUOTE: (QUOTE_DESCRIPTION, dict(SCHEMA), _TRIAL, quote_payment),
-    "dry_run": (
+    QUOTE: _Tool(QUOTE_DESCRIPTION, SCHEMA, _TRIAL, quote_payment),
+    "dry_run": _Tool(
         "What would become of a tool that spends: judged by every limit and grant and simulated;"
         " nothing is sent, reserved or recorded.",
-        _schema(
-            ("tool",),
-            tool={"type": "string", "enum": [*SKILL_ROUTES], "description": "The tool to try."},
-            arguments={
-                "type": "object",
-                "description": "What it takes, without the wallet.",
-                "additionalProperties": True,
-            },
-        ),
+        _takes(fields_of(_Trial)),
         _TRIAL,
         _dry_run,
     ),
@@ -480,9 +462,9 @@ async def answer(scope: WalletScope, name: str, arguments: Mapping[str, Any]) ->
     """
     fields = dict(arguments)
     wallet = await scope.wallet(pop_wallet(fields, "wallet"))
-    _description, schema, _out, work = _TOOLS[name]
-    unknown = fields.keys() - schema["properties"].keys()
+    asked = _TOOLS[name]
+    unknown = fields.keys() - asked.schema["properties"].keys()
     if unknown:
         raise BadArgument(f"{min(unknown)} is no argument of {name}")
     params: _Params = exact(fields, "", money=True)
-    return await work(scope, wallet, params)
+    return await asked.work(scope, wallet, params)

@@ -142,8 +142,8 @@ def create_app(service: Solward) -> Quart:
     for make_blueprint in BLUEPRINTS:
         blueprint = make_blueprint(context)
         app.register_blueprint(blueprint, url_prefix=PREFIX + (blueprint.url_prefix or ""))
-    app.register_blueprint(docs.blueprint())
-    app.register_blueprint(metrics.blueprint())
+    app.register_blueprint(docs.routes.blueprint(docs.folder()))
+    app.register_blueprint(metrics.routes.blueprint())
     mount_mcp(app, service.settings)
     described = openapi.blueprint(app, lambda: service.registry, PREFIX, service.settings)
     app.register_blueprint(described, url_prefix=PREFIX)

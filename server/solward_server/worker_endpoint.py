@@ -33,7 +33,7 @@ def create_worker_app(service: Solward, worker: Worker) -> Quart:
         traffic_limiter(service.database),
     )
     handle_errors(app, service.settings)
-    app.register_blueprint(metrics.blueprint())
+    app.register_blueprint(metrics.routes.blueprint())
 
     @app.get("/healthz")
     @public

@@ -116,9 +116,9 @@ async def test_lists_are_paged(client: SolwardClient) -> None:
     assert len({newest.id, second.id, third.id}) == 3
     assert (await client.transactions.list(limit=1))[0].id == newest.id
     assert (await client.transactions.list(limit=1, before=newest.id))[0].id == second.id
-    entries = await client.audit(limit=2)
+    entries = (await client.audit(limit=2)).entries
     assert [entry.seq for entry in entries] == [entries[0].seq, entries[0].seq - 1]
-    assert (await client.audit(limit=1, before=entries[1].seq))[0].seq == entries[1].seq - 1
+    assert (await client.audit(limit=1, before=entries[1].seq)).entries[0].seq == entries[1].seq - 1
     assert [(entry.chain, entry.number) for entry in entries] == [
         (f"wallet:{wallet.id}", number) for number in (6, 5)
     ]

@@ -71,7 +71,8 @@ async def test_events_go_on_after_a_restart_without_gap_or_duplicate(service: Se
             listening.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await listening
-            written = [e for e in reversed(await client.audit()) if e.kind == "wallet:created"]
+            page = await client.audit()
+            written = [e for e in reversed(page.entries) if e.kind == "wallet:created"]
     assert "before anybody listened" not in {event.data["name"] for event in told}
     assert [event.seq for event in told] == [e.seq for e in written[-len(told) :]]
     assert [event.data for event in told] == [e.data for e in written[-len(told) :]]

@@ -9,6 +9,8 @@ import pytest
 
 from solward.client import SolwardClient, Unauthorized
 from solward.client.http import EventParser, ServerSentEvent
+from solward.resources.answers import answer_example
+from solward.resources.events import AuditPage
 
 EVENT_STREAM = {"Content-Type": "text/event-stream; charset=utf-8"}
 STREAM = (
@@ -54,7 +56,8 @@ class Broken(httpx.AsyncByteStream):
 
 async def test_a_stream_that_broke_is_taken_up_after_its_last_event() -> None:
     asked: list[tuple[str | None, str | None]] = []
-    newest = {"entries": [{"seq": 7, "event": "key:revoked", "data": {}}]}
+    newest = answer_example(AuditPage)
+    newest["entries"][0]["seq"] = 7
     answers = iter(
         [
             httpx.Response(200, json=newest),

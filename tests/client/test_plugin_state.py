@@ -52,8 +52,8 @@ async def test_settings_are_set_shown_masked_and_unset(client: SolwardClient) ->
     await state.set("keeps", "token", VALUE)
     await state.set("keeps", "hours", 12)
     shown = await state.settings("keeps")
-    assert (shown["skill"], shown["distribution"]) == ("keeps", "keeper")
-    assert list(shown["settings"]) == [
+    assert (shown.skill, shown.distribution) == ("keeps", "keeper")
+    assert shown.raw["settings"] == [
         {"name": "hours", "secret": False, "set": True, "value": 12},
         {"name": "token", "secret": True, "set": True},
     ]
@@ -69,7 +69,7 @@ async def test_settings_are_set_shown_masked_and_unset(client: SolwardClient) ->
         await state.settings("nope")
     for _ in range(2):
         await state.unset("keeps", "token")
-    assert not (await state.settings("keeps"))["settings"][1]["set"]
+    assert not (await state.settings("keeps")).settings[1].set
 
 
 @pytest.mark.usefixtures("keeps")
@@ -79,21 +79,21 @@ async def test_entries_are_listed_and_deleted(client: SolwardClient, api: Api) -
     for key in ("a/1", "a/2", "b?&=%"):
         await api.service.operations.entries.put(wallet.id, actor, Put(key, {"k": key}))
     state = client.plugin_state
-    entries = await state.entries("Keeper", wallet.id)
-    assert [(each["key"], each["value"], each["version"]) for each in entries] == [
+    entries = await state.entries(wallet.id, "Keeper")
+    assert [(each.key, each.value, each.version) for each in entries] == [
         ("a/1", {"k": "a/1"}, 1),
         ("a/2", {"k": "a/2"}, 2),
         ("b?&=%", {"k": "b?&=%"}, 3),
     ]
-    page = await state.entries("keeper", wallet.id, prefix="a/", after="a/1", limit=1)
-    assert [each["key"] for each in page] == ["a/2"]
-    assert (await state.delete("keeper", wallet.id, "b?&=%"))["deleted"]
-    assert not (await state.delete("another", wallet.id, "a/1"))["deleted"]
-    assert len(await state.entries("keeper", wallet.id)) == 2
+    page = await state.entries(wallet.id, "keeper", prefix="a/", after="a/1", limit=1)
+    assert [each.key for each in page] == ["a/2"]
+    assert (await state.delete(wallet.id, "keeper", key="b?&=%")).deleted
+    assert not (await state.delete(wallet.id, "another", key="a/1")).deleted
+    assert len(await state.entries(wallet.id, "keeper")) == 2
     with pytest.raises(BadRequest, match="printable ASCII"):
-        await state.delete("keeper", wallet.id, "a b")
+        await state.delete(wallet.id, "keeper", key="a b")
     with pytest.raises(NotFoundError):
-        await state.entries("keeper", "no-such-wallet")
+        await state.entries("no-such-wallet", "keeper")
 
 
 @promise("deletions-audited-sans-value")
@@ -105,8 +105,8 @@ async def test_a_deleted_entry_is_in_the_audit_log_and_its_value_is_not(
     actor = Actor("admin", via=("skill:keeps", "plugin:keeper"))
     await api.service.operations.entries.put(wallet.id, actor, Put("last", {"it": VALUE}))
     for _ in range(2):
-        await client.plugin_state.delete("Keeper", wallet.id, "last")
-    newest, before = await client.audit(limit=2)
+        await client.plugin_state.delete(wallet.id, "Keeper", key="last")
+    newest, before = (await client.audit(limit=2)).entries
     assert (newest.kind, before.kind) == ("plugin:entry", "wallet:created")
     assert newest.data == {
         "distribution": "keeper",
@@ -130,26 +130,28 @@ async def test_a_distribution_is_purged_once_nothing_of_it_is_loaded(
     await state.set("keeps", "token", VALUE)
     await state.set("keeps", "hours", 12)
     with pytest.raises(BadRequest, match=r"Keeper is loaded \(keeps\): remove or disable it first"):
-        await state.purge("Keeper")
-    assert len(await state.entries("keeper", wallets[0].id)) == 1
+        await state.purge(plugin="Keeper")
+    assert len(await state.entries(wallets[0].id, "keeper")) == 1
 
     loaded = api.service.registry
     api.service.registry = loaded.without({"keeper"})
-    assert await state.purge("Keeper") == {"plugin": "keeper", "entries": 2, "settings": 2}
-    assert await state.purge("keeper") == {"plugin": "keeper", "entries": 0, "settings": 0}
-    newest = (await client.audit(limit=1))[0]
+    purged = await state.purge(plugin="Keeper")
+    assert purged.raw == {"plugin": "keeper", "entries": 2, "settings": 2}
+    purged = await state.purge(plugin="keeper")
+    assert (purged.entries, purged.settings) == (0, 0)
+    newest = (await client.audit(limit=1)).entries[0]
     told = {"distribution": "keeper", "principal": "admin", "entries": 2, "settings": 2}
     assert (newest.kind, newest.data) == ("plugin:purged", told)
 
     api.service.registry = loaded
-    assert [each["set"] for each in (await state.settings("keeps"))["settings"]] == [False, False]
+    assert [each.set for each in (await state.settings("keeps")).settings] == [False, False]
     for each in wallets:
-        assert await state.entries("keeper", each.id) == ()
-        assert len(await state.entries("another", each.id)) == 1
+        assert await state.entries(each.id, "keeper") == ()
+        assert len(await state.entries(each.id, "another")) == 1
     # A version is given once: an approval that waits may name an earlier one.
     actor = Actor("admin", via=("skill:keeps", "plugin:keeper"))
     await api.service.operations.entries.put(wallets[0].id, actor, Put("last", 1))
-    assert (await state.entries("keeper", wallets[0].id))[0]["version"] == 2
+    assert (await state.entries(wallets[0].id, "keeper"))[0].version == 2
 
 
 def _removed(home: Path, *arguments: str, status: int = 0) -> str:

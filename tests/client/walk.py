@@ -236,9 +236,9 @@ async def _service(client: SolwardClient, wallet: Wallet) -> None:
         await client.plugin_state.set("transfer", "a", 1)
     with pytest.raises(BadRequest, match="declares no settings"):
         await client.plugin_state.unset("transfer", "a")
-    assert await client.plugin_state.entries("acme", wallet.id, prefix="a/") == ()
-    assert not (await client.plugin_state.delete("acme", wallet.id, "a/b"))["deleted"]
-    await client.plugin_state.purge("acme")
+    assert await client.plugin_state.entries(wallet.id, "acme", prefix="a/") == ()
+    assert not (await client.plugin_state.delete(wallet.id, "acme", key="a/b")).deleted
+    await client.plugin_state.purge(plugin="acme")
     settings = {each.name: each for each in await client.settings()}
     assert (settings["API_SECRET"].secret, settings["API_SECRET"].value) == (True, None)
     report = await client.plugins()
@@ -256,7 +256,7 @@ async def _service(client: SolwardClient, wallet: Wallet) -> None:
     assert (by_itself.wallet_id, by_itself.reason) == (wallet.id, "walked enough")
     assert (await client.unfreeze(wallet_id=wallet.id)).frozen is False
     assert (await client.frozen()).frozen_wallets == 0
-    assert (await client.audit(limit=1))[0].kind == "switch:thawed"
+    assert (await client.audit(limit=1)).entries[0].kind == "switch:thawed"
     # An endless answer would not end here; the refusal comes from the same route.
     with pytest.raises(BadRequest, match="types must be"):
         await anext(client.events(types=["nonsense"]))

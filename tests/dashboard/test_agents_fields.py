@@ -12,9 +12,8 @@ from solward_dashboard.pages.agents import fields
 
 
 def provider(name: str, **more: Any) -> Plugin:
-    return Plugin.of(
-        {"kind": "provider", "name": name, "distribution": "solward", "version": "1"} | more
-    )
+    raw = {"kind": "provider", "name": name, "distribution": "solward", "version": "1"}
+    return Plugin.of(raw | {"manifest": None, "secrets": []} | more)
 
 
 OPENAI = provider("openai", secretEnv="OPENAI_API_KEY", configured=False)

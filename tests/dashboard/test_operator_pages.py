@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from solward.client import Event, Frozen, Plugins, Setting, Skill
+from solward.resources.plugin_state import SkillSettings
 from solward_dashboard.frame import service_text
 from solward_dashboard.pages import audit, settings
 from solward_dashboard.pages.plugins import page as plugins
@@ -68,27 +69,42 @@ def test_a_day_is_read_once_it_is_whole() -> None:
     assert (begins.hour, begins.day, begins.tzinfo is None) == (0, 23, False)
 
 
+def setting(
+    value: str | None, default: str | None, source: str, *, secret: bool = False, name: str = "A"
+) -> Setting:
+    return Setting(
+        name=name,
+        value=value,
+        default=default,
+        source=source,
+        secret=secret,
+        set=source != "default",
+        ceiling=True,
+        raw={},
+    )
+
+
 @pytest.mark.parametrize(
-    ("setting", "value", "default"),
+    ("of", "value", "default"),
     [
-        (Setting("A", "1", "2", "environment", False, True, False, raw={}), "1", "default: 2"),
-        (Setting("A", "2", "2", "default", False, False, False, raw={}), "2", ""),
-        (Setting("A", "1", None, ".env", False, True, False, raw={}), "1", "default: not set"),
-        (Setting("A", None, None, "default", False, False, False, raw={}), "not set", ""),
-        (Setting("A", None, None, ".env", True, True, False, raw={}), "set", ""),
-        (Setting("A", None, None, "default", True, False, False, raw={}), "not set", ""),
+        (setting("1", "2", "environment"), "1", "default: 2"),
+        (setting("2", "2", "default"), "2", ""),
+        (setting("1", None, ".env"), "1", "default: not set"),
+        (setting(None, None, "default"), "not set", ""),
+        (setting(None, None, ".env", secret=True), "set", ""),
+        (setting(None, None, "default", secret=True), "not set", ""),
     ],
 )
-def test_a_setting_is_told_with_its_default(setting: Setting, value: str, default: str) -> None:
-    assert (settings.value_text(setting), settings.default_text(setting)) == (value, default)
+def test_a_setting_is_told_with_its_default(of: Setting, value: str, default: str) -> None:
+    assert (settings.value_text(of), settings.default_text(of)) == (value, default)
 
 
 def test_settings_are_searched_by_name_value_and_source() -> None:
-    one = Setting("MAX_SOL", "1.5", "2", ".env", False, True, True, raw={})
+    one = setting("1.5", "2", ".env", name="MAX_SOL")
     for text in ("max_s", " 1.5", ".ENV", ""):
         assert settings.matches(one, text, only_set=True)
     assert not settings.matches(one, "slippage", only_set=False)
-    unset = Setting("MAX_SOL", "2", "2", "default", False, False, True, raw={})
+    unset = setting("2", "2", "default", name="MAX_SOL")
     assert not settings.matches(unset, "", only_set=True)
 
 
@@ -100,17 +116,16 @@ def test_what_is_frozen_is_said_with_its_reason() -> None:
     assert service_text(unnamed) == "Everything is frozen: no wallet makes a new transaction."
 
 
-def found(**stored: Any) -> dict[str, Any]:
+def found(**stored: Any) -> SkillSettings:
     """The service's answer of a skill whose `token` is a secret."""
-    return {
-        "schema": SCHEMA,
-        "settings": [
-            {"name": name, "secret": name == "token", "set": name in stored}
-            | ({"value": stored[name]} if name in stored and name != "token" else {})
-            for name in ("hours", "label", "old", "token")
-            if name != "old" or name in stored
-        ],
-    }
+    settings = [
+        {"name": name, "secret": name == "token", "set": name in stored}
+        | ({"value": stored[name]} if name in stored and name != "token" else {})
+        for name in ("hours", "label", "old", "token")
+        if name != "old" or name in stored
+    ]
+    raw = {"skill": "keeps", "distribution": "keeper", "schema": SCHEMA, "settings": settings}
+    return SkillSettings.of(raw)
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,9 @@ from solward.hosts.host import Host
 from solward.hosts.plugins import _found, _Plugin
 from solward.hosts.wire import methods, values
 from solward.hosts.wire.frames import HostileFrame
-from solward.plugins.problems import ProblemCode, Rejected
+from solward.plugins.problems import Rejected
 from solward.types.errors import GuardrailBlocked, InvalidRequest, SkillError
+from solward.types.plugin_problems import ProblemCode
 from solward.types.skill import Effects
 from solward.types.venue import VenueContext
 

@@ -30,8 +30,9 @@ from tests.support.plugins import wheel
 from solward.plugins import load
 from solward.plugins.discovery import Candidate
 from solward.plugins.folders import layout
-from solward.plugins.problems import ProblemCode, Rejected
+from solward.plugins.problems import Rejected
 from solward.types.errors import SolwardError
+from solward.types.plugin_problems import ProblemCode
 
 __all__ = ["home", "opened", "quick"]
 

@@ -11,9 +11,12 @@ from tests.mcp.test_mcp_http import BUILT_IN, post
 from tests.support.grants import grant, limit
 from tests.support.services import STRANGER, Api
 
+from solward.client import Transaction
 from solward.client.wallets import SKILL_ROUTES
 from solward.operations.declared import OPERATIONS
+from solward.operations.declared.swap import SWAP
 from solward.operations.policies.changes import replace_set
+from solward.resources.answers import answer_schema
 from solward.support import jsontext
 from solward_mcp.protocol import IDEMPOTENCY_META
 from solward_mcp.tools import built_in
@@ -218,6 +221,21 @@ def test_built_in_tools_say_what_they_take_and_that_they_only_read_but_pay(
         assert tool["annotations"]["readOnlyHint"] is (tool["name"] != "pay")
         assert tool["annotations"]["destructiveHint"] is (tool["name"] == "pay")
         assert ("dry_run" in tool["inputSchema"]["properties"]) is (tool["name"] == "pay")
+
+
+def test_built_in_tools_take_and_answer_what_is_declared() -> None:
+    """The schemas were written by hand, so that `slippageBps` had no bound and a record three
+    fields."""
+    tools = {tool["name"]: tool for tool in built_in(one_wallet=True)}
+    swap = tools["quote_swap"]["inputSchema"]["properties"]
+    assert swap == {each.json: each.schema() for each in SWAP.fields}
+    record = tools["get_transaction"]["outputSchema"]
+    assert record["properties"].keys() == answer_schema(Transaction)["properties"].keys()
+    assert tools["get_history"]["outputSchema"]["properties"]["transactions"]["items"] == record
+    # A newer service may answer with more fields, and no tool has components.
+    text = jsontext.dumps(tools)
+    assert '"$ref"' not in text
+    assert '"additionalProperties":false' not in jsontext.dumps(record)
 
 
 async def test_a_tool_that_spends_can_be_tried_by_itself(api: Api) -> None:

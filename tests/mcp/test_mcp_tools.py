@@ -32,7 +32,16 @@ def skill(effects: str = "spend", **schema: Any) -> Skill:
         "required": ["amount"],
         "additionalProperties": False,
     } | schema
-    return Skill("tip", "Tips.", parameters, effects, "tips", "1.2", None, raw={})
+    return Skill(
+        name="tip",
+        description="Tips.",
+        parameters=parameters,
+        effects=effects,
+        distribution="tips",
+        version="1.2",
+        manifest=None,
+        raw={},
+    )
 
 
 def test_a_tool_asks_for_the_wallet_beside_the_skills_own_parameters() -> None:

@@ -20,7 +20,7 @@ from solward import (
 )
 from solward.operations.declared import OPERATIONS
 from solward.plugins.load import check_manifest
-from solward.plugins.problems import ProblemCode, Rejected
+from solward.plugins.problems import Rejected
 from solward.types.manifest import (
     Site,
     Terms,
@@ -38,6 +38,7 @@ from solward.types.manifest import (
     wider,
 )
 from solward.types.paid import max_parts
+from solward.types.plugin_problems import ProblemCode
 
 MINT = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
 SITE = "api.example.com"

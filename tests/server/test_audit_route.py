@@ -39,8 +39,8 @@ async def test_entries_are_chosen_by_kind_wallet_and_principal(api: Api) -> None
     ("query", "says"),
     [
         ("types=nonsense", "types must be a comma-separated list of"),
-        ("since=yesterday", "since must be an ISO 8601 time with a zone"),
-        ("since=2026-01-01T00:00:00", "since must be an ISO 8601 time with a zone"),
+        ("since=yesterday", "since must be an ISO 8601 time with its zone"),
+        ("since=2026-01-01T00:00:00", "since must be an ISO 8601 time with its zone"),
         ("since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "until must be later than since"),
         ("walletId=", "walletId must be a string of 1 to 200 characters"),
         (f"principal={'x' * 201}", "principal must be a string of 1 to 200 characters"),
@@ -62,5 +62,5 @@ async def test_a_client_reads_all_that_fit_page_by_page(
         only = AuditFilter(types=("wallet:created",))
         found = [each async for each in client.audit_entries(only)]
         assert [each.data["walletId"] for each in found] == wallets[::-1]
-        page = await client.audit_page(AuditFilter(principal="nobody"), limit=5)
+        page = await client.audit(principal="nobody", limit=5)
         assert (page.entries, page.next is None) == ((), False)

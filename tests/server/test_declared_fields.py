@@ -14,16 +14,18 @@ import pytest
 from tests.promises import promise
 from tests.support.services import serving_api
 
+from solward.client.administration import PluginState
 from solward.client.agents import Agents
-from solward.client.requests import Admins, Contacts, Holds, Keys, SwitchRequests, WalletRequests
+from solward.client.requests import Admins, Contacts, Holds, Keys, ServiceRequests, WalletRequests
 from solward.client.schedules import Schedules
 from solward.operations.generate import CALLS
 from solward.resources.agents import AgentChange, NewAgent, Said
 from solward.resources.contacts import NewContact
 from solward.resources.credentials import NewAdmin, NewKey, NewSecret
 from solward.resources.declare import Part, Request, fields_of, request_example
-from solward.resources.fields import Field, GrantList, Json, Setting
+from solward.resources.fields import Field, GrantList, Json, Setting, Shape
 from solward.resources.holds import HoldNote
+from solward.resources.plugin_state import NewSetting
 from solward.resources.schedules import ChangedSchedule, NewSchedule
 from solward.resources.switches import Freeze, Unfreeze
 from solward.resources.wallets import ChangedWallet, NewWallet, Sweep
@@ -34,6 +36,7 @@ from solward_cli.contacts import contacts
 from solward_cli.credentials import admin, key
 from solward_cli.freeze import freeze, unfreeze
 from solward_cli.hold import hold
+from solward_cli.plugins.state import settings
 from solward_cli.schedule import schedule
 from solward_cli.wallet.command import wallet
 from solward_dashboard.forms.request_form import form_schema
@@ -75,6 +78,12 @@ SURFACES: dict[type[Request], tuple[str, Callable[..., Any], click.Command, set[
         hold.commands["approve"],
         {NOTE.name},
     ),
+    NewSetting: (
+        "PUT /plugins/skills/{skill}/settings/{name}",
+        PluginState.set,
+        settings.commands["set"],
+        set(),
+    ),
     NewAgent: (
         "POST /agents",
         Agents.create,
@@ -106,8 +115,8 @@ SURFACES: dict[type[Request], tuple[str, Callable[..., Any], click.Command, set[
         set(),
     ),
     Said: ("POST /agents/{agentId}/chat", Agents.chat, agent.commands["chat"], {"message"}),
-    Freeze: ("POST /freeze", SwitchRequests.freeze, freeze, {"wallet_id", "reason"}),
-    Unfreeze: ("POST /unfreeze", SwitchRequests.unfreeze, unfreeze, {"wallet_id"}),
+    Freeze: ("POST /freeze", ServiceRequests.freeze, freeze, {"wallet_id", "reason"}),
+    Unfreeze: ("POST /unfreeze", ServiceRequests.unfreeze, unfreeze, {"wallet_id"}),
     NewSchedule: (
         f"POST {SCHEDULES}",
         Schedules.create,
@@ -210,7 +219,7 @@ def test_a_field_refuses_what_it_does_not_take(kind: type[Request], field: Field
         of_null = getattr(kind.of(body | {field.json: None}, DEFAULTS), field.name)
         absent = {name: value for name, value in body.items() if name != field.json}
         assert of_null == getattr(kind.of(absent, DEFAULTS), field.name)
-    if not isinstance(field, GrantList | Part):
+    if not isinstance(field, GrantList | Part | Shape):
         wrong: Any = [] if isinstance(field, Json) else {}
         with pytest.raises(InvalidRequest, match=f"^{field.json} (must be|is required)"):
             kind.of(body | {field.json: wrong}, DEFAULTS)

@@ -36,19 +36,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def of(settings: Settings) -> dict[str, Setting]:
-    return {
-        each.name: Setting(
-            each.name,
-            each.value,
-            each.default,
-            each.origin.value,
-            each.secret,
-            each.is_set,
-            each.ceiling,
-            raw={},
-        )
-        for each in report(settings)
-    }
+    return {each["name"]: Setting.of(each) for each in report(settings)}
 
 
 def test_each_says_where_it_comes_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -68,9 +56,15 @@ def test_each_says_where_it_comes_from(monkeypatch: pytest.MonkeyPatch, tmp_path
         "MAX_SLIPPAGE_BPS": ("100", "1000", ".env", True),
         "MAX_SOL_PER_TRANSACTION": ("0.5", "2", "environment", True),
     }
-    assert found["HOLD_EXPIRES_S"] == Setting(
-        "HOLD_EXPIRES_S", "3600", "3600", "default", secret=False, set=False, ceiling=False, raw={}
-    )
+    assert found["HOLD_EXPIRES_S"].raw == {
+        "name": "HOLD_EXPIRES_S",
+        "value": "3600",
+        "default": "3600",
+        "source": "default",
+        "secret": False,
+        "set": False,
+        "ceiling": False,
+    }
 
 
 def test_a_default_is_what_the_other_settings_make_it() -> None:

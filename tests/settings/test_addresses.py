@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from tests.promises import promise
 from tests.support.repository import ROOT
 
+from solward.resources.settings import Setting
 from solward.settings import Settings
 from solward.settings.addresses import address_fields, origin_of, shown_address
 from solward.settings.report import report
@@ -80,9 +81,9 @@ def test_no_part_that_may_be_a_key_is_shown(name: str, place: str) -> None:
         assert MARK not in str(made)
         return
     settings = made
-    shown = next(each for each in report(settings) if each.name == name.upper())
+    shown = next(each for each in map(Setting.of, report(settings)) if each.name == name.upper())
     assert MARK not in f"{shown} {settings.masked()}"
-    assert shown.is_set
+    assert shown.set
     scheme = "postgresql" if name == "database_url" else PLACES[place].partition(":")[0]
     host = "127.0.0.1" if place == "this machine" else "vendor.example"
     port = "" if place == "port" else ":8443"
@@ -134,11 +135,13 @@ SHOWN = {
 
 
 def test_a_default_is_public_and_shown_as_it_is() -> None:
-    found = {each.name: each for each in report(Settings())}
+    found = {each.name: each for each in map(Setting.of, report(Settings()))}
     assert found["COINGECKO_API_URL"].value == "https://api.coingecko.com/api/v3"
     assert found["CORS_ORIGINS"].value == "http://localhost:3000,http://127.0.0.1:3000"
     changed = Settings(coingecko_api_url="https://pro-api.coingecko.com/api/v3")
-    shown = next(each for each in report(changed) if each.name == "COINGECKO_API_URL")
+    shown = next(
+        each for each in map(Setting.of, report(changed)) if each.name == "COINGECKO_API_URL"
+    )
     assert shown.value == "https://pro-api.coingecko.com/…"
     assert shown.default == "https://api.coingecko.com/api/v3"
 

@@ -9,15 +9,7 @@ This module is the client's public surface.
 
 from __future__ import annotations
 
-from solward.client.agent_models import (
-    AcceptedPlugin,
-    AgentTemplate,
-    Plugin,
-    PluginDistribution,
-    PluginProblem,
-    Plugins,
-    Skill,
-)
+from solward.client.agent_models import AgentTemplate
 from solward.client.arguments import Amount
 from solward.client.client import SolwardClient
 from solward.client.errors import (
@@ -38,13 +30,8 @@ from solward.client.errors import (
     Unreachable,
 )
 from solward.client.models import (
-    AuditFilter,
-    AuditPage,
-    Event,
-    Health,
     Judged,
     Refusals,
-    Setting,
     TransactionFilter,
     TransactionPage,
     Trial,
@@ -70,9 +57,20 @@ from solward.resources.credentials import (
     KeyDetails,
     RotatedKey,
 )
+from solward.resources.events import AuditEntry, AuditFilter, AuditPage, Event
+from solward.resources.health import Health
 from solward.resources.holds import Hold
+from solward.resources.plugins import (
+    AcceptedPlugin,
+    Plugin,
+    PluginDistribution,
+    PluginProblem,
+    Plugins,
+    Skill,
+)
 from solward.resources.quotes import SwapQuote
 from solward.resources.schedules import Schedule, ScheduleRun
+from solward.resources.settings import Setting
 from solward.resources.switches import Frozen, FrozenWallet, Switch
 from solward.resources.transactions import NetworkFee, Transaction
 from solward.resources.wallets import (
@@ -95,6 +93,7 @@ __all__ = [
     "Amount",
     "ApiError",
     "ApiKey",
+    "AuditEntry",
     "AuditFilter",
     "AuditPage",
     "BadAnswer",

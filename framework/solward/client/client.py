@@ -5,23 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
 from solward.client.administration import PluginState
-from solward.client.agent_models import Plugins, Skill
 from solward.client.agents import Agents
 from solward.client.arguments import json_fields
 from solward.client.errors import ServerError, Unreachable
 from solward.client.http import Http, ServerSentEvent, read_answer
-from solward.client.models import AuditFilter, AuditPage, Event, Health, Setting
 from solward.client.payments import Payments
 from solward.client.policy import Policies
-from solward.client.requests import Admins, Contacts, Holds, Keys, SwitchRequests
+from solward.client.requests import Admins, Contacts, Holds, Keys, ServiceRequests
 from solward.client.schedules import Schedules
 from solward.client.wallets import Transactions, Wallets
+from solward.resources.events import AuditEntry, AuditFilter, Event
 from solward.resources.quotes import SwapQuote
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _LONGEST_PAUSE_S = 2.0
 _LARGEST_PAGE = 500
 
 
-class SolwardClient(SwitchRequests):
+class SolwardClient(ServiceRequests):
     """A client of one service; use it in an `async with` block, from one event loop.
 
     Attributes:
@@ -107,49 +107,16 @@ class SolwardClient(SwitchRequests):
         """Close the connections."""
         await self._http.close()
 
-    async def health(self) -> Health:
-        """Whether the service and its ledger answer; needs no token."""
-        return self._http.read(Health.of, await self._http.get("/health"))
-
-    async def skills(self) -> tuple[Skill, ...]:
-        """The loaded skills."""
-        return self._http.read_list(Skill.of, await self._http.get("/skills"), "skills")
-
     async def quote(self, body: Mapping[str, Any]) -> SwapQuote:
         """What a swap would bring now, by the fields of the swap's route (docs/rest.md)."""
         return self._http.read(SwapQuote.of, await self._http.send("POST", "/quote", body))
 
-    async def plugins(self) -> Plugins:
-        """The loaded plugins, and those left out with the reason."""
-        return self._http.read(Plugins.of, await self._http.get("/plugins"))
-
-    async def settings(self) -> tuple[Setting, ...]:
-        """The settings of the service, of secrets only whether they are set."""
-        return self._http.read_list(Setting.of, await self._http.get("/settings"), "settings")
-
-    async def audit(self, limit: int = 50, before: int | None = None) -> tuple[Event, ...]:
-        """The audit log, newest first; `before` is an entry's number and gives older ones."""
-        raw = await self._http.get("/audit", {"limit": limit, "before": before})
-        return self._http.read_list(Event.of, raw, "entries")
-
-    async def audit_page(
-        self,
-        only: AuditFilter,
-        limit: int = 50,
-        before: int | None = None,
-        after: int | None = None,
-    ) -> AuditPage:
-        """A page of the entries that fit, newest first, of those numbered below `before` and above
-        `after`; `next` says where to go on."""
-        query = {"limit": limit, "before": before, "after": after} | only.query()
-        return self._http.read(AuditPage.of, await self._http.get("/audit", query))
-
     async def audit_entries(
         self, only: AuditFilter, before: int | None = None
-    ) -> AsyncGenerator[Event, None]:
+    ) -> AsyncGenerator[AuditEntry, None]:
         """Every entry that fits, newest first, page by page."""
         while True:
-            page = await self.audit_page(only, _LARGEST_PAGE, before)
+            page = await self.audit(**asdict(only), limit=_LARGEST_PAGE, before=before)
             for entry in page.entries:
                 yield entry
             if page.next is None:
@@ -171,7 +138,7 @@ class SolwardClient(SwitchRequests):
             ApiError: the service refused.
         """
         # Read first, so that a reconnect before the first event has a number to resume after.
-        newest = await self.audit(limit=1)
+        newest = (await self.audit(limit=1)).entries
         if after is None:
             after = newest[0].seq if newest else 0
         pause = _FIRST_PAUSE_S

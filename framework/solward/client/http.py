@@ -356,7 +356,7 @@ def _request(
             content = jsontext.dumps(dict(body)).encode()
         except (TypeError, ValueError) as error:
             raise InvalidRequest(f"The request cannot be written as JSON: {error}") from None
-    parameters = {name: _text(value) for name, value in query.items() if value is not None}
+    parameters = {name: _text(value) for name, value in query.items() if value not in (None, [])}
     return _Request(method, path, parameters, content, sent)
 
 

@@ -5,7 +5,7 @@ These are the client's views of API answers, not the service's own classes of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -14,18 +14,6 @@ from typing import Any, Self
 from solward.client.arguments import json_fields, moment_text
 from solward.resources.answers import Answer, Raw, answer_of, named, sol, whole
 from solward.resources.transactions import Transaction
-
-
-@dataclass(frozen=True, slots=True)
-class Health(Answer):
-    """Whether the service and its ledger answer; `status` is `ok` or `degraded`."""
-
-    status: str
-    version: str
-    ledger_healthy: bool = field(metadata=named("solana.healthy"))
-    network: str = field(metadata=named("solana.network"))
-    slot: int | None = field(metadata=named("solana.slot"))
-    agents: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +37,8 @@ class TransactionFilter:
 
     def query(self) -> dict[str, str]:
         """The fields of the query string; raises `InvalidRequest` for a time without a zone."""
-        return _query(self)
+        times = {name: moment_text(getattr(self, name), name) for name in ("since", "until")}
+        return json_fields(**asdict(self) | times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,85 +92,6 @@ class Trial(DryRun):
     numbers: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     guardrails_applied: tuple[str, ...]
     effects: Mapping[str, Any] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Setting(Answer):
-    """A setting of the service's process that answered.
-
-    Attributes:
-        name: the environment variable's (docs/configuration.md).
-        value: None of a secret, and where there is none; `default` likewise.
-        source: `argument`, `environment`, `.env` or `default`.
-        ceiling: whether no request, grant, agent or key goes beyond it.
-    """
-
-    name: str
-    value: str | None
-    default: str | None
-    source: str
-    secret: bool
-    set: bool
-    ceiling: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Event(Answer):
-    """An entry of the audit log; in the stream it has only `seq`, `kind` and `data`.
-
-    Attributes:
-        chain: its hash chain: `wallet:<id>`, `agent:<id>`, "" for the rest.
-        number: its number in that chain, from 1.
-    """
-
-    seq: int
-    kind: str = field(metadata=named("event"))
-    data: Mapping[str, Any]
-    timestamp: datetime | None
-    chain: str | None
-    number: int | None
-    hash: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class AuditFilter:
-    """Which entries of the audit log; what is not given is not asked for.
-
-    Attributes:
-        types: kinds of events (docs/events.md), any of these.
-        wallet_id, agent_id: of this wallet's or agent's chain, or naming it.
-        principal: who asked for it: `admin`, `key:<id>`, `agent:<id>`, ...
-        since, until: written from then on, and before then.
-    """
-
-    types: Sequence[str] = ()
-    wallet_id: str | None = None
-    agent_id: str | None = None
-    principal: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-
-    def query(self) -> dict[str, Any]:
-        """The query of `GET /audit`; raises `InvalidRequest` for a time without a zone."""
-        return _query(self, types=",".join(self.types) or None)
-
-
-@dataclass(frozen=True, slots=True)
-class AuditPage(Answer):
-    """Entries of the audit log, newest first.
-
-    Attributes:
-        next: the `before` of the next page; None where nothing is further back. A page may have
-            fewer entries than were asked for, and be followed by another.
-    """
-
-    entries: tuple[Event, ...]
-    next: int | None
-
-
-def _query(only: TransactionFilter | AuditFilter, **given: Any) -> dict[str, Any]:
-    times = {name: moment_text(getattr(only, name), name) for name in ("since", "until")}
-    return json_fields(**asdict(only) | times | given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,14 @@ from solward.resources import (
     agents,
     contacts,
     credentials,
+    events,
+    health,
     holds,
     lists,
+    plugin_state,
+    plugins,
     schedules,
+    settings,
     switches,
     transactions,
     wallets,
@@ -356,6 +361,54 @@ class Contacts(Asking):
         return await self._asked(contacts.REMOVE_CONTACT, contact_id)
 
 
+class PluginStateRequests(Asking):
+    """The declared requests."""
+
+    async def settings(self, skill: str) -> plugin_state.SkillSettings:
+        """What is set for a plugin's skill."""
+        return await self._asked(plugin_state.SHOW_SETTINGS, skill)
+
+    async def unset(self, skill: str, name: str) -> plugin_state.SettingState:
+        """Unset a setting of a plugin's skill."""
+        return await self._asked(plugin_state.UNSET, skill, name)
+
+    async def entries(
+        self,
+        wallet_id: str,
+        plugin: str,
+        *,
+        prefix: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> tuple[plugin_state.PluginEntry, ...]:
+        """What a plugin keeps for a wallet, by key.
+
+        Args:
+            prefix: only keys that begin so.
+            after: only keys after this one.
+            limit: how many at most; 50 where it is None.
+        """
+        return await self._listed(
+            plugin_state.LIST_ENTRIES, wallet_id, plugin, prefix=prefix, after=after, limit=limit
+        )
+
+    async def delete(self, wallet_id: str, plugin: str, *, key: str) -> plugin_state.DeletedEntry:
+        """Delete an entry that a plugin keeps for a wallet.
+
+        Args:
+            key: the entry's key.
+        """
+        return await self._asked(plugin_state.DELETE_ENTRY, wallet_id, plugin, key=key)
+
+    async def purge(self, *, plugin: str) -> plugin_state.Purged:
+        """Delete all that a distribution's plugins keep, and all that is set for its skills.
+
+        Args:
+            plugin: the plugin's distribution.
+        """
+        return await self._asked(plugin_state.PURGE, plugin=plugin)
+
+
 class ScheduleRequests(Asking):
     """The declared requests."""
 
@@ -452,6 +505,92 @@ class ScheduleRequests(Asking):
         )
 
 
+class ServiceRequests(Asking):
+    """The declared requests."""
+
+    async def health(self) -> health.Health:
+        """Is it up, which version, and does its ledger answer."""
+        return await self._asked(health.GET_HEALTH)
+
+    async def skills(self) -> tuple[plugins.Skill, ...]:
+        """The loaded skills with their schemas."""
+        return await self._listed(plugins.LIST_SKILLS)
+
+    async def plugins(self) -> plugins.Plugins:
+        """Loaded plugins, extra guardrails, and plugins that were left out."""
+        return await self._asked(plugins.LIST_PLUGINS)
+
+    async def settings(self) -> tuple[settings.Setting, ...]:
+        """Every setting of this process."""
+        return await self._listed(settings.LIST_SETTINGS)
+
+    async def audit(
+        self,
+        *,
+        types: Sequence[str] | None = None,
+        wallet_id: str | None = None,
+        agent_id: str | None = None,
+        principal: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int | None = None,
+        before: int | None = None,
+        after: int | None = None,
+    ) -> events.AuditPage:
+        """Entries of the audit log, or those that fit a filter.
+
+        Args:
+            types: only these kinds of events.
+            wallet_id: only entries of this wallet.
+            agent_id: only entries of this agent.
+            principal: only what it asked for: `admin`, `key:<id>`; commands take names, too.
+            since: only entries of this moment or later.
+            until: only entries before this moment.
+            limit: how many at most; 50 where it is None.
+            before: a number in the log: only older entries.
+            after: a number in the log: only newer entries.
+        """
+        return await self._asked(
+            events.LIST_AUDIT,
+            types=types,
+            wallet_id=wallet_id,
+            agent_id=agent_id,
+            principal=principal,
+            since=since,
+            until=until,
+            limit=limit,
+            before=before,
+            after=after,
+        )
+
+    async def frozen(self, *, limit: int | None = None) -> switches.Frozen:
+        """What is frozen, since when and why.
+
+        Args:
+            limit: how many at most; 50 where it is None.
+        """
+        return await self._asked(switches.LIST_FROZEN, limit=limit)
+
+    async def freeze(
+        self, *, wallet_id: str | None = None, reason: str | None = None
+    ) -> switches.SwitchOn:
+        """Stop every new transaction, of one wallet or of all.
+
+        Args:
+            wallet_id: one wallet; left out, the whole service.
+            reason: shown to whoever is refused.
+        """
+        return await self._asked(switches.FREEZE, wallet_id=wallet_id, reason=reason)
+
+    async def unfreeze(self, *, wallet_id: str | None = None) -> switches.Switch:
+        """Allow transactions again.
+
+        Args:
+            wallet_id: one wallet; left out, the whole service.
+        """
+        return await self._asked(switches.UNFREEZE, wallet_id=wallet_id)
+
+
 class WalletRequests(Asking):
     """The declared requests."""
 
@@ -508,34 +647,3 @@ class WalletRequests(Asking):
     async def stakes(self, wallet_id: str) -> wallets.Stakes:
         """Stake accounts the wallet may unstake or withdraw."""
         return await self._asked(wallets.LIST_STAKES, wallet_id)
-
-
-class SwitchRequests(Asking):
-    """The declared requests."""
-
-    async def frozen(self, *, limit: int | None = None) -> switches.Frozen:
-        """What is frozen, since when and why.
-
-        Args:
-            limit: how many at most; 50 where it is None.
-        """
-        return await self._asked(switches.LIST_FROZEN, limit=limit)
-
-    async def freeze(
-        self, *, wallet_id: str | None = None, reason: str | None = None
-    ) -> switches.SwitchOn:
-        """Stop every new transaction, of one wallet or of all.
-
-        Args:
-            wallet_id: one wallet; left out, the whole service.
-            reason: shown to whoever is refused.
-        """
-        return await self._asked(switches.FREEZE, wallet_id=wallet_id, reason=reason)
-
-    async def unfreeze(self, *, wallet_id: str | None = None) -> switches.Switch:
-        """Allow transactions again.
-
-        Args:
-            wallet_id: one wallet; left out, the whole service.
-        """
-        return await self._asked(switches.UNFREEZE, wallet_id=wallet_id)

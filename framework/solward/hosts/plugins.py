@@ -63,7 +63,7 @@ from solward.plugins.folders.storage import make_storage, storage_folder
 from solward.plugins.hooks import GUARDRAILS, HOOKS, OPTIONAL, PAYMENTS, SKILLS, VENUES, broken
 from solward.plugins.load import Declared, Found
 from solward.plugins.loaded import PROTOCOL_TIME_LIMIT_S
-from solward.plugins.problems import Problem, ProblemCode, Rejected, shortened
+from solward.plugins.problems import Problem, Rejected, shortened
 from solward.support import jsontext
 from solward.support.tasks import end
 from solward.types.errors import InvalidRequest, LedgerUnavailable, SkillError, SolwardError
@@ -76,6 +76,7 @@ from solward.types.payment import (
     PaymentReceipt,
     PaymentSpec,
 )
+from solward.types.plugin_problems import ProblemCode
 from solward.types.provider import ProviderSpec
 from solward.types.skill import Effects, SkillSpec
 from solward.types.venue import (

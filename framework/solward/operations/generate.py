@@ -19,7 +19,20 @@ from typing import Any
 from solward import resources
 from solward.operations.declared import OPERATIONS, Field, Operation
 from solward.operations.declared.swap import SWAP
-from solward.resources import agents, contacts, credentials, holds, schedules, switches, wallets
+from solward.resources import (
+    agents,
+    contacts,
+    credentials,
+    events,
+    health,
+    holds,
+    plugin_state,
+    plugins,
+    schedules,
+    settings,
+    switches,
+    wallets,
+)
 from solward.resources.declare import Call, Request, fields_of
 from solward.resources.fields import REQUIRED, Amount, Required, Setting, Whole
 from solward.support import jsontext
@@ -149,9 +162,16 @@ CALLS: Mapping[str, tuple[Call[Any], ...]] = {
     "Holds": holds.CALLS,
     "AgentRequests": agents.AGENT_CALLS,
     "Contacts": contacts.CALLS,
+    "PluginStateRequests": plugin_state.CALLS,
     "ScheduleRequests": schedules.CALLS,
+    "ServiceRequests": (
+        health.GET_HEALTH,
+        *plugins.CALLS,
+        settings.LIST_SETTINGS,
+        events.LIST_AUDIT,
+        *switches.CALLS,
+    ),
     "WalletRequests": wallets.CALLS,
-    "SwitchRequests": switches.CALLS,
 }
 
 

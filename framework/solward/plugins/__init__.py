@@ -21,7 +21,8 @@ if TYPE_CHECKING:
         LoadedVenue,
         Registry,
     )
-    from solward.plugins.problems import Problem, ProblemCode
+    from solward.plugins.problems import Problem
+    from solward.types.plugin_problems import ProblemCode
 
 __all__ = [
     "LoadedPayment",
@@ -42,7 +43,7 @@ _AT_FIRST_USE = {
     "LoadedSkill": "solward.plugins.loaded",
     "LoadedVenue": "solward.plugins.loaded",
     "Problem": "solward.plugins.problems",
-    "ProblemCode": "solward.plugins.problems",
+    "ProblemCode": "solward.types.plugin_problems",
     "Registry": "solward.plugins.loaded",
     "load_registry": "solward.plugins.load",
     "open_registry": "solward.plugins.load",

@@ -45,7 +45,7 @@ from solward.plugins.loaded import (
     Registry,
 )
 from solward.plugins.parameters import Parameters
-from solward.plugins.problems import Problem, ProblemCode, Rejected, described
+from solward.plugins.problems import Problem, Rejected, described
 from solward.plugins.schema import check_examples_cheap, checked_schema
 from solward.plugins.skill_settings import SkillSettings
 from solward.plugins.threaded import ThreadedRule
@@ -66,6 +66,7 @@ from solward.types.manifest import (
     site_of,
 )
 from solward.types.payment import PaymentSpec
+from solward.types.plugin_problems import ProblemCode
 from solward.types.provider import ProviderSpec
 from solward.types.skill import SkillSpec
 from solward.types.venue import BEST_VENUE, VenueSpec

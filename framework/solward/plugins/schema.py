@@ -10,9 +10,10 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
 from solward.plugins.parameters import Parameters, exact
-from solward.plugins.problems import ProblemCode, Rejected
+from solward.plugins.problems import Rejected
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest
+from solward.types.plugin_problems import ProblemCode
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

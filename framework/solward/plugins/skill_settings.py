@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from solward.plugins.parameters import Parameters
-from solward.plugins.problems import ProblemCode, Rejected
+from solward.plugins.problems import Rejected
 from solward.plugins.schema import checked_schema
 from solward.types.errors import InvalidRequest, SkillError
+from solward.types.plugin_problems import ProblemCode
 
 SECRET: Final = "secret"  # noqa: S105 - a keyword, not a secret
 """The keyword that makes a property a secret."""

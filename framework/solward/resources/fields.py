@@ -295,6 +295,11 @@ class WalletId(Text):
 
 
 @dataclass(frozen=True, slots=True)
+class AgentId(Text):
+    """An agent's id; the command line takes its name, too."""
+
+
+@dataclass(frozen=True, slots=True)
 class Choice(Text):
     """One of some words."""
 
@@ -354,6 +359,11 @@ class Time(Text):
 
     def _bounds(self) -> Schema:
         return {"minLength": 1, "maxLength": self.most}
+
+
+@dataclass(frozen=True, slots=True)
+class Past(Time):
+    """A time that lies behind: the command line takes a span before now, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -535,6 +545,27 @@ class Texts(Field):
         """See `Field.labelled`."""
         made = Field.labelled(self)
         return made | {"items": made["items"] | {"title": self.label.removesuffix("s")}}
+
+
+@dataclass(frozen=True, slots=True)
+class Choices(Texts):
+    """Some of some words; in a query with commas between them."""
+
+    options: tuple[str, ...] = ()
+
+    def _read(self, value: object) -> Any:
+        words = tuple(each.strip() for each in value) if isinstance(value, list) else (str(value),)
+        unknown = sorted(set(words).difference(self.options))
+        if unknown:
+            known, others = ", ".join(self.options), ", ".join(unknown)
+            raise InvalidRequest(
+                f"{self.json} must be a comma-separated list of {known}; {others!r} is none"
+            )
+        return words
+
+    def _bounds(self) -> Schema:
+        word = {"type": "string", "description": self.each, "enum": [*self.options]}
+        return {"items": word, "minItems": 1}
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,6 +147,26 @@ class Hold(Answer):
     transaction_id: str | None = declared(Id("The record that it ended in."), default=None)
 
 
+@resource
+class HeldRequest(Answer):
+    """What a request is answered for which a person is asked."""
+
+    component: ClassVar = "Held"
+
+    status: str = declared(Choice("Of the hold.", options=tuple(HoldState)))
+    hold_id: str = declared(Id("The hold; `/holds/:id` says what becomes of it."))
+    sentence: str = declared(Text("What is asked, and why a person is.", example=_ASKED))
+    expires_at: datetime = declared(
+        Time("Until when it may be approved.", example="2026-11-21T11:34:55.814Z")
+    )
+    approve_at: str = declared(
+        Text(
+            "The dashboard's page on which a person decides.",
+            example=f"http://127.0.0.1:3000/holds/{examples.HOLD}",
+        )
+    )
+
+
 LIST_HOLDS = Call(
     "listHolds",
     "What waits for a person, and what became of it, the newest first.",

@@ -5,39 +5,18 @@ declarations."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
+from solward.resources.settings import Origin
 from solward.settings.masking import masked_value, secret_fields
-from solward.settings.settings import CEILING, Origin, Settings
+from solward.settings.settings import CEILING, Settings
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting.
-
-    Attributes:
-        name: the environment variable's.
-        value: as the environment would have it; None of a secret, and where there is none.
-        default: likewise, with the other settings as they are.
-        is_set: whether its value is another than the default's, or was given as it is.
-        ceiling: whether no request, grant or key goes beyond it.
-    """
-
-    name: str
-    value: str | None
-    default: str | None
-    origin: Origin
-    secret: bool
-    is_set: bool
-    ceiling: bool
-
-
-def report(settings: Settings) -> Iterator[Setting]:
-    """Every setting, in the order of their declarations."""
+def report(settings: Settings) -> Iterator[dict[str, Any]]:
+    """Every setting as the JSON of a `solward.resources.settings.Setting`, in declared order."""
     secrets = secret_fields(type(settings))
     given = {name: getattr(settings, name) for name in type(settings).model_fields}
     for name, field in type(settings).model_fields.items():
@@ -46,15 +25,15 @@ def report(settings: Settings) -> Iterator[Setting]:
         default = None
         if not secret:
             default = field.get_default(call_default_factory=True, validated_data=given)
-        yield Setting(
-            name=name.upper(),
-            value=None if secret else _text(field, given[name]),
-            default=_text(field, default),
-            origin=origin,
-            secret=secret,
-            is_set=origin is not Origin.DEFAULT,
-            ceiling=CEILING in field.metadata,
-        )
+        yield {
+            "name": name.upper(),
+            "value": None if secret else _text(field, given[name]),
+            "default": _text(field, default),
+            "source": origin.value,
+            "secret": secret,
+            "set": origin is not Origin.DEFAULT,
+            "ceiling": CEILING in field.metadata,
+        }
 
 
 def _text(field: FieldInfo, value: Any) -> str | None:

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -34,6 +33,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from solward.resources.settings import Origin
 from solward.settings.access import AccessSettings
 from solward.settings.addresses import (
     ADDRESS,
@@ -91,16 +91,6 @@ _METADATA = ("169.254.", "168.63.129.16", "metadata.google.internal", "[fd00:ec2
 def _misspelt_names(settings_cls: type[BaseSettings]) -> set[str]:
     """Settings that a misspelt variable may mean; those of vendors are like other programs'."""
     return settings_cls.model_fields.keys() - VendorSettings.model_fields.keys()
-
-
-class Origin(StrEnum):
-    """Where a setting's value comes from."""
-
-    ARGUMENT = "argument"
-    """Of the program that made the settings, such as the command's `--port`."""
-    ENVIRONMENT = "environment"
-    ENV_FILE = ".env"
-    DEFAULT = "default"
 
 
 class Ceiling:

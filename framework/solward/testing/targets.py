@@ -17,9 +17,10 @@ from solward.plugins.discovery import BUILT_IN, canonical, discover
 from solward.plugins.hooks import HOOKS
 from solward.plugins.load import load_registry
 from solward.plugins.loaded import LoadedPayment, LoadedProvider, LoadedSkill, LoadedVenue, Registry
-from solward.plugins.problems import Problem, ProblemCode
+from solward.plugins.problems import Problem
 from solward.types.errors import InvalidRequest, PluginError
 from solward.types.manifest import GROUPS, misspelt_group
+from solward.types.plugin_problems import ProblemCode
 
 KINDS = {group: group.removeprefix("solward.").removesuffix("s") for group in GROUPS}
 

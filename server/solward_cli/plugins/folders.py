@@ -268,7 +268,7 @@ async def _by_service(settings: Settings, name: str) -> tuple[int, int]:
     async with SolwardClient.from_settings(settings) as client:
         while True:
             try:
-                answer = await client.plugin_state.purge(name)
+                answer = await client.plugin_state.purge(plugin=name)
             except SolwardError as error:
                 waits = isinstance(error, BadRequest) and "is loaded" in str(error)
                 if waits and asyncio.get_running_loop().time() < ends:
@@ -278,4 +278,4 @@ async def _by_service(settings: Settings, name: str) -> tuple[int, int]:
                     f"The folder of {name} is removed; its entries and settings are not, because"
                     f" the running service answered: {error}. The same command deletes them"
                 ) from None
-            return int(answer["entries"]), int(answer["settings"])
+            return answer.entries, answer.settings

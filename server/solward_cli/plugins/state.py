@@ -14,6 +14,8 @@ from solward_cli.service_call import ServiceCall, fail, service_call
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from solward.resources.plugin_state import PluginSetting
+
 
 @click.group()
 def settings() -> None:
@@ -28,16 +30,16 @@ async def show_settings(call: ServiceCall, skill: str) -> RenderableType:
     from solward_cli.render import table
 
     found = await call.client.plugin_state.settings(skill)
-    required = found["schema"].get("required", ())
-    declared = found["schema"].get("properties", {})
+    required = found.schema.get("required", ())
+    declared = found.schema.get("properties", {})
     rows = []
-    for each in found["settings"]:
-        name, of = each["name"], declared.get(each["name"])
-        state = "set" if each["set"] else "not set"
+    for each in found.settings:
+        name, of = each.name, declared.get(each.name)
+        state = "set" if each.set else "not set"
         if of is None:
             rows.append((name, state, _shown(each), "", "", "not declared any more"))
             continue
-        kind = "secret" if each["secret"] else kind_of(of)
+        kind = "secret" if each.secret else kind_of(of)
         takes = range_of(name in required, of)
         rows.append((name, state, _shown(each), kind, takes, of.get("description", "")))
     return table(("NAME", "STATE", "VALUE", "TYPE", "TAKES", "DESCRIPTION"), rows, "")
@@ -56,7 +58,7 @@ async def set_setting(call: ServiceCall, skill: str, setting: str) -> Renderable
 
     name, equals, text = setting.partition("=")
     found = await call.client.plugin_state.settings(skill)
-    is_secret = any(each["name"] == name and each["secret"] for each in found["settings"])
+    is_secret = any(each.name == name and each.secret for each in found.settings)
     if is_secret and equals:
         raise click.BadParameter(
             f"{name} is a secret: give its name alone, and the value on standard input",
@@ -64,7 +66,7 @@ async def set_setting(call: ServiceCall, skill: str, setting: str) -> Renderable
         )
     if not equals:
         text = _prompted(name)
-    is_text = found["schema"].get("properties", {}).get(name, {}).get("type") == "string"
+    is_text = found.schema.get("properties", {}).get(name, {}).get("type") == "string"
     value: Any = text if is_text else value_of(text)
     await call.client.plugin_state.set(skill, name, value)
     return plain(f"{name} of {skill} is set.")
@@ -99,19 +101,22 @@ async def list_entries(call: ServiceCall, plugin: str, wallet: str, prefix: str)
     """List what a plugin's distribution keeps for a wallet, up to 200 entries."""
     from solward.plugins.folders.layout import canonical
     from solward.support import jsontext
+    from solward.types.entries import MAX_LISTED
     from solward_cli.render import table
 
     wallet_id = (await call.wallet(wallet)).id
-    found = await call.client.plugin_state.entries(plugin, wallet_id, prefix=prefix, limit=200)
+    found = await call.client.plugin_state.entries(
+        wallet_id, plugin, prefix=prefix, limit=MAX_LISTED
+    )
     if not found and canonical(plugin) not in await _distributions(call):
         fail(f"No distribution {plugin!r} is installed, and none keeps entries under that name")
     rows = [
         (
-            each["key"],
-            str(each["version"]),
-            each["changedAt"],
-            each["status"] or "",
-            jsontext.dumps(each["value"]),
+            each.key,
+            str(each.version),
+            each.raw["changedAt"],
+            each.status or "",
+            jsontext.dumps(each.value),
         )
         for each in found
     ]
@@ -128,8 +133,8 @@ async def delete_entry(call: ServiceCall, plugin: str, key: str, wallet: str) ->
     from solward_cli.render import plain
 
     wallet_id = (await call.wallet(wallet)).id
-    answer = await call.client.plugin_state.delete(plugin, wallet_id, key)
-    if not answer["deleted"]:
+    answer = await call.client.plugin_state.delete(wallet_id, plugin, key=key)
+    if not answer.deleted:
         fail(f"{plugin} keeps no entry {key!r} for this wallet")
     return plain(f"{key} is deleted.")
 
@@ -150,9 +155,9 @@ def _prompted(name: str) -> str:
     return sys.stdin.readline().rstrip("\r\n")
 
 
-def _shown(setting: dict[str, Any]) -> str:
+def _shown(setting: PluginSetting) -> str:
     from solward.support import jsontext
 
-    if not setting["set"]:
+    if not setting.set:
         return ""
-    return "********" if setting["secret"] else jsontext.dumps(setting["value"])
+    return "********" if setting.secret else jsontext.dumps(setting.value)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
 from nicegui import ui
 
-from solward.client import AuditFilter, AuditPage, Event
+from solward.client import AuditEntry, AuditFilter, AuditPage, Event
 from solward.support import jsontext
 from solward.types.errors import SolwardError
 from solward.types.events import EventKind
@@ -98,11 +98,11 @@ async def names() -> Names:
 async def _first_of(only: AuditFilter, before: int | None) -> AuditPage:
     """The first page that has an entry, of some that the service looks at."""
     for _ in range(_LOOKS - 1):
-        page = await api().audit_page(only, LIMIT, before)
+        page = await api().audit(**asdict(only), limit=LIMIT, before=before)
         if page.entries or page.next is None:
             return page
         before = page.next
-    return await api().audit_page(only, LIMIT, before)
+    return await api().audit(**asdict(only), limit=LIMIT, before=before)
 
 
 def page(wallet: str = "", agent: str = "") -> None:
@@ -268,9 +268,9 @@ class _Log:
     async def _fetch(self) -> Answer:
         only, known = self._only, await names()
         if self._started:
-            page = await api().audit_page(only, MOST_NEW, after=self._newest)
+            page = await api().audit(**asdict(only), limit=MOST_NEW, after=self._newest)
             return Answer(only, page, known, None)
-        newest = await api().audit(limit=1)
+        newest = (await api().audit(limit=1)).entries
         page = await _first_of(only, None)
         return Answer(only, page, known, newest[0].seq if newest else 0)
 
@@ -322,7 +322,7 @@ class _Log:
         self._shown += len(entries)
         self._label()
 
-    def _append(self, entries: Sequence[Event]) -> None:
+    def _append(self, entries: Sequence[AuditEntry]) -> None:
         with self._place:
             for each in entries:
                 _entry(each, self._names)
@@ -388,16 +388,12 @@ class _Log:
         )
 
 
-def _moment(event: Event) -> str:
-    at = event.timestamp
-    return "" if at is None else f"{at.astimezone():%Y-%m-%d %H:%M:%S}"
-
-
-def _entry(event: Event, known: Names) -> ui.element:
+def _entry(event: AuditEntry, known: Names) -> ui.element:
     with ui.element("li") as item, ui.element("details").classes("sw-entry"):
         item.props["data-testid"] = f"entry-{event.seq}"
         with ui.element("summary"):
-            ui.label(_moment(event)).classes("sw-dim sw-number")
+            at = event.timestamp.astimezone()
+            ui.label(f"{at:%Y-%m-%d %H:%M:%S}").classes("sw-dim sw-number")
             ui.badge(event.kind).props("outline").classes("sw-tag")
             ui.label(about(event, known)).classes("sw-text")
             if who := by(event, known):

@@ -11,19 +11,16 @@ from solward.resources.schema import (
     array,
     choice,
     flag,
-    identifier,
     mapping,
     ref,
     response_object,
     sol,
     text,
-    timestamp,
     units,
     whole,
 )
 from solward.resources.transactions import Transaction
-from solward.types.events import EventKind
-from solward.types.record import HoldState, TransactionStatus, TransactionType
+from solward.types.record import TransactionStatus, TransactionType
 from solward.vault.grants.model import NewRecipient
 
 _TRANSACTION = answer_schema(Transaction)
@@ -112,57 +109,7 @@ SCHEMAS: dict[str, Schema] = {
             "sentences": array(text("A sentence."), "What it says, one for each grant."),
         }
     ),
-    "Held": response_object(
-        {
-            "status": choice("Of the hold.", *HoldState),
-            "holdId": identifier("The hold; `/holds/:id` says what becomes of it."),
-            "sentence": text("What is asked, and why a person is."),
-            "expiresAt": timestamp("Until when it may be approved."),
-            "approveAt": text("The dashboard's page on which a person decides."),
-        }
-    ),
     "Error": response_object({"error": text("What is wrong.")}),
-    "Health": response_object(
-        {
-            "status": choice(
-                "`degraded` while the ledger or the database does not answer.", "ok", "degraded"
-            ),
-            "version": text("The service's."),
-            "solana": response_object(
-                {
-                    "healthy": flag("Whether the ledger answers."),
-                    "network": text("Such as localnet or devnet."),
-                    "slot": whole("0 where it does not answer.", 0),
-                }
-            ),
-            "agents": response_object(
-                {
-                    name: whole(name, 0)
-                    for name in (
-                        "total",
-                        "running",
-                        "totalAgents",
-                        "runningAgents",
-                        "stoppedAgents",
-                        "idleAgents",
-                    )
-                }
-            ),
-            "webhooks": response_object(
-                {
-                    name: choice(
-                        "`failing` while its receiver does not take what it is told; absent where"
-                        " the webhook is not set.",
-                        "ok",
-                        "failing",
-                    )
-                    for name in ("approvals", "alerts")
-                },
-                optional=("approvals", "alerts"),
-            ),
-        },
-        optional=("webhooks",),
-    ),
     "TransactionStatus": choice("See docs/transactions.md.", *TransactionStatus),
     "Transaction": response_object(RECORD, optional=RECORD_OPTIONAL),
     "RefusalNumbers": response_object(
@@ -222,18 +169,5 @@ SCHEMAS: dict[str, Schema] = {
             ),
         },
         optional=["rule", "held", "reason", "numbers", "effects"],
-    ),
-    "AuditEntry": response_object(
-        {
-            "seq": whole("Its number in the log, rising; in one process's log from 1.", 1),
-            "timestamp": timestamp("When it was written."),
-            "event": choice("Its kind.", *EventKind),
-            "data": {"type": "object", "description": "By kind; see docs/events.md."},
-            "chain": text("`wallet:<id>`, `agent:<id>`, or empty for what belongs to none."),
-            "number": whole("Its number in its chain, from 1.", 1),
-            "hash": text(
-                "SHA-256 of it and the hash before it in its chain.", pattern="^[0-9a-f]{64}$"
-            ),
-        }
     ),
 }

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from solward.resources.answers import Answer, answer_example, answer_schema
+from solward.resources.answers import Answer, answer_example, answer_reference, answer_schema
 from solward.resources.declare import Request, request_example, request_schema
 from solward.resources.fields import Schema
-from solward.resources.schema import JSON, media, ref
+from solward.resources.holds import HeldRequest
+from solward.resources.schema import JSON, media
 from solward.settings.settings import ErrorStatus
 from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, Access
 from solward_server.http.body import NOT_JSON, NUL_IN_PATH
@@ -31,19 +32,6 @@ SECURITY: dict[Access, list[dict[str, list[str]]]] = {
     Access.SIGNED: [{"signature": []}],
     Access.KEY: [{"apiKey": []}, {"adminSecret": []}, {"adminCredential": []}],
     Access.ADMIN: [{"adminSecret": []}, {"adminCredential": []}],
-}
-
-
-HELD = {
-    "status": "held",
-    "holdId": "3f0e8a52-7a5c-4c0b-9d1e-5a0c6d2f4b18",
-    "sentence": (
-        "Key ci asks to transfer 0.6 SOL to FAe4sisG95oZ42w7buUn5qEE4TAnfTTFPiguZUHmhiF, from"
-        " wallet pocket. 0.6 SOL is more than the 0.5 SOL above which grant 1 of key ci asks a"
-        " person."
-    ),
-    "expiresAt": "2026-11-21T11:34:55.814Z",
-    "approveAt": "http://127.0.0.1:3000/holds/3f0e8a52-7a5c-4c0b-9d1e-5a0c6d2f4b18",
 }
 
 
@@ -89,7 +77,11 @@ def operation(
         described["requestBody"] = body
     responses: dict[str, Operation] = {"200": response}
     if may_hold:
-        responses["202"] = success(ref("Held"), HELD, description="It waits for a person.")
+        responses["202"] = success(
+            answer_reference(HeldRequest),
+            answer_example(HeldRequest),
+            description="It waits for a person.",
+        )
     responses |= error_responses(sources, "contract")
     described["responses"] = responses
     if access is not Access.PUBLIC:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from solward.resources.events import LAST_EVENT
 from solward.resources.examples import AGENT, CREDENTIAL, KEY, SCHEDULE, WALLET
 from solward.resources.fields import Schema
 from solward.resources.schema import (
     address,
-    array,
     choice,
     flag,
     identifier,
@@ -17,7 +17,6 @@ from solward.resources.schema import (
     whole,
 )
 from solward.solana.token_list import token_list
-from solward.types.events import EventKind
 from solward.types.idempotency import KEY_FORM, MAX_KEY
 from solward.types.record import TransactionStatus, TransactionType
 
@@ -72,12 +71,15 @@ PATH_PARAMETERS: dict[str, Parameter] = {
     "admin_id": ADMIN_ID,
     "schedule_id": SCHEDULE_ID,
     "contact_id": CONTACT_ID,
+    "skill": path_parameter("skill", text("The skill's name.", 64), "transfer"),
+    "name": path_parameter("name", text("The setting's name.", 200), "signingKey"),
+    "file": path_parameter("file", text("One of the files the page names."), "swagger-ui.css"),
+    "plugin": path_parameter("plugin", text("The plugin's distribution.", 200), "acme-tools"),
 }
 """Parts of paths, as calls name them."""
 
 LIMIT = query("limit", whole("How many at most.", 1, 500, default=50))
 BEFORE_RECORD = query("before", identifier("A record's id: only older ones."))
-BEFORE_ENTRY = query("before", whole("A number in the log: only older entries.", 1, 10**18 - 1))
 
 FEES = query("fees", flag("What each costs at the network, too."))
 DETAILS = query("details", flag("Limits, what is spent of them and when each ends, too."))
@@ -95,15 +97,7 @@ IDEMPOTENCY_KEY = _parameter(
     ),
 )
 
-LAST_EVENT = whole("The number of the last event that was received; 0 replays all.", 0)
-LAST_EVENT_ID = query("lastEventId", LAST_EVENT)
-LAST_EVENT_HEADER = _parameter("header", "Last-Event-ID", LAST_EVENT)
-EVENT_TYPES = query(
-    "types",
-    array(choice("A kind.", *EventKind), "Only these kinds of events.") | {"minItems": 1},
-    style="form",
-    explode=False,
-)
+LAST_EVENT_HEADER = _parameter("header", "Last-Event-ID", whole(LAST_EVENT, 0))
 
 FILTERS = (
     query("agentId", identifier("Only what this agent asked for; deleted ones too.")),
@@ -130,14 +124,10 @@ PARAMETERS: dict[str, Parameter] = {
     "RecordId": RECORD_ID,
     "Limit": LIMIT,
     "BeforeRecord": BEFORE_RECORD,
-    "BeforeEntry": BEFORE_ENTRY,
     "Fees": FEES,
     "Details": DETAILS,
     "DryRun": DRY_RUN,
     "IdempotencyKey": IDEMPOTENCY_KEY,
-    "LastEventId": LAST_EVENT_ID,
-    "LastEventIdHeader": LAST_EVENT_HEADER,
-    "EventTypes": EVENT_TYPES,
 }
 
 

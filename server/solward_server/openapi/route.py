@@ -12,10 +12,9 @@ from quart import Blueprint
 
 from solward.resources.answers import answer_example, answer_reference
 from solward.resources.declare import Call, fields_of
-from solward.resources.fields import Field, camel
+from solward.resources.fields import Field, Texts, camel
 from solward.resources.schema import array, response_object
 from solward_server.http.auth import access_of
-from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import Errors
 from solward_server.openapi.operation import Operation, body_of, operation, success
 from solward_server.openapi.parameters import PATH_PARAMETERS, Parameter, query
@@ -35,7 +34,8 @@ class Route:
         handler: takes the context and the parts of the path.
         access: marks who may call it.
         errors: status -> texts of its errors, beside those that its access and its body imply.
-        response: more of the response of status 200, such as its headers.
+        response: more of the response of status 200, such as its headers; all of it where the call
+            declares no answer.
         more: arguments of `openapi.operation.operation`.
     """
 
@@ -53,7 +53,7 @@ class Route:
         if call.request is not None and call.has_body:
             body = body_of(call.request)
         elif call.request is not None:
-            parameters += map(_queried, fields_of(call.request))
+            parameters += map(queried, fields_of(call.request))
         given = {"tag": tag, "parameters": parameters, "body": body, "response": self._response()}
         return operation(
             call.id,
@@ -67,7 +67,7 @@ class Route:
     def _response(self) -> Operation | None:
         kind, listed = self.call.short or self.call.answer, self.call.listed
         if kind is None:
-            return None
+            return dict(self.response) or None
         schema, example = answer_reference(kind), answer_example(kind)
         if listed:
             schema, example = response_object({listed: array(schema)}), {listed: [example]}
@@ -99,11 +99,16 @@ class Routes:
 
         return served
 
-    def blueprint(self, context: RouteContext) -> Blueprint:
-        """The routes of an application."""
-        made = Blueprint(self._tag, __name__)
+    def blueprint(self, *given: Any) -> Blueprint:
+        """The routes of an application.
+
+        Args:
+            given: what handlers take before the parts of the path: a `RouteContext`.
+        """
+        # Not the tag, which several parts may have.
+        made = Blueprint(self._routes[0].call.id, __name__)
         for each in self._routes:
-            view = partial(each.handler, context)
+            view = partial(each.handler, *given)
             each.access(view)
             rule = _PART.sub(r"<\1>", each.call.path)
             made.add_url_rule(rule, each.call.id, view, methods=[each.call.method])
@@ -118,6 +123,10 @@ class Routes:
         return found
 
 
-def _queried(field: Field) -> Parameter:
-    required = {"required": True} if field.is_required else {}
-    return query(field.json, field.schema(), **required)
+def queried(field: Field) -> Parameter:
+    """A field of the query."""
+    more: dict[str, Any] = {"required": True} if field.is_required else {}
+    if isinstance(field, Texts):
+        # With commas between them.
+        more |= {"style": "form", "explode": False}
+    return query(field.json, field.schema(), **more)

@@ -37,7 +37,7 @@ from solward_server.resources import (
 PREFIX = "/api/v1"
 
 BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (
-    health.blueprint,
+    health.routes.blueprint,
     keys.routes.blueprint,
     admins.routes.blueprint,
     wallets.routes.blueprint,
@@ -48,10 +48,11 @@ BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (
     payments.blueprint,
     quotes.routes.blueprint,
     stakes.routes.blueprint,
-    skills.blueprint,
+    skills.routes.blueprint,
+    skills.runs.blueprint,
     schedules.routes.blueprint,
-    plugins.blueprint,
-    plugin_state.blueprint,
+    plugins.routes.blueprint,
+    plugin_state.routes.blueprint,
     agents.routes.blueprint,
     agent_templates.blueprint,
     chat.routes.blueprint,
@@ -59,6 +60,6 @@ BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (
     hold_webhook.blueprint,
     policy.blueprint,
     switches.routes.blueprint,
-    settings.blueprint,
-    events.blueprint,
+    settings.routes.blueprint,
+    events.routes.blueprint,
 )

@@ -8,12 +8,13 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from quart import Blueprint, Response
+from quart import Response
 from werkzeug.exceptions import NotFound
 
+from solward.resources.declare import Call
 from solward.types.errors import ConfigError
-from solward_server.http.auth import Access, public
-from solward_server.openapi.operation import operation
+from solward_server.http.auth import public
+from solward_server.openapi.route import Routes
 
 # The rest of Swagger UI's package (editors, source maps) is not served.
 FILES = {
@@ -65,36 +66,45 @@ SwaggerUIBundle({
 """
 
 
-def blueprint() -> Blueprint:
-    """`GET /docs` and the files it names, from the root.
+_SHOW: Call[Any] = Call(
+    "getDocs",
+    "This description as a page to read and try.",
+    "GET",
+    "/docs",
+    None,
+    None,
+    about="Everything it needs comes from this service.",
+)
+_FILE: Call[Any] = Call("getDocsFile", "A file of the page.", "GET", "/docs/{file}", None, None)
 
-    Raises:
-        ConfigError: Swagger UI's package is not installed.
-    """
-    routes = Blueprint("docs", __name__)
-    folder = _folder()
+routes = Routes("docs")
+"""From the root; its handlers take `folder()`."""
 
-    # Once for all readers: a stranger may ask for it as often as there are connections.
-    @functools.cache
-    def read(file: str) -> bytes:
-        return (folder / file).read_bytes()
 
-    @routes.get("/docs")
-    @public
-    async def show() -> Response:
-        return _with_policy(Response(_PAGE, mimetype="text/html"))
+def _content(description: str, *kinds: str) -> dict[str, Any]:
+    content = {kind: {"schema": {"type": "string"}} for kind in kinds}
+    return {"description": description, "content": content}
 
-    @routes.get("/docs/<file>")
-    @public
-    async def one(file: str) -> Response:
-        if file == START:
-            return _with_policy(Response(_START_SCRIPT, mimetype="text/javascript"))
-        if file not in FILES:
-            raise NotFound
-        content = await asyncio.to_thread(read, file)
-        return _with_policy(Response(content, mimetype=FILES[file]))
 
-    return routes
+@routes.serve(_SHOW, public, response=_content("The page.", "text/html"))
+async def show(_folder: Path) -> Response:
+    return _with_policy(Response(_PAGE, mimetype="text/html"))
+
+
+@routes.serve(_FILE, public, {404: "Not found"}, response=_content("The file.", *FILES.values()))
+async def one(folder: Path, file: str) -> Response:
+    if file == START:
+        return _with_policy(Response(_START_SCRIPT, mimetype="text/javascript"))
+    if file not in FILES:
+        raise NotFound
+    content = await asyncio.to_thread(_read, folder / file)
+    return _with_policy(Response(content, mimetype=FILES[file]))
+
+
+# Once for all readers: a stranger may ask for it as often as there are connections.
+@functools.cache
+def _read(path: Path) -> bytes:
+    return path.read_bytes()
 
 
 def _with_policy(response: Response) -> Response:
@@ -103,51 +113,10 @@ def _with_policy(response: Response) -> Response:
     return response
 
 
-def _folder() -> Path:
+def folder() -> Path:
+    """Where the page's files are; raises `ConfigError` where its package is not installed."""
     # Not imported: only the package's static files are needed.
     found = importlib.util.find_spec("fastapi_swagger")
     if found is None or found.origin is None:
         raise ConfigError("The package fastapi-swagger is not installed; /docs needs its files")
     return Path(found.origin).parent / "resources"
-
-
-_FILE = {
-    "name": "file",
-    "in": "path",
-    "required": True,
-    "description": "One of the files the page names.",
-    "schema": {"type": "string"},
-    "example": "swagger-ui.css",
-}
-
-
-def _content(description: str, *kinds: str) -> dict[str, Any]:
-    return {
-        "description": description,
-        "content": {kind: {"schema": {"type": "string"}} for kind in kinds},
-    }
-
-
-ROOT_PATHS = {
-    "/docs": {
-        "get": operation(
-            "getDocs",
-            "This description as a page to read and try",
-            tag="docs",
-            access=Access.PUBLIC,
-            description="Everything it needs comes from this service.",
-            response=_content("The page.", "text/html"),
-        )
-    },
-    "/docs/{file}": {
-        "get": operation(
-            "getDocsFile",
-            "A file of the page",
-            tag="docs",
-            access=Access.PUBLIC,
-            parameters=[_FILE],
-            response=_content("The file.", "text/css", "text/javascript", "image/png"),
-            errors={404: "Not found"},
-        )
-    },
-}

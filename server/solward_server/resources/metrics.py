@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
-from quart import Blueprint, Response, request
+from typing import Any
 
+from quart import Response, request
+
+from solward.resources.declare import Call
 from solward.telemetry import metrics
 from solward.types.roles import Role
-from solward_server.http.auth import Access, admin
-from solward_server.openapi.operation import operation
+from solward_server.http.auth import admin
+from solward_server.openapi.route import Routes
+
+_TEXT = {"schema": {"type": "string"}}
+_SCRAPE: Call[Any] = Call(
+    "getMetrics",
+    "What this process counts and measures, for Prometheus.",
+    "GET",
+    "/metrics",
+    None,
+    None,
+    about="As OpenMetrics where `Accept` asks for it, else as text 0.0.4.",
+)
+
+routes = Routes("metrics")
+"""The metrics of this process; for the admin only, because they contain amounts."""
 
 
-def blueprint() -> Blueprint:
-    """The metrics of this process; for the admin only, because they contain amounts."""
-    routes = Blueprint("metrics", __name__)
-
-    @routes.get("/metrics")
-    @admin(Role.READ)
-    async def scrape() -> Response:
-        body, content_type = await metrics.scrape(request.headers.get("Accept", ""))
-        return Response(body, content_type=content_type)
-
-    return routes
-
-
-ROOT_PATHS = {
-    "/metrics": {
-        "get": operation(
-            "getMetrics",
-            "What this process counts and measures, for Prometheus",
-            tag="metrics",
-            access=Access.ADMIN,
-            description="As OpenMetrics where `Accept` asks for it, else as text 0.0.4.",
-            response={
-                "description": "The metrics.",
-                "content": {
-                    "text/plain": {"schema": {"type": "string"}},
-                    "application/openmetrics-text": {"schema": {"type": "string"}},
-                },
-            },
-        )
-    }
-}
+@routes.serve(
+    _SCRAPE,
+    admin(Role.READ),
+    response={
+        "description": "The metrics.",
+        "content": {"text/plain": _TEXT, "application/openmetrics-text": _TEXT},
+    },
+)
+async def scrape() -> Response:
+    body, content_type = await metrics.scrape(request.headers.get("Accept", ""))
+    return Response(body, content_type=content_type)

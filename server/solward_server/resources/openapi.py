@@ -20,11 +20,11 @@ from solward.settings import Settings
 from solward.support import jsontext
 from solward.support.webhook_signature import SIGNATURE
 from solward.types.roles import Role
-from solward_server.http.auth import public, role_of
+from solward_server.http.auth import Access, public, role_of
 from solward_server.http.body import RouteFields, RoutesFields, know_fields
 from solward_server.openapi.components import SCHEMAS
 from solward_server.openapi.errors import shared_responses
-from solward_server.openapi.operation import with_statuses
+from solward_server.openapi.operation import operation, success, with_statuses
 from solward_server.openapi.parameters import IDEMPOTENCY_KEY, PARAMETERS
 from solward_server.resources import (
     admins,
@@ -95,6 +95,18 @@ _TAGS = {
     "docs": "This description to read.",
     "metrics": "For Prometheus; the admin's alone.",
 }
+
+
+_OWN_ROUTE = operation(
+    "getDescription",
+    "This description, with the skills and providers that are loaded",
+    tag="health",
+    access=Access.PUBLIC,
+    response=success(
+        {"type": "object", "description": "OpenAPI 3.1."},
+        {"openapi": "3.1.0", "info": {}, "paths": {}, "components": {}},
+    ),
+)
 
 
 def blueprint(
@@ -230,7 +242,8 @@ def describe(
     configured = configured or Settings.model_construct()
     statuses = configured.error_status
     api_paths = (
-        health.PATHS
+        health.routes.paths()
+        | {"/openapi.json": {"get": _OWN_ROUTE}}
         | keys.routes.paths()
         | admins.routes.paths()
         | holds.routes.paths()
@@ -242,21 +255,21 @@ def describe(
         | payments.PATHS
         | quotes.routes.paths()
         | stakes.routes.paths()
-        | skills.PATHS
+        | skills.routes.paths()
         | skills.skill_paths(registry.skills.values())
         | schedules.routes.paths()
-        | plugins.PATHS
-        | plugin_state.PATHS
+        | plugins.routes.paths()
+        | plugin_state.routes.paths()
         | agents.paths(registry.providers)
         | agent_templates.PATHS
         | chat.paths()
         | hold_webhook.PATHS
         | policy.PATHS
         | switches.routes.paths()
-        | settings.PATHS
-        | events.PATHS
+        | settings.routes.paths()
+        | events.routes.paths()
     )
-    root_paths = mcp.ROOT_PATHS | docs.ROOT_PATHS | metrics.ROOT_PATHS
+    root_paths = mcp.ROOT_PATHS | docs.routes.paths() | metrics.routes.paths()
     paths = {prefix + path: methods for path, methods in api_paths.items()} | root_paths
     document: dict[str, Any] = {
         "openapi": "3.1.0",

@@ -5,36 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from quart import Blueprint
-
-from solward.plugins import ProblemCode, Registry
+from solward.plugins import ProblemCode
 from solward.plugins.discovery import Place, canonical
 from solward.plugins.loaded import LoadedProvider
-from solward.resources.fields import Schema, nullable
-from solward.resources.schema import array, choice, flag, response_object, text
+from solward.resources.plugins import LIST_PLUGINS
 from solward.settings import Settings
 from solward.types.manifest import Terms, manifest_json, terms_json
 from solward.types.roles import Role
-from solward_server.http.auth import Access, keyed
+from solward_server.http.auth import keyed
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.manifest import MANIFEST
-from solward_server.openapi.operation import operation, success
+from solward_server.openapi.route import Routes
+
+routes = Routes("plugins")
 
 
-def blueprint(context: RouteContext) -> Blueprint:
-    """`GET /plugins`."""
-    routes = Blueprint("plugins", __name__)
-
-    @routes.get("/plugins")
-    @keyed(Role.READ)
-    async def listing() -> dict[str, Any]:
-        return plugins_report(context.service.registry, context.service.settings)
-
-    return routes
-
-
-def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
-    """Loaded plugins by kind, plugins' guardrails, and problems of plugins that were left out."""
+@routes.serve(LIST_PLUGINS, keyed(Role.READ))
+async def listing(context: RouteContext) -> dict[str, Any]:
+    registry, settings = context.service.registry, context.service.settings
     kinds: dict[str, Mapping[str, Any]] = {
         "skill": registry.skills,
         "provider": registry.providers,
@@ -118,119 +105,3 @@ def _provider(plugin: LoadedProvider, settings: Settings) -> dict[str, Any]:
         "baseUrlEnv": spec.base_url_env,
         "configured": settings.configured(spec),
     }
-
-
-_SECRETS = array(
-    response_object(
-        {
-            "env": text("The service's environment variable."),
-            "set": flag("Whether it has a value; never the value."),
-        }
-    ),
-    "The secrets of its manifest, and a provider's key.",
-)
-_COMMON: dict[str, Schema] = {
-    "name": text("Its entry point's."),
-    "distribution": text("Where it comes from."),
-    "version": text("The distribution's."),
-    "manifest": MANIFEST,
-    "secrets": _SECRETS,
-}
-_PLUGIN: Schema = {
-    "oneOf": [
-        response_object({"kind": choice("What it is.", "payment", "venue")} | _COMMON),
-        response_object(
-            {"kind": choice("What it is.", "skill")}
-            | _COMMON
-            | {"hasSettings": flag("It declares settings that the operator sets.")}
-        ),
-        response_object(
-            {"kind": choice("What it is.", "provider")}
-            | _COMMON
-            | {
-                "defaultModel": text("Where an agent names none."),
-                "options": {"type": "object", "description": "JSON Schema of `llmOptions`."},
-                "isLlm": flag("False for the rule-based demo provider."),
-                "secretEnv": nullable(text("The environment variable of its key.")),
-                "baseUrlEnv": nullable(text("That of an address in place of the vendor's.")),
-                "configured": flag("Whether it has its key, or needs none."),
-            }
-        ),
-    ]
-}
-_DISTRIBUTION = response_object(
-    {
-        "name": text("The distribution's."),
-        "version": text("The distribution's."),
-        "ownFolder": flag("It stands in a folder of its own, not in the service's environment."),
-        "enabled": flag("False where it is installed and nothing of it is loaded."),
-        "state": choice(
-            "`problem`: `problems` has one of its plugins.", "loaded", "disabled", "problem"
-        ),
-        "accepted": array(
-            response_object(
-                {
-                    "plugin": text("Its entry-point group and name, such as `solward.skills:tip`."),
-                    "manifest": MANIFEST,
-                    "spends": flag("A skill whose effects are SPEND."),
-                    "secretEnv": nullable(text("The environment variable of a provider's key.")),
-                    "baseUrlEnv": nullable(text("That of an address that gets the key.")),
-                    "secrets": _SECRETS,
-                }
-            ),
-            "What its plugins may have, as somebody accepted it; of its own folder alone.",
-        ),
-        "wheels": array(
-            response_object({"file": text("Its name."), "sha256": text("Of the file.")}),
-            "What was unpacked into its own folder.",
-        ),
-        "trust": nullable(text("What installing it in the service's environment trusts it with.")),
-    }
-)
-_PROBLEM = response_object(
-    {
-        "code": choice("See docs/plugins.md.", *ProblemCode),
-        "plugin": text("Its entry point's name."),
-        "distribution": nullable(text("Where it comes from.")),
-        "detail": text("What is wrong."),
-    }
-)
-
-PATHS = {
-    "/plugins": {
-        "get": operation(
-            "listPlugins",
-            "Loaded plugins, extra guardrails, and plugins that were left out",
-            tag="plugins",
-            access=Access.KEY,
-            response=success(
-                response_object(
-                    {
-                        "plugins": array(_PLUGIN),
-                        "distributions": array(
-                            _DISTRIBUTION, "Where third parties' plugins are installed."
-                        ),
-                        "guardrails": array(text("A rule's name.")),
-                        "problems": array(_PROBLEM),
-                    }
-                ),
-                {
-                    "plugins": [
-                        {
-                            "kind": "skill",
-                            "name": "airdrop",
-                            "distribution": "solward",
-                            "version": "0.1.0",
-                            "manifest": None,
-                            "secrets": [],
-                            "hasSettings": False,
-                        }
-                    ],
-                    "distributions": [],
-                    "guardrails": [],
-                    "problems": [],
-                },
-            ),
-        )
-    }
-}

@@ -21,7 +21,6 @@ from solward.hosts.declarations import terms
 from solward.plugins.folders import layout
 from solward.plugins.folders.install import install
 from solward.plugins.folders.layout import Installed
-from solward.plugins.problems import ProblemCode
 from solward.testing.canaries import Canaries
 from solward.testing.conformance.cases import Cases, of_project
 from solward.testing.conformance.declared import manifest_finding
@@ -43,6 +42,7 @@ from solward.testing.targets import (
 )
 from solward.types.errors import FolderError, InvalidRequest
 from solward.types.manifest import Terms
+from solward.types.plugin_problems import ProblemCode
 
 T = TypeVar("T")
 

@@ -11,8 +11,7 @@ from nicegui import ui
 from solward.client import (
     Agent,
     AgentTemplate,
-    AuditFilter,
-    Event,
+    AuditEntry,
     NotFoundError,
     Plugin,
     PrincipalGrants,
@@ -106,8 +105,7 @@ async def change_agent(
     """The dialog that changes an agent; returns when it is closed."""
     try:
         providers = await _providers()
-        only = AuditFilter(types=("agent:changed",), agent_id=agent.id)
-        history = await api().audit_page(only, limit=_MOST_EARLIER)
+        history = await api().audit(types=["agent:changed"], agent_id=agent.id, limit=_MOST_EARLIER)
     except SolwardError as error:
         notify_error(error)
         return
@@ -195,7 +193,7 @@ class _Forms:
         limits: Mapping[str, Any],
         wallets: tuple[Wallet, ...] | None = None,
         templates: Sequence[AgentTemplate] = (),
-        history: Sequence[Event] = (),
+        history: Sequence[AuditEntry] = (),
     ) -> None:
         self._providers = providers
         self._agent = agent

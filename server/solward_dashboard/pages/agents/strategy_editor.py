@@ -11,7 +11,7 @@ from typing import Any
 
 from nicegui import ui
 
-from solward.client import Agent, Event
+from solward.client import Agent, AuditEntry
 from solward.resources.agents import Guardrails, LlmBudget
 from solward.resources.declare import fields_of
 from solward_dashboard.dialogs import heading, result_of, titled
@@ -110,7 +110,7 @@ class StrategyEditor:
 class EarlierStrategies:
     """What an agent's strategy was before, from the audit log; each can be put into the editor."""
 
-    def __init__(self, editor: StrategyEditor, entries: Sequence[Event], stored: str) -> None:
+    def __init__(self, editor: StrategyEditor, entries: Sequence[AuditEntry], stored: str) -> None:
         found = earlier_strategies(entries, stored)
         if not found:
             return
@@ -119,7 +119,7 @@ class EarlierStrategies:
             for entry, text in found:
                 with ui.element("div").classes("sw-form"):
                     with ui.element("div").classes("sw-row"):
-                        when = "" if entry.timestamp is None else f"until {ago(entry.timestamp)}, "
+                        when = f"until {ago(entry.timestamp)}, "
                         ui.label(f"{when}changed by {entry.data['principal']}").classes("sw-dim")
                         ui.space()
                         use = ui.button("Put into the editor", color=None)
@@ -241,13 +241,13 @@ def diff(before: str, after: str) -> list[tuple[str, str]]:
     return found
 
 
-def earlier_strategies(entries: Sequence[Event], now: str) -> list[tuple[Event, str]]:
+def earlier_strategies(entries: Sequence[AuditEntry], now: str) -> list[tuple[AuditEntry, str]]:
     """Strategies that an agent had before, the latest first, each with the entry that ended it.
 
     Args:
         entries: `agent:changed` of the audit log, the newest first.
     """
-    found: list[tuple[Event, str]] = []
+    found: list[tuple[AuditEntry, str]] = []
     known = {now}
     for each in entries:
         text = (each.data.get("before") or {}).get("strategy")

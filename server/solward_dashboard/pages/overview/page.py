@@ -96,7 +96,7 @@ def _show_health(health: Health, service: _Figure, network: _Figure) -> None:
     good = health.status == "ok"
     service.set("ok" if good else "degraded", f"version {health.version}", bad=not good)
     if health.ledger_healthy:
-        network.set(health.network, f"slot {health.slot:,}" if health.slot is not None else "")
+        network.set(health.network, f"slot {health.slot:,}")
     else:
         network.set(health.network, "the ledger does not answer", bad=True)
 

@@ -16,7 +16,7 @@ from typing import Any
 from nicegui import ui
 
 from solward.client import Plugin, PluginDistribution, Plugins, Skill, Wallet
-from solward.resources.answers import moment
+from solward.resources.plugin_state import PluginEntry, SkillSettings
 from solward.support import jsontext
 from solward.types.errors import SolwardError
 from solward.types.manifest import Terms
@@ -278,7 +278,7 @@ class _Entries:
     def __init__(self, plugin: str, wallets: tuple[Wallet, ...]) -> None:
         self._plugin = plugin
         self._names = {each.id: each.name for each in wallets}
-        self._shown: list[dict[str, Any]] = []
+        self._shown: list[PluginEntry] = []
         self._ended = True
         ui.label(
             "What its plugins keep for a wallet. It is theirs, and in clear: delete an entry only"
@@ -307,10 +307,10 @@ class _Entries:
         if wallet is None:
             self._draw()
             return
-        after = self._shown[-1]["key"] if self._shown else None
+        after = self._shown[-1].key if self._shown else None
         try:
             page = await api().plugin_state.entries(
-                self._plugin, wallet, prefix=prefix, after=after, limit=LIMIT
+                wallet, self._plugin, prefix=prefix, after=after, limit=LIMIT
             )
         except SolwardError as error:
             notify_error(error)
@@ -318,7 +318,7 @@ class _Entries:
         # Another choice was made meanwhile.
         if (wallet, prefix) != (self._wallet.value, self._prefix.value or ""):
             return
-        self._shown += [dict(each) for each in page]
+        self._shown += page
         self._ended = len(page) < LIMIT
         self._draw()
 
@@ -335,25 +335,23 @@ class _Entries:
             for each in self._shown:
                 self._entry(each)
 
-    def _entry(self, entry: dict[str, Any]) -> None:
-        key = entry["key"]
+    def _entry(self, entry: PluginEntry) -> None:
+        key = entry.key
         with ui.element("li"):
             with ui.element("div").classes("sw-row"):
                 ui.label(key).classes("sw-mono sw-strong")
-                ui.label(f"version {entry['version']}, {day(moment(entry['changedAt']))}").classes(
-                    "sw-dim"
-                )
-                if entry["status"] is not None:
-                    ui.label(f"with a transaction that is {entry['status']}").classes("sw-dim")
+                ui.label(f"version {entry.version}, {day(entry.changed_at)}").classes("sw-dim")
+                if entry.status is not None:
+                    ui.label(f"with a transaction that is {entry.status}").classes("sw-dim")
             with ui.element("div").classes("sw-row sw-nowrap"):
-                ui.label(jsontext.dumps(entry["value"])).classes("sw-mono sw-text sw-grow")
+                ui.label(jsontext.dumps(entry.value)).classes("sw-mono sw-text sw-grow")
                 delete = ui.button("Delete", color=None).classes("sw-needs-policy")
                 delete.props('outline dense no-caps padding="2px 10px"')
                 delete.props["aria-label"] = f"Delete {key}"
                 delete.on_click(lambda: self._delete(entry))
 
-    async def _delete(self, entry: dict[str, Any]) -> None:
-        wallet, key = self._wallet.value, entry["key"]
+    async def _delete(self, entry: PluginEntry) -> None:
+        wallet, key = self._wallet.value, entry.key
         details = [
             f"Of {self._plugin}, for the wallet {self._names[wallet]}.",
             "What it made the plugin leave undone, the plugin may do again, such as pay a second"
@@ -362,13 +360,13 @@ class _Entries:
         if not await confirmed(f"Delete the entry {key}?", details, "Delete"):
             return
         try:
-            answer = await api().plugin_state.delete(self._plugin, wallet, key)
+            answer = await api().plugin_state.delete(wallet, self._plugin, key=key)
         except SolwardError as error:
             notify_error(error)
             return
         ui.notify(
-            f"{key} is deleted" if answer["deleted"] else f"{key} was not there any more",
-            type="positive" if answer["deleted"] else "info",
+            f"{key} is deleted" if answer.deleted else f"{key} was not there any more",
+            type="positive" if answer.deleted else "info",
         )
         await self.load()
 
@@ -399,26 +397,26 @@ def form_schema(schema: Mapping[str, Any], secrets: Sequence[str]) -> dict[str, 
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
-def changes(found: Mapping[str, Any], typed: Mapping[str, Any]) -> Changes:
+def changes(found: SkillSettings, typed: Mapping[str, Any]) -> Changes:
     """What the typed values change of the stored ones; a secret that is left empty stays.
 
     Args:
         found: the answer of `GET /plugins/skills/:skill/settings`.
     """
-    declared = found["schema"].get("properties", {})
+    declared = found.schema.get("properties", {})
     values, unset = {}, []
-    for each in found["settings"]:
-        name = each["name"]
+    for each in found.settings:
+        name = each.name
         if name not in declared:
             continue
-        if each["secret"]:
+        if each.secret:
             if typed.get(name):
                 values[name] = typed[name]
         elif name not in typed:
-            if each["set"]:
+            if each.set:
                 unset.append(name)
-        elif each["set"]:
-            if not same(typed[name], each["value"]):
+        elif each.set:
+            if not same(typed[name], each.value):
                 values[name] = typed[name]
         elif "default" not in declared[name] or not same(typed[name], declared[name]["default"]):
             values[name] = typed[name]
@@ -438,19 +436,15 @@ async def edit(skill: str) -> None:
 
 
 class _Settings:
-    def __init__(self, skill: str, found: Mapping[str, Any], dialog: ui.dialog) -> None:
+    def __init__(self, skill: str, found: SkillSettings, dialog: ui.dialog) -> None:
         self._skill = skill
         self._found = found
         self._dialog = dialog
-        secrets = [each["name"] for each in found["settings"] if each["secret"]]
-        public = {
-            each["name"]: each["value"]
-            for each in found["settings"]
-            if each["set"] and not each["secret"]
-        }
+        secrets = [each.name for each in found.settings if each.secret]
+        public = {each.name: each.value for each in found.settings if each.set and not each.secret}
         ui.label("In force from the skill's next call on.").classes("sw-dim")
         self._states = ui.element("div").classes("sw-stack")
-        self._form: Form = schema_form(form_schema(found["schema"], secrets), public)
+        self._form: Form = schema_form(form_schema(found.schema, secrets), public)
         with ui.element("div").classes("sw-row sw-end"):
             ui.button("Close", on_click=dialog.close).props("flat no-caps")
             self._button = ui.button("Save", on_click=self._save)
@@ -459,25 +453,25 @@ class _Settings:
         self._show_states()
 
     def _show_states(self) -> None:
-        declared = self._found["schema"].get("properties", {})
+        declared = self._found.schema.get("properties", {})
         self._states.clear()
         with self._states:
-            for each in self._found["settings"]:
-                gone = each["name"] not in declared
-                if not each["secret"] and not gone:
+            for each in self._found.settings:
+                gone = each.name not in declared
+                if not each.secret and not gone:
                     continue
                 with ui.element("div").classes("sw-row"):
-                    ui.label(each["name"]).classes("sw-mono sw-strong")
+                    ui.label(each.name).classes("sw-mono sw-strong")
                     text = "not declared any more" if gone else "secret"
                     ui.badge(text).props("outline").classes("sw-tag")
-                    ui.label(
-                        "set; what is typed replaces it" if each["set"] else "not set"
-                    ).classes("sw-dim")
-                    if each["set"]:
+                    ui.label("set; what is typed replaces it" if each.set else "not set").classes(
+                        "sw-dim"
+                    )
+                    if each.set:
                         unset = ui.button("Unset", color=None).props("flat dense no-caps")
                         unset.classes("sw-needs-policy")
-                        unset.props["aria-label"] = f"Unset {each['name']}"
-                        unset.on_click(lambda name=each["name"]: self._unset(name))
+                        unset.props["aria-label"] = f"Unset {each.name}"
+                        unset.on_click(lambda name=each.name: self._unset(name))
 
     async def _unset(self, name: str) -> None:
         details = ["The skill goes on without it; what it needs and has not is an error."]

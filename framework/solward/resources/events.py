@@ -1,0 +1,143 @@
+"""What happens: entries of the audit log, as a list and as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, ClassVar
+
+from solward.resources import examples
+from solward.resources.answers import Answer
+from solward.resources.declare import Call, Request, declared, resource
+from solward.resources.fields import (
+    AgentId,
+    Choice,
+    Choices,
+    Json,
+    Past,
+    Shape,
+    Text,
+    Time,
+    WalletId,
+    Whole,
+)
+from solward.resources.lists import LIMIT
+from solward.resources.schema import whole
+from solward.types.events import EventKind
+
+MAX_SEQ = 10**18 - 1
+LAST_EVENT = "The number of the last event that was received; 0 replays all."
+_KINDS = tuple(map(str, EventKind))
+_TYPES = Choices("Only these kinds of events.", each="A kind.", options=_KINDS, cli="--type")
+
+
+@resource
+class StreamedEvents(Request):
+    """Which events are sent."""
+
+    types: Sequence[str] | None = declared(_TYPES, default=None)
+    last_event_id: str | None = declared(
+        Shape(LAST_EVENT, form=whole("", 0), cli="--after"), default=None
+    )
+
+
+@resource
+class AuditFilter(Request):
+    """Which entries of the audit log; what is left out asks for nothing."""
+
+    types: Sequence[str] | None = declared(_TYPES, default=None)
+    wallet_id: str | None = declared(
+        WalletId("Only entries of this wallet.", cli="--wallet"), default=None
+    )
+    agent_id: str | None = declared(
+        AgentId("Only entries of this agent.", cli="--agent"), default=None
+    )
+    principal: str | None = declared(
+        Text("Only what it asked for: `admin`, `key:<id>`; commands take names, too."), default=None
+    )
+    since: datetime | str | None = declared(
+        Past("Only entries of this moment or later."), default=None
+    )
+    until: datetime | str | None = declared(Past("Only entries before this moment."), default=None)
+
+
+@resource
+class ListedAudit(AuditFilter):
+    """Entries of the audit log, a page of them."""
+
+    limit: int = declared(LIMIT, default=50)
+    before: int | None = declared(
+        Whole("A number in the log: only older entries.", least=1, most=MAX_SEQ), default=None
+    )
+    after: int = declared(
+        Whole("A number in the log: only newer entries.", most=MAX_SEQ), default=0
+    )
+
+
+@resource
+class Event(Answer):
+    """An entry of the audit log as the stream has it."""
+
+    seq: int = declared(
+        Whole("Its number in the log, rising; in one process's log from 1.", least=1)
+    )
+    kind: str = declared(Choice("Its kind.", options=_KINDS), named="event")
+    data: Mapping[str, Any] = declared(
+        Json(
+            "By kind; see docs/events.md.",
+            example={"address": examples.ADDRESS, "name": "ada", "walletId": examples.WALLET},
+        )
+    )
+
+
+@resource
+class AuditEntry(Event):
+    """An entry of the audit log."""
+
+    component: ClassVar = "AuditEntry"
+
+    timestamp: datetime = declared(Time("When it was written."))
+    chain: str = declared(
+        Text("`wallet:<id>`, `agent:<id>`, or empty for what belongs to none.", example="")
+    )
+    number: int = declared(Whole("Its number in its chain, from 1.", least=1))
+    hash: str = declared(
+        Text(
+            "SHA-256 of it and the hash before it in its chain.",
+            pattern="[0-9a-f]{64}",
+            example="5f0c" * 16,
+        )
+    )
+
+
+@resource
+class AuditPage(Answer):
+    """Entries of the audit log. A page may have fewer than were asked for, and one behind it."""
+
+    entries: tuple[AuditEntry, ...] = declared(Json("Newest first."))
+    next: int | None = declared(
+        Whole("The `before` of the next page.", least=1, most=MAX_SEQ, example=None)
+    )
+
+
+STREAM_EVENTS: Call[Event] = Call(
+    "streamEvents",
+    "What happens, as server-sent events without end.",
+    "GET",
+    "/events",
+    StreamedEvents,
+    None,
+    about="From now on, or after the event that `Last-Event-ID` or `lastEventId` names; the header"
+    " wins. A comment comes every 15 seconds of silence.",
+)
+LIST_AUDIT = Call(
+    "listAudit",
+    "Entries of the audit log, or those that fit a filter.",
+    "GET",
+    "/audit",
+    ListedAudit,
+    AuditPage,
+    name="audit",
+    about="A page looks at a bounded number of entries, so it may have fewer than `limit`, or none,"
+    " and be followed by another: go on with `next` as `before` until it is null.",
+)
