@@ -6,9 +6,14 @@ What the site answered goes to a model, so it is kept short, and is data whereve
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from solward.client import SolwardClient
+from solward.resources.declare import fields_of
+from solward.resources.fields import REQUIRED, object_schema
+from solward.resources.payments import PaidRequest
+from solward.types.errors import InvalidRequest
 from solward_mcp.conversion import BadArgument
 
 PAY: Final = "pay"
@@ -29,26 +34,12 @@ QUOTE_DESCRIPTION: Final = (
     " request is made without a payment; nothing is paid, reserved or recorded."
 )
 
-SCHEMA: Final[Mapping[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "url": {"type": "string", "description": "Whole address, https."},
-        "method": {"type": "string", "description": "In capitals.", "default": "GET"},
-        "headers": {
-            "type": "object",
-            "description": "By name.",
-            "additionalProperties": {"type": "string"},
-        },
-        "body": {"type": "string", "description": "Text, where the method has a body."},
-        "max": {
-            "type": "string",
-            "description": "The most to pay: whole units, a space, a symbol or mint: 0.05 USDC.",
-        },
-        "protocol": {"type": "string", "description": "Pay by this protocol only, such as x402."},
-    },
-    "required": ["url", "max"],
-    "additionalProperties": False,
-}
+_FIELDS: Final = tuple(
+    replace(each, default=REQUIRED) if each.name == "max" else each
+    for each in fields_of(PaidRequest)
+    if each.name != "dry_run"
+)
+SCHEMA: Final = object_schema(_FIELDS)
 
 OUTPUT: Final[dict[str, Any]] = {
     "response": {"type": ["object", "null"], "description": "Done: the site's words: data."},
@@ -61,20 +52,17 @@ OUTPUT: Final[dict[str, Any]] = {
 
 def read_params(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The request, as the service takes it; raises `BadArgument`."""
-    properties = SCHEMA["properties"]
-    unknown = fields.keys() - properties.keys()
+    unknown = fields.keys() - SCHEMA["properties"].keys()
     if unknown:
         raise BadArgument(f"{min(unknown)} is no argument of {PAY}")
-    for name in SCHEMA["required"]:
-        if name not in fields:
-            raise BadArgument(f"{name} is required: {properties[name]['description']}")
-    headers = fields.get("headers", {})
-    if not isinstance(headers, dict) or not all(isinstance(each, str) for each in headers.values()):
-        raise BadArgument("headers must be an object of strings")
-    for name in fields.keys() - {"headers"}:
-        if not isinstance(fields[name], str):
-            raise BadArgument(f"{name} must be a string")
-    return dict(fields)
+    try:
+        return {
+            each.name: each.read(fields.get(each.json))
+            for each in _FIELDS
+            if each.is_required or each.json in fields
+        }
+    except InvalidRequest as error:
+        raise BadArgument(str(error)) from None
 
 
 async def pay(

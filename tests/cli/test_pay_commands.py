@@ -283,8 +283,7 @@ def test_a_refusal_ends_alike_where_its_status_is_semantic(service: Scripted, st
 def test_a_dry_run_says_what_it_would_pay(
     service: Scripted, judged: dict[str, Any], code: int, says: str
 ) -> None:
-    offer = {name: PAYMENT[name] for name in ("protocol", "mode", "asset", "symbol", "payTo")}
-    offer |= {"amount": Decimal("0.01"), "description": "A report \x1b[2J"}
+    offer = PAYMENT | {"amount": Decimal("0.01"), "description": "A report \x1b[2J"}
     trial = {"dryRun": True, "guardrailsApplied": [], "status": 402, "offer": offer} | judged
     service.answers["/wallets/pocket-id/pay?dryRun=true"] = (200, trial)
     result = service.curl("--dry-run")
@@ -295,7 +294,8 @@ def test_a_dry_run_says_what_it_would_pay(
 
 
 def test_a_dry_run_of_what_is_free_says_so(service: Scripted) -> None:
-    trial = {"dryRun": True, "allowed": True, "status": 200, "offer": None}
+    judged = {"dryRun": True, "allowed": True, "guardrailsApplied": []}
+    trial = judged | {"status": 200, "offer": None}
     service.answers["/wallets/pocket-id/pay?dryRun=true"] = (200, trial)
     result = service.curl("--dry-run")
     assert result.exit_code == 0

@@ -66,7 +66,7 @@ async def _wallet(client: SolwardClient, wallet: Wallet) -> None:
     assert (one.transaction.id, one.rule) == (records[0].id, None)
     assert one.could_leave is not None
     # What is refused: tests/server/test_refusals.py.
-    found = await client.transactions.refusals(5, wallet_id=wallet.id)
+    found = await client.transactions.refusals(limit=5, wallet_id=wallet.id)
     assert (found.refusals, found.last_day, found.is_complete) == ((), 0, True)
     await _filters_and_contacts(client, wallet)
     text = await client.wallets.run_skill(wallet.id, "check_balance")
@@ -290,7 +290,7 @@ async def _policy(client: SolwardClient, wallet: Wallet) -> None:
     with pytest.raises(Conflict):
         await client.policy.replace(was.document)
     assert (await client.policy.replace(now.document)).grants == now.grants
-    assert (await client.policy.replay(1, now.document))["changed"] == 0
+    assert (await client.policy.replay(days=1, draft=now.document)).changed == 0
     # What one is asked and decided: tests/client/test_client_calls.py.
     assert await client.holds.list(wallet_id=wallet.id, is_open=True, limit=5) == ()
     for call in (client.holds.get, client.holds.approve, client.holds.deny):

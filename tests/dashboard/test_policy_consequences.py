@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from solward.resources.answers import answer_example
+from solward.resources.policy import Replay, ReplayedChange
 from solward_dashboard.pages.policy import consequence_texts
 
 
-def replay(changed: int, **change: Any) -> dict[str, Any]:
-    given = {"type": "token_transfer", "then": "allowed", "now": "refused"}
-    return {"days": 7, "judged": 1_041, "changed": changed, "changes": [given | change] * changed}
+def replay(changed: int, **change: Any) -> Replay:
+    given = {"type": "token_transfer", "then": "allowed", "now": "refused", "sentence": ""}
+    whole = answer_example(Replay) | {"days": 7, "judged": 1_041, "changed": changed}
+    one = answer_example(ReplayedChange) | given | change
+    return Replay.of(whole | {"changes": [one] * changed})
 
 
 def test_nothing_would_have_changed() -> None:
@@ -26,5 +30,5 @@ def test_what_would_have_changed_is_said_with_why_and_bounded() -> None:
 
 
 def test_a_change_without_a_sentence_says_what_it_knows() -> None:
-    (_, text) = consequence_texts(replay(1, then="refused", now="allowed", sentence=None))
+    (_, text) = consequence_texts(replay(1, then="refused", now="allowed", sentence=""))
     assert text == "A token transfer was refused, and would be allowed"

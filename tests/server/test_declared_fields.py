@@ -16,16 +16,21 @@ from tests.support.services import serving_api
 
 from solward.client.administration import PluginState
 from solward.client.agents import Agents
+from solward.client.policy import Policies
 from solward.client.requests import Admins, Contacts, Holds, Keys, ServiceRequests, WalletRequests
 from solward.client.schedules import Schedules
+from solward.client.wallets import Wallets
 from solward.operations.generate import CALLS
 from solward.resources.agents import AgentChange, NewAgent, Said
+from solward.resources.answers import answer_example
 from solward.resources.contacts import NewContact
 from solward.resources.credentials import NewAdmin, NewKey, NewSecret
 from solward.resources.declare import Part, Request, fields_of, request_example
 from solward.resources.fields import Field, GrantList, Json, Setting, Shape
 from solward.resources.holds import HoldNote
+from solward.resources.payments import PaidRequest
 from solward.resources.plugin_state import NewSetting
+from solward.resources.policy import NewGrants, NewPolicy, Policy, PolicyDraft, ReplayRequest
 from solward.resources.schedules import ChangedSchedule, NewSchedule
 from solward.resources.switches import Freeze, Unfreeze
 from solward.resources.wallets import ChangedWallet, NewWallet, Sweep
@@ -36,13 +41,16 @@ from solward_cli.contacts import contacts
 from solward_cli.credentials import admin, key
 from solward_cli.freeze import freeze, unfreeze
 from solward_cli.hold import hold
+from solward_cli.pay.command import pay
 from solward_cli.plugins.state import settings
+from solward_cli.policy.command import policy
 from solward_cli.schedule import schedule
 from solward_cli.wallet.command import wallet
 from solward_dashboard.forms.request_form import form_schema
 from solward_dashboard.holds import NOTE
 from solward_dashboard.pages.agents.fields import change_parameters, create_parameters
 from solward_dashboard.pages.credentials import ADMINS, KEYS
+from solward_dashboard.pages.policy import with_grant
 from solward_dashboard.pages.transactions import page as transactions
 from solward_dashboard.pages.wallets.schedules import Schedules as SchedulesCard
 
@@ -66,6 +74,13 @@ def of_agents(make: Callable[..., dict[str, Any]], *more: Any) -> set[str]:
     return set(make(filled, *more))
 
 
+def of_policy() -> set[str]:
+    """The fields that the page of the policy sends."""
+    sent = with_grant(Policy.of(answer_example(Policy)), {"who": "agent:ada"})
+    return {each.name for each in fields_of(NewPolicy) if each.json in sent}
+
+
+add = policy.commands["add"]
 # Request -> its route, the client's method, the command, and the fields of the page's form.
 SURFACES: dict[type[Request], tuple[str, Callable[..., Any], click.Command, set[str]]] = {
     NewKey: ("POST /keys", Keys.create, key.commands["create"], page(KEYS)),
@@ -83,6 +98,16 @@ SURFACES: dict[type[Request], tuple[str, Callable[..., Any], click.Command, set[
         PluginState.set,
         settings.commands["set"],
         set(),
+    ),
+    PaidRequest: ("POST /wallets/{walletId}/pay", Wallets.pay, pay.commands["curl"], set()),
+    NewPolicy: ("PUT /policy", Policies.replace, add, of_policy()),
+    PolicyDraft: ("POST /policy/check", Policies.check, add, of_policy()),
+    NewGrants: ("PUT /policy/{principal}", Policies.put, add, set()),
+    ReplayRequest: (
+        "POST /policy/replay",
+        Policies.replay,
+        policy.commands["replay"],
+        {"days", "draft"},
     ),
     NewAgent: (
         "POST /agents",
@@ -152,7 +177,8 @@ def test_a_field_is_on_every_surface_or_says_why_not(kind: type[Request], field:
     found = {
         # A change of a schedule names its fields as JSON does, where null is not absent.
         "client": bool({field.name, "fields"} & inspect.signature(call).parameters.keys()),
-        "cli": field.name in options or (parts and parts <= options and not field.left_out),
+        "cli": bool({field.name, field.cli.lower()} & options)
+        or (parts and parts <= options and not field.left_out),
         "dashboard": field.name in shown,
     }
     assert {name for name, has in found.items() if not has} == field.left_out.keys()
@@ -211,6 +237,8 @@ async def test_a_key_is_made_with_its_grants_in_one_request(tmp_path: Path) -> N
 @pytest.mark.parametrize(("kind", "field"), FIELDS)
 def test_a_field_refuses_what_it_does_not_take(kind: type[Request], field: Field) -> None:
     """Null counts as absent; what is no value of the field is refused by its name."""
+    if isinstance(field, Shape):
+        pytest.skip("its reader says what is wrong")
     body = jsontext.loads(jsontext.dumps(request_example(kind)))
     if field.is_required or field.name in kind.never_null:
         with pytest.raises(InvalidRequest, match=f"^{field.json} is required"):

@@ -79,8 +79,8 @@ async def test_each_filter_gives_what_fits_newest_first(api: Api) -> None:
     [
         ("status=nope", "status must be one of pending, confirmed, failed, blocked"),
         ("type=gift", "type must be one of transfer, swap"),
-        ("since=yesterday", "since must be an ISO 8601 time with a zone"),
-        ("until=2026-01-01T00:00:00", "until must be an ISO 8601 time with a zone"),
+        ("since=yesterday", "since must be an ISO 8601 time with its zone"),
+        ("until=2026-01-01T00:00:00", "until must be an ISO 8601 time with its zone"),
         ("since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "until must be later than since"),
         ("agentId=", "agentId must be the id of an agent"),
         ("agentId=null", "agentId must be the id of an agent"),

@@ -28,7 +28,7 @@ from solward.database.tables import (
     wallets,
 )
 from solward.database.tables import audit as entries_table
-from solward.operations.policies.replay import MAX_DAYS
+from solward.resources.policy import MAX_DAYS
 from solward.service import retention
 from solward.service.retention import Retained, hourly_retention, retain
 from solward.service.service import Solward

@@ -29,16 +29,7 @@ from solward.client.errors import (
     Unauthorized,
     Unreachable,
 )
-from solward.client.models import (
-    Judged,
-    Refusals,
-    TransactionFilter,
-    TransactionPage,
-    Trial,
-)
 from solward.client.operations import Operations
-from solward.client.payments import PaidAnswer, Payment, PaymentQuote
-from solward.client.policy import Policy, PrincipalGrants
 from solward.client.webhook import (
     AlertDelivery,
     Delivery,
@@ -60,6 +51,7 @@ from solward.resources.credentials import (
 from solward.resources.events import AuditEntry, AuditFilter, AuditPage, Event
 from solward.resources.health import Health
 from solward.resources.holds import Hold
+from solward.resources.payments import PaidAnswer, Payment, PaymentQuote
 from solward.resources.plugins import (
     AcceptedPlugin,
     Plugin,
@@ -68,11 +60,20 @@ from solward.resources.plugins import (
     Plugins,
     Skill,
 )
+from solward.resources.policy import Policy, PrincipalGrants
 from solward.resources.quotes import SwapQuote
 from solward.resources.schedules import Schedule, ScheduleRun
 from solward.resources.settings import Setting
 from solward.resources.switches import Frozen, FrozenWallet, Switch
-from solward.resources.transactions import NetworkFee, Transaction
+from solward.resources.transactions import (
+    Judged,
+    NetworkFee,
+    Refusals,
+    Transaction,
+    TransactionFilter,
+    TransactionPage,
+    Trial,
+)
 from solward.resources.wallets import (
     Balance,
     CreatedWallet,

@@ -16,9 +16,8 @@ from solward.client.agents import Agents
 from solward.client.arguments import json_fields
 from solward.client.errors import ServerError, Unreachable
 from solward.client.http import Http, ServerSentEvent, read_answer
-from solward.client.payments import Payments
 from solward.client.policy import Policies
-from solward.client.requests import Admins, Contacts, Holds, Keys, ServiceRequests
+from solward.client.requests import Admins, Contacts, Holds, Keys, Payments, ServiceRequests
 from solward.client.schedules import Schedules
 from solward.client.wallets import Transactions, Wallets
 from solward.resources.events import AuditEntry, AuditFilter, Event

@@ -17,8 +17,10 @@ from solward.resources import (
     health,
     holds,
     lists,
+    payments,
     plugin_state,
     plugins,
+    policy,
     schedules,
     settings,
     switches,
@@ -173,6 +175,59 @@ class Holds(Asking):
             note: one line for the record.
         """
         return await self._asked(holds.DENY_HOLD, hold_id, note=note)
+
+
+class Payments(Asking):
+    """The declared requests."""
+
+    async def list(
+        self, *, wallet_id: str | None = None, limit: int | None = None, before: str | None = None
+    ) -> tuple[payments.Payment, ...]:
+        """What was paid for, the newest first.
+
+        Args:
+            wallet_id: only this wallet's.
+            limit: how many at most; 50 where it is None.
+            before: a payment's id: only older ones.
+        """
+        return await self._listed(
+            payments.LIST_PAYMENTS, wallet_id=wallet_id, limit=limit, before=before
+        )
+
+    async def get(self, payment_id: str) -> payments.StoredPayment:
+        """A payment and its answer."""
+        return await self._asked(payments.GET_PAYMENT, payment_id)
+
+
+class PolicyRequests(Asking):
+    """The declared requests."""
+
+    async def get(self) -> policy.Policy:
+        """Who is under which grants."""
+        return await self._asked(policy.GET_POLICY)
+
+    async def replace(self, fields: Mapping[str, Any]) -> policy.Policy:
+        """Put every principal under exactly these grants."""
+        return await self._asked(policy.REPLACE_POLICY, fields=fields)
+
+    async def of(self, principal: str) -> policy.PrincipalGrants:
+        """The grants of one principal, such as `agent:scout`."""
+        return await self._asked(policy.GET_GRANTS, principal)
+
+    async def replay(
+        self, *, days: int | None = None, draft: Mapping[str, Any] | None = None
+    ) -> policy.Replay:
+        """What a draft would have changed in the last days; nothing changes.
+
+        Args:
+            days: from now back; 30 where it is None.
+            draft: the policy; without one, that in force.
+        """
+        return await self._asked(policy.REPLAY_POLICY, days=days, draft=draft)
+
+    async def check(self, fields: Mapping[str, Any]) -> policy.Policy:
+        """What a policy would say; nothing changes."""
+        return await self._asked(policy.CHECK_POLICY, fields=fields)
 
 
 class AgentRequests(Asking):
@@ -377,7 +432,7 @@ class PluginStateRequests(Asking):
         wallet_id: str,
         plugin: str,
         *,
-        prefix: str | None = None,
+        prefix: Any | None = None,
         after: str | None = None,
         limit: int | None = None,
     ) -> tuple[plugin_state.PluginEntry, ...]:
@@ -407,6 +462,25 @@ class PluginStateRequests(Asking):
             plugin: the plugin's distribution.
         """
         return await self._asked(plugin_state.PURGE, plugin=plugin)
+
+
+class TransactionRequests(Asking):
+    """The declared requests."""
+
+    async def get(self, transaction_id: str) -> transactions.Judged:
+        """One record, why it was refused, and what its bytes could take."""
+        return await self._asked(transactions.GET_TRANSACTION, transaction_id)
+
+    async def refusals(
+        self, *, wallet_id: str | None = None, limit: int | None = None
+    ) -> transactions.Refusals:
+        """What was refused and why, and how much of it in 24 hours.
+
+        Args:
+            wallet_id: only this wallet's.
+            limit: how many at most; 50 where it is None.
+        """
+        return await self._asked(transactions.LIST_REFUSALS, wallet_id=wallet_id, limit=limit)
 
 
 class ScheduleRequests(Asking):

@@ -6,22 +6,16 @@ import contextlib
 import difflib
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Protocol, TypeVar
 
-from solward.client.arguments import json_fields, segment
+from solward.client.arguments import requested, segment
 from solward.client.errors import AmbiguousName, NotFoundError
 from solward.client.http import Http
-from solward.client.models import (
-    Judged,
-    Refusals,
-    TransactionFilter,
-    TransactionPage,
-    Trial,
-)
 from solward.client.operations import Operations
-from solward.client.payments import PaidAnswer, PaymentQuote
-from solward.client.requests import WalletRequests
-from solward.resources.transactions import Transaction
+from solward.client.requests import TransactionRequests, WalletRequests
+from solward.resources.payments import PaidAnswer, PaidRequest, PaymentQuote
+from solward.resources.transactions import Transaction, TransactionFilter, TransactionPage, Trial
 from solward.resources.wallets import LIST_WALLETS, Wallet
 from solward.types.roles import is_key
 
@@ -165,7 +159,16 @@ class Wallets(WalletRequests, Operations[Transaction]):
                 `idempotency_key` gets what became of it.
             Unreachable: what became of it is not known; the error has the key.
         """
-        fields = _request(url, method, headers, body, max, protocol)
+        fields = requested(
+            PaidRequest,
+            url=url,
+            method=method,
+            headers=headers,
+            body=body,
+            max=max,
+            protocol=protocol,
+            dry_run=None,
+        )
         path = _path(wallet_id, "pay")
         return await self._http.pay(PaidAnswer.of, path, fields, idempotency_key)
 
@@ -181,7 +184,16 @@ class Wallets(WalletRequests, Operations[Transaction]):
         protocol: str | None = None,
     ) -> PaymentQuote:
         """What `pay` would pay now: the request is made without a payment."""
-        fields = _request(url, method, headers, body, max, protocol)
+        fields = requested(
+            PaidRequest,
+            url=url,
+            method=method,
+            headers=headers,
+            body=body,
+            max=max,
+            protocol=protocol,
+            dry_run=None,
+        )
         path = _path(wallet_id, "pay")
         return await self._http.pay(PaymentQuote.of, path, fields, None, dry_run=True)
 
@@ -206,11 +218,8 @@ def _result(raw: Any) -> str:
     return raw["result"]
 
 
-class Transactions:
+class Transactions(TransactionRequests):
     """The records of all wallets."""
-
-    def __init__(self, http: Http) -> None:
-        self._http = http
 
     async def list(
         self,
@@ -234,26 +243,16 @@ class Transactions:
 
     async def export(self, only: TransactionFilter | None = None) -> AsyncGenerator[bytes, None]:
         """All that fit as CSV (docs/rest.md), newest first, in pieces as they arrive."""
-        query = {} if only is None else only.query()
-        async with contextlib.aclosing(self._http.download("/transactions.csv", query)) as pieces:
+        download = self._http.download("/transactions.csv", _query(only))
+        async with contextlib.aclosing(download) as pieces:
             async for piece in pieces:
                 yield piece
-
-    async def get(self, transaction_id: str) -> Judged:
-        """One record, why it was refused and what it could take; raises `NotFoundError`."""
-        path = f"/transactions/{segment(transaction_id, 'transaction_id')}"
-        return self._http.read(Judged.of, await self._http.get(path))
-
-    async def refusals(self, limit: int = 50, *, wallet_id: str | None = None) -> Refusals:
-        """What was refused and why, newest first, and how much of it in 24 hours."""
-        query = {"limit": limit, "walletId": wallet_id}
-        return self._http.read(Refusals.of, await self._http.get("/refusals", query))
 
 
 async def _records(
     http: Http, path: str, limit: int, before: str | None, only: TransactionFilter | None
 ) -> tuple[Transaction, ...]:
-    if only is None or not only.query():
+    if only is None or not _query(only):
         raw = await http.get(path, {"limit": limit, "before": before, "fees": "true"})
         return http.read_list(Transaction.of, raw, "transactions")
     found: tuple[Transaction, ...] = ()
@@ -268,8 +267,12 @@ async def _records(
 async def _page(
     http: Http, path: str, limit: int, before: str | None, only: TransactionFilter
 ) -> TransactionPage:
-    query = {"limit": limit, "before": before, "fees": "true"} | only.query()
+    query = {"limit": limit, "before": before, "fees": "true"} | _query(only)
     return http.read(TransactionPage.of, await http.get(path, query))
+
+
+def _query(only: TransactionFilter | None) -> dict[str, Any]:
+    return {} if only is None else requested(TransactionFilter, **asdict(only))
 
 
 def find_one(
@@ -312,25 +315,6 @@ def find_one(
         ids = ", ".join(f"{each.id} ({each.name!r})" for each in matches)
         raise AmbiguousName(f"{len(matches)} {kind}s fit {name_or_id!r}; use an id: {ids}")
     return matches[0]
-
-
-def _request(
-    url: str,
-    method: str,
-    headers: Mapping[str, str] | None,
-    body: str | None,
-    most: str | None,
-    protocol: str | None,
-) -> dict[str, Any]:
-    """A request that may be paid for, as the service takes it."""
-    return json_fields(
-        url=url,
-        method=method,
-        headers=None if headers is None else dict(headers),
-        body=body,
-        max=most,
-        protocol=protocol,
-    )
 
 
 def _path(wallet_id: str, *rest: str) -> str:

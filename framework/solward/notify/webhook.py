@@ -21,6 +21,8 @@ from solward.notify import deliveries as store
 from solward.notify.deliveries import Claimed
 from solward.notify.webhook_sender import Pace, Sender
 from solward.operations.approvals import WEBHOOK
+from solward.resources.declare import fields_of
+from solward.resources.holds import SignedHoldDecision
 from solward.settings import Settings
 from solward.support import jsontext
 from solward.support.webhook_signature import (
@@ -116,10 +118,9 @@ class Webhook(Sender):
         """
         await self.check(sent)
         act_as(WEBHOOK)
-        decision, note = _read(sent.body)
-        if decision == "approve":
-            return await service.approve_hold(sent.hold_id, WEBHOOK, note)
-        return await service.deny_hold(sent.hold_id, WEBHOOK, note)
+        said = _read(sent.body)
+        decides = service.approve_hold if said.decision == "approve" else service.deny_hold
+        return await decides(sent.hold_id, WEBHOOK, said.note)
 
     async def check(self, sent: SentDecision) -> None:
         """Accept a decision, once.
@@ -195,7 +196,7 @@ class Webhook(Sender):
             await store.add(connection, self.channel, str(uuid.uuid4()), hold_id, text)
 
 
-def _read(body: bytes) -> tuple[str, str | None]:
+def _read(body: bytes) -> SignedHoldDecision:
     try:
         fields = jsontext.read(body)
     except jsontext.Unfit as error:
@@ -203,12 +204,6 @@ def _read(body: bytes) -> tuple[str, str | None]:
     except ValueError as error:
         said = f"The request body must be valid JSON that says a field once: {error}"
         raise InvalidRequest(said) from None
-    if isinstance(fields, dict):
-        refuse_unknown(fields, ("decision", "note"))
-    decision = fields.get("decision") if isinstance(fields, dict) else None
-    if decision not in ("approve", "deny"):
-        raise InvalidRequest("decision must be approve or deny")
-    note = fields.get("note")
-    if note is not None and not isinstance(note, str):
-        raise InvalidRequest("note must be a string")
-    return decision, note
+    fields = fields if isinstance(fields, dict) else {}
+    refuse_unknown(fields, [each.json for each in fields_of(SignedHoldDecision)])
+    return SignedHoldDecision.of(fields)

@@ -26,11 +26,14 @@ from solward.resources import (
     events,
     health,
     holds,
+    payments,
     plugin_state,
     plugins,
+    policy,
     schedules,
     settings,
     switches,
+    transactions,
     wallets,
 )
 from solward.resources.declare import Call, Request, fields_of
@@ -160,9 +163,12 @@ CALLS: Mapping[str, tuple[Call[Any], ...]] = {
     "Keys": credentials.KEY_CALLS,
     "Admins": credentials.ADMIN_CALLS,
     "Holds": holds.CALLS,
+    "Payments": payments.CALLS,
+    "PolicyRequests": policy.CALLS,
     "AgentRequests": agents.AGENT_CALLS,
     "Contacts": contacts.CALLS,
     "PluginStateRequests": plugin_state.CALLS,
+    "TransactionRequests": transactions.CALLS,
     "ScheduleRequests": schedules.CALLS,
     "ServiceRequests": (
         health.GET_HEALTH,

@@ -81,7 +81,10 @@ def _found(kind: Any) -> Mapping[str, Field]:
             stated = known.default is REQUIRED and each.default is not MISSING
             default = each.default if stated else known.default
             alias = ".".join(each.metadata.get("path", ()))
-            found[each.name] = replace(known, name=each.name, alias=alias, default=default)
+            left_out = {**getattr(kind, "left_out", {}), **known.left_out}
+            found[each.name] = replace(
+                known, name=each.name, alias=alias, default=default, left_out=left_out
+            )
     return found
 
 
@@ -92,10 +95,12 @@ class Request:
     Attributes:
         excludes: attribute -> those that must be absent, empty or 0 where it is true.
         never_null: those that may be absent, and of which null is refused.
+        left_out: surface -> why none of its fields is on it.
     """
 
     excludes: ClassVar[Mapping[str, Sequence[str]]] = {}
     never_null: ClassVar[Sequence[str]] = ()
+    left_out: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def of(cls, body: Mapping[str, object], settings: object = None) -> Self:

@@ -230,12 +230,19 @@ class Line(Text):
 
 @dataclass(frozen=True, slots=True)
 class RawText(Text):
-    """Text that something else reads, which knows its form."""
+    """Text that something else reads, which knows its form; of at least `least` characters."""
+
+    least: int = 1
+
+    _takes = "text of {self.least} to {self.most:,} characters"
 
     def _read(self, value: object) -> Any:
         if not isinstance(value, str):
-            raise InvalidRequest(f"{self.json} must be text")
+            raise InvalidRequest(f"{self.json} must be {self._article}")
         return value
+
+    def _bounds(self) -> Schema:
+        return Text._bounds(self) | {"minLength": self.least}
 
 
 @dataclass(frozen=True, slots=True)
@@ -578,7 +585,10 @@ class Shape(Field):
 
     form: Mapping[str, Any] = field(default_factory=dict)
 
-    def _read(self, value: object) -> Any:
+    argument = "Any"
+
+    def read(self, value: object) -> Any:
+        """The value as it is."""
         return value
 
     def schema(self) -> Schema:
@@ -638,6 +648,9 @@ class Parameters(Json):
 
 _GRANT: Final = {"$ref": "#/components/schemas/Grant"}
 _SENTENCE: Final = {"minLength": 1, "maxLength": 20_000}
+SAID_GRANT: Final[Schema] = {
+    "anyOf": [_GRANT, {"type": "string", "description": "The sentence of one."} | _SENTENCE]
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -657,8 +670,7 @@ class GrantList(Field):
         return value
 
     def _bounds(self) -> Schema:
-        sentence = {"type": "string", "description": "The sentence of one."} | _SENTENCE
-        return {"items": {"anyOf": [_GRANT, sentence]}, "maxItems": 100}
+        return {"items": SAID_GRANT, "maxItems": 100}
 
     def _form(self) -> Schema:
         return {"items": _GRANT}

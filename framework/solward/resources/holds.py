@@ -64,6 +64,23 @@ class HoldNote(Request):
     )
 
 
+@resource
+class SignedHoldDecision(Request):
+    """The decision of the webhook's receiver."""
+
+    decision: str = declared(
+        Choice(
+            "What was decided.",
+            options=("approve", "deny"),
+            missing="decision must be approve or deny",
+            example="deny",
+        )
+    )
+    note: str | None = declared(
+        Text("Why, for the audit log.", most=MAX_NOTE, example="not a vendor of ours"), default=None
+    )
+
+
 def _units(raw: Mapping[str, str]) -> dict[str, int]:
     return {mint: int(units) for mint, units in raw.items()}
 
@@ -167,6 +184,16 @@ class HeldRequest(Answer):
     )
 
 
+@resource
+class DecidedHold(Answer):
+    """Where a hold stands after a decision."""
+
+    id: str = declared(Id("The hold."))
+    state: str = declared(
+        Choice("Where it stands now.", options=tuple(map(str, HoldState)), example="denied")
+    )
+
+
 LIST_HOLDS = Call(
     "listHolds",
     "What waits for a person, and what became of it, the newest first.",
@@ -198,5 +225,15 @@ DENY_HOLD = Call(
     Hold,
     name="deny",
     about="Its caller is answered with a blocked record from then on.",
+)
+DECIDE_HOLD = Call(
+    "decideHoldBySignature",
+    "Approve or deny what is held, as the receiver of the webhook.",
+    "POST",
+    "/holds/{hold_id}/webhook",
+    SignedHoldDecision,
+    DecidedHold,
+    about="The signature is the credential; no key and no secret is sent. It counts once and for"
+    " five minutes.",
 )
 CALLS = (LIST_HOLDS, GET_HOLD, APPROVE_HOLD, DENY_HOLD)

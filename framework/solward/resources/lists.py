@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from solward.resources.answers import Answer
-from solward.resources.declare import declared, resource
-from solward.resources.fields import Flag, Id, Whole
+from solward.resources.declare import Request, declared, resource
+from solward.resources.fields import Flag, Id, WalletId, Whole
 
 LIMIT = Whole("How many at most.", least=1, most=500)
+
+
+@resource
+class OfWallet(Request):
+    """Which of a list that all wallets share are listed."""
+
+    wallet_id: str | None = declared(WalletId("Only this wallet's.", cli="--wallet"), default=None)
+    limit: int = declared(LIMIT, default=50)
 
 
 @resource

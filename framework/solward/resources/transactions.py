@@ -3,14 +3,143 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from datetime import datetime
-from typing import Any, ClassVar
+from decimal import Decimal
+from typing import Any, ClassVar, Self
 
-from solward.resources.answers import Answer
-from solward.resources.declare import declared, resource
-from solward.resources.fields import Id, Json, Shape, Text, Texts, Time, Whole
-from solward.resources.schema import ref
+from solward.resources.answers import Answer, Raw, answer_example, answer_of
+from solward.resources.answers import sol as sol_of
+from solward.resources.answers import whole as whole_json
+from solward.resources.declare import Call, Request, declared, resource
+from solward.resources.examples import ADDRESS
+from solward.resources.fields import (
+    Choice,
+    Flag,
+    Id,
+    Json,
+    Recipient,
+    Shape,
+    Text,
+    Texts,
+    Time,
+    WalletId,
+    Whole,
+    nullable,
+)
+from solward.resources.holds import LINE
+from solward.resources.lists import LIMIT, OfWallet
+from solward.resources.schema import (
+    address,
+    array,
+    mapping,
+    ref,
+    response_object,
+    sol,
+    text,
+    units,
+    whole,
+)
 from solward.types.money import U64_MAX
+from solward.types.record import REFUSALS_OF, TransactionStatus, TransactionType
+
+_NUMBERS = {
+    "asked": "What was asked for.",
+    "limit": "What is allowed.",
+    "left": "What of it was left.",
+    "used": "What of it was used.",
+    "unit": "Of these, such as `SOL`; where there is none they begin with `$` or end with `%`.",
+    "window": "The time that the limit is for, such as `24 hours`.",
+    "mint": "Of the token, where the unit names it by its mint and not by its symbol.",
+}
+NUMBERS = response_object(
+    {name: text(meaning) for name, meaning in _NUMBERS.items()}, optional=tuple(_NUMBERS)
+)
+_EFFECTS = response_object(
+    {
+        "solOut": sol("Gross."),
+        "fee": sol("The network's fee."),
+        "rent": sol("Rent of accounts it opens."),
+        "accountsCreated": whole("How many it opens.", 0),
+        "tokensOut": mapping(units("Smallest units."), "By mint."),
+        "tokensIn": mapping(units("Smallest units."), "By mint; SOL under the wrapped SOL mint."),
+        "programs": array(address("A program."), "The programs it calls."),
+        "authorityChanges": array(
+            response_object(
+                {
+                    "kind": text("Of authority."),
+                    "account": address("Whose."),
+                    "to": nullable(address("Who gets it; null is nobody.")),
+                }
+            )
+        ),
+        "closedAccounts": mapping(text("Who gets its SOL."), "By account."),
+    }
+)
+_RULES = Texts(
+    "The rules evaluated, in order; one that refused is the last.",
+    each="A rule's name.",
+    example=["max_per_tx"],
+)
+
+
+_UUID = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_OF_WALLET = WalletId("Only this wallet's.", cli="--wallet")
+
+
+@resource
+class WalletFilter(Request):
+    """What the records of a wallet that are asked for have in common."""
+
+    agent_id: str | None = declared(
+        Id(
+            "Only what this agent asked for; deleted ones too.",
+            pattern=_UUID,
+            wrong="agentId must be the id of an agent",
+        ),
+        default=None,
+    )
+    recipient: str | None = declared(
+        Recipient(
+            "Only what pays this address; from the admin also a wallet's id, or the name of a"
+            " contact, of a wallet or, as `@name`, of a group of the policy's address book.",
+            cli="--to",
+        ),
+        default=None,
+    )
+    type: str | None = declared(
+        Choice("Only this type.", options=tuple(map(str, TransactionType))), default=None
+    )
+    status: str | None = declared(
+        Choice("Only this status.", options=tuple(map(str, TransactionStatus))), default=None
+    )
+    since: datetime | str | None = declared(
+        Time("Only records of this moment or later."), default=None
+    )
+    until: datetime | str | None = declared(Time("Only records before this moment."), default=None)
+
+
+@resource
+class TransactionFilter(WalletFilter):
+    """What the records that are asked for have in common; None asks for nothing."""
+
+    wallet_id: str | None = declared(_OF_WALLET, default=None)
+
+
+@resource
+class WalletTransactions(WalletFilter):
+    """Which of a wallet's records are listed."""
+
+    limit: int = declared(LIMIT, default=50)
+    before: str | None = declared(Text("A record's id: only older ones."), default=None)
+    fees: bool = declared(Flag("What each costs at the network, too."), default=False)
+
+
+@resource
+class ListedTransactions(WalletTransactions):
+    """Which records are listed."""
+
+    wallet_id: str | None = declared(_OF_WALLET, default=None)
 
 
 @resource
@@ -47,10 +176,17 @@ class Transaction(Answer):
         Id("The agent that caused it; absent where none did."), default=None
     )
     principal: str = declared(
-        Text("Who asked for it: `admin`, `key:<id>`, `agent:<id>` or `schedule:<id>`.")
+        Text(
+            "Who asked for it: `admin`, `key:<id>`, `agent:<id>` or `schedule:<id>`.",
+            example="admin",
+        )
     )
     type: str = declared(
-        Text("What it is; a plugin may give a transaction of its own another type.")
+        Shape(
+            "What it is; a plugin may give a transaction of its own another type.",
+            form=text("", examples=list(TransactionType)),
+            example="transfer",
+        )
     )
     status: str = declared(
         Shape("See docs/transactions.md.", form=ref("TransactionStatus"), example="confirmed")
@@ -62,10 +198,196 @@ class Transaction(Answer):
         ),
         default=None,
     )
-    details: Mapping[str, Any] = declared(Json("By type; amounts are in whole units."))
-    guardrails_applied: tuple[str, ...] = declared(
-        Texts("The rules evaluated, in order; one that refused is the last.", each="A rule's name.")
+    details: Mapping[str, Any] = declared(
+        Json("By type; amounts are in whole units.", example={"to": ADDRESS, "amount": 5})
     )
+    guardrails_applied: tuple[str, ...] = declared(_RULES)
     timestamp: datetime = declared(Time("When it was judged."))
     fee: NetworkFee | None = declared(Json("What it costs at the network."), default=None)
     error: str | None = declared(Text("Why it is blocked or failed; only there."), default=None)
+
+
+@resource
+class TransactionPage(Answer):
+    """One page of a list."""
+
+    transactions: tuple[Transaction, ...] = declared(Json("Newest first."))
+    next: str | None = declared(
+        Id(
+            "Only in the answer to a filter: `before` of its next page, null where no older record"
+            " fits. A page may have fewer records than `limit`, or none, and one behind it."
+        ),
+        default=None,
+        nullable=True,
+    )
+
+
+@resource
+class CouldLeave(Answer):
+    """The most that a transaction's bytes could take."""
+
+    lines: tuple[Mapping[str, Any], ...] = declared(
+        Shape("What its bytes could take.", form=array(LINE), example=[])
+    )
+    costs_sol: Decimal = declared(
+        Shape("Network fee and rent, at most, in lamports.", form=units(""), example="5000"),
+        named="costsLamports",
+        read=sol_of,
+    )
+
+
+@resource
+class Refusal(Answer):
+    """Why a transaction was refused."""
+
+    rule: str = declared(Text("The rule that refused it."))
+    reason: str = declared(Text("Why, in its words."))
+    numbers: Mapping[str, str] = declared(
+        Shape("What the reason says.", form=ref("RefusalNumbers"), example={})
+    )
+
+
+@resource
+class Judged(Answer):
+    """A transaction with why it was refused, and what it could take.
+
+    Attributes:
+        could_leave: None where it was not judged by its bytes.
+    """
+
+    component: ClassVar = "JudgedTransaction"
+
+    transaction: Transaction = field(metadata=whole_json(Transaction.of))
+    refusal: Refusal | None = declared(Json("Why it was refused."), default=None)
+    could_leave: CouldLeave | None = declared(
+        Json("The most that it could take.", example=answer_example(CouldLeave)), default=None
+    )
+
+    @property
+    def rule(self) -> str | None:
+        """The rule that refused it; None where nothing did."""
+        return None if self.refusal is None else self.refusal.rule
+
+    @property
+    def reason(self) -> str:
+        """Why, in the rule's words; empty where nothing refused it."""
+        return "" if self.refusal is None else self.refusal.reason
+
+    @property
+    def numbers(self) -> Mapping[str, str]:
+        """`asked`, `limit`, `left`, `used`, `unit`, `window`, `mint`: what the reason says."""
+        return {} if self.refusal is None else self.refusal.numbers
+
+
+@resource
+class Refusals(Answer):
+    """The newest refusals, and how many there were in 24 hours."""
+
+    refusals: tuple[Judged, ...] = declared(Json("Newest first."))
+    last_day: int = declared(Whole("Refused in the last 24 hours."), named="lastDay.count")
+    by_rule: Mapping[str, int] = declared(
+        Shape(
+            "Most first.", form=mapping(whole("Of the count.", 0), ""), example={"max_per_tx": 1}
+        ),
+        named="lastDay.byRule",
+    )
+    is_complete: bool = declared(
+        Flag(
+            f"Whether that is all of them, or of the newest {REFUSALS_OF:,} transactions.",
+            example=True,
+        ),
+        named="lastDay.isComplete",
+    )
+
+
+@resource
+class Trial(Answer):
+    """The result of a dry run; nothing was stored, reserved or sent.
+
+    Attributes:
+        effects: as simulated (docs/transactions.md).
+    """
+
+    component: ClassVar = "DryRun"
+
+    dry_run: bool = declared(Flag("Always true.", const=True))
+    allowed: bool = declared(Flag("Whether it would be signed and sent.", example=True))
+    held: bool = declared(
+        Flag("That a person would be asked; only where one would.", const=True), default=False
+    )
+    rule: str | None = declared(
+        Text("The rule that refuses it; only where one does."), default=None
+    )
+    reason: str | None = declared(
+        Text("Why it is not allowed, or a person would be asked; only then."), default=None
+    )
+    numbers: Mapping[str, str] = declared(
+        Shape("What the reason says.", form=ref("RefusalNumbers")), default=None
+    )
+    guardrails_applied: tuple[str, ...] = declared(_RULES)
+    effects: Mapping[str, Any] | None = declared(
+        Shape("What the simulation shows; absent where it failed.", form=_EFFECTS), default=None
+    )
+
+    @classmethod
+    def of(cls, raw: Raw) -> Self:
+        """From the answer to a dry run; raises `ValueError` for any other."""
+        if raw["dryRun"] is not True:
+            raise ValueError("no dry run")
+        return answer_of(cls, raw, numbers=raw.get("numbers", {}))
+
+
+EXPORT_TRANSACTIONS: Call[Any] = Call(
+    "exportTransactions",
+    "Records as CSV.",
+    "GET",
+    "/transactions.csv",
+    TransactionFilter,
+    None,
+    about="All that fit, newest first. A key that is confined to one wallet gets that wallet's, and"
+    " no key gets names.",
+)
+LIST_TRANSACTIONS = Call(
+    "listTransactions",
+    "Records of all wallets.",
+    "GET",
+    "/transactions",
+    ListedTransactions,
+    TransactionPage,
+    about="A key that is confined to one wallet sees that wallet's.",
+)
+LIST_WALLET_TRANSACTIONS = Call(
+    "listWalletTransactions",
+    "Records of one wallet.",
+    "GET",
+    "/wallets/{wallet_id}/transactions",
+    WalletTransactions,
+    TransactionPage,
+)
+GET_TRANSACTION = Call(
+    "getTransaction",
+    "One record, why it was refused, and what its bytes could take.",
+    "GET",
+    "/transactions/{transaction_id}",
+    None,
+    Judged,
+    name="get",
+)
+LIST_REFUSALS = Call(
+    "listRefusals",
+    "What was refused and why, and how much of it in 24 hours.",
+    "GET",
+    "/refusals",
+    OfWallet,
+    Refusals,
+    name="refusals",
+    about=f"Among the newest {REFUSALS_OF:,} transactions. A key that is confined to one wallet"
+    " sees that wallet's.",
+)
+CALLS = (
+    EXPORT_TRANSACTIONS,
+    LIST_TRANSACTIONS,
+    LIST_WALLET_TRANSACTIONS,
+    GET_TRANSACTION,
+    LIST_REFUSALS,
+)

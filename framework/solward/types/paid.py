@@ -7,15 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from solward.support.clock import iso
 from solward.types.errors import InvalidRequest
 from solward.types.payment import PaymentMode, Served
 from solward.types.record import TransactionStatus
 
-# As every amount: plain digits, no sign, no exponent; then one space and a name.
-_MAX = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?) ([A-Za-z0-9]{1,64})", re.ASCII)
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+MAX_BODY_BYTES: Final = 1 << 20
+ANSWER_WAIT_S: Final = 40.0
+"""How long the answer to a request with its payment is waited for."""
+MAX_FORM: Final = r"[0-9]{1,20}(\.[0-9]{1,20})? [A-Za-z0-9]{1,64}"
+"""As every amount: plain digits, no sign, no exponent; then one space and a name."""
 
 
 class PaymentState(StrEnum):
@@ -141,11 +145,11 @@ def max_parts(text: object) -> tuple[Decimal, str]:
     Raises:
         InvalidRequest: it is not of that form.
     """
-    found = _MAX.fullmatch(text) if isinstance(text, str) else None
-    amount = Decimal(found[1]) if found else Decimal(0)
-    if found is None or not amount:
+    found = re.fullmatch(MAX_FORM, text, re.ASCII) if isinstance(text, str) else None
+    amount, _, asset = found[0].partition(" ") if found else ("0", "", "")
+    if not Decimal(amount):
         raise InvalidRequest(
             "max must be an amount and a symbol or mint with one space between, such as"
             " '0.05 USDC', and more than 0"
         )
-    return amount, found[2]
+    return Decimal(amount), asset

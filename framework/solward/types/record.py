@@ -27,6 +27,11 @@ ACTION: Final = "hold:"
 """Prefix of a hold's id in a key that names the hold instead of a transaction."""
 
 
+REFUSALS_OF: Final = 10_000
+"""Of so many newest records refusals are looked for: without an index of their own they are found
+among what happened last, and a history of years costs no more than a week."""
+
+
 class TransactionStatus(StrEnum):
     """A transaction's status for callers; attempts have states of their own for sending."""
 

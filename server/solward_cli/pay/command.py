@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from solward.resources.payments import ListedPayments, PaidRequest
 from solward_cli.completed_names import wallet_names
+from solward_cli.declared import request_options, sent
 from solward_cli.service_call import (
     ServiceCall,
     limit_option,
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from solward.client import PaidAnswer, Wallet
+    from solward.resources.payments import StoredPayment
 
 EXIT_REFUSED = 3
 EXIT_HELD = 4
@@ -38,30 +41,27 @@ def pay() -> None:
 
 @pay.command()
 @click.argument("address", metavar="URL")
-@click.option("--max", "most", required=True, help='The most to pay, such as "0.05 USDC".')
+@request_options(PaidRequest, without=("url", "method", "headers", "body", "max"))
+@click.option("--max", required=True, help='The most to pay, such as "0.05 USDC".')
 @click.option("-X", "--request", "method", help="Method of the request.  [default: GET]")
 @click.option("-H", "--header", "headers", multiple=True, help="A header, `Name: value`.")
-@click.option("-d", "--data", help="Body, sent with POST; @FILE reads a file, @- standard input.")
+@click.option(
+    "-d", "--data", "body", help="Body, sent with POST; @FILE reads a file, @- standard input."
+)
 @click.option(
     "--wallet",
     shell_complete=wallet_names,
     help="The wallet that pays; not needed where there is one.",
 )
-@click.option("--protocol", help="Pay by this protocol only, such as x402.")
-@click.option("--dry-run", is_flag=True, help="Show what it would pay; pay nothing.")
 @click.option("--idempotency-key", "key", help="Pay once under this key, however often it is sent.")
 @service_call
 async def curl(
     call: ServiceCall,
     address: str,
-    most: str,
-    method: str | None,
-    headers: tuple[str, ...],
-    data: str | None,
     wallet: str | None,
-    protocol: str | None,
     dry_run: bool,
     key: str | None,
+    **request: Any,
 ) -> RenderableType | None:
     """Request URL, and pay for it where its site asks for that, at most --max.
 
@@ -73,18 +73,11 @@ async def curl(
     from solward.client import BadRequest, ClientError, Held, Refused
     from solward_cli.pay.render import render_quote
 
-    body = _data(data)
-    given = _headers(headers)
-    if body is not None and "content-type" not in map(str.lower, given):
-        given["Content-Type"] = _FORM
-    request: dict[str, Any] = {
-        "url": address,
-        "method": method or ("GET" if body is None else "POST"),
-        "headers": given,
-        "body": body,
-        "max": most,
-        "protocol": protocol,
-    }
+    body, headers = _data(request["body"]), _headers(request["headers"])
+    if body is not None and "content-type" not in map(str.lower, headers):
+        headers["Content-Type"] = _FORM
+    method = request["method"] or ("GET" if body is None else "POST")
+    request |= {"url": address, "method": method, "headers": headers, "body": body}
     paying = await _wallet(call, wallet)
     wallets = call.client.wallets
     try:
@@ -116,20 +109,15 @@ async def curl(
 
 
 @pay.command("list")
-@click.option("--wallet", shell_complete=wallet_names, help="Only this wallet's.")
+@request_options(ListedPayments, without=("limit",))
 @limit_option
-@click.option("--before", help="Only those older than the payment of this id.")
 @service_call
-async def listing(
-    call: ServiceCall, wallet: str | None, limit: int, before: str | None
-) -> RenderableType:
+async def listing(call: ServiceCall, **only: Any) -> RenderableType:
     """List what was paid for, newest first."""
     from solward_cli.pay.render import render_payments
 
-    wallet_id = None if wallet is None else (await call.wallet(wallet)).id
-    return render_payments(
-        await call.client.payments.list(wallet_id=wallet_id, limit=limit, before=before)
-    )
+    asked = await sent(call, ListedPayments, only)
+    return render_payments(await call.client.payments.list(**asked))
 
 
 @pay.command()
@@ -167,7 +155,7 @@ async def _wallet(call: ServiceCall, named: str | None) -> Wallet:
     return wallets[0]
 
 
-async def _find(call: ServiceCall, name: str) -> PaidAnswer:
+async def _find(call: ServiceCall, name: str) -> StoredPayment:
     """The payment of this id, or of the beginning of one of the newest."""
     from solward.client import AmbiguousName, NotFoundError
     from solward.client.wallets import MIN_ID_PREFIX

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from solward.client import PaidAnswer, Payment, PaymentQuote
+    from solward.resources.payments import PaymentTerms, StoredPayment
 
 _MOST_TEXT = 10_000
 
@@ -32,10 +33,9 @@ def render_payments(payments: Sequence[Payment]) -> RenderableType:
     return table(columns, rows, "Nothing was paid for.")
 
 
-def render_payment(answer: PaidAnswer) -> RenderableType:
+def render_payment(answer: StoredPayment) -> RenderableType:
     """All fields of a payment, and what the site answered, as text."""
     payment = answer.payment
-    assert payment is not None
     return fields(
         {
             "Payment": payment.id,
@@ -60,21 +60,17 @@ def render_payment(answer: PaidAnswer) -> RenderableType:
 
 def render_quote(quote: PaymentQuote) -> RenderableType:
     """What would be paid, and whether it would be."""
-    offer = quote.offer or {}
-    price = None
-    if offer:
-        unit = offer.get("symbol") or offer["asset"]
-        price = f"{amount(offer['amount'])} {unit} to {offer['payTo']}"
+    offer = quote.offer
     return fields(
         {
             "Dry run": verdict(quote.allowed, quote.held),
             "Rule": quote.rule,
             "Why": quote.reason,
             "Answered": f"status {quote.status} to the request without a payment",
-            "Price": price or "none is asked for",
-            "Protocol": offer.get("protocol"),
-            "Mode": offer.get("mode"),
-            "Sold": offer.get("description"),
+            "Price": f"{price(offer)} to {offer.pay_to}" if offer else "none is asked for",
+            "Protocol": offer and offer.protocol,
+            "Mode": offer and offer.mode,
+            "Sold": offer and offer.description,
         }
     )
 
@@ -96,7 +92,7 @@ def line(answer: PaidAnswer) -> str:
     )
 
 
-def price(payment: Payment) -> str:
+def price(payment: PaymentTerms) -> str:
     """The amount with its unit."""
     return f"{amount(payment.amount)} {payment.symbol or short(payment.asset)}"
 

@@ -135,7 +135,7 @@ async def replay(call: ServiceCall, draft: str | None, days: int) -> RenderableT
     from solward_cli.policy.render import render_replay
 
     document = None if draft is None else _read(draft)
-    return render_replay(await call.client.policy.replay(days, document))
+    return render_replay(await call.client.policy.replay(days=days, draft=document))
 
 
 def _read(text: str) -> dict[str, Any]:

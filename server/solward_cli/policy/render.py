@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from solward_cli.render import plain, short, table, together
+from solward_cli.render import moment, plain, short, table, together
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from solward.client import Policy
+    from solward.resources.policy import Replay
 
 
 def render_policy(policy: Policy) -> RenderableType:
@@ -43,24 +44,24 @@ def render_change(before: Policy, after: Policy) -> RenderableType:
     return together(*lines) if lines else plain("Nothing.", "dim")
 
 
-def render_replay(report: Mapping[str, Any]) -> RenderableType:
+def render_replay(report: Replay) -> RenderableType:
     """What a draft would have changed."""
     rows = [
         (
-            each["timestamp"][:19].replace("T", " "),
-            short(each["transactionId"]),
-            each["type"],
-            each["inForce"],
-            each["now"],
-            each["sentence"],
+            moment(each.timestamp),
+            short(each.transaction_id),
+            each.type,
+            each.in_force,
+            each.now,
+            each.sentence,
         )
-        for each in report["changes"]
+        for each in report.changes
     ]
-    days = "the last day" if report["days"] == 1 else f"the last {report['days']} days"
-    counts = f"{report['judged']} transactions of {days} judged, {report['changed']} otherwise."
-    if report["refusedByOtherRules"]:
-        counts += f" Other rules refused {report['refusedByOtherRules']} more."
-    if report["changed"] > len(rows):
+    days = "the last day" if report.days == 1 else f"the last {report.days} days"
+    counts = f"{report.judged} transactions of {days} judged, {report.changed} otherwise."
+    if report.refused_by_other_rules:
+        counts += f" Other rules refused {report.refused_by_other_rules} more."
+    if report.changed > len(rows):
         counts += f" The first {len(rows)} of them:"
     if not rows:
         return plain(counts)

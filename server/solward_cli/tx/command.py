@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 
+from solward.resources.transactions import TransactionFilter
 from solward_cli.completed_names import agent_names, wallet_names
+from solward_cli.declared import request_options, sent
 from solward_cli.options import since_option, until_option
 from solward_cli.service_call import (
     EXIT_FAILED,
@@ -25,11 +27,9 @@ from solward_cli.service_call import (
 )
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from rich.console import RenderableType
 
-    from solward.client import Event, Transaction, TransactionFilter
+    from solward.client import Event, Transaction
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -53,18 +53,12 @@ def tx() -> None:
 def filter_options(command: F) -> F:
     """The options that say which records are meant; the command gets them as `filters`."""
     options: tuple[Callable[[F], F], ...] = (
-        click.option("--wallet", shell_complete=wallet_names, help="Only this wallet's."),
-        click.option("--agent", shell_complete=agent_names, help="Only what this agent asked for."),
+        request_options(TransactionFilter, without=("agent_id", "since", "until")),
         click.option(
-            "--to",
-            metavar="RECIPIENT",
-            help="Only what pays this address, contact or wallet, or @name of the policy.",
-        ),
-        click.option("--type", "type_", metavar="TYPE", help="Only this type, such as transfer."),
-        click.option(
-            "--status",
-            type=click.Choice(["pending", "confirmed", "failed", "blocked"]),
-            help="Only this status.",
+            "--agent",
+            "agent_id",
+            shell_complete=agent_names,
+            help="Only what this agent asked for.",
         ),
         since_option,
         until_option,
@@ -95,7 +89,7 @@ async def listing(
         records = await call.client.transactions.list(limit, before, only)
     else:
         records = await call.client.wallets.transactions(only.wallet_id, limit, before, others)
-    if others.query():
+    if others != TransactionFilter():
         # Several answers may have been needed for it.
         call.set_json({"transactions": [each.raw for each in records]})
     return render_records(records, wallets, token_list(network))
@@ -136,31 +130,12 @@ async def _write_export(call: ServiceCall, only: TransactionFilter, file: Binary
             file.write(piece)
 
 
-async def _filter(
-    call: ServiceCall,
-    *,
-    wallet: str | None,
-    agent: str | None,
-    to: str | None,
-    type_: str | None,
-    status: str | None,
-    since: datetime | None,
-    until: datetime | None,
-) -> TransactionFilter:
-    from solward.client import TransactionFilter
-
+async def _filter(call: ServiceCall, **filters: Any) -> TransactionFilter:
+    agent = filters["agent_id"]
     if agent is not None and _ID.fullmatch(agent) is None:
         # Of an agent that is deleted the id alone is left.
-        agent = (await call.agent(agent)).id
-    return TransactionFilter(
-        wallet_id=None if wallet is None else (await call.wallet(wallet)).id,
-        agent_id=agent,
-        recipient=to,
-        type=type_,
-        status=status,
-        since=since,
-        until=until,
-    )
+        filters["agent_id"] = (await call.agent(agent)).id
+    return TransactionFilter(**await sent(call, TransactionFilter, filters))
 
 
 @tx.command()

@@ -9,6 +9,7 @@ from typing import Any
 from nicegui import ui
 
 from solward.client import Policy
+from solward.resources.policy import Replay
 from solward.support import jsontext
 from solward.types.errors import SolwardError
 from solward_dashboard.api import api
@@ -134,23 +135,22 @@ async def _nothing() -> None:
 async def consequences(document: Mapping[str, Any]) -> list[str]:
     """What a policy would have said otherwise of the last days, or that this is not known."""
     try:
-        found = await api().policy.replay(_REPLAYED_DAYS, document)
+        found = await api().policy.replay(days=_REPLAYED_DAYS, draft=document)
     except SolwardError as error:
         return [f"What it would have changed is not known: {error}"]
     return consequence_texts(found)
 
 
-def consequence_texts(replay: Mapping[str, Any]) -> list[str]:
-    """The answer of `POST /policy/replay` in words; the first of what is changed one by one."""
-    judged, changed = replay["judged"], replay["changed"]
-    of = f"Of {judged:,} transactions of the last {replay['days']} days"
-    if not changed:
+def consequence_texts(replay: Replay) -> list[str]:
+    """A replay in words; the first of what is changed one by one."""
+    of = f"Of {replay.judged:,} transactions of the last {replay.days} days"
+    if not replay.changed:
         return [f"{of} none would have ended otherwise."]
-    texts = [f"{of} {changed:,} would have ended otherwise."]
-    for each in replay["changes"][:_SHOWN_CHANGES]:
-        why = f": {each['sentence']}" if each.get("sentence") else ""
-        kind = str(each["type"]).replace("_", " ")
-        texts.append(f"A {kind} was {each['then']}, and would be {each['now']}{why}")
+    texts = [f"{of} {replay.changed:,} would have ended otherwise."]
+    for each in replay.changes[:_SHOWN_CHANGES]:
+        why = f": {each.sentence}" if each.sentence else ""
+        kind = each.type.replace("_", " ")
+        texts.append(f"A {kind} was {each.then}, and would be {each.now}{why}")
     return texts
 
 

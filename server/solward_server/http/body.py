@@ -11,7 +11,6 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -185,45 +184,6 @@ def body_optional_text(body: Body, field: str, *, longest: int = 200) -> str | N
     return None if body.get(field) is None else body_text(body, field, longest=longest)
 
 
-def body_number(body: Body, field: str, default: int | None = None) -> int | Decimal:
-    """A number field with all its digits; required where there is no default."""
-    value = body.get(field)
-    if value is None:
-        if default is None:
-            raise InvalidRequest(f"{field} is required and must be a number")
-        return default
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise InvalidRequest(f"{field} must be a number")
-    return value
-
-
-def body_whole(body: Body, field: str, default: int | None, lowest: int, highest: int) -> int:
-    """A whole-number field within bounds; `5.0` is 5."""
-    value = body_number(body, field, default)
-    # Bounds come before int(): `1e999999999` as an int would take all memory.
-    if not lowest <= value <= highest or value != int(value):
-        raise InvalidRequest(f"{field} must be a whole number from {lowest} to {highest}")
-    return int(value)
-
-
-def body_texts(
-    body: Body, field: str, default: tuple[str, ...], *, most: int = 20
-) -> tuple[str, ...]:
-    """A field that is an array of texts."""
-    value = body.get(field)
-    if value is None:
-        return default
-    if (
-        not isinstance(value, list)
-        or len(value) > most
-        or not all(isinstance(item, str) and 0 < len(item) <= 64 for item in value)
-    ):
-        raise InvalidRequest(
-            f"{field} must be an array of at most {most} strings of 1 to 64 characters"
-        )
-    return tuple(value)
-
-
 def query_text(field: str) -> str | None:
     """A field of the query string; raises `InvalidRequest` where it is given twice."""
     values = request.args.getlist(field)
@@ -257,24 +217,6 @@ def query_time(field: str) -> int | None:
         raise InvalidRequest(
             f"{field} must be an ISO 8601 time with a zone, such as 2026-12-31T00:00:00Z"
         ) from None
-
-
-def query_choice(field: str, choices: Iterable[str]) -> str | None:
-    """One of some words in the query string."""
-    value = query_text(field)
-    if value is not None and value not in tuple(choices):
-        raise InvalidRequest(f"{field} must be one of {', '.join(choices)}")
-    return value
-
-
-def query_flag(field: str) -> bool:
-    """`true` or `false` in the query string, false where it is absent."""
-    value = query_text(field)
-    if value is None:
-        return False
-    if value not in ("true", "false"):
-        raise InvalidRequest(f"{field} must be true or false")
-    return value == "true"
 
 
 def query_of(kind: type[R]) -> R:

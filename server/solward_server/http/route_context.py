@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from solward.agents.agent import Agent
@@ -27,11 +28,14 @@ class RouteContext:
 
     Attributes:
         traffic: counts every request of an API key.
+        exporting: of whoever makes a page of an export: all of them together take half of the event
+            loop's time at most.
     """
 
     service: Solward
     traffic: Taking
     skill_calls: SkillCalls
+    exporting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @classmethod
     def of(cls, service: Solward) -> RouteContext:
@@ -72,10 +76,10 @@ class RouteContext:
         """The parameters of an operation or of its skill, with the addresses of those who are paid;
         as `recipient`. Those of any other skill stay as they are."""
         found = dict(params)
-        for field in recipient_fields(name):
-            given = found.get(field.json)
+        for each in recipient_fields(name):
+            given = found.get(each.json)
             if isinstance(given, str):
-                found[field.json] = await self.recipient(given, field.json)
+                found[each.json] = await self.recipient(given, each.json)
         return found
 
     async def count_request(self) -> None:

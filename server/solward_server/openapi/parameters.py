@@ -9,22 +9,14 @@ from solward.resources.examples import AGENT, CREDENTIAL, KEY, SCHEDULE, WALLET
 from solward.resources.fields import Schema
 from solward.resources.schema import (
     address,
-    choice,
     flag,
     identifier,
     text,
-    timestamp,
     whole,
 )
-from solward.solana.token_list import token_list
 from solward.types.idempotency import KEY_FORM, MAX_KEY
-from solward.types.record import TransactionStatus, TransactionType
 
 Parameter = dict[str, Any]
-
-# The wallet, agent, key and token of all examples.
-WALLET_ADDRESS = "Xyk1ak1fTvBzxDgQ8ypk1T4PfUfmQEXDnvC6Y6Ttnvh"
-USDC = token_list("localnet").resolve("USDC", "mint")
 
 
 def _parameter(place: str, name: str, schema: Schema, **more: Any) -> Parameter:
@@ -75,14 +67,18 @@ PATH_PARAMETERS: dict[str, Parameter] = {
     "name": path_parameter("name", text("The setting's name.", 200), "signingKey"),
     "file": path_parameter("file", text("One of the files the page names."), "swagger-ui.css"),
     "plugin": path_parameter("plugin", text("The plugin's distribution.", 200), "acme-tools"),
+    "principal": path_parameter(
+        "principal",
+        text("Such as `agent:scout` or `key:<id>`: a kind, and an id or a unique name.", 300)
+        | {"minLength": 3},
+        f"agent:{AGENT}",
+    ),
+    "payment_id": path_parameter("paymentId", identifier("The payment."), RECORD),
 }
 """Parts of paths, as calls name them."""
 
 LIMIT = query("limit", whole("How many at most.", 1, 500, default=50))
-BEFORE_RECORD = query("before", identifier("A record's id: only older ones."))
 
-FEES = query("fees", flag("What each costs at the network, too."))
-DETAILS = query("details", flag("Limits, what is spent of them and when each ends, too."))
 DRY_RUN = query("dryRun", flag("Judge and simulate only; nothing is recorded, reserved or sent."))
 DRY_RUN_FLAG = flag("As in the query; either of them asks for it.")
 """The same in a request's body."""
@@ -99,22 +95,6 @@ IDEMPOTENCY_KEY = _parameter(
 
 LAST_EVENT_HEADER = _parameter("header", "Last-Event-ID", whole(LAST_EVENT, 0))
 
-FILTERS = (
-    query("agentId", identifier("Only what this agent asked for; deleted ones too.")),
-    query(
-        "recipient",
-        text(
-            "Only what pays this address; from the admin also a wallet's id, or the name of a "
-            "contact, of a wallet or, as `@name`, of a group of the policy's address book."
-        ),
-    ),
-    query("type", choice("Only this type.", *TransactionType)),
-    query("status", choice("Only this status.", *TransactionStatus)),
-    query("since", timestamp("Only records of this moment or later.")),
-    query("until", timestamp("Only records before this moment.")),
-)
-OF_WALLET = query("walletId", identifier("Only this wallet's."))
-
 PARAMETERS: dict[str, Parameter] = {
     "WalletId": WALLET_ID,
     "AgentId": AGENT_ID,
@@ -123,9 +103,6 @@ PARAMETERS: dict[str, Parameter] = {
     "HoldId": HOLD_ID,
     "RecordId": RECORD_ID,
     "Limit": LIMIT,
-    "BeforeRecord": BEFORE_RECORD,
-    "Fees": FEES,
-    "Details": DETAILS,
     "DryRun": DRY_RUN,
     "IdempotencyKey": IDEMPOTENCY_KEY,
 }

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from quart import Blueprint
 
 from solward_server.http.route_context import RouteContext
+from solward_server.openapi.route import Routes
 from solward_server.resources import (
     admins,
     agent_templates,
@@ -15,7 +16,6 @@ from solward_server.resources import (
     contacts,
     events,
     health,
-    hold_webhook,
     holds,
     keys,
     operations,
@@ -24,7 +24,6 @@ from solward_server.resources import (
     plugins,
     policy,
     quotes,
-    refusals,
     schedules,
     settings,
     skills,
@@ -36,30 +35,31 @@ from solward_server.resources import (
 
 PREFIX = "/api/v1"
 
+ROUTES: tuple[Routes, ...] = (
+    health.routes,
+    keys.routes,
+    admins.routes,
+    wallets.routes,
+    transactions.routes,
+    contacts.routes,
+    payments.routes,
+    quotes.routes,
+    stakes.routes,
+    skills.routes,
+    schedules.routes,
+    plugins.routes,
+    plugin_state.routes,
+    agents.routes,
+    chat.routes,
+    holds.routes,
+    policy.routes,
+    switches.routes,
+    settings.routes,
+    events.routes,
+)
 BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (
-    health.routes.blueprint,
-    keys.routes.blueprint,
-    admins.routes.blueprint,
-    wallets.routes.blueprint,
-    transactions.blueprint,
-    refusals.blueprint,
-    contacts.routes.blueprint,
-    operations.blueprint,
-    payments.blueprint,
-    quotes.routes.blueprint,
-    stakes.routes.blueprint,
-    skills.routes.blueprint,
+    *(each.blueprint for each in ROUTES),
     skills.runs.blueprint,
-    schedules.routes.blueprint,
-    plugins.routes.blueprint,
-    plugin_state.routes.blueprint,
-    agents.routes.blueprint,
+    operations.blueprint,
     agent_templates.blueprint,
-    chat.routes.blueprint,
-    holds.routes.blueprint,
-    hold_webhook.blueprint,
-    policy.blueprint,
-    switches.routes.blueprint,
-    settings.routes.blueprint,
-    events.routes.blueprint,
 )

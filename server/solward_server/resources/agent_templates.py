@@ -7,12 +7,12 @@ from typing import Any
 from quart import Blueprint
 
 from solward.resources.answers import answer_schema
+from solward.resources.fields import SAID_GRANT
 from solward.resources.limits import CanLeave
 from solward.resources.schema import array, ref, response_object, text, whole
 from solward.types.roles import Role
 from solward_server.http.auth import Access, keyed
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.components import SAID_GRANT
 from solward_server.openapi.operation import operation, success
 
 

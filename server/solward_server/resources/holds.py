@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from quart import request
+
+from solward.notify.webhook import REFUSALS, SentDecision
 from solward.resources import holds as calls
 from solward.resources.declare import Call
+from solward.resources.schema import text
+from solward.support.webhook_signature import NONCE, SIGNATURE, TIMESTAMP
 from solward.types.errors import NotFound
 from solward.types.roles import Role
-from solward_server.http.auth import caller, keyed
+from solward_server.http.auth import caller, keyed, signed
 from solward_server.http.body import query_of, read_body
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
+from solward_server.openapi.parameters import HOLD_ID, header
 from solward_server.openapi.route import H, Routes
 
 NO_HOLD = "Hold not found"
+NO_WEBHOOK = "No webhook for approvals is configured"
 _NOTE = f"note must be a string of 1 to {calls.MAX_NOTE} characters"
 _ENDED = "The hold is denied already"
 
@@ -84,3 +91,43 @@ async def approve(context: RouteContext, hold_id: str) -> dict[str, Any]:
 async def deny(context: RouteContext, hold_id: str) -> dict[str, Any]:
     note = await _decision_note(context)
     return (await context.service.deny_hold(hold_id, caller().principal, note)).to_json()
+
+
+@routes.serve(
+    calls.DECIDE_HOLD,
+    signed,
+    {
+        400: "decision must be approve or deny",
+        401: list(REFUSALS.values()),
+        404: [NO_WEBHOOK, NO_HOLD],
+        409: "The hold is denied; nothing was changed",
+    },
+    parameters=(
+        HOLD_ID,
+        header(TIMESTAMP, text("Seconds since 1970.", pattern="^[1-9][0-9]{0,11}$")),
+        header(NONCE, text("Never sent before.", pattern="^[A-Za-z0-9_-]{16,128}$")),
+        header(
+            SIGNATURE,
+            text(
+                "`v1=` and the HMAC-SHA-256 of `v1:decision:`, the hold's id, `:`, the timestamp,"
+                " `:`, the nonce, `:` and the body.",
+                pattern="^v1=[0-9a-f]{64}$",
+            ),
+        ),
+    ),
+)
+async def decide(context: RouteContext, hold_id: str) -> dict[str, Any]:
+    webhook = context.service.webhook
+    if webhook is None:
+        raise NotFound(NO_WEBHOOK)
+    body: str | bytes = await request.get_data(cache=False, as_text=False)
+    assert isinstance(body, bytes)
+    sent = SentDecision(hold_id, _header(TIMESTAMP), _header(NONCE), _header(SIGNATURE), body)
+    hold = await webhook.decide(context.service, sent)
+    return {"id": hold.id, "state": hold.state.value}
+
+
+def _header(name: str) -> str:
+    """A header that is sent once; of two, proxies and services differ in which they read."""
+    values = request.headers.getlist(name)
+    return values[0] if len(values) == 1 else ""

@@ -27,33 +27,15 @@ from solward_server.openapi.errors import shared_responses
 from solward_server.openapi.operation import operation, success, with_statuses
 from solward_server.openapi.parameters import IDEMPOTENCY_KEY, PARAMETERS
 from solward_server.resources import (
-    admins,
+    ROUTES,
     agent_templates,
     agents,
     chat,
-    contacts,
     docs,
-    events,
-    health,
-    hold_webhook,
-    holds,
-    keys,
     mcp,
     metrics,
     operations,
-    payments,
-    plugin_state,
-    plugins,
-    policy,
-    quotes,
-    refusals,
-    schedules,
-    settings,
     skills,
-    stakes,
-    switches,
-    transactions,
-    wallets,
 )
 
 _VARIABLE = re.compile(r"<(\w+?)(_id)?>")
@@ -241,34 +223,12 @@ def describe(
     """
     configured = configured or Settings.model_construct()
     statuses = configured.error_status
-    api_paths = (
-        health.routes.paths()
-        | {"/openapi.json": {"get": _OWN_ROUTE}}
-        | keys.routes.paths()
-        | admins.routes.paths()
-        | holds.routes.paths()
-        | wallets.routes.paths()
-        | transactions.PATHS
-        | refusals.PATHS
-        | contacts.routes.paths()
-        | operations.PATHS
-        | payments.PATHS
-        | quotes.routes.paths()
-        | stakes.routes.paths()
-        | skills.routes.paths()
-        | skills.skill_paths(registry.skills.values())
-        | schedules.routes.paths()
-        | plugins.routes.paths()
-        | plugin_state.routes.paths()
-        | agents.paths(registry.providers)
-        | agent_templates.PATHS
-        | chat.paths()
-        | hold_webhook.PATHS
-        | policy.PATHS
-        | switches.routes.paths()
-        | settings.routes.paths()
-        | events.routes.paths()
-    )
+    api_paths = {"/openapi.json": {"get": _OWN_ROUTE}} | operations.PATHS | agent_templates.PATHS
+    for routes in ROUTES:
+        for path, methods in routes.paths().items():
+            api_paths[path] = api_paths.get(path, {}) | methods
+    api_paths |= skills.skill_paths(registry.skills.values()) | chat.paths()
+    api_paths |= agents.paths(registry.providers)
     root_paths = mcp.ROOT_PATHS | docs.routes.paths() | metrics.routes.paths()
     paths = {prefix + path: methods for path, methods in api_paths.items()} | root_paths
     document: dict[str, Any] = {

@@ -1,112 +1,119 @@
-"""Transaction records, newest first, of one wallet or of all, and those that fit a filter."""
+"""Transaction records, newest first, of one wallet or of all, and those that fit a filter; what was
+refused and why, and one transaction with what it could have taken."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import time
 from collections.abc import AsyncGenerator, Sequence
+from typing import Any
 
-from quart import Blueprint, Response, request
+from quart import Response, request
 
-from solward.resources.examples import WALLET
-from solward.resources.fields import nullable
-from solward.resources.schema import array, identifier, ref, response_object
+from solward.resources import transactions as calls
+from solward.resources.declare import fields_of
+from solward.resources.lists import OfWallet
 from solward.service.record_filter import RecordFilter
-from solward.support.clock import iso, now_ms
+from solward.support.clock import iso, ms_of, now_ms
 from solward.support.known_addresses import KnownAddress, KnownAddresses
 from solward.types.errors import InvalidRequest, NotFound, WalletNotFound
-from solward.types.record import TransactionRecord, TransactionStatus, TransactionType, recipient_of
+from solward.types.record import TransactionRecord, recipient_of
 from solward.types.roles import Role
 from solward.vault.store import contacts as contact_store
 from solward.vault.store import names as name_store
 from solward.vault.store import transactions as transaction_store
 from solward_server import history_csv
 from solward_server.history_csv import Naming
-from solward_server.http.auth import Access, caller, keyed
-from solward_server.http.body import (
-    list_response,
-    query_choice,
-    query_flag,
-    query_limit,
-    query_text,
-    query_time,
-)
+from solward_server.http.auth import caller, keyed
+from solward_server.http.body import list_response, query_of
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
-from solward_server.openapi.operation import operation, success
-from solward_server.openapi.parameters import (
-    BEFORE_RECORD,
-    FEES,
-    FILTERS,
-    LIMIT,
-    OF_WALLET,
-    WALLET_ADDRESS,
-    WALLET_ID,
-)
+from solward_server.openapi.route import Routes
 
-MAX_FILTER = 200
-_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 CSV = "text/csv"
+NO_RECORD = "Transaction not found"
+_LINES = (
+    "time,status,type,amount,unit,...\r\n2026-11-21T10:34:55.479Z,blocked,transfer,5,SOL,...\r\n"
+)
+_BAD_FILTER = [
+    "status must be one of pending, confirmed, failed, blocked",
+    "since must be an ISO 8601 time with its zone, such as 2026-12-31T00:00:00Z",
+]
+_LIMIT = "limit must be a whole number from 1 to 500"
+_BAD_LIST = [_LIMIT, "before must be the id of a transaction", *_BAD_FILTER]
+
+routes = Routes("transactions")
 
 
-def blueprint(context: RouteContext) -> Blueprint:
-    """`GET /transactions` and `GET /wallets/:id/transactions`; `before=<id>` pages."""
-    routes = Blueprint("transactions", __name__)
-    exporting = asyncio.Lock()
+@routes.serve(calls.LIST_TRANSACTIONS, keyed(Role.READ), {400: _BAD_LIST, 404: NO_WALLET})
+async def across_wallets(context: RouteContext) -> Response:
+    return await _listing(context, caller().wallet_id)
 
-    @routes.get("/transactions")
-    @keyed(Role.READ)
-    async def across_wallets() -> Response:
-        return await _listing(context, caller().wallet_id)
 
-    @routes.get("/transactions.csv")
-    @keyed(Role.READ)
-    async def export() -> Response:
-        wanted = await read_filter(context, caller().wallet_id)
-        records = context.service.filtered_transactions(wanted)
-        # Read before the status is sent, so that an error has its own status.
-        first = await anext(records)
-        body: AsyncGenerator[bytes, None] | bytes = _exported(
-            context, first, records, exporting, named=caller().key is None
-        )
-        if request.method != "GET":
-            # A HEAD request has no body to wait for.
-            body = b""
-        response = Response(body, 200, content_type=f"{CSV}; charset=utf-8; header=present")
-        name = f"solward-transactions-{iso(now_ms())[:10]}.csv"
-        response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-        # Their number is not known, so no time is too long for them.
-        response.timeout = None
-        return response
+@routes.serve(calls.LIST_WALLET_TRANSACTIONS, keyed(Role.READ), {400: _BAD_LIST, 404: NO_WALLET})
+async def of_wallet(context: RouteContext, wallet_id: str) -> Response:
+    await context.wallet(wallet_id)
+    return await _listing(context, wallet_id)
 
-    @routes.get("/wallets/<wallet_id>/transactions")
-    @keyed(Role.READ)
-    async def of_wallet(wallet_id: str) -> Response:
+
+@routes.serve(
+    calls.EXPORT_TRANSACTIONS,
+    keyed(Role.READ),
+    {400: _BAD_FILTER, 404: NO_WALLET},
+    response={
+        "description": "RFC 4180 in UTF-8, with a header.",
+        "content": {CSV: {"schema": {"type": "string"}, "example": _LINES}},
+    },
+)
+async def export(context: RouteContext) -> Response:
+    asked = query_of(calls.TransactionFilter)
+    wanted = await _record_filter(context, asked, caller().wallet_id)
+    records = context.service.filtered_transactions(wanted)
+    # Read before the status is sent, so that an error has its own status.
+    first = await anext(records)
+    body: AsyncGenerator[bytes, None] | bytes = _exported(
+        context, first, records, named=caller().key is None
+    )
+    if request.method != "GET":
+        # A HEAD request has no body to wait for.
+        body = b""
+    response = Response(body, 200, content_type=f"{CSV}; charset=utf-8; header=present")
+    name = f"solward-transactions-{iso(now_ms())[:10]}.csv"
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    # Their number is not known, so no time is too long for them.
+    response.timeout = None
+    return response
+
+
+@routes.serve(calls.GET_TRANSACTION, keyed(Role.READ), {404: NO_RECORD})
+async def one(context: RouteContext, transaction_id: str) -> dict[str, Any]:
+    found = await context.service.record_json(transaction_id)
+    if caller().wallet_id not in (None, found["walletId"]):
+        raise NotFound(NO_RECORD)
+    return found
+
+
+@routes.serve(calls.LIST_REFUSALS, keyed(Role.READ), {400: _LIMIT, 404: NO_WALLET})
+async def refusals(context: RouteContext) -> dict[str, Any]:
+    asked = query_of(OfWallet)
+    wallet_id = asked.wallet_id or caller().wallet_id
+    if wallet_id is not None:
         await context.wallet(wallet_id)
-        return await _listing(context, wallet_id)
-
-    return routes
-
-
-# What makes a list a filtered one, which goes by time and says where its next page begins.
-_FILTERS = frozenset(each["name"] for each in (*FILTERS, OF_WALLET))
+    return await context.service.refusals(wallet_id, limit=asked.limit)
 
 
 async def _listing(context: RouteContext, wallet_id: str | None) -> Response:
-    fee, before = query_flag("fees"), query_text("before")
-    if before is not None and caller().wallet_id is not None:
-        await _check_own(context, before, caller().wallet_id)
-    if not _FILTERS.isdisjoint(request.args):
-        wanted = await read_filter(context, wallet_id)
-        texts, behind = await context.service.filtered_transactions_json(
-            wanted, limit=query_limit(), before=before, fee=fee
-        )
+    asked = query_of(calls.ListedTransactions)
+    page: Any = {"limit": asked.limit, "before": asked.before, "fee": asked.fees}
+    if asked.before is not None and caller().wallet_id is not None:
+        await _check_own(context, asked.before, caller().wallet_id)
+    # A filtered list goes by time, and says where its next page begins.
+    if any(getattr(asked, each.name) is not None for each in fields_of(calls.TransactionFilter)):
+        wanted = await _record_filter(context, asked, wallet_id)
+        texts, behind = await context.service.filtered_transactions_json(wanted, **page)
         return list_response("transactions", texts, {"next": behind})
-    records = await context.service.transactions_json(
-        wallet_id, limit=query_limit(), before=before, fee=fee
-    )
+    records = await context.service.transactions_json(wallet_id, **page)
     return list_response("transactions", records)
 
 
@@ -125,15 +132,12 @@ async def _exported(
     context: RouteContext,
     first: Sequence[TransactionRecord],
     others: AsyncGenerator[list[TransactionRecord], None],
-    exporting: asyncio.Lock,
     *,
     named: bool,
 ) -> AsyncGenerator[bytes, None]:
     """The lines of a page at a time, so that no more of a long history is held.
 
     Args:
-        exporting: of whoever makes a page: all exports together take half of the event loop's time
-            at most.
         named: whether the reader may know what wallets and recipients are called.
     """
     service = context.service
@@ -144,7 +148,7 @@ async def _exported(
     page: Sequence[TransactionRecord] | None = first
     async with contextlib.aclosing(others):
         while page is not None:
-            async with _pausing(exporting):
+            async with _pausing(context.exporting):
                 naming = Naming(service.tokens, decimals)
                 if named and page:
                     wallets = await _wallets_of(context, page)
@@ -183,124 +187,35 @@ async def _wallets_of(
         return await name_store.wallet_names(connection, ids, addresses)
 
 
-async def read_filter(context: RouteContext, wallet_id: str | None) -> RecordFilter:
-    """The filter of the query string, of a wallet that the route or the key names, else of the
-    query's own.
+async def _record_filter(
+    context: RouteContext,
+    asked: calls.TransactionFilter | calls.ListedTransactions,
+    wallet_id: str | None,
+) -> RecordFilter:
+    """The filter of a wallet that the route or the key names, else of the query's own.
 
     Raises:
         InvalidRequest: naming the field.
         WalletNotFound: no such wallet, or not this key's.
     """
-    asked = query_text("walletId")
-    if asked is not None and wallet_id not in (None, asked):
-        raise WalletNotFound
-    if asked is not None:
-        await context.wallet(asked)
-    agent_id, recipient = query_text("agentId"), query_text("recipient")
-    if agent_id is not None and _UUID.fullmatch(agent_id) is None:
-        raise InvalidRequest("agentId must be the id of an agent")
-    if recipient is not None and not 0 < len(recipient) <= MAX_FILTER:
-        raise InvalidRequest(f"recipient must be a string of 1 to {MAX_FILTER} characters")
-    since_ms, until_ms = query_time("since"), query_time("until")
+    if asked.wallet_id is not None:
+        if wallet_id not in (None, asked.wallet_id):
+            raise WalletNotFound
+        await context.wallet(asked.wallet_id)
+    since_ms, until_ms = (
+        None if each is None else ms_of(str(each)) for each in (asked.since, asked.until)
+    )
     if since_ms is not None and until_ms is not None and until_ms <= since_ms:
         raise InvalidRequest("until must be later than since")
-    type_, status = query_choice("type", TransactionType), query_choice("status", TransactionStatus)
+    recipient = asked.recipient
+    if recipient is not None:
+        recipient = await context.recipient(recipient, "recipient")
     return RecordFilter(
-        wallet_id=wallet_id if asked is None else asked,
-        agent_id=None if agent_id is None else agent_id.lower(),
-        recipient=None if recipient is None else await context.recipient(recipient, "recipient"),
-        type=type_,
-        status=status,
+        wallet_id=asked.wallet_id or wallet_id,
+        agent_id=None if asked.agent_id is None else asked.agent_id.lower(),
+        recipient=recipient,
+        type=asked.type,
+        status=asked.status,
         since_ms=since_ms,
         until_ms=until_ms,
     )
-
-
-_LIST = success(
-    response_object(
-        {
-            "transactions": array(ref("Transaction"), "Newest first."),
-            "next": nullable(
-                identifier(
-                    "Only in the answer to a filter: `before` of its next page, null where no "
-                    "older record fits. A page may have fewer records than `limit`, or none, and "
-                    "one behind it."
-                )
-            ),
-        },
-        optional=["next"],
-    ),
-    {
-        "transactions": [
-            {
-                "id": "93698b99-39ce-4d15-841f-684b9de7d8bc",
-                "walletId": WALLET,
-                "principal": "admin",
-                "type": "transfer",
-                "status": "blocked",
-                "details": {
-                    "from": WALLET_ADDRESS,
-                    "to": "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g",
-                    "amount": 5,
-                },
-                "guardrailsApplied": ["max_per_tx"],
-                "timestamp": "2026-11-21T10:34:55.479Z",
-                "error": "5 SOL is more than the 2 SOL allowed per transaction (limit of the "
-                "wallet)",
-            }
-        ]
-    },
-)
-_BAD_REQUEST = [
-    "limit must be a whole number from 1 to 500",
-    "before must be the id of a transaction",
-    "fees must be true or false",
-    "status must be one of pending, confirmed, failed, blocked",
-    "since must be an ISO 8601 time with a zone, such as 2026-12-31T00:00:00Z",
-]
-
-_LINES = (
-    "time,status,type,amount,unit,...\r\n2026-11-21T10:34:55.479Z,blocked,transfer,5,SOL,...\r\n"
-)
-
-PATHS = {
-    "/transactions.csv": {
-        "get": operation(
-            "exportTransactions",
-            "Records as CSV",
-            tag="transactions",
-            access=Access.KEY,
-            description="All that fit, newest first. A key that is confined to one wallet gets "
-            "that wallet's, and no key gets names.",
-            parameters=[OF_WALLET, *FILTERS],
-            response={
-                "description": "RFC 4180 in UTF-8, with a header.",
-                "content": {CSV: {"schema": {"type": "string"}, "example": _LINES}},
-            },
-            errors={400: _BAD_REQUEST[3:], 404: NO_WALLET},
-        )
-    },
-    "/transactions": {
-        "get": operation(
-            "listTransactions",
-            "Records of all wallets",
-            tag="transactions",
-            access=Access.KEY,
-            description="A key that is confined to one wallet sees that wallet's.",
-            parameters=[LIMIT, BEFORE_RECORD, FEES, OF_WALLET, *FILTERS],
-            response=_LIST,
-            errors={400: _BAD_REQUEST, 404: NO_WALLET},
-        )
-    },
-    "/wallets/{walletId}/transactions": {
-        "get": operation(
-            "listWalletTransactions",
-            "Records of one wallet",
-            tag="transactions",
-            access=Access.KEY,
-            parameters=[WALLET_ID, LIMIT, BEFORE_RECORD, FEES, *FILTERS],
-            response=_LIST,
-            errors={400: _BAD_REQUEST, 404: NO_WALLET},
-        )
-    },
-}

@@ -20,9 +20,9 @@ from solward.operations.policies.replay import (
     Past,
     Replay,
     Replayed,
-    ReplayVerdict,
     replay,
 )
+from solward.resources.policy import ReplayVerdict
 from solward.types.guardrail import Line, Operation
 from solward.vault.grants.decide import Need, decide, needed
 from solward.vault.grants.dollars import Price, line_dollars

@@ -48,7 +48,13 @@ from solward.types.errors import (
 from solward.types.guardrail import SOL
 from solward.types.manifest import site_name
 from solward.types.money import from_units
-from solward.types.paid import PaidAnswer, PaymentState, PaymentView, PayRequest
+from solward.types.paid import (
+    ANSWER_WAIT_S,
+    PaidAnswer,
+    PaymentState,
+    PaymentView,
+    PayRequest,
+)
 from solward.types.payment import (
     HttpAnswer,
     PaymentMode,
@@ -77,7 +83,6 @@ T = TypeVar("T")
 # request: for as long as it may settle the bytes that it was shown, and a while more; but no longer
 # than a caller waits altogether.
 ASK_WAIT_S: Final = 15.0
-ANSWER_WAIT_S: Final = 40.0
 ANSWER_MARGIN_S: Final = 10.0
 # What is answered usually lands within it.
 SETTLE_WAIT_S: Final = 2.0

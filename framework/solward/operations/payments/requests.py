@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 import httpx
 
@@ -15,11 +15,9 @@ from solward.plugins.payment_checks import is_plain
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest, PaymentRefused, SkillError
 from solward.types.manifest import MAX_URL, Site, site_name, split_url
-from solward.types.paid import PayRequest, max_parts
+from solward.types.paid import MAX_BODY_BYTES, METHODS, PayRequest, max_parts
 from solward.types.site import read_site
 
-METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-MAX_BODY_BYTES: Final = 1 << 20
 MAX_HEADERS: Final = 64
 MAX_HEADER_BYTES: Final = 16 << 10
 _NO_BODY: Final = frozenset({"GET", "HEAD"})
@@ -199,32 +197,6 @@ def with_headers(
     """Headers with `more` in place of those of the same name."""
     names = {name.lower() for name, _ in more}
     return (*(each for each in given if each[0].lower() not in names), *more)
-
-
-def pay_request(fields: Mapping[str, Any]) -> PayRequest:
-    """A request from the fields of a JSON object; others are ignored, null is absent.
-
-    Raises:
-        InvalidRequest: a field is of another type; names it.
-    """
-    for name in ("url", "method", "body", "max", "protocol"):
-        if not isinstance(fields.get(name), str | None):
-            raise InvalidRequest(f"{name} must be a string")
-    if not fields.get("url"):
-        raise InvalidRequest("url is required and must be a string")
-    headers = fields.get("headers")
-    if headers is None:
-        headers = {}
-    if not isinstance(headers, dict) or not all(isinstance(v, str) for v in headers.values()):
-        raise InvalidRequest("headers must be an object of strings")
-    return PayRequest(
-        url=fields["url"],
-        method=fields.get("method") or "GET",
-        headers=headers,
-        body=(fields.get("body") or "").encode(),
-        max=fields.get("max"),
-        protocol=fields.get("protocol"),
-    )
 
 
 def _fingerprint(method: str, url: str, headers: tuple[tuple[str, str], ...], body: bytes) -> str:

@@ -29,6 +29,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
 from solward.operations.policies.changes import longest_ms, read_policy
+from solward.resources.policy import MAX_DAYS, MOST_CHANGES, ReplayVerdict
 from solward.solana.token_list import TokenList
 from solward.support.clock import iso
 from solward.support.durations import DAY_MS
@@ -50,11 +51,8 @@ from solward.vault.store import recipients as recipient_store
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.judged import JudgedRow
 
-MAX_DAYS: Final = 366
 MOST_REPLAYED: Final = 200_000
 """Most transactions of one replay; some thousand take a second."""
-MOST_CHANGES: Final = 500
-"""Most changes that are listed; all are counted."""
 
 
 class Kept(StrEnum):
@@ -65,16 +63,6 @@ class Kept(StrEnum):
     """It failed on the ledger: its fee and its slot in the rate."""
     NOTHING = "nothing"
     """It never landed."""
-
-
-class ReplayVerdict(StrEnum):
-    """What grants say of a transaction."""
-
-    ALLOWED = judged_form.ALLOWED
-    HELD = judged_form.HELD
-    REFUSED = judged_form.REFUSED
-    UNKNOWN = "unknown"
-    """They count an asset in dollars whose price nobody asked for then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from solward.database.prepared import Prepared
 from solward.database.tables import transactions, wallets
 from solward.support import jsontext
 from solward.types.entries import HistoryRequest
-from solward.types.record import TransactionRecord, TransactionStatus, recipient_of
+from solward.types.record import REFUSALS_OF, TransactionRecord, TransactionStatus, recipient_of
 from solward.vault.store import alerts
 
 _NEWEST = 2**62
@@ -228,9 +228,6 @@ def _page(
     return forms[wallet_id is not None, before is not None], parameters
 
 
-# Of so many newest records: without an index of their own, those that were refused are found among
-# what happened last, and a history of years costs no more than a week.
-REFUSALS_OF = 10_000
 _AMONG = select(
     func.coalesce(func.max(transactions.c.seq), 0) - bindparam("b_among")
 ).scalar_subquery()

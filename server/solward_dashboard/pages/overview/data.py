@@ -101,7 +101,7 @@ async def fetch() -> Overview:
         api().plugins(),
     )
     refusals, holds, keys, contacts = await asyncio.gather(
-        api().transactions.refusals(REFUSALS),
+        api().transactions.refusals(limit=REFUSALS),
         api().holds.list(is_open=True, limit=_MOST_HOLDS),
         api().keys.list(),
         api().contacts.list(),

@@ -137,9 +137,11 @@ async def show_record(record: Transaction, wallet: str, network: str) -> None:
 
 
 def _listed(record: Transaction) -> Judged:
-    is_blocked = record.status == "blocked" and bool(record.guardrails_applied)
-    rule = record.guardrails_applied[-1] if is_blocked else None
-    return Judged(record, rule, record.error or "", {}, None, raw=record.raw)
+    raw = dict(record.raw)
+    if record.status == "blocked" and record.guardrails_applied:
+        rule, reason = record.guardrails_applied[-1], record.error or ""
+        raw["refusal"] = {"rule": rule, "reason": reason, "numbers": {}}
+    return Judged.of(raw)
 
 
 def _title(record: Transaction) -> None:

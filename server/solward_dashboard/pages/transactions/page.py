@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date, datetime, time, timedelta
 from urllib.parse import urlencode
 
@@ -16,6 +16,7 @@ from nicegui import ui
 
 from solward import TransactionStatus, TransactionType
 from solward.client import Agent, ClientError, Contact, Transaction, TransactionFilter, Wallet
+from solward.client.arguments import requested
 from solward.resources.contacts import NewContact
 from solward.resources.declare import fields_of
 from solward.solana.token_list import token_list
@@ -338,7 +339,8 @@ class Table:
         if wrong is not None:
             ui.notify(f"To: {wrong}", type="negative")
             return
-        ui.download.from_url(f"{EXPORT}?{urlencode(self._filter.server_filter().query())}")
+        asked = asdict(self._filter.server_filter())
+        ui.download.from_url(f"{EXPORT}?{urlencode(requested(TransactionFilter, **asked))}")
 
     async def _show_contacts(self) -> None:
         await edit_contacts(self._contacts)

@@ -1,0 +1,301 @@
+"""Requests over HTTP that a wallet pays for."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from functools import partial
+from typing import Any, ClassVar, Self
+
+from solward.resources.answers import Answer, Raw, answer_of
+from solward.resources.declare import Call, Request, declared, resource
+from solward.resources.fields import (
+    Address,
+    Choice,
+    Flag,
+    Id,
+    Json,
+    RawText,
+    Schema,
+    Shape,
+    Text,
+    Time,
+    Whole,
+)
+from solward.resources.lists import OfWallet
+from solward.resources.schema import mapping, number, text
+from solward.resources.transactions import Trial
+from solward.types.errors import InvalidRequest
+from solward.types.manifest import MAX_URL
+from solward.types.paid import (
+    ANSWER_WAIT_S,
+    MAX_BODY_BYTES,
+    MAX_FORM,
+    METHODS,
+    PaymentState,
+    PayRequest,
+)
+from solward.types.payment import PaymentMode, Served
+from solward.types.record import TransactionStatus
+
+
+@dataclass(frozen=True, slots=True)
+class _Method(Choice):
+    """A method of HTTP, in any case."""
+
+    def _read(self, value: object) -> Any:
+        return Choice._read(self, value.upper() if isinstance(value, str) else value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Headers(Json):
+    """Headers by their names."""
+
+    _article = "an object of strings"
+
+    def _read(self, value: object) -> Any:
+        headers = Json._read(self, value)
+        if not all(isinstance(each, str) for each in headers.values()):
+            raise InvalidRequest(f"{self.json} must be {self._article}")
+        return headers
+
+    def _bounds(self) -> Schema:
+        return {"additionalProperties": text("A value.")}
+
+
+@resource
+class PaidRequest(Request):
+    """A request that may be paid for."""
+
+    left_out: ClassVar = {"dashboard": "its pages show payments and make none"}
+
+    url: str = declared(
+        RawText(
+            "Whole address, https.",
+            most=MAX_URL,
+            cli="ADDRESS",
+            example="https://api.example.com/weather",
+        )
+    )
+    method: str = declared(_Method("Of the request.", options=METHODS), default="GET")
+    headers: Mapping[str, str] | None = declared(_Headers("Headers by name."), default=None)
+    body: str | None = declared(
+        RawText("Text, of at most 1 MiB.", least=0, most=MAX_BODY_BYTES), default=None
+    )
+    max: str | None = declared(
+        RawText(
+            "The most to pay: whole units and a symbol or mint. Required of everybody but the"
+            " admin.",
+            pattern=MAX_FORM,
+            example="0.05 USDC",
+        ),
+        default=None,
+    )
+    protocol: str | None = declared(
+        RawText("Pay by this protocol only, such as x402."), default=None
+    )
+    dry_run: bool = declared(
+        Flag(
+            "Show what would be paid, and pay nothing; the query may ask for it, too.",
+            left_out={"client": "`quote_payment` asks for it"},
+        ),
+        default=False,
+    )
+
+    @property
+    def asked(self) -> PayRequest:
+        """As it is made."""
+        return PayRequest(
+            url=self.url,
+            method=self.method,
+            headers=self.headers or {},
+            body=(self.body or "").encode(),
+            max=self.max,
+            protocol=self.protocol,
+        )
+
+
+@resource
+class ListedPayments(OfWallet):
+    """Which payments are listed."""
+
+    before: str | None = declared(Text("A payment's id: only older ones."), default=None)
+
+
+@resource
+class PaymentTerms(Answer):
+    """Who is paid how much, and for what."""
+
+    protocol: str = declared(
+        Text("The plugin that read the offer, such as `x402`.", example="x402")
+    )
+    mode: str = declared(
+        Choice("Who pays the network fee, and who sends.", options=tuple(PaymentMode))
+    )
+    site: str = declared(Text("Host, and port where it is not 443.", example="api.example.com"))
+    url: str = declared(Text("Without its query.", example="https://api.example.com/weather"))
+    method: str = declared(Choice("Of the request.", options=METHODS))
+    asset: str = declared(Text("`SOL` or a mint.", example="SOL"))
+    symbol: str | None = declared(Text("Of the asset, where it is known."), default=None)
+    amount: Decimal = declared(
+        Shape("Whole units.", form=number("", exclusiveMinimum=0), example=0.01)
+    )
+    pay_to: str = declared(Address("Who is paid: the owner of what receives."))
+
+
+@resource
+class PaymentOffer(PaymentTerms):
+    """What a seller asks for."""
+
+    description: str | None = declared(Text("What is sold, as the seller says."), default=None)
+
+
+@resource
+class PaymentQuote(Trial):
+    """What a request would cost now; nothing was stored, reserved or paid."""
+
+    component: ClassVar = "PaymentDryRun"
+
+    status: int = declared(
+        Whole(
+            "What the seller answered to the request without a payment.",
+            least=200,
+            most=599,
+            example=402,
+        )
+    )
+    offer: PaymentOffer | None = declared(Json("What would be paid; null where nothing is asked."))
+
+
+@resource
+class Payment(PaymentTerms):
+    """A payment for a request over HTTP."""
+
+    component: ClassVar = "Payment"
+
+    id: str = declared(Id("Of its transaction's record."))
+    wallet_id: str = declared(Id("The wallet that pays."))
+    status: str = declared(Choice("The record's.", options=tuple(TransactionStatus)))
+    state: str = declared(Choice("How far it is, by the ledger.", options=tuple(PaymentState)))
+    served: str = declared(
+        Choice("Whether the seller gave what was paid for.", options=tuple(Served))
+    )
+    signature: str | None = declared(
+        Text("Of the transaction, base58, once it is known."), default=None
+    )
+    timestamp: datetime = declared(Time("When it was judged."))
+    error: str | None = declared(Text("Why it is blocked or failed."), default=None)
+
+
+@resource
+class SiteResponse(Answer):
+    """What a site answered."""
+
+    status: int = declared(Whole("Of HTTP.", least=200, most=599, example=200))
+    headers: Mapping[str, str] = declared(
+        Shape(
+            "By name, in lower case; without cookies and those of the connection.",
+            form=mapping(text("Those of one name together."), ""),
+            example={"content-type": "application/json"},
+        )
+    )
+    text: str | None = declared(
+        Text("The body, where it is text.", example='{"weather": "sunny"}'),
+        named="body",
+        default=None,
+        secret=True,
+    )
+    data: bytes | None = declared(
+        Text("The body, where it is not, or is encoded."),
+        named="bodyBase64",
+        read=partial(base64.b64decode, validate=True),
+        default=None,
+        secret=True,
+    )
+    truncated: bool = declared(
+        Flag("There was more: the body is cut at 1 MiB, it broke off, or it is no longer kept.")
+    )
+
+
+@resource
+class PaidAnswer(Answer):
+    """What a site answered, and what was paid for it."""
+
+    component: ClassVar = "Paid"
+
+    response: SiteResponse | None = declared(Json("Null where no answer came."))
+    payment: Payment | None = declared(Json("Null where nothing was to be paid."))
+
+    @classmethod
+    def of(cls, raw: Raw) -> Self:
+        """From its JSON; raises `KeyError` where a field is missing."""
+        if not raw.keys() >= {"response", "payment"}:
+            raise KeyError("response, payment")
+        return answer_of(cls, raw)
+
+    @property
+    def status(self) -> int:
+        """Of HTTP; 0 where the paid request got no answer."""
+        return 0 if self.response is None else self.response.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """By name in lower case."""
+        return {} if self.response is None else self.response.headers
+
+    @property
+    def body(self) -> bytes:
+        """At most 1 MiB of it."""
+        if self.response is None:
+            return b""
+        return self.response.data or (self.response.text or "").encode()
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the site's body was longer, broke off, or is no longer kept."""
+        return self.response is not None and self.response.truncated
+
+
+@resource
+class StoredPayment(PaidAnswer):
+    """A payment, with the answer that is kept of it."""
+
+    payment: Payment = declared(Json("The payment."))
+
+
+PAY = Call(
+    "pay",
+    "Make a request over HTTP, and pay for it.",
+    "POST",
+    "/wallets/{wallet_id}/pay",
+    PaidRequest,
+    PaidAnswer,
+    about="The service makes the request; where the seller answers 402 it pays one of its offers,"
+    " at most `max`, and makes the request once more, with the payment. It waits up to"
+    f" {ANSWER_WAIT_S:.0f} seconds for that answer, follows no redirect, and pays once, whatever is"
+    " answered. `response` is null where no answer came, `payment` where nothing was to be paid.",
+)
+LIST_PAYMENTS = Call(
+    "listPayments",
+    "What was paid for, the newest first.",
+    "GET",
+    "/payments",
+    ListedPayments,
+    Payment,
+    name="list",
+    listed="payments",
+    about="A key that is confined to one wallet sees that wallet's.",
+)
+GET_PAYMENT = Call(
+    "getPayment",
+    "A payment and its answer.",
+    "GET",
+    "/payments/{payment_id}",
+    None,
+    StoredPayment,
+    name="get",
+)
+CALLS = (PAY, LIST_PAYMENTS, GET_PAYMENT)

@@ -1,0 +1,258 @@
+"""The policy: which principals are under which grants, and the address book."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from solward.resources import examples
+from solward.resources.answers import Answer, Raw
+from solward.resources.declare import Call, Part, Request, declared, resource
+from solward.resources.fields import (
+    SAID_GRANT,
+    Choice,
+    Flag,
+    GrantList,
+    Id,
+    Json,
+    Shape,
+    Text,
+    Texts,
+    Time,
+    Whole,
+    nullable,
+)
+from solward.resources.schema import address, array, mapping
+
+MAX_DAYS = 366
+MOST_CHANGES = 500
+"""Most changes of a replay that are listed; all are counted."""
+
+
+class ReplayVerdict(StrEnum):
+    """What grants say of a transaction."""
+
+    ALLOWED = "allowed"
+    HELD = "held"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+    """They count an asset in dollars whose price nobody asked for then."""
+
+
+_GRANTS_EXAMPLE = [
+    {
+        "who": f"agent:{examples.AGENT}",
+        "may": ["transfer"],
+        "assets": {"USDC": {"perTx": "5", "per": {"24h": "20"}, "hold": "2"}},
+        "to": ["@vendors"],
+    }
+]
+_VERSION = Whole(
+    "Of the policy in force; in a request, the one that the change was written for.",
+    most=2**53,
+    example=3,
+)
+_BOOK = Shape(
+    "Address book: groups that `to` of a grant says as `@name`.",
+    form=mapping(array(address("An address."), "The group's."), ""),
+    example={"vendors": [examples.ADDRESS]},
+)
+_GRANTS = Shape(
+    "In the order in which they are looked at.", form=array(SAID_GRANT), example=_GRANTS_EXAMPLE
+)
+_READ_ONLY = Texts("Principals that are under grants and have none.", each="A principal.")
+_SENTENCES = Texts(
+    "What they say, one for each grant.",
+    each="A sentence.",
+    example=[
+        "Agent scout may transfer up to 5 USDC at once and 20 a day, to @vendors; above 2 USDC a"
+        " person is asked."
+    ],
+)
+_OUTCOME = Choice("What became of it.", options=tuple(ReplayVerdict))
+
+
+@resource
+class PolicyDraft(Request):
+    """A policy; the language of grants says what is wrong with it (docs/grants.md)."""
+
+    left_out: ClassVar = {"cli": "a policy is one argument: a file, or a sentence"}
+
+    version: int | None = declared(_VERSION, default=None)
+    book: Mapping[str, Any] | None = declared(_BOOK, default=None)
+    grants: Sequence[Any] | None = declared(_GRANTS, default=None)
+    read_only: Sequence[str] | None = declared(
+        Shape(_READ_ONLY.text, form=_READ_ONLY.shown()), default=None
+    )
+
+
+@resource
+class NewPolicy(PolicyDraft):
+    """The policy that takes the place of the one in force."""
+
+    grants: Sequence[Any] = declared(_GRANTS)
+
+
+@resource
+class NewGrants(Request):
+    """The grants that take the place of a principal's."""
+
+    left_out: ClassVar = {
+        "cli": "`add` and `remove` say which grants a principal has then",
+        "dashboard": "it changes them with the whole policy",
+    }
+
+    grants: Sequence[Any] | None = declared(
+        Shape(
+            "In the order they are tried.",
+            form=nullable(array(SAID_GRANT, most=100)),
+            example=_GRANTS_EXAMPLE,
+        )
+    )
+    version: int | None = declared(_VERSION, default=None)
+
+
+@resource
+class ReplayRequest(Request):
+    """What is replayed."""
+
+    days: int = declared(Whole("From now back.", least=1, most=MAX_DAYS), default=30)
+    draft: Mapping[str, Any] | None = declared(
+        Part(
+            "The policy; without one, that in force.",
+            kind=PolicyDraft,
+            example={"grants": _GRANTS_EXAMPLE},
+        ),
+        default=None,
+    )
+
+
+@resource
+class Policy(Answer):
+    """Who may do what.
+
+    Attributes:
+        version: None in the answer to a check of a document that says none.
+        grants: as JSON (docs/grants.md).
+        sentences: what it says, one for each grant and then one for each of `read_only`.
+    """
+
+    component: ClassVar = "Policy"
+
+    version: int | None = declared(_VERSION, named="policy.version", default=None)
+    book: Mapping[str, Any] = declared(_BOOK, named="policy.book")
+    grants: tuple[Mapping[str, Any], ...] = declared(
+        GrantList("In the order in which they are looked at.", example=_GRANTS_EXAMPLE),
+        named="policy.grants",
+    )
+    read_only: tuple[str, ...] = declared(_READ_ONLY, named="policy.readOnly")
+    sentences: tuple[str, ...] = declared(_SENTENCES)
+
+    @property
+    def document(self) -> Raw:
+        """What `replace` takes."""
+        found: Raw = self.raw["policy"]
+        return found
+
+
+@resource
+class PrincipalGrants(Answer):
+    """What one principal may do."""
+
+    principal: str = declared(
+        Text("A principal: its kind and id.", example=f"agent:{examples.AGENT}")
+    )
+    version: int = declared(_VERSION)
+    grants: tuple[Mapping[str, Any], ...] | None = declared(
+        GrantList("Null where it is not under grants.", example=_GRANTS_EXAMPLE)
+    )
+    sentences: tuple[str, ...] = declared(_SENTENCES)
+
+
+@resource
+class ReplayedChange(Answer):
+    """A transaction of which a draft says otherwise."""
+
+    transaction_id: str = declared(Id("Its record, or the hold in its place."))
+    wallet_id: str = declared(Id("Its wallet."))
+    timestamp: datetime = declared(Time("When it was judged."))
+    type: str = declared(Text("Of the transaction.", example="token_transfer"))
+    chain: tuple[str, ...] = declared(Texts("Every principal it needs.", each="A principal."))
+    then: str = declared(_OUTCOME)
+    in_force: str = declared(_OUTCOME)
+    now: str = declared(_OUTCOME)
+    sentence: str = declared(Text("Why, by the draft; empty where that allows it.", example=""))
+    older_policy: bool = declared(Flag("Whether it was judged by an older policy."))
+
+
+@resource
+class Replay(Answer):
+    """What a draft would have changed."""
+
+    days: int = declared(Whole("As asked.", least=1, most=MAX_DAYS))
+    version: int = declared(Whole("Of the policy in force."))
+    judged: int = declared(Whole("Transactions that grants judged."))
+    refused_by_other_rules: int = declared(Whole("That another rule refused first."))
+    judged_by_older_policy: int = declared(Whole("That were judged by an older policy."))
+    changed_since_then: int = declared(Whole("Of these, what the policy in force says otherwise."))
+    changed: int = declared(Whole("What the draft says otherwise."))
+    changes: tuple[ReplayedChange, ...] = declared(Json(f"In order; the first {MOST_CHANGES}."))
+
+
+GET_POLICY = Call(
+    "getPolicy", "Who is under which grants.", "GET", "/policy", None, Policy, name="get"
+)
+REPLACE_POLICY = Call(
+    "replacePolicy",
+    "Put every principal under exactly these grants.",
+    "PUT",
+    "/policy",
+    NewPolicy,
+    Policy,
+    name="replace",
+    takes_json=True,
+    about="A principal that the body does not name is no longer under grants. A grant that is"
+    " written anew starts with what its principal moved in its windows.",
+)
+GET_GRANTS = Call(
+    "getGrants",
+    "The grants of one principal, such as `agent:scout`.",
+    "GET",
+    "/policy/{principal}",
+    None,
+    PrincipalGrants,
+    name="of",
+)
+REPLACE_GRANTS = Call(
+    "replaceGrants",
+    "Put one principal under exactly these grants.",
+    "PUT",
+    "/policy/{principal}",
+    NewGrants,
+    PrincipalGrants,
+    takes_json=True,
+    about="`[]` lets it only read; null takes it out of grants. At most 100.",
+)
+REPLAY_POLICY = Call(
+    "replayPolicy",
+    "What a draft would have changed in the last days; nothing changes.",
+    "POST",
+    "/policy/replay",
+    ReplayRequest,
+    Replay,
+    name="replay",
+    about="Without a draft the policy in force is replayed, which changes nothing.",
+)
+CHECK_POLICY = Call(
+    "checkPolicy",
+    "What a policy would say; nothing changes.",
+    "POST",
+    "/policy/check",
+    PolicyDraft,
+    Policy,
+    name="check",
+    takes_json=True,
+)
+CALLS = (GET_POLICY, REPLACE_POLICY, GET_GRANTS, REPLACE_GRANTS, REPLAY_POLICY, CHECK_POLICY)
