@@ -9,7 +9,6 @@ This module is the client's public surface.
 
 from __future__ import annotations
 
-from solward.client.agent_models import AgentTemplate
 from solward.client.arguments import Amount
 from solward.client.client import SolwardClient
 from solward.client.errors import (
@@ -38,7 +37,7 @@ from solward.client.webhook import (
     verify_alerts,
     verify_delivery,
 )
-from solward.resources.agents import Agent, Decision, Memory
+from solward.resources.agents import Agent, AgentTemplate, Decision, Memory
 from solward.resources.contacts import Contact
 from solward.resources.credentials import (
     AdminCredential,

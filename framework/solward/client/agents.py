@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from solward.client.agent_models import AgentTemplate
 from solward.client.arguments import segment
 from solward.client.errors import BadAnswer, ServerError
 from solward.client.http import read_answer
@@ -28,11 +27,6 @@ class Agents(AgentRequests):
             AmbiguousName: there are several.
         """
         return find_one("agent", name_or_id, await self.list())
-
-    async def templates(self) -> tuple[AgentTemplate, ...]:
-        """The starting points of agents."""
-        raw = await self._http.get("/agent-templates")
-        return self._http.read_list(AgentTemplate.of, raw, "templates")
 
     async def chat(self, agent_id: str, message: str) -> str:
         """Write to a running agent; its whole answer."""

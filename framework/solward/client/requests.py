@@ -292,6 +292,10 @@ class AgentRequests(Asking):
             template=template,
         )
 
+    async def templates(self) -> tuple[agents.AgentTemplate, ...]:
+        """Starting points of agents."""
+        return await self._listed(agents.LIST_AGENT_TEMPLATES)
+
     async def list(self) -> tuple[agents.Agent, ...]:
         """List agents."""
         return await self._listed(agents.LIST_AGENTS)

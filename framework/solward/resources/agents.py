@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Final
 
 from solward.resources import examples
-from solward.resources.answers import Answer, answer_example, answer_reference, answer_schema
+from solward.resources.answers import Answer, Raw, answer_example, answer_reference, answer_schema
 from solward.resources.declare import Call, Part, Request, declared, resource
 from solward.resources.fields import (
     REQUIRED,
@@ -25,12 +25,13 @@ from solward.resources.fields import (
     Shape,
     Sol,
     Text,
+    Texts,
     Time,
     Usd,
     WalletId,
     Whole,
 )
-from solward.resources.limits import Limits
+from solward.resources.limits import CanLeave, Limits
 from solward.resources.lists import LIMIT, Deleted
 from solward.resources.schema import array
 from solward.types.record import HoldState
@@ -437,6 +438,51 @@ CREATE_AGENT = Call(
     " for it, and provider and model may come from the defaults; so with `template`, whose"
     " strategy, interval, guardrails and grants hold where the body says no others.",
 )
+
+
+@resource
+class AgentTemplate(Answer):
+    """A starting point of agents."""
+
+    component: ClassVar = "AgentTemplate"
+
+    name: str = declared(
+        Text("As `POST /agents` takes it in `template`.", example="balance-reporter")
+    )
+    title: str = declared(Text("For people.", example="Balance reporter"))
+    summary: str = declared(Text("What an agent of it does."))
+    strategy: str = declared(Text("For a language model.", example="You report ..."))
+    loop_interval_ms: int = declared(Whole("Between cycles.", least=1000, example=3_600_000))
+    guardrails: Mapping[str, Any] = declared(
+        Shape(
+            "Its limits.",
+            form=answer_reference(OwnGuardrails),
+            example=answer_example(OwnGuardrails),
+        )
+    )
+    grants: tuple[Raw, ...] = declared(
+        GrantList("As `POST /agents` takes them; none: it signs nothing.")
+    )
+    sentences: tuple[str, ...] = declared(Texts("The grants in words.", each="A sentence."))
+    can_leave: Mapping[str, Any] = declared(
+        Shape(
+            "The most that this agent alone can move out of a wallet in any 24 hours.",
+            form=answer_schema(CanLeave),
+            example=answer_example(CanLeave),
+        )
+    )
+
+
+LIST_AGENT_TEMPLATES = Call(
+    "listAgentTemplates",
+    "Starting points of agents.",
+    "GET",
+    "/agent-templates",
+    None,
+    AgentTemplate,
+    name="templates",
+    listed="templates",
+)
 LIST_AGENTS = Call(
     "listAgents", "List agents.", "GET", "/agents", None, Agent, name="list", listed="agents"
 )
@@ -529,6 +575,7 @@ CHAT = Call(
 )
 AGENT_CALLS: tuple[Call[Any], ...] = (
     CREATE_AGENT,
+    LIST_AGENT_TEMPLATES,
     LIST_AGENTS,
     GET_AGENT,
     CHANGE_AGENT,

@@ -10,7 +10,6 @@ from solward_server.http.route_context import RouteContext
 from solward_server.openapi.route import Routes
 from solward_server.resources import (
     admins,
-    agent_templates,
     agents,
     chat,
     contacts,
@@ -61,5 +60,4 @@ BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (
     *(each.blueprint for each in ROUTES),
     skills.runs.blueprint,
     operations.blueprint,
-    agent_templates.blueprint,
 )

@@ -67,6 +67,11 @@ def _choose(schema: Schema, options: list[str]) -> None:
     del schema["minLength"], schema["maxLength"]
 
 
+@routes.serve(calls.LIST_AGENT_TEMPLATES, keyed(Role.READ))
+async def templates(context: RouteContext) -> dict[str, Any]:
+    return {"templates": await context.service.agents.templates()}
+
+
 @routes.serve(calls.LIST_AGENTS, keyed(Role.READ))
 async def listing(context: RouteContext) -> dict[str, Any]:
     found = await context.service.agents.list(caller().wallet_id)

@@ -28,7 +28,6 @@ from solward_server.openapi.operation import operation, success, with_statuses
 from solward_server.openapi.parameters import IDEMPOTENCY_KEY, PARAMETERS
 from solward_server.resources import (
     ROUTES,
-    agent_templates,
     agents,
     chat,
     docs,
@@ -223,7 +222,7 @@ def describe(
     """
     configured = configured or Settings.model_construct()
     statuses = configured.error_status
-    api_paths = {"/openapi.json": {"get": _OWN_ROUTE}} | operations.PATHS | agent_templates.PATHS
+    api_paths = {"/openapi.json": {"get": _OWN_ROUTE}} | operations.PATHS
     for routes in ROUTES:
         for path, methods in routes.paths().items():
             api_paths[path] = api_paths.get(path, {}) | methods
@@ -245,9 +244,7 @@ def describe(
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,
         "components": {
-            "schemas": {name: answer_schema(kind) for name, kind in COMPONENTS.items()}
-            | SCHEMAS
-            | agent_templates.COMPONENTS,
+            "schemas": {name: answer_schema(kind) for name, kind in COMPONENTS.items()} | SCHEMAS,
             "parameters": PARAMETERS,
             "responses": shared_responses(statuses),
             "securitySchemes": {
