@@ -39,9 +39,9 @@ BODY: dict[str, Any] = {
 @promise("agent-create-fields", "guardrails-object-wins")
 def test_what_is_omitted_gets_the_documented_defaults() -> None:
     fields = read_create(BODY | {"unknown": 1}, MODELS, DEFAULTS)
-    assert fields.loop_interval_ms == 60_000
-    assert fields.guardrails == LIMITS
-    assert fields.wallet_id == "w1"
+    assert fields["loop_interval_ms"] == 60_000
+    assert fields["guardrails"] == LIMITS
+    assert fields["wallet_id"] == "w1"
 
 
 @pytest.mark.parametrize("field", ["name", "walletId", "llmProvider", "llmModel", "strategy"])
@@ -94,17 +94,21 @@ def test_the_guardrails_object_wins_over_top_level_numbers() -> None:
         "guardrails": {"maxSolPerTransaction": Decimal("0.25"), "dailySpendingLimitSol": 4},
     }
     fields = read_create(BODY | change, MODELS, DEFAULTS)
-    assert fields.guardrails == AgentGuardrails(SOL // 4, 3, 4 * SOL)
+    assert fields["guardrails"] == AgentGuardrails(SOL // 4, 3, 4 * SOL)
 
 
 @promise("second-form-makes-wallet")
 def test_the_second_form_needs_no_wallet_and_takes_the_configured_model() -> None:
     short = {"name": "Ada", "strategy": "always do wait", "maxSolPerTransaction": 1}
     fields = read_create(short, MODELS, Defaults(LIMITS, "openai", "gpt-5"))
-    assert (fields.wallet_id, fields.llm_provider, fields.llm_model) == (None, "openai", "gpt-5")
+    assert (fields["wallet_id"], fields["llm_provider"], fields["llm_model"]) == (
+        None,
+        "openai",
+        "gpt-5",
+    )
 
     own = read_create(short | {"llmProvider": "rules"}, MODELS, Defaults(LIMITS, "openai", "gpt-5"))
-    assert (own.llm_provider, own.llm_model) == ("rules", "rules")
+    assert (own["llm_provider"], own["llm_model"]) == ("rules", "rules")
 
 
 def test_the_second_form_without_a_configured_provider_names_it() -> None:
@@ -129,15 +133,16 @@ def test_a_change_reads_only_what_it_names_and_keeps_other_guardrails() -> None:
 def test_a_token_budget_is_read_exactly_and_null_takes_a_limit_away() -> None:
     given = {"maxTokensPerCycle": 4_000, "maxUsdPerDay": Decimal("0.5")}
     fields = read_create(BODY | {"llmBudget": given}, MODELS, DEFAULTS)
-    assert fields.llm_budget == TokenBudget(4_000, None, 500_000_000)
-    agent = replace(AGENT, llm_budget=fields.llm_budget)
+    assert fields["llm_budget"] == TokenBudget(4_000, None, 500_000_000)
+    agent = replace(AGENT, llm_budget=fields["llm_budget"])
     changed = read_update({"llmBudget": {"maxUsdPerDay": None}}, MODELS, agent)
     assert changed == {"llm_budget": TokenBudget(4_000)}
 
 
 def test_five_dollars_a_day_are_the_default_until_somebody_chooses() -> None:
     def made(**body: Any) -> TokenBudget:
-        return read_create(BODY | body, MODELS, DEFAULTS).llm_budget
+        budget: TokenBudget = read_create(BODY | body, MODELS, DEFAULTS)["llm_budget"]
+        return budget
 
     assert made() == made(llmBudget={}) == DEFAULT_BUDGET
     assert DEFAULT_BUDGET.to_json() == {"maxUsdPerDay": 5}

@@ -16,8 +16,10 @@ from sqlalchemy import select
 from tests.support.clock import until
 from tests.support.localnet import rent
 
-from solward.agents import fields
 from solward.database.tables import reservations, transactions
+from solward.resources.agents import NewAgent
+from solward.resources.declare import declared_fields
+from solward.resources.fields import Whole
 from solward.service.service import Solward
 from solward.settings import Settings
 from solward.solana.protocol import MOST_RENT_PER_BYTE, rent_of
@@ -56,7 +58,11 @@ PAGES = "http://127.0.0.1:3000"
 @pytest.fixture(autouse=True)
 def _short_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorter than any agent may have, because a story takes eleven cycles."""
-    monkeypatch.setattr(fields, "INTERVAL", replace(fields.INTERVAL, least=INTERVAL_MS))
+    fields = declared_fields(NewAgent)
+    interval = fields["loop_interval_ms"]
+    assert isinstance(interval, Whole)
+    assert isinstance(fields, dict)
+    monkeypatch.setitem(fields, "loop_interval_ms", replace(interval, least=INTERVAL_MS))
     monkeypatch.setattr(demo, "LOOP_INTERVAL_MS", INTERVAL_MS)
 
 

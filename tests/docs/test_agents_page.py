@@ -15,9 +15,10 @@ from tests.support.services import Api, serving_api
 
 from solward.agents.budget import TokensUsed
 from solward.agents.decisions import usage_json
-from solward.agents.fields import BUDGET_FIELDS
 from solward.agents.prompt import MAX_OUTCOME, MAX_REASONING, system_prompt
 from solward.agents.quoting import MAX_OBSERVATION
+from solward.resources.agents import LlmBudget
+from solward.resources.declare import fields_of
 from solward.types.provider import Usage
 
 REST = (DOCS / "rest.md").read_text()
@@ -58,7 +59,7 @@ async def test_the_sample_limits_have_every_field(api: Api) -> None:
 
 
 def test_every_budget_field_and_usage_field_is_explained() -> None:
-    for field in BUDGET_FIELDS:
+    for field in (each.json for each in fields_of(LlmBudget)):
         assert f"`{field}`" in REST
         assert f"| `{field}` |" in AGENTS
     for field in usage_json(Usage()):

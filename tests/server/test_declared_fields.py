@@ -26,7 +26,7 @@ from solward.resources.answers import answer_example
 from solward.resources.contacts import NewContact
 from solward.resources.credentials import NewAdmin, NewKey, NewSecret
 from solward.resources.declare import Part, Request, fields_of, request_example
-from solward.resources.fields import Field, GrantList, Json, Setting, Shape
+from solward.resources.fields import Field, GrantList, Json, Loaded, Setting, Shape
 from solward.resources.holds import HoldNote
 from solward.resources.payments import PaidRequest
 from solward.resources.plugin_state import NewSetting
@@ -247,7 +247,7 @@ def test_a_field_refuses_what_it_does_not_take(kind: type[Request], field: Field
         of_null = getattr(kind.of(body | {field.json: None}, DEFAULTS), field.name)
         absent = {name: value for name, value in body.items() if name != field.json}
         assert of_null == getattr(kind.of(absent, DEFAULTS), field.name)
-    if not isinstance(field, GrantList | Part | Shape):
+    if not isinstance(field, GrantList | Loaded | Part | Shape):
         wrong: Any = [] if isinstance(field, Json) else {}
         with pytest.raises(InvalidRequest, match=f"^{field.json} (must be|is required)"):
             kind.of(body | {field.json: wrong}, DEFAULTS)

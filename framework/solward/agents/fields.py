@@ -9,16 +9,10 @@ from typing import Any
 from solward.agents.agent import Agent, AgentGuardrails
 from solward.agents.budget import DEFAULT_BUDGET, TokenBudget, budget_of
 from solward.agents.templates import AgentTemplate
-from solward.resources.agents import Guardrails, LlmBudget, NewAgent
-from solward.resources.declare import declared_fields, fields_of
-from solward.resources.fields import Field, Sol, Text
-from solward.types.errors import InvalidRequest, refuse_unknown
+from solward.resources.agents import AgentChange, Guardrails, NewAgent
+from solward.resources.declare import fields_of
+from solward.types.errors import InvalidRequest
 from solward.types.money import sol_to_lamports
-
-_FIELDS = declared_fields(NewAgent)
-INTERVAL = _FIELDS["loop_interval_ms"]
-BUDGET_FIELDS = {each.json: each for each in fields_of(LlmBudget)}
-GUARDRAIL_FIELDS = {each.json: each for each in fields_of(Guardrails)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,28 +24,14 @@ class Defaults:
     model: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AgentFields:
-    """A valid create request; `wallet_id` is None when the agent gets a new wallet."""
-
-    name: str
-    wallet_id: str | None
-    llm_provider: str
-    llm_model: str
-    strategy: str
-    guardrails: AgentGuardrails
-    loop_interval_ms: int
-    llm_options: Mapping[str, Any]
-    llm_budget: TokenBudget
-
-
 def read_create(
     body: Mapping[str, Any], models: Mapping[str, str], defaults: Defaults
-) -> AgentFields:
-    """Check a create body in either of its forms.
+) -> dict[str, Any]:
+    """The attributes of an agent that a create body asks for, in either of its forms.
 
-    The second form has `maxSolPerTransaction` at the top level and no `walletId`; only there, and
-    with a `template`, the configured default provider and model fill what is missing.
+    The second form has `maxSolPerTransaction` at the top level and no `walletId`, which is None
+    then; only there, and with a `template`, the configured default provider and model fill what is
+    missing.
 
     Args:
         models: installed provider -> its default model.
@@ -59,31 +39,32 @@ def read_create(
     Raises:
         InvalidRequest: naming the field.
     """
-    short = body.get("walletId") is None and "maxSolPerTransaction" in body
-    name = _text(body, _FIELDS["name"], printable=True)
-    wallet_id = None if short else _text(body, _FIELDS["wallet_id"])
-    chosen: dict[str, Any] = dict(body)
-    if short or body.get("template") is not None:
-        if chosen.get("llmProvider") is None:
-            chosen["llmProvider"] = defaults.provider
-            if chosen.get("llmModel") is None:
-                chosen["llmModel"] = defaults.model
-        if chosen.get("llmModel") is None:
-            chosen["llmModel"] = models.get(str(chosen["llmProvider"]))
-    provider = _provider(chosen, models)
-    if chosen.get("llmModel") is None:
-        raise InvalidRequest(f"llmModel is required, such as {models[provider]}")
-    return AgentFields(
-        name=name,
-        wallet_id=wallet_id,
-        llm_provider=provider,
-        llm_model=_text(chosen, _FIELDS["llm_model"], printable=True),
-        strategy=_text(body, _FIELDS["strategy"]),
-        guardrails=read_guardrails(body, defaults.guardrails),
-        loop_interval_ms=_interval(body),
-        llm_options=_object(body, "llmOptions"),
-        llm_budget=read_budget(_object(body, "llmBudget")),
-    )
+    asked = NewAgent.of(body)
+    short = asked.wallet_id is None and "maxSolPerTransaction" in body
+    provider, model = asked.llm_provider, asked.llm_model
+    fills = short or asked.template is not None
+    if fills and provider is None:
+        provider, model = defaults.provider, model or defaults.model
+    provider = _provider(provider, models)
+    if model is None:
+        if not fills:
+            raise InvalidRequest(f"llmModel is required, such as {models[provider]}")
+        model = models[provider]
+    if asked.wallet_id is None and not short:
+        raise InvalidRequest("walletId is required")
+    if asked.strategy is None:
+        raise InvalidRequest("strategy is required")
+    return {
+        "name": asked.name,
+        "wallet_id": asked.wallet_id,
+        "llm_provider": provider,
+        "llm_model": model,
+        "strategy": asked.strategy,
+        "guardrails": read_guardrails(asked, asked.guardrails, defaults.guardrails),
+        "loop_interval_ms": asked.loop_interval_ms,
+        "llm_options": asked.llm_options or {},
+        "llm_budget": _budget(asked.llm_budget or {}, None),
+    }
 
 
 def with_template(body: Mapping[str, Any], template: AgentTemplate) -> dict[str, Any]:
@@ -110,119 +91,64 @@ def with_template(body: Mapping[str, Any], template: AgentTemplate) -> dict[str,
 def read_update(
     body: Mapping[str, Any], providers: Collection[str], current: Agent
 ) -> dict[str, Any]:
-    """Check a change (PATCH); returns the fields of `AgentFields` that change.
+    """The attributes of an agent that a change (PATCH) names.
 
     Raises:
         InvalidRequest: naming the field; also for `walletId`, which cannot change.
     """
     if body.get("walletId") is not None:
         raise InvalidRequest("walletId cannot be changed; create another agent for another wallet")
-    changed: dict[str, Any] = {}
-    if "name" in body:
-        changed["name"] = _text(body, _FIELDS["name"], printable=True)
-    if "llmProvider" in body:
-        changed["llm_provider"] = _provider(body, providers)
-    if "llmModel" in body:
-        changed["llm_model"] = _text(body, _FIELDS["llm_model"], printable=True)
-    if "strategy" in body:
-        changed["strategy"] = _text(body, _FIELDS["strategy"])
-    if body.get("loopIntervalMs") is not None:
-        changed["loop_interval_ms"] = _interval(body)
-    if "guardrails" in body or any(field in body for field in GUARDRAIL_FIELDS):
-        changed["guardrails"] = read_guardrails(body, current.guardrails)
-    if body.get("llmOptions") is not None:
-        changed["llm_options"] = _object(body, "llmOptions")
-    if "llmBudget" in body:
-        changed["llm_budget"] = read_budget(_object(body, "llmBudget"), current.llm_budget)
+    asked = AgentChange.of(body)
+    given = {name: getattr(asked, name) for name in _AS_GIVEN}
+    changed = {name: value for name, value in given.items() if value is not None}
+    if asked.llm_provider is not None:
+        changed["llm_provider"] = _provider(asked.llm_provider, providers)
+    if "guardrails" in body or any(each.json in body for each in fields_of(Guardrails)):
+        changed["guardrails"] = read_guardrails(asked, asked.guardrails, current.guardrails)
+    if asked.llm_budget is not None:
+        changed["llm_budget"] = _budget(asked.llm_budget, current.llm_budget)
     return changed
 
 
-def read_budget(fields: Mapping[str, Any], current: TokenBudget | None = None) -> TokenBudget:
+_AS_GIVEN = ("name", "llm_model", "strategy", "loop_interval_ms", "llm_options")
+
+
+def _budget(given: Mapping[str, Any], current: TokenBudget | None) -> TokenBudget:
     """A token budget; a number left out stays as it is, null removes its limit.
 
     Args:
         current: as it is; None for a new one, which begins with the default.
     """
     was = current or DEFAULT_BUDGET
-    refuse_unknown(fields, BUDGET_FIELDS, "llmBudget.")
-    values = was.to_json() | dict(fields)
-    for name, field in BUDGET_FIELDS.items():
-        if values.get(name) is not None:
-            values[name] = replace(field, name=f"llmBudget.{name}").read(values[name])
-    budget = budget_of(values)
+    budget = budget_of(was.to_json() | dict(given))
     # Whoever changes an agent and sends back what was shown chose nothing.
     same = budget.max_nanousd_per_day == was.max_nanousd_per_day
-    chosen = "maxUsdPerDay" in fields and (current is None or not same)
+    chosen = "maxUsdPerDay" in given and (current is None or not same)
     return replace(budget, usd_by_default=was.usd_by_default and not chosen)
 
 
-def read_guardrails(body: Mapping[str, Any], defaults: AgentGuardrails) -> AgentGuardrails:
-    """Guardrail numbers from the top level and the `guardrails` object, which wins and has no
-    others: a misspelled one would bind nothing."""
-    nested = body.get("guardrails")
-    if nested is None:
-        nested = {}
-    if not isinstance(nested, Mapping):
-        raise InvalidRequest("guardrails must be an object")
-    refuse_unknown(nested, GUARDRAIL_FIELDS, "guardrails.")
-    values: dict[str, Any] = {}
-    for field in GUARDRAIL_FIELDS:
-        for source, prefix in ((nested, "guardrails."), (body, "")):
-            if source.get(field) is not None:
-                values[field] = _guardrail(field, source[field], prefix + field)
-                break
+def read_guardrails(
+    asked: Guardrails, nested: Mapping[str, Any] | None, defaults: AgentGuardrails
+) -> AgentGuardrails:
+    """Guardrails of a request: those of its `guardrails` object win over those beside it."""
+    beside = {each.json: getattr(asked, each.name) for each in fields_of(Guardrails)}
+    given = beside | {name: each for name, each in (nested or {}).items() if each is not None}
+
+    def lamports(name: str, default: Any) -> Any:
+        return default if given[name] is None else sol_to_lamports(given[name], name)
+
     return AgentGuardrails(
-        values.get("maxSolPerTransaction", defaults.max_lamports_per_transaction),
-        values.get("maxTransactionsPerMinute", defaults.max_transactions_per_minute),
-        values.get("dailySpendingLimitSol", defaults.daily_lamports),
-        values.get("maxCostsSolPerDay", defaults.daily_costs_lamports),
+        lamports("maxSolPerTransaction", defaults.max_lamports_per_transaction),
+        given["maxTransactionsPerMinute"] or defaults.max_transactions_per_minute,
+        lamports("dailySpendingLimitSol", defaults.daily_lamports),
+        lamports("maxCostsSolPerDay", defaults.daily_costs_lamports),
     )
 
 
-def _guardrail(field: str, value: object, label: str) -> int:
-    declared = GUARDRAIL_FIELDS[field]
-    if isinstance(declared, Sol):
-        return sol_to_lamports(value, label)
-    return int(replace(declared, name=label).read(value))
-
-
-def _interval(body: Mapping[str, Any]) -> int:
-    value = body.get(INTERVAL.json)
-    return int(INTERVAL.default if value is None else INTERVAL.read(value))  # type: ignore[arg-type]
-
-
-def _object(body: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    value = body.get(field)
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise InvalidRequest(f"{field} must be an object")
-    return value
-
-
-def _provider(body: Mapping[str, Any], providers: Collection[str]) -> str:
-    value = body.get("llmProvider")
+def _provider(value: object, providers: Collection[str]) -> str:
     names = ", ".join(sorted(providers)) or "none is installed"
     if value is None:
         raise InvalidRequest(f"llmProvider is required; one of: {names}")
     if not isinstance(value, str) or value not in providers:
         raise InvalidRequest(f"llmProvider must be one of: {names}")
-    return value
-
-
-def _text(body: Mapping[str, Any], declared: Field, *, printable: bool = False) -> str:
-    assert isinstance(declared, Text)
-    field, most = declared.json, declared.most
-    value = body.get(field)
-    if value is None:
-        raise InvalidRequest(f"{field} is required")
-    if not isinstance(value, str):
-        raise InvalidRequest(f"{field} must be a string")
-    if not value.strip() or len(value) > most:
-        raise InvalidRequest(f"{field} must have 1 to {most} characters")
-    if printable and not value.isprintable():
-        raise InvalidRequest(f"{field} must have printable characters only")
-    # Neither SQLite text nor UTF-8 holds a lone surrogate, and PostgreSQL refuses NUL.
-    if "\x00" in value or any("\ud800" <= character <= "\udfff" for character in value):
-        raise InvalidRequest(f"{field} must be valid text")
     return value

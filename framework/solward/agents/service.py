@@ -52,7 +52,7 @@ from solward.operations.policies.changes import drop_set, lock_policy, put_set
 from solward.operations.policies.documents import Policies
 from solward.operations.policies.grant_report import can_leave, limits_report
 from solward.plugins import Registry
-from solward.resources.agents import MEMORY_KEPT, AgentStatus
+from solward.resources.agents import MEMORY_KEPT, AgentStatus, Guardrails
 from solward.settings import Settings
 from solward.solana.balances import Balances
 from solward.solana.token_list import TokenList
@@ -126,40 +126,31 @@ class AgentService:
         has_strategy = body.get("strategy") is not None
         if template is not None:
             body = with_template(body, template)
-        fields = read_create(body, models, self._defaults())
-        is_llm = providers[fields.llm_provider].spec.is_llm
-        if template is not None and not is_llm and not has_strategy:
+        asked = read_create(body, models, self._defaults())
+        provider = providers[asked["llm_provider"]]
+        if template is not None and not provider.spec.is_llm and not has_strategy:
             raise InvalidRequest(
                 f"The strategy of the template {template.name} is for a language model, and the"
-                f" provider {fields.llm_provider!r} is none; give another llmProvider, or a"
-                " strategy"
+                f" provider {provider.spec.name!r} is none; give another llmProvider, or a strategy"
             )
-        check_options(providers[fields.llm_provider], fields.llm_options)
-        agent_id, grants = str(uuid.uuid4()), None
+        check_options(provider, asked["llm_options"])
+        agent_id, grants, name = str(uuid.uuid4()), None, asked["name"]
         if body.get("grants") is not None:
-            grants = await self._grants(agent_id, fields.name, body["grants"])
+            grants = await self._grants(agent_id, name, body["grants"])
         wallets = self._service.wallets
-        if fields.wallet_id is None:
-            name = f"{fields.name[: _WALLET_NAME_MAX - len('-wallet')]}-wallet"
-            wallet = await wallets.create(name)
+        if asked["wallet_id"] is None:
+            wallet = await wallets.create(f"{name[: _WALLET_NAME_MAX - len('-wallet')]}-wallet")
         else:
-            wallet = await wallets.get(fields.wallet_id)
-        agent = Agent(
-            id=agent_id,
-            name=fields.name,
-            wallet_id=wallet.id,
-            llm_provider=fields.llm_provider,
-            llm_model=fields.llm_model,
-            strategy=fields.strategy,
-            guardrails=fields.guardrails,
-            loop_interval_ms=fields.loop_interval_ms,
-            status=AgentStatus.IDLE,
-            desired_state=DesiredState.STOPPED,
-            created_ms=now_ms(),
-            llm_options=fields.llm_options,
-            llm_budget=fields.llm_budget,
-            is_llm=is_llm,
-        )
+            wallet = await wallets.get(asked["wallet_id"])
+        created = {
+            "id": agent_id,
+            "wallet_id": wallet.id,
+            "status": AgentStatus.IDLE,
+            "desired_state": DesiredState.STOPPED,
+            "created_ms": now_ms(),
+            "is_llm": provider.spec.is_llm,
+        }
+        agent = Agent(**asked | created)
         async with self._database.write() as connection:
             if grants is not None:
                 await lock_policy(connection)
@@ -177,7 +168,8 @@ class AgentService:
         who, ceilings = _principal(str(uuid.uuid4())), self._service.wallet_ceilings
         listed = []
         for each in TEMPLATES.values():
-            rails = read_guardrails(with_template({}, each), self._defaults().guardrails)
+            own = Guardrails.of(each.guardrails)
+            rails = read_guardrails(own, None, self._defaults().guardrails)
             try:
                 said = await self._service.policies.drafted(who, each.name, list(each.grants))
             except InvalidRequest:

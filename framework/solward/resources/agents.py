@@ -21,6 +21,7 @@ from solward.resources.fields import (
     GrantList,
     Id,
     Json,
+    Loaded,
     Number,
     Shape,
     Sol,
@@ -30,6 +31,7 @@ from solward.resources.fields import (
     Usd,
     WalletId,
     Whole,
+    Words,
 )
 from solward.resources.limits import CanLeave, Limits
 from solward.resources.lists import LIMIT, Deleted
@@ -191,10 +193,10 @@ class SwitchedAgent(Answer):
     status: str = declared(Choice("Done.", options=("started", "stopped", "paused")))
 
 
-_NAME = Text("For people.", most=100, example="saver")
-_PROVIDER = Text("A loaded provider.", most=100)
-_MODEL = Text("The provider's model.")
-_STRATEGY = Text("What it is to do.", most=20_000, example="always do wait")
+_NAME = Words("For people.", most=100, printable=True, missing="name is required", example="saver")
+_PROVIDER = Loaded("A loaded provider.", most=100)
+_MODEL = Words("The provider's model.", printable=True)
+_STRATEGY = Words("What it is to do.", most=20_000, example="always do wait")
 _INTERVAL = Whole(
     "Milliseconds from the start of a cycle to the next.",
     # The most is about 24.8 days, the longest timer of 32 bits.
@@ -231,7 +233,7 @@ class NewAgent(Guardrails):
     guardrails: Mapping[str, Any] | None = declared(_RAILS, default=None)
     grants: Sequence[Any] | None = declared(_GRANTS, default=None)
     template: str | None = declared(
-        Text("Gives what is left out; `solward agent templates` lists them."), default=None
+        Loaded("Gives what is left out; `solward agent templates` lists them."), default=None
     )
 
 

@@ -24,7 +24,7 @@ from solward.resources.fields import (
     nullable,
     object_schema,
 )
-from solward.types.errors import InvalidRequest
+from solward.types.errors import InvalidRequest, refuse_unknown
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -201,6 +201,16 @@ class Part(Json):
     def schema(self) -> Schema:
         """See `Field.schema`."""
         return request_schema(self.kind) | {"description": self.text}
+
+    def _read(self, value: object) -> Any:
+        """The fields that are said, as JSON names them; null stays null."""
+        given = Json._read(self, value)
+        named = {each.json: each for each in fields_of(self.kind)}
+        refuse_unknown(given, named, f"{self.json}.")
+        for name, each in given.items():
+            if each is not None:
+                given[name] = replace(named[name], name=f"{self.json}.{name}").read(each)
+        return given
 
 
 def _read(field: Field, value: object, settings: object) -> Any:

@@ -246,6 +246,37 @@ class RawText(Text):
 
 
 @dataclass(frozen=True, slots=True)
+class Words(Text):
+    """Text that says something, of more than spaces.
+
+    Attributes:
+        printable: whether all of its characters are.
+    """
+
+    printable: bool = False
+
+    def _read(self, value: object) -> Any:
+        if not isinstance(value, str):
+            raise InvalidRequest(f"{self.json} must be a string")
+        if not value.strip() or len(value) > self.most:
+            raise InvalidRequest(f"{self.json} must have 1 to {self.most} characters")
+        if self.printable and not value.isprintable():
+            raise InvalidRequest(f"{self.json} must have printable characters only")
+        # Neither SQLite text nor UTF-8 holds a lone surrogate, and PostgreSQL refuses NUL.
+        if "\x00" in value or any("\ud800" <= each <= "\udfff" for each in value):
+            raise InvalidRequest(f"{self.json} must be valid text")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Text):
+    """The name of one of those that are loaded, which its reader knows."""
+
+    def _read(self, value: object) -> Any:
+        return value
+
+
+@dataclass(frozen=True, slots=True)
 class Token(Text):
     """A mint's address, or a symbol known on the network."""
 
