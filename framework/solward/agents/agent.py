@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
@@ -132,23 +132,12 @@ class Agent:
 
     def to_row(self) -> dict[str, Any]:
         """The columns of the agents table."""
-        return {
-            "id": self.id,
-            "name": self.name,
-            "wallet_id": self.wallet_id,
-            "llm_provider": self.llm_provider,
-            "llm_model": self.llm_model,
-            "strategy": self.strategy,
+        columns = {each.name: getattr(self, each.name) for each in fields(self)}
+        del columns["is_llm"]
+        return columns | {
             "guardrails": guardrails_text(self.guardrails),
-            "loop_interval_ms": self.loop_interval_ms,
             "status": self.status.value,
             "desired_state": self.desired_state.value,
-            "created_ms": self.created_ms,
-            "next_run_ms": self.next_run_ms,
-            "cycle_no": self.cycle_no,
-            "fence": self.fence,
-            "failures": self.failures,
-            "error": self.error,
             "llm_options": jsontext.dumps(dict(self.llm_options)),
             "llm_budget": jsontext.dumps(self.llm_budget.stored()),
         }
@@ -160,13 +149,13 @@ _PLACEMENT = frozenset({"entered_ms", "deferred_cycle"})
 
 def agent_of(row: Mapping[str, Any], *, is_llm: bool = True) -> Agent:
     """An agent from its row."""
-    fields = {name: value for name, value in row.items() if name not in _PLACEMENT}
-    fields["guardrails"] = _guardrails_of(fields["guardrails"])
-    fields["llm_options"] = jsontext.loads(fields["llm_options"])
-    fields["llm_budget"] = _budget_of(fields["llm_budget"])
-    fields["status"] = AgentStatus(fields["status"])
-    fields["desired_state"] = DesiredState(fields["desired_state"])
-    return Agent(**fields, is_llm=is_llm)
+    columns = {name: value for name, value in row.items() if name not in _PLACEMENT}
+    columns["guardrails"] = _guardrails_of(columns["guardrails"])
+    columns["llm_options"] = jsontext.loads(columns["llm_options"])
+    columns["llm_budget"] = _budget_of(columns["llm_budget"])
+    columns["status"] = AgentStatus(columns["status"])
+    columns["desired_state"] = DesiredState(columns["desired_state"])
+    return Agent(**columns, is_llm=is_llm)
 
 
 # Parsed in every cycle, and nearly always one of a few texts.

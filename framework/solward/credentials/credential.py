@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from solward.audit.acts import act
-from solward.support.clock import iso
+from solward.support.clock import iso, time_json
 from solward.types.errors import InvalidRequest, NotFound
 from solward.types.events import EventKind
 from solward.types.money import lamports_to_sol
@@ -176,11 +176,6 @@ def is_secret(token: str) -> bool:
 def hash_of(token: str) -> str:
     """The hash a credential is found by."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
-
-
-def time_json(ms: int | None) -> str | None:
-    """A time in the interface's format; None stays None."""
-    return None if ms is None else iso(ms)
 
 
 def usable_at(row: Mapping[str, Any], hash_: str, now_ms: int) -> bool:

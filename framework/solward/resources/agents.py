@@ -427,6 +427,12 @@ class Reply(Answer):
 
 _ONE = "/agents/{agent_id}"
 
+
+def _switch(name: str, does: str, about: str = "") -> Call[SwitchedAgent]:
+    path = f"{_ONE}/{name}"
+    return Call(f"{name}Agent", does, "POST", path, None, SwitchedAgent, name=name, about=about)
+
+
 CREATE_AGENT = Call(
     "createAgent",
     "Create an agent, idle.",
@@ -508,34 +514,13 @@ DELETE_AGENT = Call(
     Deleted,
     name="delete",
 )
-START_AGENT = Call(
-    "startAgent",
+START_AGENT = _switch(
+    "start",
     "Start an agent, from any status.",
-    "POST",
-    f"{_ONE}/start",
-    None,
-    SwitchedAgent,
-    name="start",
-    about="One that was never started is `idle`: its first start needs the role `policy`.",
+    "One that was never started is `idle`: its first start needs the role `policy`.",
 )
-STOP_AGENT = Call(
-    "stopAgent",
-    "Stop an agent, once what it pays is recorded.",
-    "POST",
-    f"{_ONE}/stop",
-    None,
-    SwitchedAgent,
-    name="stop",
-)
-PAUSE_AGENT = Call(
-    "pauseAgent",
-    "Set a running agent aside.",
-    "POST",
-    f"{_ONE}/pause",
-    None,
-    SwitchedAgent,
-    name="pause",
-)
+STOP_AGENT = _switch("stop", "Stop an agent, once what it pays is recorded.")
+PAUSE_AGENT = _switch("pause", "Set a running agent aside.")
 GET_AGENT_LIMITS: Call[Any] = Call(
     "getAgentLimits",
     "An agent's own limits, and what is spent of them.",

@@ -246,6 +246,11 @@ class ListedRuns(Request):
 _ALL = "/wallets/{wallet_id}/schedules"
 _ONE = f"{_ALL}/{{schedule_id}}"
 
+
+def _act(act: str, does: str, **more: Any) -> Call[Schedule]:
+    return Call(f"{act}Schedule", does, "POST", f"{_ONE}/{act}", None, Schedule, **more)
+
+
 CREATE_SCHEDULE = Call(
     "createSchedule",
     "Run a skill on a wallet at times; a name is a wallet's once.",
@@ -288,31 +293,13 @@ DELETE_SCHEDULE = Call(
     Deleted,
     name="delete",
 )
-PAUSE_SCHEDULE = Call(
-    "pauseSchedule",
-    "Run it no more until it is resumed; takes effect at once.",
-    "POST",
-    f"{_ONE}/pause",
-    None,
-    Schedule,
-    name="pause",
+PAUSE_SCHEDULE = _act(
+    "pause", "Run it no more until it is resumed; takes effect at once.", name="pause"
 )
-RESUME_SCHEDULE = Call(
-    "resumeSchedule",
-    "Run it again from the next due time on.",
-    "POST",
-    f"{_ONE}/resume",
-    None,
-    Schedule,
-    name="resume",
-)
-RUN_SCHEDULE = Call(
-    "runSchedule",
+RESUME_SCHEDULE = _act("resume", "Run it again from the next due time on.", name="resume")
+RUN_SCHEDULE = _act(
+    "run",
     "Run it once more, now.",
-    "POST",
-    f"{_ONE}/run",
-    None,
-    Schedule,
     about="This moment becomes a due time beside its own: the run has the same rights and counts"
     " like any other. `nextRunAt` of the answer is its `dueAt` among the runs.",
 )

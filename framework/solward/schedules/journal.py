@@ -225,8 +225,7 @@ class Journal:
         columns: dict[str, Any] = {"failures": failures}
         if pauses is not None and schedule.status is ScheduleStatus.ACTIVE:
             columns |= {"status": ScheduleStatus.PAUSED, "reason": pauses}
-            subject = {"scheduleId": schedule.id, "walletId": schedule.wallet_id}
-            subject |= {"name": schedule.name, "reason": pauses}
+            subject = schedule.subject | {"reason": pauses}
             record_act(connection, EventKind.SCHEDULE_PAUSED, subject)
         return await self._advance(connection, schedule, due_ms, **columns)
 
@@ -259,10 +258,7 @@ class Journal:
         status, text = outcome.status.value, outcome.text
         fields = {"status": status, "text": text, "ended_ms": now}
         await due.put_run(connection, schedule.id, due_ms, fields)
-        subject = {
-            "scheduleId": schedule.id,
-            "walletId": schedule.wallet_id,
-            "name": schedule.name,
+        subject = schedule.subject | {
             "skill": schedule.skill,
             "dueAt": iso(due_ms),
             "status": status,

@@ -15,7 +15,7 @@ from sqlalchemy import RowMapping
 from solward.resources.declare import fields_of
 from solward.resources.schedules import EVERY, Missed, NewSchedule, ScheduleStatus
 from solward.support import jsontext
-from solward.support.clock import iso, ms_of
+from solward.support.clock import iso, ms_of, time_json
 from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.types.errors import InvalidRequest
 from solward.vault.grants.spelling import window_ms, window_text
@@ -152,6 +152,11 @@ class Schedule(When):
         """Whether it has run as often as it was to."""
         return self.max_runs is not None and self.runs >= self.max_runs
 
+    @property
+    def subject(self) -> dict[str, str]:
+        """As the audit log names it."""
+        return {"scheduleId": self.id, "walletId": self.wallet_id, "name": self.name}
+
     def terms(self) -> dict[str, Any]:
         """What it does, in the fields in which it was asked for."""
         return {name: value for name, value in self.to_json().items() if name in TERMS}
@@ -169,7 +174,7 @@ class Schedule(When):
             "parameters": dict(self.params),
             **due,
             "startAt": iso(self.first_ms) if self.has_start else None,
-            "endAt": time_text(self.end_ms),
+            "endAt": time_json(self.end_ms),
             "maxRuns": self.max_runs,
             "missed": self.missed.value,
             "status": self.status.value,
@@ -177,7 +182,7 @@ class Schedule(When):
             "principal": self.principal,
             "madeBy": self.made_by,
             "createdAt": iso(self.created_ms),
-            "nextRunAt": time_text(self.next_due_ms),
+            "nextRunAt": time_json(self.next_due_ms),
             "isRunning": self.running_due_ms is not None,
             "runs": self.runs,
             "failures": self.failures,
@@ -193,11 +198,6 @@ class Schedule(When):
 TERMS: Final = frozenset(each.json for each in fields_of(NewSchedule))
 """The fields in which a schedule is asked for, as JSON names them."""
 _COLUMNS: Final = tuple(each.name for each in fields(Schedule) if each.name != "is_unreadable")
-
-
-def time_text(ms: int | None) -> str | None:
-    """A time as routes show it; None stays None."""
-    return None if ms is None else iso(ms)
 
 
 def schedule_of(row: RowMapping) -> Schedule:

@@ -41,6 +41,7 @@ MAX_PARAMS: Final = 16_384
 
 _WHEN_FIELDS: Final = ("every", "cron", "timeZone", "startAt", "endAt")
 _LOCK: Final = "schedules"
+_PAUSED: Final = "It was paused"
 _NO_SCHEDULE: Final = "Schedule not found"
 
 
@@ -132,7 +133,7 @@ class ScheduleService:
                 await put_set(self._database, connection, schedule.principal, grants)
             await store.add(connection, schedule)
             record_act(
-                connection, EventKind.SCHEDULE_CREATED, _subject(schedule), after=schedule.terms()
+                connection, EventKind.SCHEDULE_CREATED, schedule.subject, after=schedule.terms()
             )
         self.runner.wake()
         return schedule
@@ -184,24 +185,24 @@ class ScheduleService:
             record_act(
                 connection,
                 EventKind.SCHEDULE_CHANGED,
-                _subject(schedule),
+                schedule.subject,
                 before=was.terms(),
                 after=schedule.terms(),
             )
         self.runner.wake()
         return schedule
 
-    async def pause(self, schedule_id: str, reason: str = "It was paused") -> Schedule:
+    async def pause(self, schedule_id: str) -> Schedule:
         """Run and reserve nothing any more until it is resumed; takes effect at once."""
         async with self._database.write() as connection:
             schedule = _found(await store.get(connection, schedule_id, lock=True))
             if schedule.status is not ScheduleStatus.ACTIVE:
                 return schedule
-            subject = _subject(schedule) | {"reason": reason}
+            subject = schedule.subject | {"reason": _PAUSED}
             record_act(connection, EventKind.SCHEDULE_PAUSED, subject)
             paused = ScheduleStatus.PAUSED
             return await store.change(
-                connection, schedule, status=paused, reason=reason, next_due_ms=None
+                connection, schedule, status=paused, reason=_PAUSED, next_due_ms=None
             )
 
     async def resume(self, schedule_id: str, maker: Maker) -> Schedule:
@@ -228,7 +229,7 @@ class ScheduleService:
                 raise InvalidRequest("It has no due time left; change endAt first")
             if schedule.is_done:
                 raise InvalidRequest(f"{RUNS_DONE}; change maxRuns first")
-            record_act(connection, EventKind.SCHEDULE_RESUMED, _subject(schedule))
+            record_act(connection, EventKind.SCHEDULE_RESUMED, schedule.subject)
             schedule = await store.change(
                 connection,
                 schedule,
@@ -274,7 +275,7 @@ class ScheduleService:
                 raise ScheduleBusy(is_running=is_running)
             # The end of a run finds the due time after it anew, which is the one that stood here.
             schedule = await store.change(connection, schedule, next_due_ms=due_ms)
-            subject = _subject(schedule) | {"dueAt": iso(due_ms)}
+            subject = schedule.subject | {"dueAt": iso(due_ms)}
             record_act(connection, EventKind.SCHEDULE_RUN_ASKED, subject)
             if key is not None:
                 answer = jsontext.dumps(schedule.to_json())
@@ -291,7 +292,7 @@ class ScheduleService:
             await drop_set(self._database, connection, schedule.principal)
             await store.remove(connection, schedule.id)
             record_act(
-                connection, EventKind.SCHEDULE_DELETED, _subject(schedule), before=schedule.terms()
+                connection, EventKind.SCHEDULE_DELETED, schedule.subject, before=schedule.terms()
             )
 
     async def runs(
@@ -301,14 +302,6 @@ class ScheduleService:
         async with self._database.read() as connection:
             _found(await store.get(connection, schedule_id))
             return await store.runs(connection, schedule_id, limit, before_ms)
-
-    def start(self) -> None:
-        """Begin to run what is due."""
-        self.runner.start()
-
-    async def close(self) -> None:
-        """Begin nothing any more; see `Runner.close`."""
-        await self.runner.close()
 
     async def _window_ms(self, connection: AsyncConnection) -> int:
         return (await self._database.moment(connection)).window_ms
@@ -392,7 +385,3 @@ def _readable(schedule: Schedule) -> Schedule:
     if schedule.is_unreadable:
         raise InvalidRequest(f"{schedule.reason}. Nothing was changed; delete it and make another")
     return schedule
-
-
-def _subject(schedule: Schedule) -> dict[str, str]:
-    return {"scheduleId": schedule.id, "walletId": schedule.wallet_id, "name": schedule.name}

@@ -10,8 +10,8 @@ from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.tables import schedule_runs, schedules, transactions
-from solward.schedules.schedule import Schedule, schedule_of, time_text
-from solward.support.clock import iso
+from solward.schedules.schedule import Schedule, schedule_of
+from solward.support.clock import iso, time_json
 
 
 async def add(connection: AsyncConnection, schedule: Schedule) -> None:
@@ -93,8 +93,8 @@ async def runs(
             "dueAt": iso(row.due_ms),
             "status": row.status,
             "text": row.text,
-            "startedAt": time_text(row.started_ms),
-            "endedAt": time_text(row.ended_ms),
+            "startedAt": time_json(row.started_ms),
+            "endedAt": time_json(row.ended_ms),
             "transactionIds": made.get(row.due_ms, []),
         }
         for row in rows

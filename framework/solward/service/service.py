@@ -355,8 +355,8 @@ class Solward:
             await stack.enter_async_context(live.watched())
             models.warm(await service.agents.providers_in_use())
             # Skills may be any plugin's, so what is due waits for all of the above.
-            stack.push_async_callback(service.schedules.close)
-            service.schedules.start()
+            stack.push_async_callback(service.schedules.runner.close)
+            service.schedules.runner.start()
             if service.alert_webhook is not None:
                 watch = Watch(service, service.alert_webhook, cluster.nodes_away)
                 await stack.enter_async_context(watch.watching())

@@ -28,6 +28,11 @@ def iso(ms: int) -> str:
     return f"{_seconds(ms // 1000)}.{ms % 1000:03d}Z"
 
 
+def time_json(ms: int | None) -> str | None:
+    """A time as JSON has it; None stays None."""
+    return None if ms is None else iso(ms)
+
+
 # Every record and event has one, and those of a moment the same second.
 @functools.lru_cache(maxsize=256)
 def _seconds(seconds: int) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward.credentials.credential import Credential, time_json
+from solward.credentials.credential import Credential
 from solward.resources import credentials as calls
-from solward.support.clock import iso
+from solward.support.clock import iso, time_json
 from solward.types.roles import Role
 from solward_server.http.auth import admin, caller
 from solward_server.http.body import read_body

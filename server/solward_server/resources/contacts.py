@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward.credentials.credential import time_json
 from solward.operations.contacts import Contacts
 from solward.resources import contacts as calls
+from solward.support.clock import time_json
 from solward.types.roles import Role
 from solward.vault.store.contacts import ContactRow
 from solward_server.http.auth import admin

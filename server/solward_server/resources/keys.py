@@ -6,11 +6,11 @@ from typing import Any
 
 from quart import Response
 
-from solward.credentials.credential import KEY_PREFIX, Credential, new_secret, time_json
+from solward.credentials.credential import KEY_PREFIX, Credential, new_secret
 from solward.operations.key_callers import limits_of
 from solward.operations.policies.grant_report import limits_reports
 from solward.resources import credentials as calls
-from solward.support.clock import iso
+from solward.support.clock import iso, time_json
 from solward.types.errors import WARNING_HEADER
 from solward.types.roles import Role, unenforced
 from solward_server.http.auth import admin, caller, keyed
