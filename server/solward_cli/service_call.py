@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from solward.client import Agent, ClientError, Event, Held, SolwardClient, Wallet
     from solward.settings import Settings
-    from solward.support.known_addresses import NamedAddress
+    from solward.types.address_book import NamedAddress
     from solward_cli.recording_transport import RecordingTransport
 
 EXIT_FAILED = 1
@@ -71,8 +71,7 @@ class ServiceCall:
         the service, also by the beginning of its id."""
         from solward.client import Unauthorized
         from solward.client.wallets import ADDRESS, MIN_ID_PREFIX
-        from solward.support.known_addresses import KnownAddress
-        from solward.types.recipient_names import RecipientNames
+        from solward.types.address_book import AddressBook, Known
 
         if ADDRESS.fullmatch(text):
             return Paid(text)
@@ -85,8 +84,8 @@ class ServiceCall:
         wallets = await self.client.wallets.list()
         if len(text) >= MIN_ID_PREFIX:
             begun = (each for each in wallets if each.id.startswith(text))
-            known += [KnownAddress(each.address, text) for each in begun]
-        address = RecipientNames.of(wallets, known).address(text, f"TO {text!r}")
+            known += [Known(each.address, text) for each in begun]
+        address = AddressBook.of(wallets, known).address(text, f"TO {text!r}")
         own = {each.address: each.name for each in wallets}
         return Paid(address, own.get(address, text))
 

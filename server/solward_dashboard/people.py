@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from solward.client import Agent, ApiKey, Contact, Wallet
-from solward.support.known_addresses import KnownAddress, KnownAddresses, NamedAddress
+from solward.types.address_book import AddressBook
 from solward.types.roles import key_principal
 
 _OF_ADMIN = "you (admin)"
@@ -18,12 +18,11 @@ class People:
 
     Attributes:
         names: principal or `wallet:<id>` -> name.
-        addresses: address -> `wallet savings`, a contact's name, or `@vendors` of the policy's
-            address book.
+        book: what addresses are called.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
-    addresses: Mapping[str, str] = field(default_factory=dict)
+    book: AddressBook = field(default_factory=AddressBook)
 
     @classmethod
     def of(
@@ -41,10 +40,7 @@ class People:
         names = {f"wallet:{each.id}": each.name for each in wallets}
         names |= {f"agent:{each.id}": each.name for each in agents}
         names |= {key_principal(each.id): each.name for each in keys}
-        addresses = {each.address: f"wallet {each.name}" for each in wallets}
-        for contact in contacts:
-            addresses.setdefault(contact.address, contact.name)
-        return cls(names, addresses)
+        return cls(names, AddressBook.of(wallets, contacts))
 
     def who(self, principal: str) -> str:
         """Its kind and name, and its id, which tells two of one name apart."""
@@ -67,22 +63,18 @@ class People:
 
     def receiver(self, address: str) -> str:
         """An address, whole, after the name that it has here, or whose it only looks like."""
-        name = self.addresses.get(address)
+        name = self.book.called.get(address)
         if name is not None:
             return f"{name}, {address}"
-        taken = self._taken_for(address)
+        taken = self.book.taken_for(address)
         return address if taken is None else f"NOT {taken.name}, it only looks alike, {address}"
 
     def warned(self, address: str) -> str:
         """Whose address it is; of one without a name that it has none, and which it looks like."""
-        name = self.addresses.get(address)
+        name = self.book.called.get(address)
         if name is not None:
             return name
-        taken = self._taken_for(address)
+        taken = self.book.taken_for(address)
         if taken is None:
             return "no own wallet and no contact"
         return f"NOT {taken.name}: it looks alike, and is another address than {taken.address}"
-
-    def _taken_for(self, address: str) -> NamedAddress | None:
-        known = KnownAddresses(KnownAddress(*each) for each in self.addresses.items())
-        return known.taken_for(address)

@@ -12,7 +12,7 @@ from typing import Final
 
 from solward.solana.token_list import TokenList, known_decimals
 from solward.support.clock import iso
-from solward.support.known_addresses import KnownAddresses
+from solward.types.address_book import AddressBook
 from solward.types.errors import InvalidRequest
 from solward.types.money import SOL_DECIMALS, format_sol, to_units
 from solward.types.record import (
@@ -70,14 +70,14 @@ class Naming:
     tokens: TokenList
     decimals: Mapping[str, int]
     wallets: Mapping[str, str] = field(default_factory=dict)
-    known: KnownAddresses = field(default_factory=KnownAddresses)
+    known: AddressBook = field(default_factory=AddressBook)
 
     def counterpart(self, address: str) -> str:
         """The name of an address, or whose it only looks like."""
         other = self.known.taken_for(address)
         if other is not None:
             return f"not {other.name}, looks like it"
-        return self.known.name_of(address) or ""
+        return self.known.called.get(address, "")
 
 
 def header() -> bytes:

@@ -26,7 +26,7 @@ BOOK: Any = (
     SimpleNamespace(address=SHOP, name="the old shop"),
     SimpleNamespace(address=VENDOR, name="@vendors"),
 )
-WALLET: Any = SimpleNamespace(id="w1", name="shop", address=SHOP)
+WALLET: Any = SimpleNamespace(id="w1", name="shop", address=SHOP, created_by="admin")
 AGENT: Any = SimpleNamespace(id="a1", name="scout")
 PEOPLE = People.of([WALLET], [AGENT], (), BOOK)
 

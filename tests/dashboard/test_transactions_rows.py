@@ -10,7 +10,7 @@ import pytest
 
 from solward.client import NetworkFee, Transaction
 from solward.solana.token_list import token_list
-from solward.support.known_addresses import KnownAddress, KnownAddresses
+from solward.types.address_book import AddressBook, Known
 from solward_dashboard.pages.transactions.rows import (
     Filter,
     amount,
@@ -85,7 +85,7 @@ ALIKE = "9b5xRRUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6G"
 
 
 def test_a_recipient_is_called_by_its_name_and_a_look_alike_by_what_it_is() -> None:
-    known = KnownAddresses([KnownAddress(PAID, "Landlord"), KnownAddress(PAID, "@vendors")])
+    known = AddressBook.of(contacts=[Known(PAID, "Landlord"), Known(PAID, "@vendors")])
     paid = row(record(details={"to": PAID, "amount": 1}), "w", TOKENS, known)
     assert (paid["to"], paid["alike"]) == ("Landlord", "")
     poisoned = row(record(details={"to": ALIKE, "amount": 1}), "w", TOKENS, known)

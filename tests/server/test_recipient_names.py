@@ -16,8 +16,8 @@ from tests.support.services import SECRET, STRANGER, Api, Carrier, serving_api
 
 from solward.client import ClientError, SolwardClient
 from solward.settings import Settings
+from solward.types.address_book import AddressBook
 from solward.types.errors import InvalidRequest, SolwardError
-from solward.types.recipient_names import RecipientNames
 from solward_cli.recording_transport import RecordingTransport
 from solward_cli.service_call import ServiceCall
 from solward_mcp.scope import WalletScope
@@ -84,7 +84,7 @@ async def by_cli(api: Api, wallet: str, to: str, token: str = SECRET) -> str:
 async def by_dashboard(api: Api, wallet: str, to: str, token: str = SECRET) -> str:
     async with client_of(api, token) as client:
         listed = await client.wallets.list(), await client.contacts.list()
-    return RecipientNames.of(*listed).address(to, "to")
+    return AddressBook.of(*listed).address(to, "to")
 
 
 SURFACES = (by_rest, by_skill, by_client, by_mcp, by_cli, by_dashboard)

@@ -15,10 +15,9 @@ from solward.database.database import Database, lock_exclusive
 from solward.solana.token_list import skeleton
 from solward.support.base58 import is_address
 from solward.support.clock import now_ms
-from solward.support.known_addresses import KnownAddress, KnownAddresses
+from solward.types.address_book import AddressBook, Known, NamedWallet
 from solward.types.errors import InvalidRequest, NotFound
 from solward.types.events import EventKind
-from solward.types.recipient_names import NamedWallet, RecipientNames
 from solward.vault.custody.model import begins_as_group, has_address_or_id
 from solward.vault.store import contacts as store
 from solward.vault.store.contacts import ContactRow
@@ -75,12 +74,12 @@ class Contacts:
             record_act(connection, EventKind.CONTACT_CHANGED, {"address": address}, *names)
 
     async def address_of(self, recipient: str, field: str = "recipient") -> str:
-        """The address that an operator means, as `RecipientNames.address` has it."""
+        """The address that an operator means, as `AddressBook.address` has it."""
         if is_address(recipient):
             return recipient
         async with self.database.read() as connection:
             own = await store.own_wallets(connection, recipient)
-            named = RecipientNames.of(own, await store.listed(connection))
+            named = AddressBook.of(own, await store.listed(connection))
         return named.address(recipient, field)
 
 
@@ -102,25 +101,21 @@ def _check_name(name: str) -> None:
 def _check_unlike(new: ContactRow, known: Sequence[ContactRow], own: Sequence[NamedWallet]) -> None:
     """Raise `InvalidRequest` where a contact can be taken for another or for an own wallet, by its
     address or its name."""
-    wallets = [KnownAddress(each.address, "a wallet of this service") for each in own]
-    if any(each.address == new.address for each in wallets):
+    wallets = [Known(each.address, "a wallet of this service") for each in own]
+    if any(each.address == new.address for each in own):
         raise InvalidRequest("address is a wallet of this service, which is called by its own name")
-    looked_up = (KnownAddresses(each).taken_for(new.address) for each in (known, wallets))
-    other = next(filter(None, looked_up), None)
+    books = (AddressBook.of(contacts=each) for each in (known, wallets))
+    other = next(filter(None, (each.taken_for(new.address) for each in books)), None)
     if other is not None:
         raise InvalidRequest(
             f"address looks like {other.name} ({other.address}) and is another: compare every "
             "character"
         )
-    looks = skeleton(new.name)
-    for each in known:
-        is_other = each.created_ms is not None and each.address != new.address
-        if is_other and skeleton(each.name) == looks:
-            raise InvalidRequest(
-                f"name is, or looks like, that of the contact {each.name} ({each.address})"
-            )
-    for wallet in own:
-        if skeleton(wallet.name) == looks:
-            raise InvalidRequest(
-                f"name is, or looks like, that of the wallet {wallet.name} of this service"
-            )
+    taken = [
+        (each.name, f"the contact {each.name} ({each.address})")
+        for each in known
+        if each.created_ms is not None and each.address != new.address
+    ] + [(each.name, f"the wallet {each.name} of this service") for each in own]
+    for name, whose in taken:
+        if skeleton(name) == skeleton(new.name):
+            raise InvalidRequest(f"name is, or looks like, that of {whose}")

@@ -301,7 +301,7 @@ class Address(Text):
 @dataclass(frozen=True, slots=True)
 class Recipient(Address):
     """Who receives: an address; on each surface an admin may name a contact or a wallet instead
-    (`solward.types.recipient_names`), and models and API keys may not."""
+    (`solward.types.address_book`), and models and API keys may not."""
 
     def _bounds(self) -> Schema:
         return {"minLength": 1, "maxLength": MAX_TEXT}

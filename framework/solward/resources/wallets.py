@@ -30,7 +30,7 @@ from solward.resources.limits import CanLeave, Limits
 from solward.resources.lists import LIMIT
 from solward.resources.schema import array, mapping, number, text, units
 from solward.resources.transactions import Transaction
-from solward.types.recipient_names import DEFAULT_NAME
+from solward.types.address_book import DEFAULT_NAME
 
 _WALLET = Id("The wallet.", example=examples.WALLET)
 _TAGS = Texts(

@@ -21,8 +21,8 @@ from nicegui import ui
 from nicegui.elements.mixins.validation_element import ValidationElement
 
 from solward.support import jsontext
+from solward.types.address_book import AddressBook
 from solward.types.errors import InvalidRequest
-from solward.types.recipient_names import RecipientNames
 from solward_dashboard.forms.fields import Field, Kind, fields_of
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -49,7 +49,7 @@ class Form:
     def __init__(self, schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> None:
         self._schema = schema
         self._fields = fields_of(schema, values)
-        self._recipients: dict[str, RecipientNames] = {}
+        self._recipients: dict[str, AddressBook] = {}
         with ui.element("div").classes("sw-form") as self.element:
             self._group = _Group(self._fields, ())
             self._error = ui.label().classes("sw-error").props("role=alert")
@@ -73,7 +73,7 @@ class Form:
             raise FormError(errors)
         return values
 
-    def take_names(self, field: str, recipients: RecipientNames) -> None:
+    def take_names(self, field: str, recipients: AddressBook) -> None:
         """Let the text field `field` take names, which it completes; its value is the address."""
         self._recipients[field] = recipients
         self._group.suggest(field, recipients.suggested)

@@ -224,7 +224,7 @@ def _book(policy: Policy, people: People) -> None:
                         with ui.element("div").classes("sw-row"):
                             ui.label(address).classes("sw-mono")
                             copy_button(address, "Address")
-                            called = people.addresses.get(address, "")
+                            called = people.book.called.get(address, "")
                             # Without a contact it has the group's name, which is there already.
                             is_contact = not called.startswith("@")
                             ui.label(called if is_contact else "").classes("sw-dim")

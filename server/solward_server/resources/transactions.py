@@ -16,7 +16,7 @@ from solward.resources.declare import fields_of
 from solward.resources.lists import OfWallet
 from solward.service.record_filter import RecordFilter
 from solward.support.clock import iso, ms_of, now_ms
-from solward.support.known_addresses import KnownAddress, KnownAddresses
+from solward.types.address_book import AddressBook, NamedWallet
 from solward.types.errors import InvalidRequest, NotFound, WalletNotFound
 from solward.types.record import TransactionRecord, recipient_of
 from solward.types.roles import Role
@@ -152,11 +152,9 @@ async def _exported(
                 naming = Naming(service.tokens, decimals)
                 if named and page:
                     wallets = await _wallets_of(context, page)
-                    # As no contact is called: who holds a key names wallets too.
-                    own = [KnownAddress(each.address, f"wallet {each.name}") for each in wallets]
                     names = {each.id: each.name for each in wallets}
-                    addresses = KnownAddresses([*own, *called])
-                    naming = Naming(service.tokens, decimals, names, addresses)
+                    book = AddressBook.of(wallets, called)
+                    naming = Naming(service.tokens, decimals, names, book)
                 lines = history_csv.rows(page, naming) if page else b""
                 page = await anext(others, None)
             if lines:
@@ -179,7 +177,7 @@ async def _pausing(turn: asyncio.Lock) -> AsyncGenerator[None, None]:
 
 async def _wallets_of(
     context: RouteContext, page: Sequence[TransactionRecord]
-) -> list[name_store.WalletName]:
+) -> list[NamedWallet]:
     paid = (recipient_of(each.type, each.details) for each in page)
     addresses = {each for each in paid if each is not None}
     async with context.service.database.read() as connection:

@@ -23,8 +23,8 @@ from solward.settings import Settings
 from solward.solana.token_list import skeleton
 from solward.support import jsontext
 from solward.support.clock import now_ms
+from solward.types.address_book import DEFAULT_NAME
 from solward.types.errors import InvalidRequest, TooManyWallets, WalletNotFound
-from solward.types.recipient_names import DEFAULT_NAME
 from solward.types.roles import is_key
 from solward.vault.custody.envelope import Envelope, open_envelope, seal
 from solward.vault.custody.keyring import KeySource

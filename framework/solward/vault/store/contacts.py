@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.prepared import Prepared
 from solward.database.tables import address_book, contacts, wallets
-from solward.types.recipient_names import NamedWallet
+from solward.types.address_book import NamedWallet
 
 LOCK: Final = "contacts"
 """Held alone by who names a contact, and shared by who makes wallets, whose names may not meet."""

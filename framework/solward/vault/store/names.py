@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Row, TableClause, bindparam, column, null, or_, select, table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.prepared import Prepared
 from solward.database.tables import wallets
+from solward.types.address_book import NamedWallet
 from solward.types.roles import is_key
 
 _NAMED = {
@@ -23,7 +24,7 @@ _MAKERS = {"schedule": "made_by", "wallet": "created_by"}
 
 
 _WALLETS = Prepared(
-    select(wallets.c.id, wallets.c.name, wallets.c.public_key).where(
+    select(wallets.c.id, wallets.c.name, wallets.c.public_key, wallets.c.created_by).where(
         or_(
             wallets.c.id.in_(bindparam("b_ids", expanding=True)),
             wallets.c.public_key.in_(bindparam("b_addresses", expanding=True)),
@@ -32,20 +33,12 @@ _WALLETS = Prepared(
 )
 
 
-class WalletName(NamedTuple):
-    """What a wallet is called."""
-
-    id: str
-    name: str
-    address: str
-
-
 async def wallet_names(
     connection: AsyncConnection, ids: Collection[str], addresses: Collection[str]
-) -> list[WalletName]:
+) -> list[NamedWallet]:
     """The wallets of these ids, and those of these addresses."""
     parameters = {"b_ids": list(ids), "b_addresses": list(addresses)}
-    return [WalletName(*row) for row in await _WALLETS.all(connection, parameters)]
+    return [NamedWallet(*row) for row in await _WALLETS.all(connection, parameters)]
 
 
 def _rows(of: Any, kind: str) -> Any:

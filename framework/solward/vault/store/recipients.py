@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.database.prepared import Prepared
 from solward.database.tables import paid_recipients, pockets, transactions, wallets
 from solward.support import jsontext
-from solward.support.known_addresses import SHOWN
+from solward.types.address_book import SHOWN
 from solward.types.record import TransactionStatus
 
 _CONFIRMED = TransactionStatus.CONFIRMED.value

@@ -21,9 +21,8 @@ from solward.resources.contacts import NewContact
 from solward.resources.declare import fields_of
 from solward.solana.token_list import token_list
 from solward.support.clock import iso, now_ms
-from solward.support.known_addresses import KnownAddress, KnownAddresses
+from solward.types.address_book import AddressBook
 from solward.types.errors import InvalidRequest
-from solward.types.recipient_names import RecipientNames
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import notify_error, result_of, titled
 from solward_dashboard.forms.form import RECIPIENT_HINT, FormError
@@ -130,9 +129,8 @@ class Table:
         self._wallets: dict[str, str] = {}
         self._network = ""
         self._agents: dict[str, str] = {}
-        self._names = KnownAddresses()
         self._contacts: tuple[Contact, ...] = ()
-        self._recipients = RecipientNames()
+        self._recipients = AddressBook()
         self._filter = Filter()
         self._ended = False
         # The id after which older ones begin, in the order of the service's answer to this filter.
@@ -247,14 +245,12 @@ class Table:
             self._wallet.set_options({"": "All wallets"} | wallets)
         if agents != self._agents:
             self._agent.set_options({"": "All agents"} | agents)
-        # As no contact is called: who holds a key names wallets too.
-        own = [KnownAddress(each.address, f"wallet {each.name}") for each in answer.wallets]
-        recipients = RecipientNames.of(answer.wallets, answer.contacts)
+        recipients = AddressBook.of(answer.wallets, answer.contacts)
         changed_names = wallets != self._wallets or recipients != self._recipients
         if recipients != self._recipients:
             self._recipient.set_autocomplete(recipients.suggested)
         self._wallets, self._agents, self._network = wallets, agents, answer.network
-        self._recipients, self._names = recipients, KnownAddresses([*own, *answer.contacts])
+        self._recipients = recipients
         self._contacts = answer.contacts
         return changed_names
 
@@ -284,7 +280,7 @@ class Table:
 
     def _row(self, record: Transaction) -> dict[str, str]:
         wallet = self._wallets.get(record.wallet_id, record.wallet_id)
-        return row(record, wallet, token_list(self._network), self._names)
+        return row(record, wallet, token_list(self._network), self._recipients)
 
     def _matches(self, record: Transaction) -> bool:
         return self._filter.matches(record, self._wallets.get(record.wallet_id, ""))

@@ -9,7 +9,7 @@ from typing import Any
 
 from solward.client import NetworkFee, Transaction, TransactionFilter
 from solward.solana.token_list import TokenList
-from solward.support.known_addresses import KnownAddresses
+from solward.types.address_book import AddressBook
 from solward.types.money import format_sol
 from solward.types.record import PLUGIN_DETAILS, TransactionType, amount_of, leaves_of, recipient_of
 from solward_dashboard.wording import local_times, short, value_text
@@ -21,7 +21,7 @@ _CLUSTERS: Mapping[str, str | None] = {
     "devnet": "devnet",
     "testnet": "testnet",
 }
-_NOBODY = KnownAddresses()
+_NOBODY = AddressBook()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Filter:
 
 
 def row(
-    record: Transaction, wallet: str, tokens: TokenList, known: KnownAddresses = _NOBODY
+    record: Transaction, wallet: str, tokens: TokenList, known: AddressBook = _NOBODY
 ) -> dict[str, str]:
     """One row of plain text: nothing from a ledger or a model is rendered as markup."""
     to = counterpart(record)
@@ -108,14 +108,14 @@ def counterpart(record: Transaction) -> str:
     return to if isinstance(to, str) else ""
 
 
-def called(address: str, known: KnownAddresses, *, whole: bool = False) -> str:
+def called(address: str, known: AddressBook, *, whole: bool = False) -> str:
     """An address with its name, or whose it only looks like.
 
     Args:
         whole: all of the address, behind or before what is said of it; else its ends, where it has
             no name.
     """
-    name, other = known.name_of(address), known.taken_for(address)
+    name, other = known.called.get(address), known.taken_for(address)
     shown = address if whole else short(address)
     if other is not None:
         # What matters first: the ends are those that people know.
@@ -143,7 +143,7 @@ def _unit(asset: str, tokens: TokenList, symbol: object = None) -> str:
     return asset if asset == "SOL" else tokens.symbol_of(asset) or str(symbol or short(asset))
 
 
-def details(record: Transaction, known: KnownAddresses = _NOBODY) -> list[tuple[str, str]]:
+def details(record: Transaction, known: AddressBook = _NOBODY) -> list[tuple[str, str]]:
     """Every detail as (name, text), in the record's order; addresses with what they are called."""
     return [
         (name, called(value, known, whole=True) if isinstance(value, str) else value_text(value))

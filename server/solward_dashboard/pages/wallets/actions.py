@@ -15,8 +15,8 @@ from solward.client import ClientError, Skill, Transaction, Trial, Wallet
 from solward.client.wallets import SKILL_ROUTES
 from solward.operations.declared import Operation, recipient_fields, sol, swap, tokens
 from solward.support.jsontext import dumps
+from solward.types.address_book import AddressBook
 from solward.types.errors import SolwardError
-from solward.types.recipient_names import RecipientNames
 from solward.types.record import TransactionType
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, notify_error
@@ -143,7 +143,7 @@ class ActionPanel:
             ui.label(action.about).classes("sw-dim sw-text")
             self._form = schema_form(action.schema)
             if action.recipient:
-                self._form.take_names(action.recipient, RecipientNames())
+                self._form.take_names(action.recipient, AddressBook())
             with ui.element("div").classes("sw-row"):
                 self._button = ui.button(action.verb, on_click=self._run)
                 self._button.props("no-caps unelevated")
@@ -200,7 +200,7 @@ class ActionPanel:
             wallets, contacts = await asyncio.gather(api().wallets.list(), api().contacts.list())
         except SolwardError:
             return
-        self._form.take_names(self._action.recipient, RecipientNames.of(wallets, contacts))
+        self._form.take_names(self._action.recipient, AddressBook.of(wallets, contacts))
 
     async def _agreed(self, wallet: Wallet, values: Mapping[str, Any]) -> bool:
         """Whether a person confirms it, where one is asked."""

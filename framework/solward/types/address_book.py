@@ -1,4 +1,10 @@
-"""The address that a recipient's name means: one rule for REST, CLI, MCP and dashboard; pure."""
+"""The address that a recipient's name means, and whose an address is or only looks like: one rule
+for REST, CLI, MCP and dashboard; pure.
+
+People compare the ends of an address. Whoever wants to be paid in another's place makes a key with
+the same ends and sends the wallet a little, so that its address stands in the history for somebody
+to copy ("address poisoning").
+"""
 
 from __future__ import annotations
 
@@ -8,14 +14,24 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from solward.support.base58 import is_address
-from solward.support.known_addresses import NamedAddress
 from solward.types.errors import InvalidRequest
 from solward.types.roles import is_key
 
 DEFAULT_NAME: Final = "external-wallet"
 """What a wallet is called that was made without a name."""
+SHOWN: Final = 4
+"""First and last characters of an address that people compare."""
 # Names that an input completes: each is sent to the browser.
-_MOST_SUGGESTED = 500
+_MOST_SUGGESTED: Final = 500
+
+
+class NamedAddress(Protocol):
+    """An address and what people call it."""
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def name(self) -> str: ...
 
 
 class OwnWallet(NamedAddress, Protocol):
@@ -25,6 +41,13 @@ class OwnWallet(NamedAddress, Protocol):
     def id(self) -> str: ...
     @property
     def created_by(self) -> str | None: ...
+
+
+class Known(NamedTuple):
+    """A `NamedAddress` that is listed nowhere."""
+
+    address: str
+    name: str
 
 
 class NamedWallet(NamedTuple):
@@ -37,38 +60,51 @@ class NamedWallet(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RecipientNames:
-    """What a recipient may be given as, instead of an address.
+class AddressBook:
+    """What a recipient may be given as, instead of an address, and what addresses are called.
 
     Attributes:
         names: name -> the addresses that have it.
         ids: id of a wallet -> its address.
+        called: address -> `wallet savings`, a contact's name, or `@vendors` of a group.
+        ends: ends of such an address -> the first that has them.
     """
 
     names: Mapping[str, Set[str]] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
+    called: Mapping[str, str] = field(default_factory=dict)
+    ends: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, wallets: Iterable[OwnWallet] = (), contacts: Iterable[NamedAddress] = ()
+    ) -> AddressBook:
+        """By what the service lists. Whoever holds an API key names the wallets that it makes:
+        those are given by their ids, so that no key's name says whom the operator pays, and are
+        called as no contact is.
+
+        Args:
+            contacts: the address book, of which a member of a group is called `@name`.
+        """
+        names: dict[str, set[str]] = defaultdict(set)
+        ids: dict[str, str] = {}
+        known: dict[str, str] = {}
+        for wallet in wallets:
+            ids[wallet.id] = wallet.address
+            known.setdefault(wallet.address, f"wallet {wallet.name}")
+            if not is_key(wallet.created_by):
+                names[wallet.name].add(wallet.address)
+        for each in contacts:
+            known.setdefault(each.address, each.name)
+            names[each.name].add(each.address)
+        # The first of those with the same ends holds.
+        ends = {_ends(address): address for address in reversed(known)}
+        return cls(names, ids, known, ends)
 
     @property
     def suggested(self) -> list[str]:
         """Names in their order, the first of them where there are many."""
         return sorted(self.names)[:_MOST_SUGGESTED]
-
-    @classmethod
-    def of(cls, wallets: Iterable[OwnWallet], contacts: Iterable[NamedAddress]) -> RecipientNames:
-        """By what the service lists. Whoever holds an API key names the wallets that it makes:
-        those are given by their ids, so that no key's name says whom the operator pays.
-
-        Args:
-            contacts: the address book, of which a member of a group is called `@name`.
-        """
-        ids, names = {}, defaultdict(set)
-        for wallet in wallets:
-            ids[wallet.id] = wallet.address
-            if not is_key(wallet.created_by):
-                names[wallet.name].add(wallet.address)
-        for each in contacts:
-            names[each.name].add(each.address)
-        return cls(names, ids)
 
     def address(self, text: str, called: str = "recipient") -> str:
         """The address that a text is or means. An address and an id are themselves, also where
@@ -94,3 +130,13 @@ class RecipientNames:
                 f"{called} is the name of {len(found)} addresses; give one of them: {shown}"
             )
         return next(iter(found))
+
+    def taken_for(self, address: str) -> Known | None:
+        """The known address that one without a name can be taken for: another one whose first and
+        last `SHOWN` characters are the same, upper and lower case alike."""
+        other = None if address in self.called else self.ends.get(_ends(address))
+        return None if other is None else Known(other, self.called[other])
+
+
+def _ends(address: str) -> str:
+    return f"{address[:SHOWN]}{address[-SHOWN:]}".casefold()
