@@ -14,9 +14,7 @@ from solward.resources.fields import Number, Text, Units, Whole
 class SwapQuote(Answer):
     """What a swap would bring now."""
 
-    input_token: str = declared(
-        Text("The mint sold.", example="So11111111111111111111111111111111111111112")
-    )
+    input_token: str = declared(Text("The mint sold.", example=examples.ADDRESS))
     output_token: str = declared(Text("The mint bought.", example=examples.ADDRESS))
     input_units: int = declared(Units("Smallest units sold."), read=int)
     output_units: int = declared(Units("Smallest units that are expected."), read=int)
