@@ -116,6 +116,7 @@ def _check_unlike(new: ContactRow, known: Sequence[ContactRow], own: Sequence[Na
         for each in known
         if each.created_ms is not None and each.address != new.address
     ] + [(each.name, f"the wallet {each.name} of this service") for each in own]
+    looks = skeleton(new.name)
     for name, whose in taken:
-        if skeleton(name) == skeleton(new.name):
+        if skeleton(name) == looks:
             raise InvalidRequest(f"name is, or looks like, that of {whose}")

@@ -427,26 +427,21 @@ async def edit_contacts(contacts: tuple[Contact, ...]) -> None:
             if not found:
                 ui.label("No recipient has a name yet.").classes("sw-dim")
 
-    async def changed() -> None:
-        show(await api().contacts.list())
+    async def change(asked: Awaitable[object]) -> None:
+        try:
+            await asked
+            form.clear()
+            show(await api().contacts.list())
+        except ClientError as refused:
+            form.show_error(str(refused))
 
     async def save() -> None:
-        try:
+        with contextlib.suppress(FormError):
             given = {name: value.strip() for name, value in form.values().items()}
-            await api().contacts.put(**given)
-            form.clear()
-            await changed()
-        except FormError:
-            return
-        except ClientError as refused:
-            form.show_error(str(refused))
+            await change(api().contacts.put(**given))
 
     async def remove(contact: Contact) -> None:
-        try:
-            await api().contacts.remove(contact.address)
-            await changed()
-        except ClientError as refused:
-            form.show_error(str(refused))
+        await change(api().contacts.remove(contact.address))
 
     add.on_click(save)
     show(contacts)
