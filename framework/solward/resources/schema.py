@@ -83,11 +83,6 @@ def number(description: str, **more: Any) -> Schema:
     return {"type": "number", "description": description} | more
 
 
-def amount(description: str, **more: Any) -> Schema:
-    """An amount of a request, in whole units; more than 0."""
-    return number(description, exclusiveMinimum=0, **more)
-
-
 def whole(
     description: str, least: int | None = None, most: int | None = None, **more: Any
 ) -> Schema:

@@ -23,7 +23,6 @@ from solward.resources.declare import Request as Declared
 from solward.resources.declare import fields_of
 from solward.resources.fields import Field, Flag, Texts, Whole
 from solward.support import jsontext
-from solward.support.clock import ms_of
 from solward.types.errors import InvalidRequest, refuse_unknown
 
 JSON = "application/json"
@@ -32,8 +31,6 @@ MAX_BODY_BYTES = 64 * 1024
 MAX_POLICY_BYTES = 1024 * 1024
 # Of a request that is paid for: its own body of 1 MiB, written as JSON.
 MAX_PAY_BYTES = 2 * 1024 * 1024
-MAX_LIST = 500
-DEFAULT_LIST = 50
 _POLICY = "/api/v1/policy"
 _PAY = re.compile(r"/api/v1/wallets/[^/]+/pay")
 # A body of more than `MAX_BODY_BYTES` takes up to a second: the event loop goes on meanwhile.
@@ -167,23 +164,6 @@ def parse_body(data: bytes) -> Any:
         raise InvalidRequest(NOT_JSON) from None
 
 
-def body_text(body: Body, field: str, default: str | None = None, *, longest: int = 200) -> str:
-    """A text field; required where there is no default."""
-    value = body.get(field)
-    if value is None:
-        if default is None:
-            raise InvalidRequest(f"{field} is required and must be a string")
-        return default
-    if not isinstance(value, str) or not 0 < len(value) <= longest:
-        raise InvalidRequest(f"{field} must be a string of 1 to {longest} characters")
-    return value
-
-
-def body_optional_text(body: Body, field: str, *, longest: int = 200) -> str | None:
-    """A text field that may be absent or null."""
-    return None if body.get(field) is None else body_text(body, field, longest=longest)
-
-
 def query_text(field: str) -> str | None:
     """A field of the query string; raises `InvalidRequest` where it is given twice."""
     values = request.args.getlist(field)
@@ -193,30 +173,6 @@ def query_text(field: str) -> str | None:
     if values and "\x00" in values[0]:
         raise InvalidRequest(f"{field} must not contain a NUL character")
     return values[0] if values else None
-
-
-def query_whole(field: str, default: int | None, lowest: int, highest: int) -> int | None:
-    """A whole number in the query string."""
-    value = query_text(field)
-    if value is None:
-        return default
-    plain = value.isascii() and value.isdecimal() and len(value) <= 18
-    if not plain or not lowest <= int(value) <= highest:
-        raise InvalidRequest(f"{field} must be a whole number from {lowest} to {highest}")
-    return int(value)
-
-
-def query_time(field: str) -> int | None:
-    """A time with a zone in the query string, as milliseconds since the Unix epoch."""
-    value = query_text(field)
-    if value is None:
-        return None
-    try:
-        return ms_of(value)
-    except (ValueError, OverflowError):
-        raise InvalidRequest(
-            f"{field} must be an ISO 8601 time with a zone, such as 2026-12-31T00:00:00Z"
-        ) from None
 
 
 def query_of(kind: type[R]) -> R:
@@ -239,12 +195,6 @@ def _typed(field: Field, text: str | None) -> Any:
             return text.split(",")
         case _:
             return text
-
-
-def query_limit(default: int = DEFAULT_LIST, highest: int = MAX_LIST) -> int:
-    """The `limit` of a list."""
-    limit = query_whole("limit", default, 1, highest)
-    return default if limit is None else limit
 
 
 @dataclass(frozen=True, slots=True)

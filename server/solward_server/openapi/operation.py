@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from solward.resources.answers import Answer, answer_example, answer_reference, answer_schema
+from solward.resources.answers import answer_example, answer_reference
 from solward.resources.declare import Request, request_example, request_schema
 from solward.resources.fields import Schema
 from solward.resources.holds import HeldRequest
@@ -116,11 +116,6 @@ def body_of(kind: type[Request]) -> Operation:
     """The JSON body of a declared request."""
     schema = request_schema(kind)
     return request_body(schema, request_example(kind), required="required" in schema)
-
-
-def answer_of(kind: type[Answer], **more: Any) -> Operation:
-    """The response of status 200 that is a declared answer."""
-    return success(answer_schema(kind), answer_example(kind), **more)
 
 
 def _access_errors(access: Access) -> Errors:

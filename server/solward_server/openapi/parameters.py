@@ -77,7 +77,6 @@ PATH_PARAMETERS: dict[str, Parameter] = {
 }
 """Parts of paths, as calls name them."""
 
-LIMIT = query("limit", whole("How many at most.", 1, 500, default=50))
 
 DRY_RUN = query("dryRun", flag("Judge and simulate only; nothing is recorded, reserved or sent."))
 DRY_RUN_FLAG = flag("As in the query; either of them asks for it.")
@@ -102,7 +101,6 @@ PARAMETERS: dict[str, Parameter] = {
     "AdminId": ADMIN_ID,
     "HoldId": HOLD_ID,
     "RecordId": RECORD_ID,
-    "Limit": LIMIT,
     "DryRun": DRY_RUN,
     "IdempotencyKey": IDEMPOTENCY_KEY,
 }

@@ -21,12 +21,13 @@ from solward.vault.custody import MOST_OF_A_KEY
 from solward.vault.grants.dollars import Worth
 from solward.vault.grants.model import USD_DECIMALS
 from solward_server.http.auth import admin, caller, keyed
-from solward_server.http.body import DEFAULT_LIST, JSON, list_response, query_of, read_body
+from solward_server.http.body import JSON, list_response, query_of, read_body
 from solward_server.http.errors import SPENDS_NOTHING, Forbidden
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET, RECORD, TOO_MANY
 from solward_server.openapi.route import Routes
 
+_PAGE = 50
 _CONFINED = "This API key is confined to one wallet and cannot create another"
 _BEFORE = "before must be the id of a wallet"
 _BAD_TAGS = "tags must be an array of at most 20 strings of 1 to 64 characters"
@@ -65,7 +66,7 @@ async def listing(context: RouteContext) -> Response | dict[str, Any]:
             raise InvalidRequest(_BEFORE)
         own = [await context.current_wallet(only)] if asked.before is None else []
         return {"wallets": [wallet.to_json(maker=asked.created_by) for wallet in own]}
-    wallets, limit = context.service.wallets, asked.limit or DEFAULT_LIST
+    wallets, limit = context.service.wallets, asked.limit or _PAGE
     if asked.limit is None and asked.before is None:
         return await _all(wallets.pages_json(maker=asked.created_by))
     page = await wallets.newest_json(limit, asked.before, maker=asked.created_by)
