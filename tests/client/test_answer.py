@@ -15,7 +15,9 @@ from tests.client.conftest import URL
 from solward import client as surface
 from solward.client import AdminCredential, BadAnswer, CreatedAdmin, CreatedKey, Trial
 from solward.client.http import Http
-from solward.resources.answers import Answer, named, whole
+from solward.resources.answers import Answer, answer_json, named, whole
+from solward.resources.declare import declared, resource
+from solward.resources.fields import Flag, Text
 from solward.support import jsontext
 from solward.types.roles import Role
 
@@ -45,6 +47,14 @@ class Trip(Answer):
     tags: tuple[str, ...] | None
     seats: int = field(metadata=named("seats", int))
     names: int = field(metadata=whole(len))
+
+
+@resource
+class Switched(Answer):
+    """A field in an object, and one that may be absent."""
+
+    frozen: bool = declared(Flag("Whether."), named="switch.frozen")
+    reason: str | None = declared(Text("Why."), named="switch.reason", default=None)
 
 
 RAW = {
@@ -180,3 +190,32 @@ def test_no_answer_but_a_dry_runs_is_a_trial(http: Http, raw: Mapping[str, Any])
     assert http.read(Trial.of, rest | {"dryRun": True}).allowed
     with pytest.raises(BadAnswer):
         http.read(Trial.of, rest | raw)
+
+
+def test_an_answers_json_is_written_of_its_declared_fields() -> None:
+    """Times are the source's milliseconds; what is optional and None is left out."""
+
+    @dataclass
+    class Row:
+        id: str = "i"
+        name: str = "ana"
+        role: Role = Role.READ
+        created_by: str = "admin"
+        created_ms: int = 1_000
+        last_used_ms: int | None = None
+        secret: str = "never"
+
+    written = answer_json(AdminCredential, Row(), expires_at="2027-01-01T00:00:00.000Z")
+    assert written == {
+        "id": "i",
+        "name": "ana",
+        "role": "read",
+        "createdBy": "admin",
+        "createdAt": "1970-01-01T00:00:01.000Z",
+        "lastUsedAt": None,
+        "expiresAt": "2027-01-01T00:00:00.000Z",
+    }
+    run = answer_json(Switched, object(), frozen=True, reason=None)
+    assert run == {"switch": {"frozen": True}}
+    with pytest.raises(AttributeError, match="id"):
+        answer_json(AdminCredential, object())

@@ -10,9 +10,10 @@ from enum import StrEnum
 from typing import Any
 
 from solward.agents.budget import UNLIMITED, TokenBudget, budget_of
+from solward.resources import agents
 from solward.resources.agents import AgentStatus
+from solward.resources.answers import answer_json
 from solward.support import jsontext
-from solward.support.clock import iso
 from solward.types.money import lamports_to_sol
 from solward.vault.guardrails import ScopeLimits
 
@@ -104,24 +105,13 @@ class Agent:
 
     def to_json(self) -> dict[str, Any]:
         """As `GET /agents/:id` returns it; `error` only while its cycles fail."""
-        body: dict[str, Any] = {
-            "id": self.id,
-            "name": self.name,
-            "walletId": self.wallet_id,
-            "llmProvider": self.llm_provider,
-            "llmModel": self.llm_model,
-            "llmOptions": dict(self.llm_options),
-            "llmBudget": self.llm_budget.to_json(),
-            "isLlm": self.is_llm,
-            "strategy": self.strategy,
-            "guardrails": self.guardrails.to_json(),
-            "loopIntervalMs": self.loop_interval_ms,
-            "status": self.status.value,
-            "createdAt": iso(self.created_ms),
-        }
-        if self.error is not None:
-            body["error"] = self.error
-        return body
+        return answer_json(
+            agents.Agent,
+            self,
+            llm_options=dict(self.llm_options),
+            llm_budget=self.llm_budget.to_json(),
+            guardrails=self.guardrails.to_json(),
+        )
 
     def audited(self) -> dict[str, Any]:
         """What its owner chose, as the audit log tells it before and after a change."""

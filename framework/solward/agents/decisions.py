@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from solward.agents.budget import usd_of
+from solward.resources import agents
+from solward.resources.agents import Memory
+from solward.resources.answers import answer_json
 from solward.support import jsontext
-from solward.support.clock import iso
 from solward.types.provider import Usage
 
 
@@ -26,13 +28,7 @@ class MemoryEntry(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """As `GET /agents/:id/memory` lists it."""
-        return {
-            "cycle": self.cycle,
-            "reasoning": self.reasoning,
-            "action": self.action,
-            "outcome": self.outcome,
-            "timestamp": iso(self.created_ms),
-        }
+        return answer_json(Memory, self)
 
 
 def memory_of(row: Mapping[str, Any]) -> MemoryEntry:
@@ -63,18 +59,8 @@ class Decision:
 
     def to_json(self) -> dict[str, Any]:
         """As `GET /agents/:id/decisions` lists it, with `usage` where it is known."""
-        body: dict[str, Any] = {
-            "agentId": self.agent_id,
-            "cycle": self.cycle,
-            "observations": dict(self.observations),
-            "reasoning": self.reasoning,
-            "action": self.action,
-            "outcome": self.outcome,
-            "timestamp": iso(self.created_ms),
-        }
-        if self.usage is not None:
-            body["usage"] = usage_json(self.usage)
-        return body
+        usage = None if self.usage is None else usage_json(self.usage)
+        return answer_json(agents.Decision, self, usage=usage)
 
     def to_row(self) -> dict[str, Any]:
         """The columns of the decisions table."""

@@ -15,6 +15,8 @@ from spl.token.models import CloseAccountParams
 
 from solward.operations.declared.rent import MOST_AT_ONCE, RECLAIM_RENT
 from solward.operations.plans import plans
+from solward.resources import wallets
+from solward.resources.answers import answer_json
 from solward.solana.instructions import Token
 from solward.solana.programs import TOKEN_PROGRAM
 from solward.solana.protocol import LAMPORTS_PER_SIGNATURE
@@ -46,12 +48,7 @@ class RentHeld:
 
     def to_json(self) -> dict[str, Any]:
         """As `GET /wallets/:id/reclaimable` lists it."""
-        return {
-            "account": self.account,
-            "mint": self.mint,
-            "sol": lamports_to_sol(self.lamports),
-            "closes": self.closes,
-        }
+        return answer_json(wallets.RentHeld, self, sol=lamports_to_sol(self.lamports))
 
 
 @dataclass(frozen=True, slots=True)

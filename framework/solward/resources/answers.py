@@ -30,8 +30,9 @@ from typing import (
 )
 
 from solward.resources.declare import declared_fields
-from solward.resources.fields import REQUIRED, Field, Schema, camel, nullable
+from solward.resources.fields import REQUIRED, Field, Schema, Time, camel, nullable
 from solward.resources.schema import ref
+from solward.support.clock import iso
 
 Raw: TypeAlias = Mapping[str, Any]
 Read: TypeAlias = Callable[[Any], Any]
@@ -72,6 +73,30 @@ def answer_of(kind: type[A], raw: Raw, **given: Any) -> A:
         elif each.is_required:
             raise KeyError(".".join(each.path))
     return kind(**given)
+
+
+def answer_json(kind: type[Answer], source: object, /, **given: Any) -> dict[str, Any]:
+    """An answer's JSON, from what is given and from the source's attributes of the same names.
+
+    A time is an attribute in Unix milliseconds: `made_at` is `made_ms`, `timestamp` is
+    `created_ms`. What is None is left out where the answer has a default for it.
+    """
+    made: dict[str, Any] = {}
+    for each in _fields(kind):
+        declared = declared_fields(kind).get(each.name)
+        if declared is None:
+            continue
+        if each.name in given:
+            value = given[each.name]
+        elif isinstance(declared, Time):
+            stem = "created" if each.name == "timestamp" else each.name.removesuffix("_at")
+            ms = getattr(source, f"{stem}_ms")
+            value = None if ms is None else iso(ms)
+        else:
+            value = getattr(source, each.name)
+        if value is not None or each.is_required:
+            _put(made, each.path, value.value if isinstance(value, Enum) else value)
+    return made
 
 
 def named(name: str, read: Read | None = None) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 from sqlalchemy import RowMapping
 
+from solward.resources import schedules
+from solward.resources.answers import answer_json
 from solward.resources.declare import fields_of
 from solward.resources.schedules import EVERY, Missed, NewSchedule, ScheduleStatus
 from solward.support import jsontext
@@ -163,30 +165,18 @@ class Schedule(When):
 
     def to_json(self) -> dict[str, Any]:
         """The schedule as routes show it."""
-        due: dict[str, Any] = {"cron": self.cron, "timeZone": self.time_zone}
+        due: dict[str, Any] = {"every": None}
         if self.every_ms is not None:
-            due = {"every": window_text(self.every_ms)}
-        return {
-            "id": self.id,
-            "walletId": self.wallet_id,
-            "name": self.name,
-            "skill": self.skill,
-            "parameters": dict(self.params),
+            due = {"every": window_text(self.every_ms), "cron": None, "time_zone": None}
+        return answer_json(
+            schedules.Schedule,
+            self,
+            parameters=dict(self.params),
+            start_at=iso(self.first_ms) if self.has_start else None,
+            next_run_at=time_json(self.next_due_ms),
+            is_running=self.running_due_ms is not None,
             **due,
-            "startAt": iso(self.first_ms) if self.has_start else None,
-            "endAt": time_json(self.end_ms),
-            "maxRuns": self.max_runs,
-            "missed": self.missed.value,
-            "status": self.status.value,
-            "reason": self.reason,
-            "principal": self.principal,
-            "madeBy": self.made_by,
-            "createdAt": iso(self.created_ms),
-            "nextRunAt": time_json(self.next_due_ms),
-            "isRunning": self.running_due_ms is not None,
-            "runs": self.runs,
-            "failures": self.failures,
-        }
+        )
 
     def to_row(self) -> dict[str, Any]:
         """Its columns."""

@@ -10,8 +10,9 @@ from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.tables import schedule_runs, schedules, transactions
+from solward.resources.answers import answer_json
+from solward.resources.schedules import ScheduleRun
 from solward.schedules.schedule import Schedule, schedule_of
-from solward.support.clock import iso, time_json
 
 
 async def add(connection: AsyncConnection, schedule: Schedule) -> None:
@@ -88,17 +89,7 @@ async def runs(
         statement = statement.where(schedule_runs.c.due_ms < before_ms)
     rows = (await connection.execute(statement)).all()
     made = await _made(connection, schedule_id, [row.due_ms for row in rows])
-    return [
-        {
-            "dueAt": iso(row.due_ms),
-            "status": row.status,
-            "text": row.text,
-            "startedAt": time_json(row.started_ms),
-            "endedAt": time_json(row.ended_ms),
-            "transactionIds": made.get(row.due_ms, []),
-        }
-        for row in rows
-    ]
+    return [answer_json(ScheduleRun, row, transaction_ids=made.get(row.due_ms, [])) for row in rows]
 
 
 def action_prefix(schedule_id: str, due_ms: int) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from solward.credentials.credential import Credential
 from solward.resources import credentials as calls
-from solward.support.clock import iso, time_json
+from solward.resources.answers import answer_json
 from solward.types.roles import Role
 from solward_server.http.auth import admin, caller
 from solward_server.http.body import read_body
@@ -49,13 +49,4 @@ async def revoke(context: RouteContext, admin_id: str) -> dict[str, Any]:
 
 
 def _json(admin: Credential) -> dict[str, Any]:
-    """An admin credential as `GET /admins` lists it."""
-    return {
-        "id": admin.id,
-        "name": admin.name,
-        "role": admin.role,
-        "createdBy": admin.created_by,
-        "createdAt": iso(admin.created_ms),
-        "lastUsedAt": time_json(admin.last_used_ms),
-        "expiresAt": time_json(admin.expires_ms),
-    }
+    return answer_json(calls.AdminCredential, admin)

@@ -6,7 +6,7 @@ from typing import Any
 
 from solward.operations.contacts import Contacts
 from solward.resources import contacts as calls
-from solward.support.clock import time_json
+from solward.resources.answers import answer_json
 from solward.types.roles import Role
 from solward.vault.store.contacts import ContactRow
 from solward_server.http.auth import admin
@@ -45,4 +45,4 @@ async def remove(context: RouteContext, contact_id: str) -> dict[str, Any]:
 
 
 def _shown(row: ContactRow) -> dict[str, Any]:
-    return {"address": row.address, "name": row.name, "createdAt": time_json(row.created_ms)}
+    return answer_json(calls.Contact, row)

@@ -10,7 +10,8 @@ from solward.credentials.credential import KEY_PREFIX, Credential, new_secret
 from solward.operations.key_callers import limits_of
 from solward.operations.policies.grant_report import limits_reports
 from solward.resources import credentials as calls
-from solward.support.clock import iso, time_json
+from solward.resources.answers import answer_json
+from solward.support.clock import time_json
 from solward.types.errors import WARNING_HEADER
 from solward.types.roles import Role, unenforced
 from solward_server.http.auth import admin, caller, keyed
@@ -58,7 +59,7 @@ async def listing(context: RouteContext) -> dict[str, Any]:
     keys = await context.service.credentials.keys()
     if query_of(calls.ListedKeys).details:
         return {"keys": await _detailed(context, keys)}
-    return {"keys": [_json(key) for key in keys]}
+    return {"keys": [answer_json(calls.ApiKey, key) for key in keys]}
 
 
 @routes.serve(calls.GET_OWN_KEY, keyed(Role.READ))
@@ -101,18 +102,6 @@ def _with_secret(secret: str, key: Credential, **more: Any) -> Response:
     return response
 
 
-def _json(key: Credential) -> dict[str, Any]:
-    """A key as `GET /keys` lists it, in the fields of the contract."""
-    return {
-        "id": key.id,
-        "name": key.name,
-        "walletId": key.wallet_id,
-        "permissions": list(key.permissions),
-        "createdAt": iso(key.created_ms),
-        "lastUsedAt": time_json(key.last_used_ms),
-    }
-
-
 async def _detailed(context: RouteContext, keys: list[Credential]) -> list[dict[str, Any]]:
     """Each key as it is listed, with when it ends, its limits and what is used of them."""
     reports = await limits_reports(
@@ -125,7 +114,7 @@ async def _detailed(context: RouteContext, keys: list[Credential]) -> list[dict[
         report, used = reports[key.principal], requests.get(key.id, 0)
         rate = {"limit": key.rate_limit, "used": used, "left": max(0, key.rate_limit - used)}
         detailed.append(
-            _json(key)
+            answer_json(calls.ApiKey, key)
             | key.ends_json()
             | {
                 "rateLimit": rate,

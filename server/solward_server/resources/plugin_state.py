@@ -7,8 +7,7 @@ from typing import Any
 
 from solward.plugins.discovery import canonical
 from solward.resources import plugin_state as calls
-from solward.support.clock import iso
-from solward.types.entries import Entry
+from solward.resources.answers import answer_json
 from solward.types.errors import InvalidRequest
 from solward.types.roles import Role
 from solward_server.http.auth import admin
@@ -56,7 +55,7 @@ async def entries(context: RouteContext, wallet_id: str, plugin: str) -> dict[st
     found = await context.service.plugin_state.entries(
         _named(plugin), wallet_id, only.prefix or "", only.after, only.limit
     )
-    return {"entries": [_shown(each) for each in found]}
+    return {"entries": [answer_json(calls.PluginEntry, each) for each in found]}
 
 
 @routes.serve(calls.DELETE_ENTRY, admin(Role.POLICY), {400: "key is required", 404: NO_WALLET})
@@ -79,14 +78,3 @@ async def purge(context: RouteContext) -> dict[str, Any]:
 
 def _named(plugin: str) -> str:
     return calls.OnePlugin.of({"plugin": plugin}).plugin
-
-
-def _shown(entry: Entry) -> dict[str, Any]:
-    return {
-        "key": entry.key,
-        "value": entry.value,
-        "version": entry.version,
-        "changedAt": iso(entry.changed_ms),
-        "transactionId": entry.transaction_id,
-        "status": None if entry.status is None else entry.status.value,
-    }

@@ -8,7 +8,8 @@ from typing import Any
 from solward.plugins import ProblemCode
 from solward.plugins.discovery import Place, canonical
 from solward.plugins.loaded import LoadedProvider
-from solward.resources.plugins import LIST_PLUGINS
+from solward.resources.answers import answer_json
+from solward.resources.plugins import LIST_PLUGINS, PluginProblem, Wheel
 from solward.settings import Settings
 from solward.types.manifest import Terms, manifest_json, terms_json
 from solward.types.roles import Role
@@ -54,15 +55,7 @@ async def listing(context: RouteContext) -> dict[str, Any]:
             for place in registry.places
         ],
         "guardrails": [guardrail.name for guardrail in registry.guardrails],
-        "problems": [
-            {
-                "code": problem.code.value,
-                "plugin": problem.plugin,
-                "distribution": problem.distribution,
-                "detail": problem.detail,
-            }
-            for problem in registry.problems
-        ],
+        "problems": [answer_json(PluginProblem, each) for each in registry.problems],
     }
 
 
@@ -81,9 +74,7 @@ def _place(place: Place, wrong: bool, settings: Settings) -> dict[str, Any]:
             {"plugin": plugin} | terms_json(terms) | {"secrets": _secrets(terms, settings)}
             for plugin, terms in own.accepted.items()
         ],
-        "wheels": []
-        if own is None
-        else [{"file": each.file, "sha256": each.sha256} for each in own.wheels],
+        "wheels": [] if own is None else [answer_json(Wheel, each) for each in own.wheels],
         "trust": place.trust,
     }
 

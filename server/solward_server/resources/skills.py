@@ -11,6 +11,7 @@ from quart import Response
 from solward.plugins import LoadedSkill
 from solward.plugins.discovery import BUILT_IN
 from solward.resources import plugins as calls
+from solward.resources.answers import answer_json
 from solward.resources.schema import without_booleans
 from solward.types.errors import Held, HoldDecided, IdempotencyInFlight, SkillNotFound, SolwardError
 from solward.types.manifest import manifest_json
@@ -54,15 +55,13 @@ runs = Routes("skills")
 async def listing(context: RouteContext) -> dict[str, Any]:
     return {
         "skills": [
-            {
-                "name": skill.spec.name,
-                "description": skill.spec.description,
-                "parameters": skill.spec.parameters,
-                "effects": skill.spec.effects.value,
-                "distribution": skill.distribution,
-                "version": skill.version,
-                "manifest": manifest_json(skill.spec.manifest),
-            }
+            answer_json(
+                calls.Skill,
+                skill.spec,
+                distribution=skill.distribution,
+                version=skill.version,
+                manifest=manifest_json(skill.spec.manifest),
+            )
             for skill in context.service.registry.skills.values()
         ]
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from solward.resources import switches as calls
+from solward.resources.answers import answer_json
 from solward.support.clock import iso
 from solward.types.roles import Role
 from solward_server.http.auth import admin
@@ -27,15 +28,7 @@ async def frozen(context: RouteContext) -> dict[str, Any]:
         "reason": None if switch is None else switch.reason,
         "since": None if switch is None else iso(switch.since_ms),
         "frozenWallets": count,
-        "wallets": [
-            {
-                "walletId": each.wallet_id,
-                "name": each.name,
-                "reason": each.reason,
-                "since": iso(each.since_ms),
-            }
-            for each in wallets
-        ],
+        "wallets": [answer_json(calls.FrozenWallet, each) for each in wallets],
     }
 
 
