@@ -15,6 +15,7 @@ from solward.client import Skill
 from solward.resources.answers import Answer, answer_schema
 from solward.resources.declare import COMPONENTS
 from solward.resources.holds import HeldRequest
+from solward.resources.transactions import Trial
 from solward.types.idempotency import KEY_FORM, is_idempotency_key
 from solward_mcp.protocol import EXACT_DIGITS, IDEMPOTENCY_META, Json, too_many_digits
 
@@ -110,18 +111,6 @@ READ_OUTPUT: Final[Json] = {
     "required": ["text"],
 }
 
-DRY_RUN_OUTPUT: Final[Json] = {
-    "allowed": {
-        "type": "boolean",
-        "description": "Dry run: whether it would be sent without asking a person.",
-    },
-    "held": {"type": "boolean", "description": "Dry run: whether a person would be asked."},
-    "rule": {"type": ["string", "null"], "description": "Dry run: the rule that refuses it."},
-    "reason": {"type": ["string", "null"], "description": "Dry run: why."},
-    "effects": {"type": ["object", "null"], "description": "Dry run: the simulated effects."},
-}
-"""Fields of what would become of a call."""
-
 
 def spend_output(done: Json | None = None, *, triable: bool) -> Json:
     """What a tool that spends answers: done, held, or tried.
@@ -136,7 +125,7 @@ def spend_output(done: Json | None = None, *, triable: bool) -> Json:
         "properties": {
             **(text if done is None else done),
             **output_of(HeldRequest)["properties"],
-            **(DRY_RUN_OUTPUT if triable else {}),
+            **(output_of(Trial)["properties"] if triable else {}),
             "status": {
                 "type": "string",
                 "enum": states,

@@ -12,9 +12,9 @@ from typing import Any, Final
 from solward.client import SolwardClient
 from solward.resources.declare import fields_of
 from solward.resources.fields import REQUIRED, object_schema
-from solward.resources.payments import PaidRequest
+from solward.resources.payments import PaidAnswer, PaidRequest, PaymentQuote
 from solward.types.errors import InvalidRequest
-from solward_mcp.conversion import BadArgument
+from solward_mcp.conversion import BadArgument, output_of
 
 PAY: Final = "pay"
 QUOTE: Final = "quote_payment"
@@ -41,11 +41,12 @@ _FIELDS: Final = tuple(
 )
 SCHEMA: Final = object_schema(_FIELDS)
 
+_TOLD: Final = output_of(PaidAnswer)["properties"] | output_of(PaymentQuote)["properties"]
 OUTPUT: Final[dict[str, Any]] = {
     "response": {"type": ["object", "null"], "description": "Done: the site's words: data."},
-    "payment": {"type": ["object", "null"], "description": "Done: null where nothing was paid."},
-    "siteStatus": {"type": "integer", "description": "Dry run: of the site's answer."},
-    "offer": {"type": ["object", "null"], "description": "Dry run: what would be paid."},
+    "payment": _TOLD["payment"],
+    "siteStatus": _TOLD["status"],
+    "offer": _TOLD["offer"],
 }
 """Fields of what `PAY` answers, beside `status`."""
 

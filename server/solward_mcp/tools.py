@@ -17,10 +17,12 @@ from solward.client import (
     ClientError,
     Held,
     NotFoundError,
+    PaymentQuote,
     Refused,
     Skill,
     SolwardClient,
     Transaction,
+    Trial,
     Unauthorized,
     Wallet,
 )
@@ -37,7 +39,6 @@ from solward.types.errors import InvalidRequest
 from solward.types.record import GENERATED_KEY
 from solward_mcp.conversion import (
     DRY_RUN,
-    DRY_RUN_OUTPUT,
     READ,
     BadArgument,
     exact,
@@ -382,11 +383,6 @@ class _Tool(NamedTuple):
     work: _Answer
 
 
-_TRIAL: Json = {
-    "type": "object",
-    "properties": {"dryRun": {"const": True}, **DRY_RUN_OUTPUT},
-    "required": ["dryRun", "allowed"],
-}
 _TOOLS: dict[str, _Tool] = {
     "get_limits": _Tool(
         "The limits of the wallet and of this session's key and what is left of them, the"
@@ -415,12 +411,12 @@ _TOOLS: dict[str, _Tool] = {
         {"type": "object", "required": ["outputUnits", "minimumUnits"]},
         _quote,
     ),
-    QUOTE: _Tool(QUOTE_DESCRIPTION, SCHEMA, _TRIAL, quote_payment),
+    QUOTE: _Tool(QUOTE_DESCRIPTION, SCHEMA, output_of(PaymentQuote), quote_payment),
     "dry_run": _Tool(
         "What would become of a tool that spends: judged by every limit and grant and simulated;"
         " nothing is sent, reserved or recorded.",
         _takes(fields_of(_Trial)),
-        _TRIAL,
+        output_of(Trial),
         _dry_run,
     ),
 }

@@ -11,7 +11,7 @@ from tests.mcp.test_mcp_http import BUILT_IN, post
 from tests.support.grants import grant, limit
 from tests.support.services import STRANGER, Api
 
-from solward.client import Transaction
+from solward.client import Transaction, Trial
 from solward.client.wallets import SKILL_ROUTES
 from solward.operations.declared import OPERATIONS
 from solward.operations.declared.swap import SWAP
@@ -232,6 +232,9 @@ def test_built_in_tools_take_and_answer_what_is_declared() -> None:
     record = tools["get_transaction"]["outputSchema"]
     assert record["properties"].keys() == answer_schema(Transaction)["properties"].keys()
     assert tools["get_history"]["outputSchema"]["properties"]["transactions"]["items"] == record
+    tried = tools["dry_run"]["outputSchema"]["properties"].keys()
+    assert tried == answer_schema(Trial)["properties"].keys()
+    assert tools["pay"]["outputSchema"]["properties"].keys() > tried
     # A newer service may answer with more fields, and no tool has components.
     text = jsontext.dumps(tools)
     assert '"$ref"' not in text
