@@ -16,7 +16,7 @@ from solward.agents.decisions import MemoryEntry
 from solward.agents.model_budget import ModelBudget, Reserved
 from solward.agents.permissions import WITHOUT_GRANTS, Permissions
 from solward.agents.prompt import chat_message, cycle_message, system_prompt
-from solward.agents.provider_call import PROVIDER_TIMEOUT_S, Complete, Stream
+from solward.agents.provider_call import Complete, Stream
 from solward.support.clean_text import cleaned
 from solward.types.errors import ModelRefused, ProviderError
 from solward.types.provider import (
@@ -60,7 +60,6 @@ async def think(
     provider: Complete,
     budget: ModelBudget,
     permissions: Permissions = WITHOUT_GRANTS,
-    timeout_s: float = PROVIDER_TIMEOUT_S,
 ) -> Thought:
     """One completion; the first tool call is the action.
 
@@ -82,7 +81,7 @@ async def think(
     )
     request, reserved = await budget.reserve(agent, request)
     try:
-        completion = await provider_call.complete(agent, provider, request, timeout_s)
+        completion = await provider_call.complete(agent, provider, request)
     except ProviderError as error:
         if error.usage is None:
             await budget.failed(reserved, error)
@@ -124,10 +123,9 @@ async def reply(
     agent: Agent,
     request: CompletionRequest,
     provider: Complete,
-    timeout_s: float = PROVIDER_TIMEOUT_S,
 ) -> Completion:
     """The model's answer, its text without surrounding space; raises `ProviderError`."""
-    completion = await provider_call.complete(agent, provider, request, timeout_s)
+    completion = await provider_call.complete(agent, provider, request)
     return Completion((completion.text or "").strip(), usage=completion.usage)
 
 
@@ -135,12 +133,11 @@ async def stream_reply(
     agent: Agent,
     request: CompletionRequest,
     provider: Stream,
-    timeout_s: float = PROVIDER_TIMEOUT_S,
 ) -> AsyncGenerator[str | Usage, None]:
     """The model's answer as it arrives, then its usage; raises `ProviderError`.
 
     Closing it closes the provider's generator.
     """
-    async with aclosing(provider_call.stream(agent, provider, request, timeout_s)) as pieces:
+    async with aclosing(provider_call.stream(agent, provider, request)) as pieces:
         async for piece in pieces:
             yield piece

@@ -126,7 +126,6 @@ class PluginHosts:
 
     Args:
         make: makes the hosts, which call its argument at a fault of one.
-        egress: makes their HTTP requests.
         tenant: what their hosts run (`HostConfig.tenant`).
         capabilities: makes those of each host.
         secret: the value of a secret that a manifest declares, by its variable; None where it is
@@ -138,7 +137,6 @@ class PluginHosts:
         self,
         make: Callable[[Callable[[Host], None]], Hosts],
         *,
-        egress: Egress | None = None,
         tenant: str = TENANT,
         capabilities: Callable[[], Capabilities] = Capabilities,
         secret: SecretOf = lambda _env: None,
@@ -149,7 +147,7 @@ class PluginHosts:
         the same host."""
         self.hosts = make(self._report)
         self._opened = False
-        self._egress = egress or Egress()
+        self._egress = Egress()
         self._secret = secret
         self._home = home
         self._running: dict[Host, list[Candidate]] = {}

@@ -384,7 +384,7 @@ def _called(approver: str) -> str:
 
 
 @asynccontextmanager
-async def swept(approvals: Approvals, every_s: float = SWEEP_S) -> AsyncIterator[None]:
+async def swept(approvals: Approvals) -> AsyncIterator[None]:
     """Sweep now and then, until the block ends."""
 
     async def run() -> None:
@@ -395,7 +395,7 @@ async def swept(approvals: Approvals, every_s: float = SWEEP_S) -> AsyncIterator
                 _log.warning("holds_not_swept", error=str(error))
             except Exception:
                 _log.exception("holds_not_swept")
-            await asyncio.sleep(every_s)
+            await asyncio.sleep(SWEEP_S)
 
     try:
         async with in_background(run(), "solward-holds"):

@@ -153,17 +153,15 @@ def is_allowed(distribution: str, allow: Iterable[str]) -> bool:
 def discover(
     allow: Collection[str],
     entry_points: Iterable[EntryPoint] | None = None,
-    home: Path | None = None,
 ) -> tuple[list[Candidate], list[Problem]]:
     """The plugins to import, built-ins first and then by name, and those left out.
 
     Args:
         allow: distribution names whose plugins may be imported; `*` allows every one.
         entry_points: these instead of those of the service's environment.
-        home: whose plugins in folders of their own are candidates too.
     """
     candidates = None if entry_points is None else candidates_of(entry_points)
-    return survey(allow, candidates, None if home is None else Folders.of(home))[:2]
+    return survey(allow, candidates)[:2]
 
 
 def survey(

@@ -41,11 +41,11 @@ class Rejected(Exception):
         self.detail = shortened(detail)
 
 
-def shortened(text: str, limit: int = _MAX_TEXT) -> str:
-    """`text` on one line of at most `limit` characters."""
+def shortened(text: str) -> str:
+    """`text` on one line of at most `_MAX_TEXT` characters."""
     # A plugin's text may have half of a surrogate pair, which no answer and no terminal can show.
-    line = " ".join(text[: 4 * limit].encode("utf-8", "replace").decode().split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    line = " ".join(text[: 4 * _MAX_TEXT].encode("utf-8", "replace").decode().split())
+    return line if len(line) <= _MAX_TEXT else line[: _MAX_TEXT - 1] + "…"
 
 
 def described(error: BaseException) -> str:

@@ -104,14 +104,12 @@ class Display:
         self,
         ledger: Ledger,
         *,
-        listed_s: float = LISTED_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Args:
         clock: monotonic seconds.
         """
         self._ledger = ledger
-        self._listed_s = listed_s
         self._clock = clock
         self._exact: OrderedDict[str, _Kept[Shown]] = OrderedDict()
         # The newest state that was shown of each wallet, and when it was read.
@@ -212,9 +210,7 @@ class Display:
     async def _observe(self, address: str, mark: Hashable) -> Shown:
         began = self._clock()
         listing = self._listings.get(address)
-        if listing is not None and (
-            listing.mark != mark or began - listing.listed_at > self._listed_s
-        ):
+        if listing is not None and (listing.mark != mark or began - listing.listed_at > LISTED_S):
             listing = None
         known = () if listing is None else listing.holdings
         try:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 from solward.hosts.confinement import landlock, seccomp
 
 _CLOSE_RANGE = 436  # system call, on every architecture
+_CHILD_S = 10.0
 _SET_DUMPABLE, _CAPBSET_DROP, _SET_NO_NEW_PRIVS, _CAP_AMBIENT, _CLEAR_ALL = 4, 24, 38, 47, 4
 _CAPABILITIES_V3 = 0x20080522
 
@@ -184,7 +185,7 @@ def _attempt() -> str:
     return ""
 
 
-def _in_child(work: Callable[[], str], timeout_s: float = 10) -> str:
+def _in_child(work: Callable[[], str]) -> str:
     """The answer of `work`, which runs in a forked child."""
     reading, writing = os.pipe()
     pid = os.fork()
@@ -199,7 +200,7 @@ def _in_child(work: Callable[[], str], timeout_s: float = 10) -> str:
         os._exit(0)
     os.close(writing)
     try:
-        ready = select.select([reading], [], [], timeout_s)[0]
+        ready = select.select([reading], [], [], _CHILD_S)[0]
         answer = os.read(reading, 2000) if ready else b""
         if not answer:
             os.kill(pid, signal.SIGKILL)

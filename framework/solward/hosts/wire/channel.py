@@ -274,7 +274,7 @@ class Channel:
         sock: a connected stream socket, which becomes the channel's.
         handlers: method name -> async function, or async generator for a stream, of an `Incoming`.
         receive_limit: what the other end may send: `FROM_HOST` in the service, `TO_HOST` in a host.
-        send_limit: what this end may send; the other of the two where it is not given.
+            This end may send the other of the two.
         on_log: called with each `Log`.
         on_bug: called with method and error where a handler raises what is no `SolwardError`.
     """
@@ -285,7 +285,6 @@ class Channel:
         handlers: Mapping[str, Handler],
         *,
         receive_limit: Limits,
-        send_limit: Limits | None = None,
         on_log: Callable[[Log], object] | None = None,
         on_bug: Callable[[str, BaseException], object] | None = None,
     ) -> None:
@@ -293,7 +292,7 @@ class Channel:
         self._sock = sock
         self._handlers = {PING.name: _pong, **handlers}
         self._receive = receive_limit
-        self._limit = send_limit or (TO_HOST if receive_limit is FROM_HOST else FROM_HOST)
+        self._limit = TO_HOST if receive_limit is FROM_HOST else FROM_HOST
         self._on_log = on_log
         self._on_bug = on_bug
         self._ended = False

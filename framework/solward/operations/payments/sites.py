@@ -80,7 +80,6 @@ class Sites:
         self,
         private: Sequence[str] = (),
         *,
-        limits: Limits = _LIMITS,
         resolve: Resolve | None = None,
         dial: Dial | None = None,
         trusted: ssl.SSLContext | None = None,
@@ -92,16 +91,15 @@ class Sites:
         trusted: certificates; those of httpx, or of SSL_CERT_FILE, where it is not given.
         """
         self._private = frozenset(private)
-        self._limits = limits
         self._resolve = resolve
         self._dial = dial or dial_tcp
         self._trusted = trusted
         self._pools: dict[bool, httpcore.AsyncConnectionPool] = {}
         # Sellers may take long to answer, and whoever asks them may be many: neither keeps the
         # operator and agents out, nor one principal the others.
-        self._gates = {is_keys: asyncio.Semaphore(limits.at_once) for is_keys in (True, False)}
+        self._gates = {is_keys: asyncio.Semaphore(_LIMITS.at_once) for is_keys in (True, False)}
         self._own: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        self._pace = ReadPace(limits.chunks_a_second)
+        self._pace = ReadPace(_LIMITS.chunks_a_second)
 
     def check(self, site: Site) -> None:
         """Whether requests may go to a site at all.
@@ -137,7 +135,7 @@ class Sites:
         """
         site = request.site
         self.check(site)
-        reading = AnswerReading(site, self._limits, self._pace)
+        reading = AnswerReading(site, _LIMITS, self._pace)
         until = asyncio.get_running_loop().time() + within_s
         own = self._own.setdefault(who, asyncio.Semaphore(_OF_ONE))
         try:
@@ -177,7 +175,7 @@ class Sites:
                     ),
                     headers=_headers(request, headers),
                     content=request.body,
-                    extensions={"timeout": {"connect": self._limits.connect_s}},
+                    extensions={"timeout": {"connect": _LIMITS.connect_s}},
                 )
             )
         reading.has_head = True

@@ -173,9 +173,7 @@ class Wallets:
         await stored
         return wallet
 
-    async def import_keypair(
-        self, keypair_file_text: str, name: str = DEFAULT_NAME, tags: Sequence[str] = ()
-    ) -> Wallet:
+    async def import_keypair(self, keypair_file_text: str, name: str = DEFAULT_NAME) -> Wallet:
         """A wallet on an existing key: the text of a Solana CLI keypair file.
 
         Of a key that was used elsewhere, `foreign_rights` is asked first.
@@ -184,7 +182,7 @@ class Wallets:
             InvalidRequest: it is no such file, or the key is managed already; never shows it.
         """
         keypair = parse_keypair_file(keypair_file_text)
-        wallet = _new_wallet(keypair, name, tags, self._next_ms())
+        wallet = _new_wallet(keypair, name, (), self._next_ms())
         try:
             [refusal] = await self._store([(wallet, keypair)], [principal()], imported=True)
         except IntegrityError:

@@ -212,15 +212,12 @@ class Watcher:
         database: Database,
         *,
         hook: StepHook = no_hook,
-        pace: float = 1.0,
     ) -> None:
-        """Args:
-        pace: of all waits; a test's is lower.
-        """
         self._ledger = ledger
         self._database = database
         self._hook = hook
-        self.pace = pace
+        self.pace = 1.0
+        """Of all waits; a test's is lower."""
         self._live: dict[str, Live] = {}
         self._apart = SetApart[Settlement](attrgetter("transaction_id"), tell_set_apart)
         self._wake = asyncio.Event()

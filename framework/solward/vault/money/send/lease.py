@@ -49,7 +49,6 @@ async def registered(
     process: Process,
     on_renewed: Callable[[], Awaitable[object]],
     *,
-    lease_s: float = LEASE_S,
     renew_s: float = RENEW_S,
 ) -> AsyncIterator[None]:
     """Hold a lease until the block ends, and end it then.
@@ -60,7 +59,7 @@ async def registered(
     Raises:
         StoreError: the lease could not be taken.
     """
-    lease_ms = int(lease_s * 1000)
+    lease_ms = int(LEASE_S * 1000)
     async with database.write() as connection:
         await store.register(connection, process.id, process.kind, process.host, lease_ms)
     task: asyncio.Task[None] | None = None
