@@ -11,9 +11,12 @@ import os
 from pathlib import Path
 
 from solders.keypair import Keypair
+from sqlalchemy import null, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import record_act
 from solward.database.database import Database
+from solward.database.tables import schedules
 from solward.types.errors import InvalidRequest, KeystoreError
 from solward.types.events import EventKind
 from solward.types.roles import is_key
@@ -23,7 +26,6 @@ from solward.vault.custody.keyring import KeySource, KeystoreRow, sync_folder
 from solward.vault.custody.keystore import envelope_of, keystore_row
 from solward.vault.custody.model import Wallet
 from solward.vault.store import wallets as store
-from solward.vault.store.schedules import pause_schedules
 
 
 async def newest_keystore(database: Database) -> KeystoreRow:
@@ -75,7 +77,7 @@ async def export_wallet(
             data = {"walletId": wallet.id, "name": wallet.name, "address": wallet.address}
             record_act(connection, EventKind.WALLET_EXPORTED, data)
             # Somebody else may spend from it now, by other rules than a schedule was made with.
-            await pause_schedules(connection, wallet.id, "The wallet's key was exported")
+            await _pause_schedules(connection, wallet.id, "The wallet's key was exported")
             write_keypair(file, keypair)
             written = True
     except BaseException:
@@ -117,3 +119,16 @@ def _taken(file: Path) -> InvalidRequest:
 
 def _remove(file: Path) -> None:
     file.unlink()
+
+
+async def _pause_schedules(connection: AsyncConnection, wallet_id: str, reason: str) -> None:
+    """Pause every active schedule of a wallet, and tell of it."""
+    statement = (
+        update(schedules)
+        .where(schedules.c.wallet_id == wallet_id, schedules.c.status == "active")
+        .values(status="paused", reason=reason, next_due_ms=null())
+        .returning(schedules.c.id, schedules.c.name)
+    )
+    for row in (await connection.execute(statement)).all():
+        subject = {"scheduleId": row.id, "walletId": wallet_id, "name": row.name}
+        record_act(connection, EventKind.SCHEDULE_PAUSED, subject | {"reason": reason})

@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Row, TableClause, bindparam, column, null, or_, select, table
+from sqlalchemy import Row, Table, bindparam, null, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.prepared import Prepared
-from solward.database.tables import wallets
+from solward.database.tables import agents, credentials, schedules, wallets
 from solward.types.address_book import NamedWallet
 from solward.types.roles import is_key
 
-_NAMED = {
-    "agent": table("agents", column("id"), column("name")),
-    "key": table("credentials", column("id"), column("name")),
-    "schedule": table("schedules", column("id"), column("name"), column("made_by")),
-    "wallet": table("wallets", column("id"), column("name"), column("created_by")),
-}
+_NAMED = {"agent": agents, "key": credentials, "schedule": schedules, "wallet": wallets}
 # What API keys make, they name.
 _MAKERS = {"schedule": "made_by", "wallet": "created_by"}
 
@@ -46,7 +41,7 @@ def _rows(of: Any, kind: str) -> Any:
     return select(of.c.id, of.c.name, maker.label("maker"))
 
 
-def _called(kind: str, of: TableClause) -> Any:
+def _called(kind: str, of: Table) -> Any:
     same = of.alias("same")
     return (
         _rows(same, kind)

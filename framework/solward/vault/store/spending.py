@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, case, column, delete, func, insert, select, table, update
+from sqlalchemy import bindparam, case, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -16,8 +16,10 @@ from solward.database.database import lock_exclusive, lock_shared
 from solward.database.prepared import Prepared
 from solward.database.tables import (
     FOUND_BY,
+    agents,
     opened_accounts,
     reservations,
+    schedules,
     switches,
     transactions,
     wallets,
@@ -57,20 +59,15 @@ _LOCK_WALLET = Prepared(
     .where(wallets.c.id == bindparam("wallet_id"))
     .with_for_update(key_share=True)
 )
-# Of the agents' table the vault reads what makes a run the one that may spend.
-_AGENTS = table(
-    "agents", column("id"), column("cycle_no"), column("fence"), column("desired_state")
-)
 _LOCK_AGENT = Prepared(
-    select(_AGENTS.c.cycle_no, _AGENTS.c.fence, _AGENTS.c.desired_state)
-    .where(_AGENTS.c.id == bindparam("agent_id"))
+    select(agents.c.cycle_no, agents.c.fence, agents.c.desired_state)
+    .where(agents.c.id == bindparam("agent_id"))
     .with_for_update(key_share=True)
 )
 
-_SCHEDULES = table("schedules", column("id"), column("fence"), column("status"))
 _LOCK_SCHEDULE = Prepared(
-    select(_SCHEDULES.c.fence, _SCHEDULES.c.status)
-    .where(_SCHEDULES.c.id == bindparam("schedule_id"))
+    select(schedules.c.fence, schedules.c.status)
+    .where(schedules.c.id == bindparam("schedule_id"))
     .with_for_update(key_share=True)
 )
 
@@ -133,7 +130,7 @@ async def lock(
 
 async def is_stopped(connection: AsyncConnection, agent_id: str) -> bool:
     """Whether an agent is there and is not to run."""
-    state = select(_AGENTS.c.desired_state).where(_AGENTS.c.id == agent_id)
+    state = select(agents.c.desired_state).where(agents.c.id == agent_id)
     found = (await connection.execute(state)).scalar_one_or_none()
     return found is not None and found != "running"
 
