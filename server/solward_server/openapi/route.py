@@ -75,10 +75,16 @@ class Route:
 
 
 class Routes:
-    """The routes of one part of the interface, which the document gives this tag."""
+    """The routes of one part of the interface.
 
-    def __init__(self, tag: str) -> None:
-        self._tag = tag
+    Attributes:
+        tag: what the document calls it; several parts may have one.
+        about: the tag's sentence, where no other part has it.
+    """
+
+    def __init__(self, tag: str, about: str = "") -> None:
+        self.tag = tag
+        self.about = about
         self._routes: list[Route] = []
 
     def serve(
@@ -119,7 +125,7 @@ class Routes:
         found: dict[str, dict[str, Operation]] = {}
         for each in self._routes:
             path = _PART.sub(lambda part: "{" + camel(part[1]) + "}", each.call.path)
-            found.setdefault(path, {})[each.call.method.lower()] = each.described(self._tag)
+            found.setdefault(path, {})[each.call.method.lower()] = each.described(self.tag)
         return found
 
 

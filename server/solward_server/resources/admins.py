@@ -14,7 +14,7 @@ from solward_server.http.new_credentials import new_admin
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.route import Routes
 
-routes = Routes("admins")
+routes = Routes("admins", "Admin credentials, each with a role; the admin's alone.")
 
 
 @routes.serve(

@@ -20,7 +20,7 @@ from solward_server.openapi.errors import NO_AGENT, NO_WALLET
 from solward_server.openapi.operation import Operation, request_body
 from solward_server.openapi.route import Routes
 
-routes = Routes("agents")
+routes = Routes("agents", "Agents that act on a wallet.")
 
 _FORMS = [
     {

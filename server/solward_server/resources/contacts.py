@@ -14,7 +14,7 @@ from solward_server.http.body import read_body
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.route import Routes
 
-routes = Routes("contacts")
+routes = Routes("contacts", "What the operator calls recipients.")
 
 
 @routes.serve(calls.LIST_CONTACTS, admin(Role.READ))

@@ -77,7 +77,7 @@ _SHOW: Call[Any] = Call(
 )
 _FILE: Call[Any] = Call("getDocsFile", "A file of the page.", "GET", "/docs/{file}", None, None)
 
-routes = Routes("docs")
+routes = Routes("docs", "This description to read.")
 """From the root; its handlers take `folder()`."""
 
 

@@ -36,7 +36,7 @@ _STREAM = (
     'data: {"address":"9Gk...","name":"ada","walletId":"6c1c..."}\n\n'
 )
 
-routes = Routes("events")
+routes = Routes("events", "What happened, live and on record.")
 
 
 @routes.serve(

@@ -17,7 +17,7 @@ from solward_server.openapi.route import Routes
 _UNKNOWN = AgentStatistics(total=0, running=0, stopped=0, idle=0, paused=0, error=0)
 
 
-routes = Routes("health")
+routes = Routes("health", "Public.")
 
 
 @routes.serve(GET_HEALTH, public)

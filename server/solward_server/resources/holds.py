@@ -26,7 +26,7 @@ NO_WEBHOOK = "No webhook for approvals is configured"
 _NOTE = f"note must be a string of 1 to {calls.MAX_NOTE} characters"
 _ENDED = "The hold is denied already"
 
-routes = Routes("holds")
+routes = Routes("holds", "What waits for a person.")
 
 
 async def _sees_all(context: RouteContext) -> bool:

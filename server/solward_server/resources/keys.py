@@ -29,7 +29,7 @@ _WARNING = {
     }
 }
 
-routes = Routes("keys")
+routes = Routes("keys", "API keys; the admin's alone.")
 
 
 @routes.serve(

@@ -23,7 +23,7 @@ _SCRAPE: Call[Any] = Call(
     about="As OpenMetrics where `Accept` asks for it, else as text 0.0.4.",
 )
 
-routes = Routes("metrics")
+routes = Routes("metrics", "For Prometheus; the admin's alone.")
 """The metrics of this process; for the admin only, because they contain amounts."""
 
 

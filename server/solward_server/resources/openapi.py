@@ -52,30 +52,7 @@ _SEMANTIC = """
 Statuses of errors are semantic (`ERROR_STATUS`). Where the contract has another one, the header
 `Solward-Contract-Status` says it.
 """
-_TAGS = {
-    "health": "Public.",
-    "keys": "API keys; the admin's alone.",
-    "admins": "Admin credentials, each with a role; the admin's alone.",
-    "wallets": "Wallets, what they hold, their limits.",
-    "transactions": "Records of everything that was asked for.",
-    "contacts": "What the operator calls recipients.",
-    "money": "Transfers, swaps, the faucet.",
-    "payments": "Requests over HTTP that a wallet pays for.",
-    "tokens": "Tokens of a wallet's own.",
-    "staking": "Stakes and wrapped SOL.",
-    "policy": "Grants: who may do what, and how much of it; the admin's alone.",
-    "holds": "What waits for a person.",
-    "skills": "Each loaded skill, plugins' included.",
-    "schedules": "Skills that run at times, without a model.",
-    "plugins": "What is loaded.",
-    "agents": "Agents that act on a wallet.",
-    "switches": "Stop everything, at once.",
-    "settings": "What the service was started with.",
-    "events": "What happened, live and on record.",
-    "mcp": "The same skills for MCP clients.",
-    "docs": "This description to read.",
-    "metrics": "For Prometheus; the admin's alone.",
-}
+_TAGS = {"tokens": "Tokens of a wallet's own.", "mcp": "The same skills for MCP clients."}
 
 
 _OWN_ROUTE = operation(
@@ -228,6 +205,8 @@ def describe(
             api_paths[path] = api_paths.get(path, {}) | methods
     api_paths |= skills.skill_paths(registry.skills.values()) | chat.paths()
     api_paths |= agents.paths(registry.providers)
+    parts = (*ROUTES, docs.routes, metrics.routes)
+    tags = {part.tag: part.about for part in parts if part.about} | _TAGS
     root_paths = mcp.ROOT_PATHS | docs.routes.paths() | metrics.routes.paths()
     paths = {prefix + path: methods for path, methods in api_paths.items()} | root_paths
     document: dict[str, Any] = {
@@ -241,7 +220,7 @@ def describe(
         },
         # Relative to where the document is: only its reader knows the service's address.
         "servers": [{"url": "/", "description": "The service that serves this document."}],
-        "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
+        "tags": [{"name": name, "description": text} for name, text in tags.items()],
         "paths": paths,
         "components": {
             "schemas": {name: answer_schema(kind) for name, kind in COMPONENTS.items()} | SCHEMAS,

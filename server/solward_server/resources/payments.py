@@ -42,7 +42,7 @@ from solward_server.openapi.route import Routes
 NO_PAYMENT = "Payment not found"
 _ANSWERS = calls.PaidAnswer, calls.PaymentQuote
 
-routes = Routes("payments")
+routes = Routes("payments", "Requests over HTTP that a wallet pays for.")
 
 
 @routes.serve(

@@ -21,7 +21,7 @@ _NO_SKILL = "No skill named 'nope'; known: airdrop, transfer"
 _NO_SETTINGS = "The skill transfer declares no settings"
 _ERRORS = {400: _NO_SETTINGS, 404: _NO_SKILL}
 
-routes = Routes("plugins")
+routes = Routes("plugins", "What is loaded.")
 
 
 @routes.serve(calls.SHOW_SETTINGS, admin(Role.READ), _ERRORS)

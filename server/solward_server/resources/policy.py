@@ -21,7 +21,7 @@ _ERRORS: dict[int, Error] = {
 _NO_PRINCIPAL: dict[int, Error] = {404: "principal: no agent has the id or name 'scout'"}
 _CHANGED: dict[int, Error] = {409: "The policy was changed meanwhile: version 4 is in force"}
 
-routes = Routes("policy")
+routes = Routes("policy", "Grants: who may do what, and how much of it; the admin's alone.")
 
 
 @routes.serve(calls.GET_POLICY, admin(Role.READ))

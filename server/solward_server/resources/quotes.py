@@ -13,7 +13,7 @@ from solward_server.http.route_context import RouteContext
 from solward_server.openapi.money import operation_body
 from solward_server.openapi.route import Routes
 
-routes = Routes("money")
+routes = Routes("money", "Transfers, swaps, the faucet.")
 
 
 @routes.serve(QUOTE_SWAP, keyed(Role.READ), {400: [*SWAP.refusals]}, body=operation_body(SWAP))

@@ -26,7 +26,7 @@ _NO_SCHEDULE = "Schedule not found"
 _FINDS: Errors = {404: [_NO_SCHEDULE, NO_WALLET]}
 _CHANGES: Errors = {403: [NOT_YOURS, SPENDS_NOTHING], 429: TOO_MANY, **_FINDS}
 
-routes = Routes("schedules")
+routes = Routes("schedules", "Skills that run at times, without a model.")
 
 
 async def _one(context: RouteContext, wallet_id: str, schedule_id: str) -> Schedule:

@@ -11,7 +11,7 @@ from solward_server.http.auth import admin
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.route import Routes
 
-routes = Routes("settings")
+routes = Routes("settings", "What the service was started with.")
 
 
 @routes.serve(LIST_SETTINGS, admin(Role.READ))

@@ -46,7 +46,7 @@ _MINT = "CnfsDnWmh34rN9EM5MLVJB7dLbe1x8VDM3mv2EQq4KZ8"
 _STAKE = "6RDVFMTdCXVaW2iFUmvQ7UvLSYbbyTUNGKEGD2XmVMzs"
 
 
-routes = Routes("skills")
+routes = Routes("skills", "Each loaded skill, plugins' included.")
 runs = Routes("skills")
 """Described for each skill by itself: see `skill_paths`."""
 

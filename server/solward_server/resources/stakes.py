@@ -13,7 +13,7 @@ from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.route import Routes
 
-routes = Routes("staking")
+routes = Routes("staking", "Stakes and wrapped SOL.")
 
 
 @routes.serve(

@@ -14,7 +14,7 @@ from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.route import Routes
 
-routes = Routes("switches")
+routes = Routes("switches", "Stop everything, at once.")
 
 
 @routes.serve(

@@ -43,7 +43,7 @@ _BAD_FILTER = [
 _LIMIT = "limit must be a whole number from 1 to 500"
 _BAD_LIST = [_LIMIT, "before must be the id of a transaction", *_BAD_FILTER]
 
-routes = Routes("transactions")
+routes = Routes("transactions", "Records of everything that was asked for.")
 
 
 @routes.serve(calls.LIST_TRANSACTIONS, keyed(Role.READ), {400: _BAD_LIST, 404: NO_WALLET})

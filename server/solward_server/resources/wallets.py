@@ -33,7 +33,7 @@ _BEFORE = "before must be the id of a wallet"
 _BAD_TAGS = "tags must be an array of at most 20 strings of 1 to 64 characters"
 _UNANSWERED = LedgerUnavailable("The ledger did not answer getMultipleAccounts (ConnectError)")
 
-routes = Routes("wallets")
+routes = Routes("wallets", "Wallets, what they hold, their limits.")
 
 
 @routes.serve(
