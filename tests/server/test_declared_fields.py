@@ -17,8 +17,15 @@ from tests.support.services import serving_api
 from solward.client.administration import PluginState
 from solward.client.agents import Agents
 from solward.client.policy import Policies
-from solward.client.requests import Admins, Contacts, Holds, Keys, ServiceRequests, WalletRequests
-from solward.client.schedules import Schedules
+from solward.client.requests import (
+    Admins,
+    Contacts,
+    Holds,
+    Keys,
+    Schedules,
+    ServiceRequests,
+    WalletRequests,
+)
 from solward.client.wallets import Wallets
 from solward.operations.generate import CALLS
 from solward.resources.agents import AgentChange, NewAgent, Said

@@ -25,12 +25,21 @@ class Asking:
             parts: of its path, in their order.
             given: the fields of its request.
         """
+        if call.takes_key:
+            return await self._once(call, parts, **given)
         answer = await self._answer(call, parts, given)
         if call.short is not None:
             made = self._http.read(lambda raw: str(raw["id"]), answer)
             answer = await self._http.get(f"{_path(call, parts)}/{made}")
         assert call.answer is not None
         return self._http.read(call.answer.of, answer)
+
+    async def _once(
+        self, call: Call[A], parts: tuple[str, ...], *, idempotency_key: str | None, **given: Any
+    ) -> A:
+        assert call.answer is not None
+        fields = {} if call.request is None else requested(call.request, **given)
+        return await self._http.pay(call.answer.of, _path(call, parts), fields, idempotency_key)
 
     async def _raw(self, call: Call[Any], *parts: str, **given: Any) -> Raw:
         """The JSON that a call answers; see `_asked`."""

@@ -17,8 +17,15 @@ from solward.client.arguments import json_fields
 from solward.client.errors import ServerError, Unreachable
 from solward.client.http import Http, ServerSentEvent, read_answer
 from solward.client.policy import Policies
-from solward.client.requests import Admins, Contacts, Holds, Keys, Payments, ServiceRequests
-from solward.client.schedules import Schedules
+from solward.client.requests import (
+    Admins,
+    Contacts,
+    Holds,
+    Keys,
+    Payments,
+    Schedules,
+    ServiceRequests,
+)
 from solward.client.wallets import Transactions, Wallets
 from solward.resources.events import AuditEntry, AuditFilter, Event
 from solward.resources.quotes import SwapQuote

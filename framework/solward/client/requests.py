@@ -487,7 +487,7 @@ class TransactionRequests(Asking):
         return await self._asked(transactions.LIST_REFUSALS, wallet_id=wallet_id, limit=limit)
 
 
-class ScheduleRequests(Asking):
+class Schedules(Asking):
     """The declared requests."""
 
     async def create(
@@ -563,6 +563,18 @@ class ScheduleRequests(Asking):
     async def resume(self, wallet_id: str, schedule_id: str) -> schedules.Schedule:
         """Run it again from the next due time on."""
         return await self._asked(schedules.RESUME_SCHEDULE, wallet_id, schedule_id)
+
+    async def run(
+        self, wallet_id: str, schedule_id: str, *, idempotency_key: str | None = None
+    ) -> schedules.Schedule:
+        """Run it once more, now.
+
+        Args:
+            idempotency_key: with the same one it happens once; None makes a new one.
+        """
+        return await self._asked(
+            schedules.RUN_SCHEDULE, wallet_id, schedule_id, idempotency_key=idempotency_key
+        )
 
     async def runs(
         self,

@@ -169,7 +169,7 @@ CALLS: Mapping[str, tuple[Call[Any], ...]] = {
     "Contacts": contacts.CALLS,
     "PluginStateRequests": plugin_state.CALLS,
     "TransactionRequests": transactions.CALLS,
-    "ScheduleRequests": schedules.CALLS,
+    "Schedules": schedules.CALLS,
     "ServiceRequests": (
         health.GET_HEALTH,
         *plugins.CALLS,
@@ -197,9 +197,14 @@ def requests() -> str:
 def _request(call: Call[Any]) -> str:
     fields = () if call.request is None else fields_of(call.request)
     placed = [f"{each}: str" for each in call.parts]
-    signature = _signature(", ".join(["self", *placed]), list(map(_asked, fields)))
+    asked = list(map(_asked, fields))
     said = [f"    {each.name}: {_about(each)}" for each in fields]
     sent = [f"{each.name}={each.name}" for each in fields]
+    if call.takes_key:
+        asked.append("idempotency_key: str | None = None")
+        said.append("    idempotency_key: with the same one it happens once; None makes a new one.")
+        sent.append("idempotency_key=idempotency_key")
+    signature = _signature(", ".join(["self", *placed]), asked)
     if call.takes_json:
         signature, said = ", ".join(["self", *placed, "fields: Mapping[str, Any]"]), []
         sent = ["fields=fields"]

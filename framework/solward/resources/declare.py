@@ -140,6 +140,8 @@ class Call(Generic[A]):
         short: where its own answer has a few fields alone, the id among them: the client reads
             `answer` after it.
         is_raw: the method gives the JSON as it is, and not as `answer`.
+        takes_key: it takes an Idempotency-Key, with which the client asks again where the answer is
+            lost, so that it happens once.
         takes_json: the method takes its fields in a mapping, as JSON names them, where None takes
             one away and is not absent.
     """
@@ -156,6 +158,7 @@ class Call(Generic[A]):
     name: str = ""
     short: type[Any] | None = None
     is_raw: bool = False
+    takes_key: bool = False
     takes_json: bool = False
 
     @property

@@ -300,6 +300,8 @@ RESUME_SCHEDULE = _act("resume", "Run it again from the next due time on.", name
 RUN_SCHEDULE = _act(
     "run",
     "Run it once more, now.",
+    name="run",
+    takes_key=True,
     about="This moment becomes a due time beside its own: the run has the same rights and counts"
     " like any other. `nextRunAt` of the answer is its `dueAt` among the runs.",
 )

@@ -51,7 +51,6 @@ RECORD_ID = path_parameter("transactionId", identifier("The record."), RECORD)
 KEY_ID = path_parameter("keyId", identifier("The key."), KEY)
 CONTACT_ID = path_parameter("contactId", address("The recipient."), POCKET)
 ADMIN_ID = path_parameter("adminId", identifier("The admin credential."), CREDENTIAL)
-SCHEDULE_ID = path_parameter("scheduleId", identifier("The schedule."), SCHEDULE)
 
 PATH_PARAMETERS: dict[str, Parameter] = {
     "wallet_id": WALLET_ID,
@@ -61,7 +60,7 @@ PATH_PARAMETERS: dict[str, Parameter] = {
     "transaction_id": RECORD_ID,
     "key_id": KEY_ID,
     "admin_id": ADMIN_ID,
-    "schedule_id": SCHEDULE_ID,
+    "schedule_id": path_parameter("scheduleId", identifier("The schedule."), SCHEDULE),
     "contact_id": CONTACT_ID,
     "skill": path_parameter("skill", text("The skill's name.", 64), "transfer"),
     "name": path_parameter("name", text("The setting's name.", 200), "signingKey"),

@@ -17,7 +17,7 @@ from solward.resources.schema import array, response_object
 from solward_server.http.auth import access_of
 from solward_server.openapi.errors import Errors
 from solward_server.openapi.operation import Operation, body_of, operation, success
-from solward_server.openapi.parameters import PATH_PARAMETERS, Parameter, query
+from solward_server.openapi.parameters import IDEMPOTENCY_KEY, PATH_PARAMETERS, Parameter, query
 
 H = TypeVar("H", bound=Callable[..., Any])
 Handler: TypeAlias = Callable[..., Awaitable[Any]]
@@ -54,6 +54,8 @@ class Route:
             body = body_of(call.request)
         elif call.request is not None:
             parameters += map(queried, fields_of(call.request))
+        if call.takes_key:
+            parameters.append(IDEMPOTENCY_KEY)
         given = {"tag": tag, "parameters": parameters, "body": body, "response": self._response()}
         return operation(
             call.id,

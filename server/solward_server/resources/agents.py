@@ -9,6 +9,7 @@ from typing import Any
 from solward.agents.templates import TEMPLATES
 from solward.resources import agents as calls
 from solward.resources.agents import AgentStatus
+from solward.resources.answers import answer_json
 from solward.resources.declare import request_example, request_schema
 from solward.resources.fields import Schema
 from solward.resources.schema import JSON
@@ -88,12 +89,7 @@ async def listing(context: RouteContext) -> dict[str, Any]:
 )
 async def create(context: RouteContext) -> dict[str, Any]:
     agent = await context.service.agents.create(await read_body())
-    return {
-        "id": agent.id,
-        "name": agent.name,
-        "status": agent.status.value,
-        "walletId": agent.wallet_id,
-    }
+    return answer_json(calls.CreatedAgent, agent)
 
 
 @routes.serve(calls.GET_AGENT, keyed(Role.READ), {404: NO_AGENT})

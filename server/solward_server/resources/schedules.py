@@ -18,7 +18,6 @@ from solward_server.http.errors import SPENDS_NOTHING, Forbidden
 from solward_server.http.idempotency import first_use, idempotency_key, replay
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY, Errors
-from solward_server.openapi.parameters import IDEMPOTENCY_KEY, SCHEDULE_ID, WALLET_ID
 from solward_server.openapi.route import Routes
 
 NOT_YOURS = "An API key changes the schedules that it made alone"
@@ -136,7 +135,6 @@ async def resume(context: RouteContext, wallet_id: str, schedule_id: str) -> dic
         422: MISMATCH,
         **_CHANGES,
     },
-    parameters=[WALLET_ID, SCHEDULE_ID, IDEMPOTENCY_KEY],
 )
 async def run(context: RouteContext, wallet_id: str, schedule_id: str) -> Response:
     body = await read_body()
