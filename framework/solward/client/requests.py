@@ -690,7 +690,7 @@ class WalletRequests(Asking):
         """Create a wallet.
 
         Args:
-            name: 1 to 64 printable characters; external-wallet where it is None.
+            name: what people call it; printable; external-wallet where it is None.
             tags: for people; doubles are left out.
         """
         return await self._asked(wallets.CREATE_WALLET, name=name, tags=tags)

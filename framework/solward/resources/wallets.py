@@ -46,7 +46,7 @@ class NewWallet(Request):
     """A wallet that is to be made."""
 
     name: str = declared(
-        Text("1 to 64 printable characters.", most=64, example="mine", cli="NAME"),
+        Text("What people call it; printable.", most=64, example="mine", cli="NAME"),
         default=DEFAULT_NAME,
     )
     tags: Sequence[str] = declared(_TAGS, default=())
