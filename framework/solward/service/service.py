@@ -769,11 +769,6 @@ class Solward:
         """See `replay_stored`."""
         return await replay_stored(self.database, self.tokens, days, draft)
 
-    async def wallet_pockets(self, wallet_id: str) -> dict[str, Any]:
-        """A wallet's pockets that may hold something, and what of it is at risk."""
-        found = await self.wallets.pockets(wallet_id)
-        return {"walletId": wallet_id, "pockets": [row.to_json() for row in found]}
-
     async def freeze(self, wallet_id: str | None, reason: str | None = None) -> None:
         """Stop every new transaction of one wallet, or of all; takes effect at once."""
         await self._switch(wallet_id, True, reason)

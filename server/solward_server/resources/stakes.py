@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward.resources.wallets import LIST_STAKES
+from solward.resources.answers import answer_json
+from solward.resources.wallets import LIST_STAKES, Stake
 from solward.types.errors import LedgerUnavailable
 from solward.types.money import lamports_to_sol
 from solward.types.roles import Role
@@ -26,12 +27,9 @@ async def stakes(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     found, complete = await context.service.known_stakes(wallet_id)
     return {
         "stakes": [
-            {
-                "address": each.address,
-                "balance": lamports_to_sol(each.lamports),
-                "state": each.state.value,
-            }
-            | ({"locked": True} if each.is_locked else {})
+            answer_json(
+                Stake, each, balance=lamports_to_sol(each.lamports), locked=each.is_locked or None
+            )
             for each in found
         ]
     } | ({} if complete else {"complete": False})

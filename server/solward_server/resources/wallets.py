@@ -9,6 +9,7 @@ from typing import Any
 from quart import Response
 
 from solward.resources import wallets as calls
+from solward.resources.answers import answer_json
 from solward.types.errors import (
     InvalidRequest,
     LedgerUnavailable,
@@ -50,7 +51,8 @@ async def create(context: RouteContext) -> dict[str, Any]:
         raise Forbidden(_CONFINED)
     await context.may_change()
     new = calls.NewWallet.of(await read_body())
-    return (await context.service.wallets.create(new.name, new.tags)).created_json()
+    made = await context.service.wallets.create(new.name, new.tags)
+    return answer_json(calls.CreatedWallet, made)
 
 
 @routes.serve(
@@ -125,7 +127,17 @@ async def reclaimable(context: RouteContext, wallet_id: str) -> dict[str, Any]:
 @routes.serve(calls.GET_POCKETS, keyed(Role.READ), {404: NO_WALLET})
 async def pockets(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     await context.wallet(wallet_id)
-    return await context.service.wallet_pockets(wallet_id)
+    found = [
+        answer_json(
+            calls.Pocket,
+            each,
+            # A program is told with its position alone.
+            program=each.program if each.position is not None else None,
+            at_risk={asset: str(units) for asset, units in sorted(each.at_risk.items())},
+        )
+        for each in await context.service.wallets.pockets(wallet_id)
+    ]
+    return {"walletId": wallet_id, "pockets": found}
 
 
 @routes.serve(

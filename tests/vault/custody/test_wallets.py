@@ -27,18 +27,12 @@ async def wallets(database: Database, tmp_path: Path) -> Wallets:
     return await Wallets.open(database, Settings(), tmp_path)
 
 
-async def test_a_new_wallet_has_the_contracts_two_forms(wallets: Wallets) -> None:
+async def test_a_new_wallet_has_the_contracts_form(wallets: Wallets) -> None:
     assert (await wallets.create()).name == "external-wallet"
     wallet = await wallets.create("treasury", ["a", "b", "a"])
     assert Pubkey.from_string(wallet.address).is_on_curve()
-    timestamp = wallet.created_json()["createdAt"]
+    timestamp = wallet.to_json()["createdAt"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", timestamp)
-    assert wallet.created_json() == {
-        "walletId": wallet.id,
-        "name": "treasury",
-        "address": wallet.address,
-        "createdAt": timestamp,
-    }
     assert wallet.to_json() == {
         "id": wallet.id,
         "name": "treasury",

@@ -48,15 +48,6 @@ class Wallet:
             "tags": list(self.tags),
         }
 
-    def created_json(self) -> dict[str, Any]:
-        """The answer to its creation."""
-        return {
-            "walletId": self.id,
-            "name": self.name,
-            "address": self.address,
-            "createdAt": iso(self.created_ms),
-        }
-
 
 def wallet_of(row: Mapping[str, Any]) -> Wallet:
     """A wallet from its row."""

@@ -11,7 +11,6 @@ from sqlalchemy import bindparam, func, insert, literal_column, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.tables import pockets, transactions
-from solward.support.clock import iso
 from solward.vault.store.transactions import UNFINISHED
 
 
@@ -49,17 +48,6 @@ class PocketRow:
     created_ms: int
     at_risk: Mapping[str, int] = field(default_factory=dict)
     opened_by: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """As the API shows it; amounts as text in smallest units, absent fields omitted."""
-        body: dict[str, Any] = {"address": self.address, "counter": self.counter}
-        if self.transaction_id is not None:
-            body["transactionId"] = self.transaction_id
-        if self.position is not None:
-            body |= {"program": self.program, "position": self.position}
-        body["mints"] = list(self.mints)
-        body["atRisk"] = {asset: str(units) for asset, units in sorted(self.at_risk.items())}
-        return body | {"createdAt": iso(self.created_ms)}
 
 
 # As the partial index has it, so that both databases use it.
