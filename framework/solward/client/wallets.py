@@ -7,6 +7,7 @@ import difflib
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from solward.client.arguments import requested, segment
@@ -15,7 +16,14 @@ from solward.client.http import Http
 from solward.client.operations import Operations
 from solward.client.requests import TransactionRequests, WalletRequests
 from solward.resources.payments import PaidAnswer, PaidRequest, PaymentQuote
-from solward.resources.transactions import Transaction, TransactionFilter, TransactionPage, Trial
+from solward.resources.transactions import (
+    LIST_TRANSACTIONS,
+    LIST_WALLET_TRANSACTIONS,
+    Transaction,
+    TransactionFilter,
+    TransactionPage,
+    Trial,
+)
 from solward.resources.wallets import LIST_WALLETS, Wallet
 from solward.types.roles import is_key
 
@@ -118,7 +126,8 @@ class Wallets(WalletRequests, Operations[Transaction]):
         only: TransactionFilter | None = None,
     ) -> tuple[Transaction, ...]:
         """Its records, newest first, as `Transactions.list` gives those of all."""
-        return await _records(self._http, _path(wallet_id, "transactions"), limit, before, only)
+        asked = partial(self._asked, LIST_WALLET_TRANSACTIONS, wallet_id)
+        return await _records(asked, limit, before, only)
 
     async def run_skill(
         self,
@@ -233,31 +242,31 @@ class Transactions(TransactionRequests):
             only: those that fit; the service looks at a bounded number of records a page, so
                 this asks for pages until there are `limit`.
         """
-        return await _records(self._http, "/transactions", limit, before, only)
+        return await _records(partial(self._asked, LIST_TRANSACTIONS), limit, before, only)
 
     async def page(
         self, only: TransactionFilter, limit: int = 50, before: str | None = None
     ) -> TransactionPage:
         """One page of those that fit, and where the next one begins."""
-        return await _page(self._http, "/transactions", limit, before, only)
+        return await _page(partial(self._asked, LIST_TRANSACTIONS), limit, before, only)
 
     async def export(self, only: TransactionFilter | None = None) -> AsyncGenerator[bytes, None]:
         """All that fit as CSV (docs/rest.md), newest first, in pieces as they arrive."""
-        download = self._http.download("/transactions.csv", _query(only))
-        async with contextlib.aclosing(download) as pieces:
+        query = requested(TransactionFilter, **asdict(only or TransactionFilter()))
+        async with contextlib.aclosing(self._http.download("/transactions.csv", query)) as pieces:
             async for piece in pieces:
                 yield piece
 
 
 async def _records(
-    http: Http, path: str, limit: int, before: str | None, only: TransactionFilter | None
+    asked: Callable[..., Awaitable[TransactionPage]],
+    limit: int,
+    before: str | None,
+    only: TransactionFilter | None,
 ) -> tuple[Transaction, ...]:
-    if only is None or not _query(only):
-        raw = await http.get(path, {"limit": limit, "before": before, "fees": "true"})
-        return http.read_list(Transaction.of, raw, "transactions")
     found: tuple[Transaction, ...] = ()
     while True:
-        page = await _page(http, path, limit - len(found), before, only)
+        page = await _page(asked, limit - len(found), before, only)
         found += page.transactions
         if page.next is None or len(found) >= limit:
             return found
@@ -265,14 +274,13 @@ async def _records(
 
 
 async def _page(
-    http: Http, path: str, limit: int, before: str | None, only: TransactionFilter
+    asked: Callable[..., Awaitable[TransactionPage]],
+    limit: int,
+    before: str | None,
+    only: TransactionFilter | None,
 ) -> TransactionPage:
-    query = {"limit": limit, "before": before, "fees": "true"} | _query(only)
-    return http.read(TransactionPage.of, await http.get(path, query))
-
-
-def _query(only: TransactionFilter | None) -> dict[str, Any]:
-    return {} if only is None else requested(TransactionFilter, **asdict(only))
+    fields = asdict(only or TransactionFilter())
+    return await asked(limit=limit, before=before, fees=True, **fields)
 
 
 def find_one(

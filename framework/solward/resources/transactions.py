@@ -84,13 +84,13 @@ _RULES = Texts(
 
 
 _UUID = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-_OF_WALLET = WalletId("Only this wallet's.", cli="--wallet")
 
 
 @resource
-class WalletFilter(Request):
-    """What the records of a wallet that are asked for have in common."""
+class TransactionFilter(Request):
+    """What the records that are asked for have in common; None asks for nothing."""
 
+    wallet_id: str | None = declared(WalletId("Only this wallet's.", cli="--wallet"), default=None)
     agent_id: str | None = declared(
         Id(
             "Only what this agent asked for; deleted ones too.",
@@ -120,26 +120,12 @@ class WalletFilter(Request):
 
 
 @resource
-class TransactionFilter(WalletFilter):
-    """What the records that are asked for have in common; None asks for nothing."""
-
-    wallet_id: str | None = declared(_OF_WALLET, default=None)
-
-
-@resource
-class WalletTransactions(WalletFilter):
-    """Which of a wallet's records are listed."""
+class ListedTransactions(TransactionFilter):
+    """Which records are listed."""
 
     limit: int = declared(LIMIT, default=50)
     before: str | None = declared(Text("A record's id: only older ones."), default=None)
     fees: bool = declared(Flag("What each costs at the network, too."), default=False)
-
-
-@resource
-class ListedTransactions(WalletTransactions):
-    """Which records are listed."""
-
-    wallet_id: str | None = declared(_OF_WALLET, default=None)
 
 
 @resource
@@ -361,7 +347,7 @@ LIST_WALLET_TRANSACTIONS = Call(
     "Records of one wallet.",
     "GET",
     "/wallets/{wallet_id}/transactions",
-    WalletTransactions,
+    ListedTransactions,
     TransactionPage,
 )
 GET_TRANSACTION = Call(

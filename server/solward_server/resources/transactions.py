@@ -186,9 +186,7 @@ async def _wallets_of(
 
 
 async def _record_filter(
-    context: RouteContext,
-    asked: calls.TransactionFilter | calls.ListedTransactions,
-    wallet_id: str | None,
+    context: RouteContext, asked: calls.TransactionFilter, wallet_id: str | None
 ) -> RecordFilter:
     """The filter of a wallet that the route or the key names, else of the query's own.
 
