@@ -241,11 +241,12 @@ async def test_a_key_is_made_with_its_grants_in_one_request(tmp_path: Path) -> N
         assert len((await api.get("/keys")).json["keys"]) == 2
 
 
-@pytest.mark.parametrize(("kind", "field"), FIELDS)
+# What is wrong with a shape, its reader says.
+@pytest.mark.parametrize(
+    ("kind", "field"), [each for each in FIELDS if not isinstance(each.values[1], Shape)]
+)
 def test_a_field_refuses_what_it_does_not_take(kind: type[Request], field: Field) -> None:
     """Null counts as absent; what is no value of the field is refused by its name."""
-    if isinstance(field, Shape):
-        pytest.skip("its reader says what is wrong")
     body = jsontext.loads(jsontext.dumps(request_example(kind)))
     if field.is_required or field.name in kind.never_null:
         with pytest.raises(InvalidRequest, match=f"^{field.json} is required"):

@@ -220,7 +220,7 @@ class PolicyRequests(Asking):
         """What a draft would have changed in the last days; nothing changes.
 
         Args:
-            days: from now back; 30 where it is None.
+            days: how many days, from now back; 30 where it is None.
             draft: the policy; without one, that in force.
         """
         return await self._asked(policy.REPLAY_POLICY, days=days, draft=draft)

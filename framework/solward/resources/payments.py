@@ -81,7 +81,9 @@ class PaidRequest(Request):
         )
     )
     method: str = declared(_Method("Of the request.", options=METHODS), default="GET")
-    headers: Mapping[str, str] | None = declared(_Headers("Headers by name."), default=None)
+    headers: Mapping[str, str] | None = declared(
+        _Headers("Headers by name."), default=None, secret=True
+    )
     body: str | None = declared(
         RawText("Text, of at most 1 MiB.", least=0, most=MAX_BODY_BYTES), default=None
     )

@@ -118,7 +118,7 @@ class NewGrants(Request):
 class ReplayRequest(Request):
     """What is replayed."""
 
-    days: int = declared(Whole("From now back.", least=1, most=MAX_DAYS), default=30)
+    days: int = declared(Whole("How many days, from now back.", least=1, most=MAX_DAYS), default=30)
     draft: Mapping[str, Any] | None = declared(
         Part(
             "The policy; without one, that in force.",

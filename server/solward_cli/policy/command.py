@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from solward.resources.policy import ReplayRequest
+from solward_cli.declared import request_options
 from solward_cli.service_call import ServiceCall, confirmed, service_call, yes_option
 
 if TYPE_CHECKING:
@@ -125,9 +127,9 @@ async def check(call: ServiceCall, draft: str) -> RenderableType:
 
 @policy.command()
 @click.argument("draft", required=False)
-@click.option("--days", type=click.IntRange(1, 366), default=30, show_default=True)
+@request_options(ReplayRequest, without=("draft",))
 @service_call
-async def replay(call: ServiceCall, draft: str | None, days: int) -> RenderableType:
+async def replay(call: ServiceCall, draft: str | None, days: int | None) -> RenderableType:
     """Show what the policy in DRAFT would have changed in the last days; nothing changes.
 
     Without DRAFT the policy in force is replayed, which changes nothing.
