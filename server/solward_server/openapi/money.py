@@ -15,7 +15,16 @@ from solward.vault.guardrails import RULES
 from solward.vault.money.engine import CONFIRM_WAIT_S
 from solward_server.http.auth import Access
 from solward_server.openapi.components import RECORD
-from solward_server.openapi.errors import BLOCKED, FAILED, IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
+from solward_server.openapi.errors import (
+    BLOCKED,
+    FAILED,
+    IN_FLIGHT,
+    MISMATCH,
+    NO_WALLET,
+    TOO_MANY,
+    Error,
+    Errors,
+)
 from solward_server.openapi.operation import Operation, operation, request_body
 from solward_server.openapi.parameters import DRY_RUN, DRY_RUN_FLAG, IDEMPOTENCY_KEY, WALLET_ID
 
@@ -88,23 +97,36 @@ def money_operation(declared: Declared) -> Operation:
         description=f"{declared.note} {_WAITS}".strip(),
         parameters=[WALLET_ID, DRY_RUN, IDEMPOTENCY_KEY],
         body=operation_body(declared, {"dryRun": DRY_RUN_FLAG}),
-        response={
-            "description": "The record; with `dryRun`, what would become of it.",
-            "headers": REPLAYED,
-            "content": {
-                JSON: {"schema": {"oneOf": [schema, ref("DryRun")]}}
-                | examples(done=example, dryRun=_DRY_RUN)
-            },
-        },
-        errors={
-            400: [*declared.refusals, "dryRun must be true or false"],
-            404: NO_WALLET,
-            409: IN_FLIGHT,
-            422: MISMATCH,
-            429: TOO_MANY,
-            500: [BLOCKED, FAILED],
-        },
+        response=money_response(
+            "The record; with `dryRun`, what would become of it.",
+            done=(schema, example),
+            dryRun=(ref("DryRun"), _DRY_RUN),
+        ),
+        errors=money_errors(*declared.refusals),
     )
+
+
+def money_errors(*refusals: Error) -> Errors:
+    """What a request that moves money is refused with."""
+    return {
+        400: [*refusals, "dryRun must be true or false"],
+        404: NO_WALLET,
+        409: IN_FLIGHT,
+        422: MISMATCH,
+        429: TOO_MANY,
+        500: [BLOCKED, FAILED],
+    }
+
+
+def money_response(about: str, **answers: tuple[Schema, Any]) -> Operation:
+    """The answers of a route that moves money, each by its name: its schema and an example."""
+    schemas = [schema for schema, _ in answers.values()]
+    named = examples(**{name: example for name, (_, example) in answers.items()})
+    return {
+        "description": about,
+        "headers": REPLAYED,
+        "content": {JSON: {"schema": {"oneOf": schemas}} | named},
+    }
 
 
 def operation_body(declared: Declared, more: Mapping[str, Schema] = {}) -> Operation:

@@ -10,7 +10,6 @@ from quart import Response
 from solward.operations.payments.pay import paid_json
 from solward.resources import payments as calls
 from solward.resources.answers import answer_example, answer_reference
-from solward.resources.schema import JSON, examples
 from solward.types.errors import NotFound, TransactionError
 from solward.types.paid import PayRequest
 from solward.types.roles import Role
@@ -27,20 +26,12 @@ from solward_server.http.idempotency import (
 )
 from solward_server.http.money_response import replayed
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.errors import (
-    BLOCKED,
-    FAILED,
-    IN_FLIGHT,
-    MISMATCH,
-    NO_WALLET,
-    TOO_MANY,
-)
-from solward_server.openapi.money import REPLAYED
+from solward_server.openapi.errors import NO_WALLET
+from solward_server.openapi.money import money_errors, money_response
 from solward_server.openapi.parameters import DRY_RUN, IDEMPOTENCY_KEY, WALLET_ID
 from solward_server.openapi.route import Routes
 
 NO_PAYMENT = "Payment not found"
-_ANSWERS = calls.PaidAnswer, calls.PaymentQuote
 
 routes = Routes("payments", "Requests over HTTP that a wallet pays for.")
 
@@ -48,28 +39,17 @@ routes = Routes("payments", "Requests over HTTP that a wallet pays for.")
 @routes.serve(
     calls.PAY,
     keyed(Role.POLICY),
-    {
-        400: [
-            "url is required and must be a string",
-            "max is required: an amount and a symbol or mint, such as 0.05 USDC",
-            "api.example.com makes no offer that may be paid: x402: it asks 0.06 USDC, and max is"
-            " 0.05 USDC (price_above_max)",
-            "dryRun must be true or false",
-        ],
-        404: NO_WALLET,
-        409: IN_FLIGHT,
-        422: MISMATCH,
-        429: TOO_MANY,
-        500: [BLOCKED, FAILED],
-    },
-    response={
-        "description": "The answer and its payment; with `dryRun`, what would be paid.",
-        "headers": REPLAYED,
-        "content": {
-            JSON: {"schema": {"oneOf": list(map(answer_reference, _ANSWERS))}}
-            | examples(**dict(zip(("paid", "dryRun"), map(answer_example, _ANSWERS), strict=True)))
-        },
-    },
+    money_errors(
+        "url is required and must be a string",
+        "max is required: an amount and a symbol or mint, such as 0.05 USDC",
+        "api.example.com makes no offer that may be paid: x402: it asks 0.06 USDC, and max is"
+        " 0.05 USDC (price_above_max)",
+    ),
+    response=money_response(
+        "The answer and its payment; with `dryRun`, what would be paid.",
+        paid=(answer_reference(calls.PaidAnswer), answer_example(calls.PaidAnswer)),
+        dryRun=(answer_reference(calls.PaymentQuote), answer_example(calls.PaymentQuote)),
+    ),
     parameters=[WALLET_ID, DRY_RUN, IDEMPOTENCY_KEY],
     may_hold=True,
 )
