@@ -214,9 +214,7 @@ class PolicyRequests(Asking):
         """The grants of one principal, such as `agent:scout`."""
         return await self._asked(policy.GET_GRANTS, principal)
 
-    async def replay(
-        self, *, days: int | None = None, draft: Mapping[str, Any] | None = None
-    ) -> policy.Replay:
+    async def replay(self, *, days: int | None = None, draft: Any | None = None) -> policy.Replay:
         """What a draft would have changed in the last days; nothing changes.
 
         Args:

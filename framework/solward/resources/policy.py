@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from solward.resources import examples
 from solward.resources.answers import Answer, Raw
-from solward.resources.declare import Call, Part, Request, declared, resource
+from solward.resources.declare import Call, Request, declared, request_schema, resource
 from solward.resources.fields import (
     SAID_GRANT,
     Choice,
@@ -120,9 +120,9 @@ class ReplayRequest(Request):
 
     days: int = declared(Whole("How many days, from now back.", least=1, most=MAX_DAYS), default=30)
     draft: Mapping[str, Any] | None = declared(
-        Part(
+        Shape(
             "The policy; without one, that in force.",
-            kind=PolicyDraft,
+            form=request_schema(PolicyDraft),
             example={"grants": _GRANTS_EXAMPLE},
         ),
         default=None,
