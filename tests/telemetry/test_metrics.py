@@ -56,7 +56,7 @@ async def test_a_gauge_that_cannot_be_filled_hides_no_other(
 
 def test_a_block_is_timed_also_where_it_raises() -> None:
     before = value("solward_database_transaction_seconds_count", kind="read") or 0
-    with pytest.raises(LookupError), metrics.timed(metrics.DATABASE_READ):
+    with pytest.raises(LookupError), metrics.DATABASE_READ.time():
         raise LookupError
     assert value("solward_database_transaction_seconds_count", kind="read") == before + 1
 

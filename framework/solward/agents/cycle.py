@@ -182,7 +182,7 @@ async def run_cycle(agent_id: str, cycle: int, parts: CycleParts) -> NextCycle |
         if entered is None:
             metrics.CYCLES.labels("fenced").inc()
             return None
-        with metrics.timed(metrics.CYCLE):
+        with metrics.CYCLE.time():
             return await _run(entered, agent_id, cycle, parts)
 
 

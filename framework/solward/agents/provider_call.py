@@ -119,7 +119,7 @@ def _provider_call(agent: Agent, late: str) -> Iterator[None]:
     name = agent.llm_provider
     outcome = "error"
     try:
-        with metrics.timed(metrics.PROVIDER_CALL.labels(name)):
+        with metrics.PROVIDER_CALL.labels(name).time():
             yield
         outcome = "ok"
     except TimeoutError:

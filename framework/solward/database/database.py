@@ -188,7 +188,7 @@ class Database:
         """
         if self.on_transaction is not None:
             self.on_transaction("read")
-        with metrics.timed(metrics.DATABASE_READ):
+        with metrics.DATABASE_READ.time():
             try:
                 if not self.shared:
                     async with self._sqlite_readers.read() as connection:
@@ -218,7 +218,7 @@ class Database:
         if self.on_transaction is not None:
             self.on_transaction("write")
         transaction = self._transaction() if self.shared else self._sqlite_writer.write()
-        with metrics.timed(metrics.DATABASE_WRITE):
+        with metrics.DATABASE_WRITE.time():
             try:
                 async with transaction as connection:
                     yield connection

@@ -194,10 +194,10 @@ def publish(events: Sequence[Event], recorded: Sequence[Recorded]) -> None:
 
 
 def _publish(event: Event) -> None:
-    metrics.series(metrics.AUDIT_EVENTS, event.event).inc()
+    metrics.AUDIT_EVENTS.labels(event.event).inc()
     line = _LINES.get(event.event)
     if line is not None:
-        metrics.series(metrics.TRANSACTIONS, event.data["type"], event.data["status"]).inc()
+        metrics.TRANSACTIONS.labels(event.data["type"], event.data["status"]).inc()
         if event.event == EventKind.TRANSACTION_BLOCKED:
             metrics.GUARDRAIL_BLOCKS.labels(event.data["guardrailsApplied"][-1]).inc()
         _log.info(line, **_log_fields(event))

@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -31,8 +30,6 @@ _SLOW = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0)
 _LAG = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0)
 # To the end of a blockhash's life, on slow clusters too.
 _CONFIRMATION = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 45.0, 90.0, 180.0)
-
-_Metric = TypeVar("_Metric", Counter, Histogram)
 
 _log = structlog.get_logger(__name__)
 
@@ -157,37 +154,6 @@ def describe_process(version: str, network: str, kind: str) -> None:
     """Set the constant gauges of this process; `kind` is `api` or `worker`."""
     PROCESS_INFO.labels(version, network, kind).set(1)
     START_TIME.set(time.time())
-
-
-_series: dict[tuple[object, ...], Any] = {}
-
-
-def series(metric: _Metric, *labels: str) -> _Metric:
-    """As the metric's own `labels`, which takes longer than counting; for what is never removed."""
-    key = (metric, *labels)
-    found: _Metric | None = _series.get(key)
-    if found is None:
-        found = _series[key] = metric.labels(*labels)
-    return found
-
-
-def timed(histogram: Histogram) -> _Timed:
-    """Observe the duration of a block, however it ends: `with timed(CYCLE): ...`."""
-    return _Timed(histogram)
-
-
-class _Timed:
-    # Not `contextmanager`, which costs more than the observation, and every query is timed.
-    __slots__ = ("_began", "_histogram")
-
-    def __init__(self, histogram: Histogram) -> None:
-        self._histogram = histogram
-
-    def __enter__(self) -> None:
-        self._began = time.perf_counter()
-
-    def __exit__(self, *_error: object) -> None:
-        self._histogram.observe(time.perf_counter() - self._began)
 
 
 Filler = Callable[[], Awaitable[None]]

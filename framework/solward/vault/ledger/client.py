@@ -552,7 +552,7 @@ class RpcLedger:
         outcome = "unavailable"
         try:
             with (
-                metrics.timed(metrics.series(metrics.RPC_CALL, method)),
+                metrics.RPC_CALL.labels(method).time(),
                 tracing.child_span("rpc", method=method),
             ):
                 answer = await self._transport.call(method, params)
@@ -565,7 +565,7 @@ class RpcLedger:
             outcome = "cancelled"
             raise
         finally:
-            metrics.series(metrics.RPC_CALLS, method, outcome).inc()
+            metrics.RPC_CALLS.labels(method, outcome).inc()
 
 
 def _from(min_slot: int) -> dict[str, int]:

@@ -429,7 +429,7 @@ async def settle(
         if item.attempt is None:
             metrics.RELEASED.inc()
         else:
-            metrics.series(metrics.ATTEMPTS_ENDED, item.attempt.value).inc()
+            metrics.ATTEMPTS_ENDED.labels(item.attempt.value).inc()
     return stored
 
 
