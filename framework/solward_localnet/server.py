@@ -52,22 +52,6 @@ class RpcNode(Protocol):
         """Calls `listener` after each commit, until what it returns is called."""
 
 
-async def serve(
-    localnet: RpcNode,
-    host: str,
-    http_port: int,
-    ws_port: int | None = None,
-    *,
-    ready: Callable[[Addresses], None] | None = None,
-    mounts: Mapping[str, Application] | None = None,
-) -> None:
-    """Serve `localnet` until cancelled; see `serving`. `ready` is called once it listens."""
-    async with serving(localnet, host, http_port, ws_port, mounts=mounts) as addresses:
-        if ready is not None:
-            ready(addresses)
-        await asyncio.get_running_loop().create_future()
-
-
 @contextlib.asynccontextmanager
 async def serving(
     localnet: RpcNode,

@@ -1,6 +1,5 @@
 """The HTTP side over a real socket: methods, limits, CORS, keep-alive."""
 
-import asyncio
 import socket
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 from tests.localnet.wire_ledger import ScriptedLedger
 
 from solward_localnet.http import MAX_BODY_BYTES
-from solward_localnet.server import Addresses, serve, serving
+from solward_localnet.server import Addresses, serving
 
 GET_SLOT = {"jsonrpc": "2.0", "id": 1, "method": "getSlot"}
 
@@ -144,15 +143,11 @@ async def test_ipv6_addresses_are_bracketed() -> None:
     assert Addresses("::1", 8899, 8900).http == "http://[::1]:8899"
 
 
-async def test_serve_says_where_it_listens_and_stops_when_cancelled() -> None:
-    ledger, ready = ScriptedLedger(), asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(serve(ledger, "127.0.0.1", 0, ready=ready.set_result))
-    addresses = await asyncio.wait_for(ready, 10)
+async def test_what_is_served_ends_with_its_block() -> None:
+    ledger = ScriptedLedger()
     async with httpx.AsyncClient() as client:
-        assert (await client.get(f"{addresses.http}/health")).text == "ok"
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        async with serving(ledger, "127.0.0.1", 0) as addresses:
+            assert (await client.get(f"{addresses.http}/health")).text == "ok"
         assert ledger.listeners == []
         with pytest.raises(httpx.ConnectError):
             await client.get(f"{addresses.http}/health", headers={"connection": "close"})

@@ -26,10 +26,10 @@ FINE = Answer(text="Fine.")
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
     call._learned.clear()
-    call.forget()
+    call._sent.clear()
     yield
     call._learned.clear()
-    call.forget()
+    call._sent.clear()
 
 
 async def ask(

@@ -385,11 +385,6 @@ def with_cache(arguments: Mapping[str, Any], now_s: float | None = None) -> dict
     return {**arguments, "messages": [{**system, "content": [marked]}, *others]}
 
 
-def forget() -> None:
-    """Forget what was sent; for tests."""
-    _sent.clear()
-
-
 # Of Chat Completions, of Anthropic and OpenAI's Responses, and of Gemini. A proxy may give the
 # same count under the names of two.
 _PROMPT_COUNTS: Final = (r"prompt_tokens", r"(cache_\w+_)?input_tokens", r"promptTokenCount")

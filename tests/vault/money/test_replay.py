@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -20,7 +20,6 @@ from solward.operations.policies.replay import (
     Past,
     Replay,
     Replayed,
-    replay,
 )
 from solward.resources.policy import ReplayVerdict
 from solward.types.guardrail import Line, Operation
@@ -44,6 +43,20 @@ HOUR, DAY = 3_600_000, 86_400_000
 START = 1_800_000_000_000
 AGENT, KEY = "agent:a", "key:k"
 SENT = frozenset({Operation.TRANSFER})
+
+
+def replay(
+    stored: Iterable[Past],
+    in_force: CompiledPolicy,
+    version: int,
+    draft: CompiledPolicy | None = None,
+    *,
+    report_from_ms: int = 0,
+) -> Replayed:
+    """`Replay` over everything at once; without a draft the policy in force is its own."""
+    run = Replay(in_force, version, draft or in_force, report_from_ms=report_from_ms)
+    run.add(stored)
+    return run.result()
 
 
 def grant(who: str = AGENT, name: str = "g", **changes: Any) -> Grant:

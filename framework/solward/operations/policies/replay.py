@@ -223,20 +223,6 @@ class Replay:
             self._changes.append(Change(judged, then, before, now, findings, is_older))
 
 
-def replay(
-    stored: Iterable[Past],
-    in_force: CompiledPolicy,
-    version: int,
-    draft: CompiledPolicy | None = None,
-    *,
-    report_from_ms: int = 0,
-) -> Replayed:
-    """`Replay` over everything at once; without a draft the policy in force is its own."""
-    run = Replay(in_force, version, draft or in_force, report_from_ms=report_from_ms)
-    run.add(stored)
-    return run.result()
-
-
 def _facts(policy: CompiledPolicy, stored: Case, known: Case) -> Case:
     """A case with what is known by now, where the policy did not look at it then: what it looked at
     is exact, such as whom the wallet had paid by then."""

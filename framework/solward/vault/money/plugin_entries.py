@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -25,8 +25,6 @@ REMEMBER: Final = "remember"
 """In a hold's recipe, what carrying it out remembers."""
 
 _MINUTE_S = 60.0
-
-T = TypeVar("T")
 
 
 class _Undone(Exception):
