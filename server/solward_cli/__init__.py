@@ -15,56 +15,56 @@ if TYPE_CHECKING:
 # By this variable a shell's script asks for what completes a line.
 VARIABLE = "_SOLWARD_COMPLETE"
 
-# Name -> module and attribute, and the line in `solward --help`, which imports none of them.
+# Name -> the line in `solward --help`, which imports no command.
 _COMMANDS = {
-    "up": ("solward_cli.up.command:up", "Start everything: ledger, API, and with --demo an agent."),
-    "server": ("solward_cli.server:server", "The REST server alone."),
-    "worker": ("solward_cli.worker:worker", "Runs agents, where PostgreSQL joins machines."),
-    "dashboard": ("solward_cli.dashboard:dashboard", "The pages, as a client of the service."),
-    "localnet": ("solward_cli.localnet:localnet", "A local Solana ledger for any client."),
-    "mcp": ("solward_cli.mcp.command:mcp", "The skills as tools for MCP hosts, on stdio."),
-    "wallet": (
-        "solward_cli.wallet.command:wallet",
-        "Wallets: made, funded, paid from, brought, taken.",
-    ),
-    "pay": ("solward_cli.pay.command:pay", "Requests over HTTP that a wallet pays for."),
-    "tx": ("solward_cli.tx.command:tx", "Transactions, and what became of them."),
-    "contacts": ("solward_cli.contacts:contacts", "What recipients are called, for people."),
-    "agent": ("solward_cli.agent.command:agent", "Agents: made, started, asked, watched."),
-    "schedule": ("solward_cli.schedule:schedule", "Skills that run at times, without a model."),
-    "key": ("solward_cli.credentials:key", "API keys: made, listed, revoked."),
-    "admin": (
-        "solward_cli.credentials:admin",
-        "Admin credentials with a role: made, listed, revoked.",
-    ),
-    "policy": (
-        "solward_cli.policy.command:policy",
-        "Grants: who may do what, and how much of it.",
-    ),
-    "hold": ("solward_cli.hold:hold", "What waits for a person: listed, approved, denied."),
-    "events": ("solward_cli.audit:events", "What happens, as it happens."),
-    "alerts": ("solward_cli.alerts:alerts", "What an operator is told: tried once."),
-    "freeze": ("solward_cli.freeze:freeze", "Stop every new transaction at once."),
-    "frozen": ("solward_cli.freeze:frozen", "What is frozen, since when and why."),
-    "unfreeze": ("solward_cli.freeze:unfreeze", "Allow transactions again."),
-    "tokens": ("solward_cli.tokens:tokens", "Tokens known by symbol: listed, refreshed."),
-    "keystore": ("solward_cli.keystore:keystore", "Change the secret that seals the wallets."),
-    "backup": ("solward_cli.backup:backup", "Everything of this home in one sealed file."),
-    "restore": ("solward_cli.backup:restore", "Bring a backup into an empty home."),
-    "audit": ("solward_cli.audit:audit", "The log of what was done: listed, checked."),
-    "doctor": (
-        "solward_cli.doctor.command:doctor",
-        "What would not work, and what to do about it.",
-    ),
-    "config": ("solward_cli.config:config", "What the environment configures."),
-    "plugins": (
-        "solward_cli.plugins.command:plugins",
-        "Plugins of all kinds: skills, providers, guardrails, venues, payments.",
-    ),
-    "models": ("solward_cli.models:models", "The vendors' libraries, in a folder of their own."),
-    "skills": ("solward_cli.plugins.command:skills", "What an agent can do: listed, run."),
-    "completion": ("solward_cli.completion:completion", "Completion for your shell."),
-    "version": ("solward_cli.config:version", "The version of Solward."),
+    "up": "Start everything: ledger, API, and with --demo an agent.",
+    "server": "The REST server alone.",
+    "worker": "Runs agents, where PostgreSQL joins machines.",
+    "dashboard": "The pages, as a client of the service.",
+    "localnet": "A local Solana ledger for any client.",
+    "mcp": "The skills as tools for MCP hosts, on stdio.",
+    "wallet": "Wallets: made, funded, paid from, brought, taken.",
+    "pay": "Requests over HTTP that a wallet pays for.",
+    "tx": "Transactions, and what became of them.",
+    "contacts": "What recipients are called, for people.",
+    "agent": "Agents: made, started, asked, watched.",
+    "schedule": "Skills that run at times, without a model.",
+    "key": "API keys: made, listed, revoked.",
+    "admin": "Admin credentials with a role: made, listed, revoked.",
+    "policy": "Grants: who may do what, and how much of it.",
+    "hold": "What waits for a person: listed, approved, denied.",
+    "events": "What happens, as it happens.",
+    "alerts": "What an operator is told: tried once.",
+    "freeze": "Stop every new transaction at once.",
+    "frozen": "What is frozen, since when and why.",
+    "unfreeze": "Allow transactions again.",
+    "tokens": "Tokens known by symbol: listed, refreshed.",
+    "keystore": "Change the secret that seals the wallets.",
+    "backup": "Everything of this home in one sealed file.",
+    "restore": "Bring a backup into an empty home.",
+    "audit": "The log of what was done: listed, checked.",
+    "doctor": "What would not work, and what to do about it.",
+    "config": "What the environment configures.",
+    "plugins": "Plugins of all kinds: skills, providers, guardrails, venues, payments.",
+    "models": "The vendors' libraries, in a folder of their own.",
+    "skills": "What an agent can do: listed, run.",
+    "completion": "Completion for your shell.",
+    "version": "The version of Solward.",
+}
+# The module of a command that is in none of its own name.
+_MODULES = {
+    "up": "up.command",
+    "wallet": "wallet.command",
+    "key": "credentials",
+    "admin": "credentials",
+    "events": "audit",
+    "frozen": "freeze",
+    "unfreeze": "freeze",
+    "restore": "backup",
+    "doctor": "doctor.command",
+    "plugins": "plugins.command",
+    "skills": "plugins.command",
+    "version": "config",
 }
 
 
@@ -125,8 +125,8 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
+        module = _MODULES.get(cmd_name, cmd_name)
+        command = getattr(importlib.import_module(f"solward_cli.{module}"), cmd_name)
         assert isinstance(command, click.Command)
         return command
 
@@ -136,13 +136,13 @@ class _LazyGroup(click.Group):
 
         return [
             CompletionItem(name, help=line)
-            for name, (_, line) in _COMMANDS.items()
+            for name, line in _COMMANDS.items()
             if name.startswith(incomplete)
         ]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
+            formatter.write_dl([*_COMMANDS.items()])
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING
+
 import click
+
+from solward_cli.entrypoint import home_command
+
+if TYPE_CHECKING:
+    from solward.settings import Settings
 
 
 @click.group()
@@ -11,19 +19,15 @@ def alerts() -> None:
 
 
 @alerts.command()
-def test() -> None:
+@home_command
+async def test(settings: Settings) -> None:
     """Send one message to ALERT_WEBHOOK_URL from here, also while the service runs.
 
     It is signed and shaped as alerts are. Exit code 1 where the receiver does not take it.
     """
-    import asyncio
-    import sys
-
     from solward.notify.alert_webhook import send_test
-    from solward_cli.entrypoint import read_settings, refusals
 
-    with refusals():
-        sent = asyncio.run(send_test(read_settings()))
+    sent = await send_test(settings)
     if sent.failure is not None:
         click.echo(f"Not taken: {sent.failure}.", err=True)
         sys.exit(1)

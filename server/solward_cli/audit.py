@@ -3,7 +3,6 @@ and `solward events tail`: its events as they happen."""
 
 from __future__ import annotations
 
-import re
 import sys
 from contextlib import aclosing
 from dataclasses import asdict
@@ -13,20 +12,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from solward.resources.events import AuditFilter, StreamedEvents
+from solward.support import jsontext
+from solward.support.clock import iso
+from solward.types.errors import AuditBroken
 from solward_cli.declared import request_options, sent
-from solward_cli.service_call import ServiceCall, count_option, limit_option, service_call
+from solward_cli.entrypoint import home_command
+from solward_cli.named import principal_option
+from solward_cli.offline import inspected_database, read_audit_key, refuse_unused
+from solward_cli.options import count_option, limit_option, several
+from solward_cli.render import Output, plain, short, summary, visible
+from solward_cli.service_call import ServiceCall, service_call
+from solward_cli.shown_answers import answer_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from rich.console import RenderableType
-
-    from solward.audit.log import Log
     from solward.client import AuditEntry, Event
     from solward.settings import Settings
 
 _EXIT_BROKEN = 1
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -35,48 +37,25 @@ def audit() -> None:
     """The hash-chained log of what was done."""
 
 
-def _filtered(function: Callable[..., None]) -> Callable[..., None]:
-    """The options that choose entries."""
-    before = click.option("--before", type=click.IntRange(1), help="Only those below this number.")
-    chosen: Callable[..., None] = request_options(AuditFilter)(before(function))
-    return chosen
+_filters = several(
+    request_options(AuditFilter, without={"principal"}),
+    principal_option,
+    click.option("--before", type=click.IntRange(1), help="Only those below this number."),
+)
 
 
-async def _wanted(call: ServiceCall, chosen: Mapping[str, Any]) -> AuditFilter:
-    only = await sent(call, AuditFilter, chosen)
-    if "principal" in only:
-        only["principal"] = await _principal(call, only["principal"])
-    return AuditFilter(**only)
-
-
-async def _principal(call: ServiceCall, who: str) -> str:
-    """A principal as the log has it: by its id; of what is deleted the id alone is left."""
-    from solward.client.wallets import find_one
-
-    kind, _, name = who.partition(":")
-    if _ID.fullmatch(name):
-        return who
-    match kind:
-        case "agent":
-            return f"{kind}:{(await call.agent(name)).id}"
-        case "key":
-            return f"{kind}:{find_one(kind, name, await call.client.keys.list()).id}"
-        case _:
-            return who
+def _filter(chosen: dict[str, Any]) -> AuditFilter:
+    return AuditFilter(**sent(AuditFilter, chosen))
 
 
 @audit.command("list")
 @limit_option
-@_filtered
+@_filters
 @service_call
-async def listing(
-    call: ServiceCall, limit: int, before: int | None, **chosen: Any
-) -> RenderableType:
+async def listing(call: ServiceCall, limit: int, before: int | None, **chosen: Any) -> Output:
     """List the running service's audit log, newest first. Needs the admin secret."""
-    from solward_cli.render import moment, table
-
     found: list[AuditEntry] = []
-    only, pages = asdict(await _wanted(call, chosen)), 0
+    only, pages = asdict(_filter(chosen)), 0
     while True:
         page = await call.client.audit(**only, limit=limit - len(found), before=before)
         found += page.entries
@@ -85,20 +64,16 @@ async def listing(
             break
     if pages > 1:
         call.set_json({"entries": [dict(each.raw) for each in found], "next": before})
-    rows = [
-        (str(each.seq), moment(each.timestamp), each.kind, event_summary(each)) for each in found
-    ]
-    return table((">NO", "TIME (UTC)", "EVENT", "ABOUT"), rows, "No entry fits.")
+    cells = ("seq", "timestamp", "kind", ("ABOUT", event_summary))
+    return answer_table(found, *cells, empty="No entry fits.")
 
 
 @audit.command()
-@_filtered
+@_filters
 @service_call
 async def export(call: ServiceCall, before: int | None, **chosen: Any) -> None:
     """Print every entry that fits as JSON, one a line, newest first. Needs the admin secret."""
-    from solward.support import jsontext
-
-    async with aclosing(call.client.audit_entries(await _wanted(call, chosen), before)) as found:
+    async with aclosing(call.client.audit_entries(_filter(chosen), before)) as found:
         async for each in found:
             click.echo(jsontext.dumps(dict(each.raw)))
 
@@ -112,33 +87,35 @@ async def export(call: ServiceCall, before: int | None, **chosen: Any) -> None:
     is_flag=True,
     help="Without the keystore's secret: do not check that the chains' ends are authentic.",
 )
-def verify(head: str | None, against: Path | None, save: Path | None, hashes_only: bool) -> None:
+@home_command
+async def verify(
+    settings: Settings,
+    head: str | None,
+    against: Path | None,
+    save: Path | None,
+    hashes_only: bool,
+) -> None:
     """Check every entry of the audit log, also while the service runs.
 
     Reads the database of SOLWARD_HOME, or DATABASE_URL, and the keystore's secret. Exits with 1
     and names the first entry that was changed or is missing, and its chain; with 2 where there is
-    no log to check. Keep the head's hash
-    or the saved ends elsewhere: whoever puts back an older copy of the whole database cannot make
-    it continue later ends.
+    no log to check. Keep the head's hash or the saved ends elsewhere: whoever puts back an older
+    copy of the whole database cannot make it continue later ends.
     """
-    import asyncio
+    from solward.audit.log import AuditLog, read_heads, write_heads
 
-    from solward.types.errors import AuditBroken
-    from solward_cli.entrypoint import keystore_settings, read_settings, refusals
-
-    with refusals():
-        settings = read_settings() if hashes_only else keystore_settings()
+    earlier = None if against is None else read_heads(against)
+    async with inspected_database(settings) as database:
+        await refuse_unused(database, settings.solward_home)
+        if not hashes_only:
+            await read_audit_key(settings, database)
         try:
-            log = asyncio.run(_verify(settings, head, against, save, hashes_only))
+            log = await AuditLog(database).verify(head, earlier)
         except AuditBroken as error:
             click.echo(f"Error: {error}", err=True)
             sys.exit(_EXIT_BROKEN)
-    _print(log, hashes_only)
-
-
-def _print(log: Log, hashes_only: bool) -> None:
-    from solward.support.clock import iso
-
+    if save is not None:
+        write_heads(save, log.heads)
     click.echo(f"Entries: {log.entries}")
     click.echo(f"Chains:  {len(log.heads)}")
     if log.pruned:
@@ -149,34 +126,6 @@ def _print(log: Log, hashes_only: bool) -> None:
     click.echo(f"Head:    {log.hash}")
     if hashes_only:
         click.echo("The chains' ends were not authenticated: that needs the keystore's secret.")
-
-
-async def _verify(
-    settings: Settings,
-    head: str | None,
-    against: Path | None,
-    save: Path | None,
-    hashes_only: bool,
-) -> Log:
-    from solward.audit.log import AuditLog, read_heads, write_heads
-    from solward.database.database import Database
-    from solward.vault.custody.keystore import audit_key
-    from solward.vault.custody.service import key_source
-    from solward_cli.offline import refuse_unused
-
-    earlier = None if against is None else read_heads(against)
-    database = Database.inspect(settings.database_url, settings.solward_home)
-    try:
-        await refuse_unused(database, settings.solward_home)
-        if not hashes_only:
-            source = key_source(settings, settings.solward_home)
-            database.audit_key = await audit_key(database, source)
-        log = await AuditLog(database).verify(head, earlier)
-    finally:
-        await database.close()
-    if save is not None:
-        write_heads(save, log.heads)
-    return log
 
 
 @click.group()
@@ -191,22 +140,19 @@ def events() -> None:
 @service_call
 async def tail(
     call: ServiceCall, types: tuple[str, ...], after: int | None, count: int | None
-) -> RenderableType | None:
+) -> Output | None:
     """Print events as they happen. JSON: one a line."""
-    await call.print_events(call.client.events(types=types, after=after), _line, count)
+
+    def line(event: Event) -> Output:
+        return plain(f"{event.seq}  {event.kind}  {event_summary(event)}")
+
+    await call.print_events(call.client.events(types=types, after=after), line, count)
     return None
-
-
-def _line(event: Event) -> RenderableType:
-    from solward_cli.render import plain
-
-    return plain(f"{event.seq}  {event.kind}  {event_summary(event)}")
 
 
 def event_summary(event: Event) -> str:
     """What an event is about, on one line."""
     from solward.client import Transaction
-    from solward_cli.render import short, summary, visible
 
     data = event.data
     if event.kind.startswith("transaction:"):

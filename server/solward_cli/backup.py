@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+import stat
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from solward.types.errors import BackupError
+from solward_cli.entrypoint import keystore_settings, refusals
+from solward_cli.render import visible
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
 
     from solward.backup import Manifest
+    from solward.backup.restore import Restored
     from solward.settings import Settings
 
 MIN_PASSPHRASE = 8
@@ -21,6 +31,11 @@ _passphrase_file = click.option(
     type=click.Path(dir_okay=False, path_type=Path),
     default=None,
     help="Read the passphrase from this file's first line instead of asking; mode 0600.",
+)
+
+
+_existing_file = click.argument(
+    "file", type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 
 
@@ -48,10 +63,7 @@ def backup() -> None:
 @_passphrase_file
 def create(file: Path, passphrase_file: Path | None) -> None:
     """Back up database, key file, local ledger and plugins of SOLWARD_HOME to FILE."""
-    import asyncio
-
     from solward.backup import create_backup
-    from solward_cli.entrypoint import refusals
 
     settings = _settings()
     with refusals():
@@ -71,49 +83,29 @@ def create(file: Path, passphrase_file: Path | None) -> None:
 
 
 @backup.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@_existing_file
 @_passphrase_file
 def verify(file: Path, passphrase_file: Path | None) -> None:
     """Do the restore drill with FILE in a temporary folder; nothing is kept of it."""
-    import asyncio
-
     from solward.backup import verify_backup
-    from solward_cli.entrypoint import refusals
 
-    settings = _settings()
-    with refusals():
-        passphrase = _passphrase(passphrase_file)
-        restored = asyncio.run(
-            verify_backup(settings, file.absolute(), passphrase, _keystore_passphrase(settings))
-        )
-    _print_manifest(restored.manifest)
-    _print_keys(restored.keys, restored.manifest)
-    _print_left_out(restored.left_out.values())
+    _print_restored(_restored(verify_backup, _settings(), file, passphrase_file))
 
 
 @click.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@_existing_file
 @_passphrase_file
 def restore(file: Path, passphrase_file: Path | None) -> None:
     """Restore FILE into an empty SOLWARD_HOME, once every key in it was opened.
 
     It starts frozen: look at what was sent since the backup, then `solward unfreeze`.
     """
-    import asyncio
-
     from solward.backup import restore_backup
-    from solward_cli.entrypoint import refusals
 
     settings = _settings()
-    with refusals():
-        passphrase = _passphrase(passphrase_file)
-        restored = asyncio.run(
-            restore_backup(settings, file.absolute(), passphrase, _keystore_passphrase(settings))
-        )
+    restored = _restored(restore_backup, settings, file, passphrase_file)
     click.echo(f"Home:    {settings.solward_home}")
-    _print_manifest(restored.manifest)
-    _print_keys(restored.keys, restored.manifest)
-    _print_left_out(restored.left_out.values())
+    _print_restored(restored)
     if restored.manifest.network != settings.solana_network:
         click.echo(
             f"Notice: its transactions are on {restored.manifest.network}, and this environment"
@@ -125,11 +117,25 @@ def restore(file: Path, passphrase_file: Path | None) -> None:
     )
 
 
-def _settings() -> Settings:
-    import signal
-    import sys
+def _restored(
+    restoring: Callable[..., Coroutine[Any, Any, Restored]],
+    settings: Settings,
+    file: Path,
+    passphrase_file: Path | None,
+) -> Restored:
+    """What came of a restore, for which passphrases are asked."""
 
-    from solward_cli.entrypoint import keystore_settings
+    def keystore_passphrase() -> str:
+        if settings.keystore_passphrase is not None:
+            return settings.keystore_passphrase.get_secret_value()
+        return str(click.prompt("Keystore passphrase", hide_input=True, err=True))
+
+    with refusals():
+        passphrase = _passphrase(passphrase_file)
+        return asyncio.run(restoring(settings, file.absolute(), passphrase, keystore_passphrase))
+
+
+def _settings() -> Settings:
 
     # SIGTERM removes the temporary copies, as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
@@ -142,8 +148,6 @@ def _passphrase(file: Path | None, *, new: bool = False) -> str:
     Raises:
         BackupError: it is too short, or the file cannot be read.
     """
-    from solward.types.errors import BackupError
-
     if file is None:
         passphrase = str(
             click.prompt("Backup passphrase", hide_input=True, confirmation_prompt=new, err=True)
@@ -156,11 +160,6 @@ def _passphrase(file: Path | None, *, new: bool = False) -> str:
 
 
 def _first_line(path: Path) -> str:
-    import os
-    import stat
-
-    from solward.types.errors import BackupError
-
     try:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
@@ -177,17 +176,6 @@ def _first_line(path: Path) -> str:
         raise BackupError(f"The passphrase file {path} must be UTF-8 text") from None
 
 
-def _keystore_passphrase(settings: Settings) -> Callable[[], str]:
-    """Reads the keystore's passphrase, where it has one: from the settings, or a prompt."""
-
-    def passphrase() -> str:
-        if settings.keystore_passphrase is not None:
-            return settings.keystore_passphrase.get_secret_value()
-        return str(click.prompt("Keystore passphrase", hide_input=True, err=True))
-
-    return passphrase
-
-
 def _print_manifest(manifest: Manifest) -> None:
     click.echo(f"Made:    {manifest.created} by Solward {manifest.version}")
     click.echo(f"Network: {manifest.network}")
@@ -195,11 +183,11 @@ def _print_manifest(manifest: Manifest) -> None:
 
 
 def _print_left_out(left_out: Iterable[str]) -> None:
-    from solward_cli.render import visible
-
     for each in left_out:
         click.echo(visible(f"Left out: {each}"))
 
 
-def _print_keys(keys: int, manifest: Manifest) -> None:
-    click.echo(f"{keys} of {len(manifest.wallets)} keys open and match")
+def _print_restored(restored: Restored) -> None:
+    _print_manifest(restored.manifest)
+    click.echo(f"{restored.keys} of {len(restored.manifest.wallets)} keys open and match")
+    _print_left_out(restored.left_out.values())

@@ -29,7 +29,7 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 
 
 class _BashWords(BashComplete):
-    """Bash, unlike zsh and fish, puts a reply into the line as it is: `completed_names` offers none
+    """Bash, unlike zsh and fish, puts a reply into the line as it is: `named` offers none
     that it would read otherwise."""
 
     source_template = _BASH

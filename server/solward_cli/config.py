@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
+from solward import __version__
+from solward.types.errors import ConfigError
+from solward_cli.entrypoint import refusals
+from solward_cli.render import Output, is_terminal, table
+from solward_cli.render import show as show_text
 from solward_cli.service_call import ServiceCall, service_call
+from solward_cli.shown_answers import answer_table
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from solward.settings import Settings
 
 
@@ -26,53 +31,54 @@ def show() -> None:
     What no service starts with is said on standard error.
     """
     from solward.settings import Settings
-    from solward_cli.doctor.home import not_served
-    from solward_cli.entrypoint import refusals
 
     with refusals():
         settings = Settings()
-    _print(settings)
+    if is_terminal():
+        show_text(table(("VARIABLE", "VALUE"), settings.masked().items(), ""))
+    else:
+        for name, value in settings.masked().items():
+            click.echo(f"{name}={value}")
     for why in not_served(settings):
         click.echo(f"Not served like this: {why}", err=True)
 
 
-def _print(settings: Settings) -> None:
-    from solward_cli.render import is_terminal, show, table
+def not_served(settings: Settings) -> Iterator[str]:
+    """Why no service starts with these settings, though each has a value that it may have."""
+    from solward.database.database import database_file
 
-    if is_terminal():
-        show(table(("VARIABLE", "VALUE"), settings.masked().items(), ""))
-        return
-    for name, value in settings.masked().items():
-        click.echo(f"{name}={value}")
+    for check in (
+        settings.check_serving,
+        settings.check_shared_ledger,
+        lambda: settings.approval_webhook,
+        lambda: settings.alert_webhook,
+        lambda: database_file(settings.database_url, settings.solward_home),
+    ):
+        try:
+            check()
+        except ConfigError as error:
+            yield str(error)
 
 
 @config.command("running")
 @click.option("--all", "every", is_flag=True, help="Also what nobody set, with its default.")
 @service_call
-async def running(call: ServiceCall, every: bool) -> RenderableType:
+async def running(call: ServiceCall, every: bool) -> Output:
     """Print the running service's settings: values, defaults, where they come from.
 
     Of a secret only whether it is set. It needs the admin secret.
     """
-    from solward_cli.render import table
-
-    rows = [
-        (
-            each.name,
-            "set" if each.secret and each.set else each.value or "",
-            each.default or "",
-            each.source,
-            "ceiling" if each.ceiling else "",
-        )
-        for each in await call.client.settings()
-        if every or each.set or each.ceiling
-    ]
-    return table(("VARIABLE", "VALUE", "DEFAULT", "FROM", "KIND"), rows, "Nothing is set.")
+    found = await call.client.settings()
+    return answer_table(
+        [each for each in found if every or each.set or each.ceiling],
+        "name",
+        ("value", lambda each: "set" if each.secret and each.set else each.value),
+        *("default", "source", "ceiling"),
+        empty="Nothing is set.",
+    )
 
 
 @click.command()
 def version() -> None:
     """Print the version of Solward."""
-    from solward import __version__
-
     click.echo(__version__)

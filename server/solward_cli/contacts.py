@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from solward.resources.contacts import NewContact
 from solward_cli.declared import request_options, sent
-from solward_cli.service_call import ServiceCall, confirmed, service_call, yes_option
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from solward_cli.options import yes_option
+from solward_cli.render import Output, plain, visible
+from solward_cli.service_call import ServiceCall, confirmed, service_call
+from solward_cli.shown_answers import answer_table
 
 
 @click.group()
@@ -22,43 +22,31 @@ def contacts() -> None:
 @contacts.command()
 @request_options(NewContact)
 @service_call
-async def add(call: ServiceCall, **values: Any) -> RenderableType:
+async def add(call: ServiceCall, **values: Any) -> Output:
     """Call ADDRESS by NAME, or rename it."""
-    from solward_cli.render import plain, visible
-
-    made = await call.client.contacts.put(**await sent(call, NewContact, values))
+    made = await call.client.contacts.put(**sent(NewContact, values))
     return plain(f"{made.address} is called {visible(made.name)}.")
 
 
 @contacts.command("list")
 @service_call
-async def listing(call: ServiceCall) -> RenderableType:
+async def listing(call: ServiceCall) -> Output:
     """List the contacts, and behind them the groups of the policy, as @name."""
-    from solward_cli.render import moment, table, visible
-
-    rows = []
-    for each in await call.client.contacts.list():
-        at = "" if each.created_at is None else moment(each.created_at)
-        rows.append((visible(each.name), each.address, at))
-    return table(("NAME", "ADDRESS", "NAMED (UTC)"), rows, "There are no contacts yet.")
+    found = await call.client.contacts.list()
+    return answer_table(found, "name", "address", "created_at", empty="There are no contacts yet.")
 
 
 @contacts.command()
 @click.argument("contact")
 @yes_option
 @service_call
-async def remove(call: ServiceCall, contact: str, yes: bool) -> RenderableType:
+async def remove(call: ServiceCall, contact: str, yes: bool) -> Output:
     """Take CONTACT's name away: by its name or its address."""
     from solward.client import NotFoundError
-    from solward_cli.render import plain, visible
 
-    found = [
-        each
-        for each in await call.client.contacts.list()
-        if contact in (each.name, each.address) and each.created_at is not None
-    ]
-    if not found:
-        raise NotFoundError(404, f"No contact has the name or the address {contact!r}")
-    confirmed(f"Take the name {visible(found[0].name)} away from {found[0].address}?", yes)
-    await call.client.contacts.remove(found[0].address)
-    return plain(f"{found[0].address} has no name any more.")
+    for each in await call.client.contacts.list():
+        if contact in (each.name, each.address) and each.created_at is not None:
+            confirmed(f"Take the name {visible(each.name)} away from {each.address}?", yes)
+            await call.client.contacts.remove(each.address)
+            return plain(f"{each.address} has no name any more.")
+    raise NotFoundError(404, f"No contact has the name or the address {contact!r}")

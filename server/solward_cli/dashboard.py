@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
 
 import click
 
 from solward.support.extras import left_out
-
-if TYPE_CHECKING:
-    from solward_dashboard.options import Options
+from solward_cli.entrypoint import import_lean, read_settings, refusals
 
 
 @click.command()
@@ -30,8 +27,6 @@ def dashboard(host: str | None, port: int | None, fd: int | None) -> None:
 
     Without DASHBOARD_PASSWORD it is for this machine only.
     """
-    from solward_cli.entrypoint import import_lean, read_settings, refusals
-
     import_lean()
     from solward.telemetry import logs
     from solward_server.listening import listen
@@ -53,7 +48,15 @@ def dashboard(host: str | None, port: int | None, fd: int | None) -> None:
             from solward_dashboard.options import Options
 
             options = Options.of(settings, settings.dashboard_host, int(listening.getsockname()[1]))
-            _serve(options, listening, attached=fd is not None)
+            import_pages()
+            from solward_dashboard.serve import serve
+
+            def ready(url: str) -> None:
+                if fd is None:
+                    click.echo(f"Dashboard: {url}")
+                    click.echo(f"Service:   {options.api_url}")
+
+            serve(options, listening, ready=ready, until_stdin_ends=fd is not None)
 
 
 def import_pages() -> None:
@@ -61,15 +64,3 @@ def import_pages() -> None:
     uvicorn watches a developer's changes with: 8 MB."""
     with left_out("aiohttp", "requests", "watchfiles", "websocket"):
         import solward_dashboard.serve  # noqa: F401
-
-
-def _serve(options: Options, listening: socket.socket, *, attached: bool) -> None:
-    import_pages()
-    from solward_dashboard.serve import serve
-
-    def ready(url: str) -> None:
-        if not attached:
-            click.echo(f"Dashboard: {url}")
-            click.echo(f"Service:   {options.api_url}")
-
-    serve(options, listening, ready=ready, until_stdin_ends=attached)

@@ -28,13 +28,12 @@ from solward.resources.fields import (
     WalletId,
     Whole,
 )
-from solward_cli.completed_names import agent_names, wallet_names
-from solward_cli.options import expiry, past
+from solward_cli.named import AGENT_ID, RECIPIENT, WALLET_ID
+from solward_cli.options import expiry, past, several
 from solward_cli.service_call import exact
 
 if TYPE_CHECKING:
     from solward.resources.declare import Request
-    from solward_cli.service_call import ServiceCall
 
 Decorator: TypeAlias = Callable[[Any], Any]
 
@@ -46,21 +45,14 @@ def request_options(kind: type[Request], *, without: Collection[str] = ()) -> De
 
 def options(fields: Iterable[Field]) -> Decorator:
     """An argument for each field that is required, an option for each other one."""
-    shown = [part for each in fields for part in _parts(each) if "cli" not in part.left_out]
-
-    def decorated(command: Any) -> Any:
-        for field in reversed(shown):
-            command = _parameter(field)(command)
-        return command
-
-    return decorated
-
-
-def _parts(field: Field) -> tuple[Field, ...]:
-    """An object's fields are options of their own."""
-    if isinstance(field, Part) and "cli" not in field.left_out:
-        return fields_of(field.kind)
-    return (field,)
+    shown: list[Field] = []
+    for each in fields:
+        if isinstance(each, Part) and "cli" not in each.left_out:
+            # An object's fields are options of their own.
+            shown += fields_of(each.kind)
+        else:
+            shown.append(each)
+    return several(*(_parameter(each) for each in shown if "cli" not in each.left_out))
 
 
 def argument(field: Field) -> str:
@@ -74,19 +66,17 @@ def option_name(field: Field) -> str:
 
 
 def _parameter(field: Field) -> Decorator:
-    kind, complete = _kind(field), None
-    if isinstance(field, Recipient | WalletId):
-        complete = wallet_names
-    if isinstance(field, AgentId):
-        complete = agent_names
+    kind = _kind(field)
     is_option = field.cli.startswith("--")
     if not is_option and (field.is_required or field.cli):
         name = argument(field) if field.is_required else f"[{argument(field)}]"
-        return click.argument(
-            field.name, type=kind, required=field.is_required, metavar=name, shell_complete=complete
-        )
+        return click.argument(field.name, type=kind, required=field.is_required, metavar=name)
     option = option_name(field)
-    text = f"{field.text}{_default(field)}"
+    text = field.text
+    if isinstance(field.default, Setting):
+        text += f"  [default: {field.default.name}]"
+    elif not field.is_required and field.default not in (None, False, ()):
+        text += f"  [default: {field.default}]"
     match field:
         case Flag():
             return click.option(option, field.name, is_flag=True, help=text)
@@ -99,32 +89,21 @@ def _parameter(field: Field) -> Decorator:
         case Moment():
             more = {"metavar": "TIME"}
             text = f"{field.text} Or a span from now, such as 90d."
-        case Past():
-            more = {"metavar": "TIME"}
-            text = f"{field.text} ISO 8601 (UTC), or a span before now, such as 7d."
-        case Choices():
-            more = {"multiple": True}
-            text = f"{field.text} May be given more than once."
         case Time():
             more = {"metavar": "TIME"}
             text = "When it ends: ISO 8601, or 90d."
-        case Texts():
+        case Past():
+            more = {"metavar": "TIME"}
+            text = f"{field.text} ISO 8601 (UTC), or a span before now, such as 7d."
+        case Choices() | Texts():
             more = {"multiple": True}
             text = f"{field.text} May be given more than once."
         case Json():
             more = {"multiple": True, "metavar": "NAME=VALUE"}
             text = f"{field.text} May be given more than once."
         case _:
-            more = {"required": field.is_required, "shell_complete": complete}
+            more = {"required": field.is_required}
     return click.option(option, field.name, type=kind, help=text, **more)
-
-
-def _default(field: Field) -> str:
-    if isinstance(field.default, Setting):
-        return f"  [default: {field.default.name}]"
-    if field.is_required or field.default in (None, False, ()):
-        return ""
-    return f"  [default: {field.default}]"
 
 
 def _kind(field: Field) -> Any:
@@ -139,13 +118,19 @@ def _kind(field: Field) -> Any:
             return past
         case Time() | Moment():
             return expiry
+        case AgentId():
+            return AGENT_ID
+        case WalletId():
+            return WALLET_ID
+        case Recipient():
+            return RECIPIENT
         case _:
             return str
 
 
-async def sent(call: ServiceCall, kind: type[Request], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of the client's call for a command's options: wallets by their ids; what was
-    left out is left to the service."""
+def sent(kind: type[Request], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the client's call for a command's options; what was left out is left to the
+    service."""
     found: dict[str, Any] = {}
     for each in fields_of(kind):
         value = values.get(each.name)
@@ -155,10 +140,5 @@ async def sent(call: ServiceCall, kind: type[Request], values: Mapping[str, Any]
         # Not by `in`: 0 equals False, and a limit of 0 is one.
         if value is None or value is False or value == () or value == {}:
             continue
-        match each:
-            case WalletId():
-                value = (await call.wallet(value)).id
-            case AgentId():
-                value = (await call.agent(value)).id
         found[each.name] = value
     return found

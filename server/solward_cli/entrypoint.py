@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import sys
 from collections.abc import Callable, Coroutine, Iterator
@@ -16,7 +17,9 @@ from solward.types.errors import (
     ConfigError,
     FolderError,
     HomeLocked,
+    InvalidRequest,
     KeystoreError,
+    LedgerError,
     LocalnetError,
     PluginError,
     StoreError,
@@ -32,7 +35,9 @@ _REFUSALS = (
     ConfigError,
     FolderError,
     HomeLocked,
+    InvalidRequest,
     KeystoreError,
+    LedgerError,
     PluginError,
     StoreError,
     LocalnetError,
@@ -82,6 +87,21 @@ def keystore_settings() -> Settings:
     protect_memory()
     with refusals():
         return read_settings()
+
+
+def home_command(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A command of a coroutine `(settings, **parameters)` that opens this home's keys.
+
+    What it refuses is one line on standard error, and exit code 2.
+    """
+
+    @functools.wraps(function)
+    def command(**parameters: Any) -> None:
+        settings = keystore_settings()
+        with refusals():
+            asyncio.run(function(settings, **parameters))
+
+    return command
 
 
 def run(

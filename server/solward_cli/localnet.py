@@ -5,19 +5,18 @@ import contextlib
 import signal
 from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import click
 
-from solward.settings import Settings
 from solward.solana.protocol import LOCALNET_RENT_PER_BYTE, MAX_LOCALNET_RENT_PER_BYTE
 from solward.types.errors import ConfigError
-from solward_cli.entrypoint import loop_factory, refuse
+from solward_cli.entrypoint import loop_factory, read_settings, refuse
 from solward_localnet.errors import LedgerLocked, LedgerMismatch
 from solward_localnet.market import genesis_accounts
 from solward_localnet.node import Localnet
 from solward_localnet.options import MIN_SLOTS_PER_EPOCH, Finality, LocalnetOptions
-from solward_localnet.server import Addresses, serving
+from solward_localnet.server import serving
 from solward_localnet.storage import reset
 from solward_localnet.venue import PREFIX, venue_app
 
@@ -39,34 +38,34 @@ _PORT = click.IntRange(0, 65535)
 @click.option("--reset", "do_reset", is_flag=True, help="Forget the ledger and start a new one.")
 @click.option(
     "--slot-ms",
+    "localnet_slot_ms",
     type=click.IntRange(1),
-    default=None,
     help="Milliseconds of a slot.  [default: LOCALNET_SLOT_MS or 200]",
 )
 @click.option(
     "--finality",
+    "localnet_finality",
     type=click.Choice(get_args(Finality)),
-    default=None,
     help="When what landed is final: at once (alpenglow), a slot later (tower), or at once where "
     "`confirmed` is no word (finalized).  [default: LOCALNET_FINALITY or alpenglow]",
 )
 @click.option(
     "--version-1",
+    "localnet_version_1",
     type=click.Choice(("on", "off")),
-    default=None,
     help="Whether transactions of version 1 are taken.  [default: LOCALNET_VERSION_1 or on]",
 )
 @click.option(
     "--slots-per-epoch",
+    "localnet_slots_per_epoch",
     type=click.IntRange(MIN_SLOTS_PER_EPOCH),
-    default=None,
     help="Slots of an epoch; counts when the ledger is created.  "
     "[default: LOCALNET_SLOTS_PER_EPOCH or 432]",
 )
 @click.option(
     "--rent-per-byte",
+    "localnet_rent_per_byte",
     type=click.IntRange(1, MAX_LOCALNET_RENT_PER_BYTE),
-    default=None,
     help="Lamports of rent that an account pays for each byte; counts when the ledger is created.  "
     f"[default: LOCALNET_RENT_PER_BYTE or {LOCALNET_RENT_PER_BYTE}]",
 )
@@ -76,24 +75,19 @@ def localnet(
     ws_port: int | None,
     ledger: Path | None,
     do_reset: bool,
-    slot_ms: int | None,
-    finality: Finality | None,
-    version_1: str | None,
-    slots_per_epoch: int | None,
-    rent_per_byte: int | None,
+    **values: Any,
 ) -> None:
     """Serve a local Solana ledger: JSON-RPC over HTTP and WebSocket, no network needed."""
     try:
-        settings = Settings()
+        settings = read_settings(**values)
         path = settings.localnet_path if ledger is None else ledger
-        rent = rent_per_byte or settings.localnet_rent_per_byte
         options = LocalnetOptions(
-            slot_ms=slot_ms or settings.localnet_slot_ms,
-            slots_per_epoch=slots_per_epoch or settings.localnet_slots_per_epoch,
-            finality=finality or settings.localnet_finality,
-            takes_version_1=(version_1 or settings.localnet_version_1) == "on",
-            rent_per_byte=rent,
-            genesis=partial(genesis_accounts, rent),
+            slot_ms=settings.localnet_slot_ms,
+            slots_per_epoch=settings.localnet_slots_per_epoch,
+            finality=settings.localnet_finality,
+            takes_version_1=settings.localnet_version_1 == "on",
+            rent_per_byte=settings.localnet_rent_per_byte,
+            genesis=partial(genesis_accounts, settings.localnet_rent_per_byte),
         )
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if do_reset:
@@ -117,20 +111,15 @@ async def _serve(
             loop.add_signal_handler(number, stop.set)
     node = await Localnet.open(path, options)
     try:
-        async with serving(
-            node, host, port, ws_port, mounts={PREFIX: venue_app(node.call)}
-        ) as addresses:
-            _announce(addresses, path)
+        mounts = {PREFIX: venue_app(node.call)}
+        async with serving(node, host, port, ws_port, mounts=mounts) as addresses:
+            click.echo(f"Ledger:    {path}")
+            click.echo(f"JSON-RPC:  {addresses.http}")
+            click.echo(f"WebSocket: {addresses.ws}")
+            click.echo(f"Swaps:     {addresses.http}{PREFIX}v1 (the demo market)")
             await stop.wait()
     finally:
         await node.close()
-
-
-def _announce(addresses: Addresses, path: Path) -> None:
-    click.echo(f"Ledger:    {path}")
-    click.echo(f"JSON-RPC:  {addresses.http}")
-    click.echo(f"WebSocket: {addresses.ws}")
-    click.echo(f"Swaps:     {addresses.http}{PREFIX}v1 (the demo market)")
 
 
 if __name__ == "__main__":

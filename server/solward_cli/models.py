@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from solward_cli.entrypoint import refusals
 
 
 @click.group()
@@ -25,7 +22,6 @@ def install() -> None:
     from solward.plugins.folders.models import beside_the_service, installed, others
     from solward.plugins.folders.models import install as unpack
     from solward.settings import Settings
-    from solward_cli.entrypoint import refusals
 
     with refusals():
         root = Settings().models_folder
@@ -35,18 +31,14 @@ def install() -> None:
     if made is None:
         click.echo(f"Installed already: {installed(root)}")
     else:
-        for each in made.wheels:
-            click.echo(f"  {each.file}  sha256:{each.sha256}")
+        for wheel in made.wheels:
+            click.echo(f"  {wheel.file}  sha256:{wheel.sha256}")
         for left in made.left_out:
             click.echo(f"  left out, as it would run by itself: {left}")
         click.echo(f"Installed {len(made.wheels)} wheels: {made.folder}")
-    _warn(others(root), beside_the_service())
-
-
-def _warn(others: list[Path], beside_the_service: bool) -> None:
-    for each in others:
+    for each in others(root):
         click.echo(f"Of another release or Python, yours to remove: {each}", err=True)
-    if beside_the_service:
+    if beside_the_service():
         click.echo(
             "litellm is in the service's environment too: what it runs at each start runs beside"
             " keys, and model hosts import that one. Take it out: pip uninstall litellm",

@@ -6,11 +6,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from solward.types.errors import HomeLocked, KeystoreError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from solward.database.database import Database
     from solward.settings import Settings
+    from solward.vault.custody import Wallets
 
 
 @asynccontextmanager
@@ -33,15 +36,11 @@ async def offline_database(settings: Settings, *, begins: bool = False) -> Async
     from solward.audit.acts import CLI, act_as
     from solward.database.database import Database
     from solward.settings.home import Home
-    from solward.types.errors import HomeLocked
     from solward.vault.store import processes
 
     if not begins:
-        existing = Database.inspect(settings.database_url, settings.solward_home)
-        try:
+        async with inspected_database(settings) as existing:
             await refuse_unused(existing, settings.solward_home)
-        finally:
-            await existing.close()
     with Home.locked(settings.solward_home) as home:
         database = await Database.open(settings.database_url, home.path)
         try:
@@ -59,6 +58,42 @@ async def offline_database(settings: Settings, *, begins: bool = False) -> Async
             await database.close()
 
 
+@asynccontextmanager
+async def inspected_database(settings: Settings) -> AsyncIterator[Database]:
+    """Open the settings' database for reading alone, also beside a running service.
+
+    Raises:
+        ConfigError, StoreError: there is none, or it cannot be read.
+    """
+    from solward.database.database import Database
+
+    database = Database.inspect(settings.database_url, settings.solward_home)
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+async def read_audit_key(settings: Settings, database: Database) -> None:
+    """Have a database authenticate what it reads, by the keystore's secret."""
+    from solward.vault.custody.keystore import audit_key
+    from solward.vault.custody.service import key_source
+
+    source = key_source(settings, settings.solward_home)
+    database.audit_key = await audit_key(database, source)
+
+
+@asynccontextmanager
+async def offline_wallets(
+    settings: Settings, *, begins: bool = False
+) -> AsyncIterator[tuple[Database, Wallets]]:
+    """As `offline_database`, with the keystore open: only then the audit log goes on."""
+    from solward.vault.custody import Wallets
+
+    async with offline_database(settings, begins=begins) as database:
+        yield database, await Wallets.open(database, settings, settings.solward_home)
+
+
 async def refuse_unused(database: Database, home: Path) -> None:
     """Refuse a database that no service ever used.
 
@@ -67,7 +102,6 @@ async def refuse_unused(database: Database, home: Path) -> None:
     """
     from solward.audit.log import heads
     from solward.database.schema import has_schema
-    from solward.types.errors import KeystoreError
     from solward.vault.store.wallets import keystore_rows
 
     async with database.read() as connection:

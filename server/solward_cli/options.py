@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
 
 import click
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+
+def several(*parameters: Callable[[F], F]) -> Callable[[F], F]:
+    """One decorator for several arguments and options, in their order."""
+
+    def decorated(command: F) -> F:
+        for each in reversed(parameters):
+            command = each(command)
+        return command
+
+    return decorated
+
 
 host_option = click.option(
     "--host", default=None, help="Address to listen on.  [default: API_HOST or 127.0.0.1]"
@@ -56,4 +72,9 @@ since_option = click.option(
 )
 until_option = click.option(
     "--until", type=past, metavar="TIME", help="Before: ISO 8601 (UTC), or 1d ago."
+)
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+count_option = click.option("--count", type=click.IntRange(1), help="End after so many.")
+limit_option = click.option(
+    "--limit", type=click.IntRange(1, 500), default=20, show_default=True, help="At most so many."
 )

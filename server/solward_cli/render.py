@@ -7,32 +7,27 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
-
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.support.clean_text import JOINERS, UNSEEN
 from solward.types.money import format_amount
-from solward.types.record import LeavingAmount, leaves_of
+from solward.types.record import amount_of, leaves_of, received_of
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
     from solward.client import Transaction
+
+# What a command prints. Rich is imported where it prints: processes that stay do without it.
+Output: TypeAlias = "RenderableType"
 
 # Characters of an id that commands print, and accept in place of the whole id.
 SHORT_ID = 8
 # Columns of what has no width: more than any value here has characters.
 _UNWRAPPED = 1_000_000
 
-# What limits are of, as the service calls them.
-LIMITS = {
-    "maxSolPerTransaction": "SOL a transaction",
-    "maxTransactionsPerMinute": "transactions a minute",
-    "dailySpendingLimitSol": "SOL in 24 hours",
-    "maxCostsSolPerDay": "SOL of fees and rent in 24 hours",
-}
 _SPANS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000}
 
 _STYLES = {
@@ -73,7 +68,15 @@ def _escaped(character: str) -> str:
 
 def plain(text: object, style: str = "", *, lines: bool = False) -> Text:
     """Text without rich's markup."""
+    from rich.text import Text
+
     return Text(visible(text, lines=lines), style=style)
+
+
+def _text(value: object, *, lines: bool = False) -> Text:
+    from rich.text import Text
+
+    return value if isinstance(value, Text) else plain(value, lines=lines)
 
 
 def status(text: str) -> Text:
@@ -120,12 +123,14 @@ def short(text: object, size: int = SHORT_ID) -> str:
     return whole if len(whole) <= size + 1 or not is_terminal() else f"{whole[:size]}…"
 
 
-def table(columns: Iterable[str], rows: Iterable[Iterable[object]], empty: str) -> RenderableType:
+def table(columns: Iterable[str], rows: Iterable[Iterable[object]], empty: str) -> Output:
     """Rows under a header; `empty` where there are none.
 
     Two spaces or more are between columns. What is no terminal gets each row on one line, with `-`
     for an empty cell, so that every row has all columns.
     """
+    from rich.table import Table
+
     whole = not is_terminal()
     grid = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
@@ -136,7 +141,7 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[object]], empty: str) 
             overflow="fold",
         )
     for row in rows:
-        cells = (cell if isinstance(cell, Text) else plain(cell) for cell in row)
+        cells = map(_text, row)
         grid.add_row(*(map(_on_one_line, cells) if whole else cells))
     return grid if grid.row_count else plain(empty, "dim")
 
@@ -147,24 +152,31 @@ def _on_one_line(cell: Text) -> Text:
     return plain(line or "-", str(cell.style))
 
 
-def fields(values: Mapping[str, object]) -> RenderableType:
+def fields(values: Mapping[str, object]) -> Output:
     """Names and values, one a line; None is left out."""
+    from rich.table import Table
+
     grid = Table(box=None, pad_edge=False, show_header=False)
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in values.items():
         if value is not None:
-            grid.add_row(name, value if isinstance(value, Text) else plain(value, lines=True))
+            grid.add_row(name, _text(value, lines=True))
     return grid
 
 
-def together(*parts: RenderableType) -> RenderableType:
+def together(*parts: Output) -> Output:
     """Parts one below the other."""
+    from rich.console import Group
+
     return Group(*parts)
 
 
-def show(content: RenderableType, *, err: bool = False) -> None:
+def show(content: Output, *, err: bool = False) -> None:
     """Print to standard output, or to standard error."""
+    from rich.console import Console
+    from rich.text import Text
+
     out = sys.stderr if err else sys.stdout
     width = None if out.isatty() else _UNWRAPPED
     console = Console(highlight=False, emoji=False, markup=False, stderr=err, width=width)
@@ -182,47 +194,26 @@ def show(content: RenderableType, *, err: bool = False) -> None:
 
 def summary(record: Transaction, named: Callable[[object], str] = short) -> str:
     """What a transaction does, in a few words; `named` names addresses and mints."""
+
+    def moved(count: Decimal | int, asset: str | None, to: str | None) -> str:
+        receiver = "" if to is None else f" to {to}"
+        return f"{amount(count)} {named(asset)}{receiver}"
+
     details = record.details
-    sol = f"{amount(details.get('amount', '?'))} SOL"
-    match record.type:
-        case "transfer":
-            return f"{sol} to {named(details.get('to', '?'))}"
-        case "token_transfer":
-            return f"{_tokens(details, named)} to {named(details.get('to', '?'))}"
-        case "swap":
-            sold = (
-                f"{amount(details.get('inputAmount', '?'))} {named(details.get('inputToken', '?'))}"
-            )
-            bought = details.get("outputAmount")
-            to = named(details.get("outputToken", "?"))
-            return f"{sold} for {to if bought is None else f'{amount(bought)} {to}'}"
-        case "airdrop" | "stake" | "unstake" | "withdraw_stake" | "wrap_sol" | "unwrap_sol":
-            return sol
-        case "payment":
-            paid = f"{amount(details.get('amount', '?'))} {named(details.get('asset', '?'))}"
-            return f"{paid} to {visible(details.get('site', '?'))}"
-        case "mint_supply" | "burn":
-            return _tokens(details, named)
-        case "token_launch":
-            return f"{amount(details.get('supply', '?'))} {visible(details.get('symbol', '?'))}"
-        case "reclaim_rent":
-            return f"{amount(details.get('reclaimed', '?'))} SOL"
-        case "close_account" | "revoke_authority":
-            return named(details.get("mint", "?"))
-        case "other":
-            return ", ".join(map(_leaving(named), leaves_of(details)))
-        case _:
-            return ""
-
-
-def _leaving(named: Callable[[object], str]) -> Callable[[LeavingAmount], str]:
-    def text(each: LeavingAmount) -> str:
-        to = "" if each.to is None else f" to {named(each.to)}"
-        asset = each.asset if each.asset == "SOL" else f"of {named(each.asset)}"
-        return f"{amount(each.amount)} {asset}{to}"
-
-    return text
-
-
-def _tokens(details: Mapping[str, Any], named: Callable[[object], str]) -> str:
-    return f"{amount(details.get('amount', '?'))} of {named(details.get('mint', '?'))}"
+    if record.type == "other":
+        leaving = leaves_of(details)
+        return ", ".join(
+            moved(each.amount, each.asset, each.to and named(each.to)) for each in leaving
+        )
+    if record.type in ("close_account", "revoke_authority"):
+        return named(details.get("mint", "?"))
+    leaves, arrives = amount_of(record.type, details), received_of(record.type, details)
+    if leaves is None:
+        return ""
+    site = details.get("site")
+    to = named(details["to"]) if "to" in details else site and visible(site)
+    text = moved(leaves.amount, details.get("symbol", leaves.asset), to)
+    if record.type != "swap":
+        return text
+    bought = named(details.get("outputToken", "?"))
+    return f"{text} for {bought if arrives is None else f'{amount(arrives.amount)} {bought}'}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from solward_cli.entrypoint import begin_service, freeze_gc, refusals, run, serving_settings
 from solward_cli.options import host_option, log_level_option, port_option
 
 
@@ -18,8 +19,6 @@ def server() -> None:
 @log_level_option
 def start(host: str | None, port: int | None, log_level: str) -> None:
     """Serve the API until interrupted; prints the server's and the health address."""
-    from solward_cli.entrypoint import begin_service, freeze_gc, refusals, run, serving_settings
-
     begin_service()
     from solward.service.service import Solward
     from solward_server.listening import listen

@@ -10,39 +10,29 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import click
 
-from solward_cli.completed_names import wallet_names
+from solward.support import jsontext
+from solward.types.errors import InvalidRequest, SolwardError
+from solward_cli.entrypoint import read_settings, refusals
+from solward_cli.named import Lookup
+from solward_cli.render import Output, moment, plain, show, visible
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from solward.client import Agent, ClientError, Event, Held, SolwardClient, Wallet
+    from solward.client import Event, Held, SolwardClient
     from solward.settings import Settings
-    from solward.types.address_book import NamedAddress
     from solward_cli.recording_transport import RecordingTransport
 
 EXIT_FAILED = 1
 EXIT_HELD = 3
 EXIT_INTERRUPTED = 130
 
-Command: TypeAlias = "Callable[..., Coroutine[Any, Any, RenderableType | None]]"
-
-
-@dataclass(frozen=True, slots=True)
-class Paid:
-    """A recipient, and the name by which it was given."""
-
-    address: str
-    name: str | None = None
-
-    def __str__(self) -> str:
-        return self.address if self.name is None else f"{self.name} ({self.address})"
+Command: TypeAlias = "Callable[..., Coroutine[Any, Any, Output | None]]"
 
 
 @dataclass(slots=True)
@@ -62,57 +52,21 @@ class ServiceCall:
     exit_code: int = 0
     _json: Any = field(default=None)
 
-    async def wallet(self, named: str) -> Wallet:
-        """The wallet of this name, id, address, or beginning of an id."""
-        return await self.client.wallets.find(named)
-
-    async def recipient(self, text: str) -> Paid:
-        """Who is paid: an address as it is; else a contact, which an admin may name, or a wallet of
-        the service, also by the beginning of its id."""
-        from solward.client import Unauthorized
-        from solward.client.wallets import ADDRESS, MIN_ID_PREFIX
-        from solward.types.address_book import AddressBook, Known
-
-        if ADDRESS.fullmatch(text):
-            return Paid(text)
-        try:
-            known: list[NamedAddress] = [*await self.client.contacts.list()]
-        except Unauthorized:
-            # Names are the operator's; a key names the wallets that it sees.
-            found = await self.wallet(text)
-            return Paid(found.address, found.name)
-        wallets = await self.client.wallets.list()
-        if len(text) >= MIN_ID_PREFIX:
-            begun = (each for each in wallets if each.id.startswith(text))
-            known += [Known(each.address, text) for each in begun]
-        address = AddressBook.of(wallets, known).address(text, f"TO {text!r}")
-        own = {each.address: each.name for each in wallets}
-        return Paid(address, own.get(address, text))
-
-    async def agent(self, named: str) -> Agent:
-        """The agent of this name, id, or beginning of an id."""
-        return await self.client.agents.find(named)
-
     def set_json(self, raw: Any) -> None:
         """Set what `--json` prints, where it is not the service's last response."""
         self._json = raw
 
     def json_text(self) -> str:
         """What `--json` prints."""
-        from solward.support import jsontext
-
         return self._transport.last_text if self._json is None else jsontext.dumps(self._json)
 
     async def print_events(
         self,
         events: AsyncGenerator[Event, None],
-        render: Callable[[Event], RenderableType | None],
+        render: Callable[[Event], Output | None],
         count: int | None,
     ) -> None:
         """Print events as they arrive, `count` of them at most; with `--json` as lines of JSON."""
-        from solward.support import jsontext
-        from solward_cli.render import show
-
         printed = 0
         async with contextlib.aclosing(events):
             async for event in events:
@@ -131,6 +85,7 @@ class ServiceCall:
 def service_call(function: Command) -> Callable[..., None]:
     """A command of a coroutine `(call, **parameters)`; what it returns is printed.
 
+    A parameter that names a record (`solward_cli.named`) is the record.
     Adds `--url` and `--json`. An error is one line on standard error, and another with the key of a
     payment whose result is not known, and exit code 1; what waits for a person exits with 3.
     """
@@ -139,27 +94,37 @@ def service_call(function: Command) -> Callable[..., None]:
     @click.option("--json", "as_json", is_flag=True, help="Print the answer's JSON as it came.")
     @functools.wraps(function)
     def command(url: str | None, as_json: bool, **parameters: Any) -> None:
-        from solward.client import ClientError, Held
-        from solward.types.errors import SolwardError
-        from solward_cli.entrypoint import read_settings, refusals
+        from solward.client import Held, SolwardClient
         from solward_cli.recording_transport import RecordingTransport
 
         with refusals():
             settings = read_settings()
             address = settings.client_target[0] if url is None else url
         transport = RecordingTransport()
+
+        async def called() -> int:
+            async with SolwardClient(address, settings.client_token, transport=transport) as client:
+                call = ServiceCall(client, settings, as_json, transport)
+                given: dict[str, Any] = {}
+                for name, each in parameters.items():
+                    is_lookup = isinstance(each, Lookup)
+                    given[name] = await each.find(client, each.text, given) if is_lookup else each
+                result = await function(call, **given)
+            if result is not None and as_json:
+                click.echo(call.json_text())
+            elif result is not None:
+                show(result)
+            return call.exit_code
+
         try:
             with _told_at_the_end(transport):
-                running = _run(function, address, settings, as_json, parameters, transport)
-                code = asyncio.run(running)
+                code = asyncio.run(called())
         except Held as held:
             tell_held(held, as_json)
             sys.exit(EXIT_HELD)
-        except ClientError as error:
+        except SolwardError as error:
             tell_error(error)
             sys.exit(EXIT_FAILED)
-        except SolwardError as error:
-            fail(str(error))
         except KeyboardInterrupt:
             click.echo(_interruption(transport), err=True, nl=False)
             sys.exit(EXIT_INTERRUPTED)
@@ -177,25 +142,28 @@ def fail(text: str) -> NoReturn:
 
 def print_error(text: str) -> None:
     """Print an error on one line of standard error."""
-    from solward_cli.render import visible
 
     # Spaces within a line stay: they may be of a key.
     lines = filter(None, map(str.strip, text.splitlines()))
     click.echo(f"Error: {visible(' '.join(lines))}", err=True)
 
 
-def tell_error(error: ClientError) -> None:
+def tell_error(error: SolwardError) -> None:
     """Print an error, and the key of a payment whose result is not known, on standard error."""
-    print_error(_explained(error))
-    if error.idempotency_key is not None:
-        click.echo(f"Ask again with {_option(error.idempotency_key)}", err=True)
+    from solward.client import Unauthorized
+
+    text = str(error)
+    if isinstance(error, Unauthorized):
+        # An API key that is one already does not help where the admin is asked for.
+        needed = "the admin secret" if "admin" in text else "an API key or the admin secret"
+        text += f" (set SOLWARD_API_KEY to {needed})"
+    print_error(text)
+    if (key := getattr(error, "idempotency_key", None)) is not None:
+        click.echo(f"Ask again with {_option(key)}", err=True)
 
 
 def tell_held(held: Held, as_json: bool) -> None:
     """Print that a person is asked, on standard error; with `as_json` the answer's JSON too."""
-    from solward.support import jsontext
-    from solward_cli.render import moment, visible
-
     if as_json:
         click.echo(jsontext.dumps(dict(held.raw)))
     then = f"A person may approve it until {moment(held.expires_at)} UTC"
@@ -214,8 +182,6 @@ def waiting(text: str) -> Iterator[None]:
         yield
         return
     from rich.console import Console
-
-    from solward_cli.render import plain
 
     with Console(stderr=True).status(plain(text)):
         yield
@@ -244,7 +210,6 @@ def interruptible() -> Iterator[None]:
 def exact(text: str) -> Decimal:
     """A plain decimal number, exact; the type of arguments and options that are amounts."""
     from solward.client.arguments import exact_number
-    from solward.types.errors import InvalidRequest
 
     # A long text would push what is wrong with it off the screen.
     shown = text if len(text) <= 40 else f"{text[:40]}…"
@@ -252,36 +217,6 @@ def exact(text: str) -> Decimal:
         return Decimal(exact_number(text, "it"))
     except InvalidRequest as error:
         raise click.BadParameter(str(error).replace(repr(text), repr(shown))) from None
-
-
-wallet_argument = click.argument("wallet", shell_complete=wallet_names)
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
-count_option = click.option("--count", type=click.IntRange(1), help="End after so many.")
-limit_option = click.option(
-    "--limit", type=click.IntRange(1, 500), default=20, show_default=True, help="At most so many."
-)
-
-
-async def _run(
-    function: Command,
-    url: str,
-    settings: Settings,
-    as_json: bool,
-    parameters: Mapping[str, Any],
-    transport: RecordingTransport,
-) -> int:
-    from solward.client import SolwardClient
-    from solward_cli.render import show
-
-    async with SolwardClient(url, settings.client_token, transport=transport) as client:
-        call = ServiceCall(client, settings, as_json, transport)
-        result = await function(call, **parameters)
-    if result is not None:
-        if as_json:
-            click.echo(call.json_text())
-        else:
-            show(result)
-    return call.exit_code
 
 
 def _option(key: str) -> str:
@@ -318,13 +253,3 @@ def _told_at_the_end(transport: RecordingTransport) -> Iterator[None]:
     finally:
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
-
-
-def _explained(error: Exception) -> str:
-    from solward.client import Unauthorized
-
-    if isinstance(error, Unauthorized):
-        # An API key that is one already does not help where the admin is asked for.
-        needed = "the admin secret" if "admin" in str(error) else "an API key or the admin secret"
-        return f"{error} (set SOLWARD_API_KEY to {needed})"
-    return str(error)

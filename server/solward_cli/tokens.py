@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
+
+from solward.solana.token_list import KnownToken, token_list
+from solward.support.clock import iso, now_ms
+from solward.types.errors import ConfigError
+from solward_cli.entrypoint import home_command
+from solward_cli.offline import inspected_database, offline_wallets, read_audit_key
+from solward_cli.render import fields, table, visible
+from solward_cli.render import show as print_out
 
 if TYPE_CHECKING:
     from solward.database.database import Database
     from solward.service.token_refresh import Checked, StoredList
     from solward.settings import Settings
     from solward.solana.token_list import KnownToken
-    from solward.types.ledger import ReadLedger
 
 # A published list of all tokens there are is some megabytes.
 _MOST_BYTES = 64 * 1024 * 1024
@@ -29,7 +37,8 @@ def tokens() -> None:
 @click.argument("source", required=False)
 @click.option("--only", multiple=True, metavar="SYMBOL", help="Take this one; may be repeated.")
 @click.option("--yes", is_flag=True, help="Store the list without asking.")
-def refresh(source: str | None, only: tuple[str, ...], yes: bool) -> None:
+@home_command
+async def refresh(settings: Settings, source: str | None, only: tuple[str, ...], yes: bool) -> None:
     """Take the verified tokens of a published list, while the service is stopped.
 
     SOURCE is a file or an https:// address, of Jupiter's token API (version 2) or a Solana token
@@ -37,105 +46,91 @@ def refresh(source: str | None, only: tuple[str, ...], yes: bool) -> None:
     at every node of SOLANA_RPC_URL. Symbols that could be taken for another's are refused. What
     changes is shown, and stored once you say so.
     """
-    import asyncio
+    from solward.service.cluster import open_cluster
+    from solward.service.token_refresh import check_published, parse_published
 
-    from solward_cli.entrypoint import keystore_settings, refusals
-
-    with refusals():
-        asyncio.run(_refresh(keystore_settings(), source, only, yes))
+    network = settings.solana_network
+    offered, unread = parse_published(await _read(settings, source), network)
+    async with offline_wallets(settings, begins=True) as (database, _):
+        before = _known(await _read_stored(settings, database))
+        async with open_cluster(settings) as cluster:
+            await cluster.verify()
+            nodes = cluster.ledger.nodes()
+            checked = await check_published(offered, network, before, nodes, only)
+        _print(checked, before)
+        for reason in unread:
+            click.echo(f"! {reason}; it is left out")
+        if set(checked.tokens) == set(before):
+            click.echo("The stored list is the same already.")
+            return
+        question = f"Store these {len(checked.tokens)} tokens for {network}?"
+        if not yes and not click.confirm(question):
+            raise ConfigError("Nothing was stored")
+        await _write(settings, database, checked.tokens)
+    click.echo("Stored. A service knows them from its next start.")
 
 
 @tokens.command("list")
-def listing() -> None:
+@home_command
+async def listing(settings: Settings) -> None:
     """List the tokens known by symbol, also while the service runs."""
-    import asyncio
-
-    from solward.solana.token_list import token_list
-    from solward_cli.entrypoint import keystore_settings, refusals
-    from solward_cli.render import show as print_out
-    from solward_cli.render import table
-
-    with refusals():
-        settings = keystore_settings()
-        stored = asyncio.run(_stored(settings))
+    stored = await _stored(settings)
     built_in = set(token_list(settings.solana_network))
-    every = token_list(settings.solana_network, _known(stored))
     rows = [
         (each.symbol, str(each.decimals), each.mint, "built in" if each in built_in else "list")
-        for each in every
+        for each in token_list(settings.solana_network, _known(stored))
     ]
     print_out(table(("SYMBOL", ">DECIMALS", "MINT", "FROM"), rows, ""))
     if stored is not None:
-        click.echo(f"The list was stored {_when(stored.stored_ms)}.")
+        click.echo(f"The list was stored {iso(stored.stored_ms)}.")
 
 
 @tokens.command()
 @click.argument("token")
-def show(token: str) -> None:
+@home_command
+async def show(settings: Settings, token: str) -> None:
     """Show one token: a symbol, or the address of any mint, also while the service runs.
 
     Where SOLANA_RPC_URL is set, with what the chain says of its issuer's rights.
     """
-    import asyncio
+    from solward.service.cluster import open_cluster
+    from solward.solana.tokens import read_mint
+    from solward.vault.guardrails.comparison import issuers_rights
 
-    from solward_cli.entrypoint import keystore_settings, refusals
-    from solward_cli.render import fields
-    from solward_cli.render import show as print_out
-
-    with refusals():
-        values = asyncio.run(_show(keystore_settings(), token))
+    built_in = set(token_list(settings.solana_network))
+    every = token_list(settings.solana_network, _known(await _stored(settings)))
+    address = every.resolve(token, "TOKEN")
+    values: dict[str, object] = {"Symbol": every.symbol_of(address) or "-", "Mint": address}
+    known = next((each for each in every if each.mint == address), None)
+    if known is None:
+        values["Known"] = "by its address alone"
+    else:
+        values["Decimals"] = known.decimals
+        values["Known"] = "built in" if known in built_in else "from the stored list"
+    if settings.rpc_urls:
+        async with open_cluster(settings) as cluster:
+            mint = await read_mint(cluster.ledger, address, "TOKEN")
+        values |= {
+            "Decimals": mint.decimals,
+            "Program": mint.program_name,
+            "Mint authority": mint.mint_authority or "none",
+            "Freeze authority": mint.freeze_authority or "none",
+            "Issuer's rights": ", ".join(issuers_rights(mint)) or "none",
+        }
     print_out(fields(values))
 
 
 @tokens.command()
-def clear() -> None:
+@home_command
+async def clear(settings: Settings) -> None:
     """Forget the stored list, while the service is stopped; what is built in stays."""
-    import asyncio
-
-    from solward_cli.entrypoint import keystore_settings, refusals
-
-    with refusals():
-        settings = keystore_settings()
-        asyncio.run(_clear(settings))
+    async with offline_wallets(settings) as (database, _):
+        await _write(settings, database, ())
     click.echo(f"No list is stored for {settings.solana_network} any more.")
-
-
-async def _refresh(settings: Settings, source: str | None, only: Sequence[str], yes: bool) -> None:
-    from solward.service.cluster import open_cluster
-    from solward.service.token_refresh import check_published, parse_published
-    from solward.types.errors import ConfigError, InvalidRequest, LedgerError
-    from solward_cli.offline import offline_database
-
-    network = settings.solana_network
-    try:
-        offered, unread = parse_published(await _read(settings, source), network)
-        async with offline_database(settings, begins=True) as database:
-            await _open_keystore(settings, database)
-            stored = await _read_stored(settings, database)
-            before = _known(stored)
-            async with open_cluster(settings) as cluster:
-                await cluster.verify()
-                checked = await check_published(
-                    offered, network, before, cluster.ledger.nodes(), only
-                )
-            _print(checked, before)
-            for reason in unread:
-                click.echo(f"! {reason}; it is left out")
-            if set(checked.tokens) == set(before):
-                click.echo("The stored list is the same already.")
-                return
-            question = f"Store these {len(checked.tokens)} tokens for {network}?"
-            if not yes and not click.confirm(question):
-                raise ConfigError("Nothing was stored")
-            await _write(settings, database, checked.tokens)
-    except (InvalidRequest, LedgerError) as error:
-        raise ConfigError(str(error)) from None
-    click.echo("Stored. A service knows them from its next start.")
 
 
 def _print(checked: Checked, before: Sequence[KnownToken]) -> None:
     from solward.vault.guardrails.comparison import issuers_rights
-    from solward_cli.render import visible
 
     now = {each.mint for each in checked.tokens}
     for each in before:
@@ -155,76 +150,16 @@ def _print(checked: Checked, before: Sequence[KnownToken]) -> None:
     )
 
 
-async def _show(settings: Settings, token: str) -> dict[str, object]:
-    from solward.solana.token_list import token_list
-    from solward.types.errors import ConfigError, InvalidRequest, LedgerError
-
-    stored = await _stored(settings)
-    built_in = token_list(settings.solana_network)
-    every = token_list(settings.solana_network, _known(stored))
-    try:
-        address = every.resolve(token, "TOKEN")
-        values: dict[str, object] = {"Symbol": every.symbol_of(address) or "-", "Mint": address}
-        known = next((each for each in every if each.mint == address), None)
-        if known is not None:
-            values["Decimals"] = known.decimals
-            values["Known"] = "built in" if known in set(built_in) else "from the stored list"
-        else:
-            values["Known"] = "by its address alone"
-        if settings.rpc_urls:
-            values |= await _on_chain(settings, address)
-    except (InvalidRequest, LedgerError) as error:
-        raise ConfigError(str(error)) from None
-    return values
-
-
-async def _on_chain(settings: Settings, address: str) -> dict[str, object]:
-    from solward.service.cluster import open_cluster
-    from solward.solana.tokens import read_mint
-    from solward.vault.guardrails.comparison import issuers_rights
-
-    async with open_cluster(settings) as cluster:
-        ledger: ReadLedger = cluster.ledger
-        mint = await read_mint(ledger, address, "TOKEN")
-    return {
-        "Decimals": mint.decimals,
-        "Program": mint.program_name,
-        "Mint authority": mint.mint_authority or "none",
-        "Freeze authority": mint.freeze_authority or "none",
-        "Issuer's rights": ", ".join(issuers_rights(mint)) or "none",
-    }
-
-
-async def _clear(settings: Settings) -> None:
-    from solward_cli.offline import offline_database
-
-    async with offline_database(settings) as database:
-        await _open_keystore(settings, database)
-        await _write(settings, database, ())
-
-
-async def _open_keystore(settings: Settings, database: Database) -> None:
-    from solward.vault.custody import Wallets
-
-    await Wallets.open(database, settings, settings.solward_home)
-
-
 async def _stored(settings: Settings) -> StoredList | None:
     """The stored list, read beside a running service."""
-    from solward.database.database import Database, database_file
-    from solward.vault.custody.keystore import audit_key
-    from solward.vault.custody.service import key_source
+    from solward.database.database import database_file
 
     file = database_file(settings.database_url, settings.solward_home)
     if file is not None and not file.is_file():
         return None
-    database = Database.inspect(settings.database_url, settings.solward_home)
-    try:
-        source = key_source(settings, settings.solward_home)
-        database.audit_key = await audit_key(database, source)
+    async with inspected_database(settings) as database:
+        await read_audit_key(settings, database)
         return await _read_stored(settings, database)
-    finally:
-        await database.close()
 
 
 async def _read_stored(settings: Settings, database: Database) -> StoredList | None:
@@ -236,7 +171,6 @@ async def _read_stored(settings: Settings, database: Database) -> StoredList | N
 
 async def _write(settings: Settings, database: Database, tokens: Sequence[KnownToken]) -> None:
     from solward.service.token_refresh import write_list
-    from solward.support.clock import now_ms
 
     fields = [(each.symbol, each.mint, each.decimals) for each in tokens]
     async with database.write() as connection:
@@ -245,24 +179,17 @@ async def _write(settings: Settings, database: Database, tokens: Sequence[KnownT
 
 async def _read(settings: Settings, source: str | None) -> bytes:
     """The published list; raises `ConfigError`."""
-    from solward.types.errors import ConfigError
-
     if source is None:
         if not settings.mainnet:
             raise ConfigError(
                 f"SOURCE must be given: no list of {settings.solana_network} is known"
             )
         source = _jupiter(settings) + _JUPITER_LIST
-    return await _fetch(settings, source) if "://" in source else _of_file(source)
-
-
-def _of_file(source: str) -> bytes:
-    from pathlib import Path
-
-    from solward.types.errors import ConfigError
-
+    if "://" in source:
+        return await _fetch(settings, source)
     try:
-        return Path(source).read_bytes()
+        with click.open_file(source, "rb") as file:
+            return bytes(file.read())
     except OSError as error:
         raise ConfigError(f"SOURCE {source} cannot be read: {error.strerror}") from None
 
@@ -274,20 +201,16 @@ def _jupiter(settings: Settings) -> str:
 
 
 async def _fetch(settings: Settings, url: str) -> bytes:
-    from urllib.parse import urlsplit
-
     import httpx
 
     from solward.settings.addresses import is_protected
-    from solward.types.errors import ConfigError
 
     if urlsplit(url).scheme not in ("http", "https") or not is_protected(url):
         raise ConfigError("SOURCE must be a file or an https:// address")
-    headers = {}
-    own = urlsplit(_jupiter(settings)).netloc
-    if urlsplit(url).netloc == own:
+    key = None
+    if urlsplit(url).netloc == urlsplit(_jupiter(settings)).netloc:
         key = settings.key_for("jupiter_api_key", "jupiter_api_url")
-        headers = {} if key is None else {"x-api-key": key}
+    headers = {} if key is None else {"x-api-key": key}
     found = bytearray()
     try:
         async with (
@@ -306,12 +229,4 @@ async def _fetch(settings: Settings, url: str) -> bytes:
 
 
 def _known(stored: StoredList | None) -> tuple[KnownToken, ...]:
-    from solward.solana.token_list import KnownToken
-
     return () if stored is None else tuple(KnownToken(*fields) for fields in stored.tokens)
-
-
-def _when(ms: int) -> str:
-    from solward.support.clock import iso
-
-    return iso(ms)

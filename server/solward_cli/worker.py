@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import structlog
 
+from solward.types.errors import ConfigError, StoreError
+from solward_cli.entrypoint import begin_service, freeze_gc, refusals, run, serving_settings
 from solward_cli.options import log_level_option
 
 if TYPE_CHECKING:
     from solward.agents.worker import Worker
     from solward.service.service import Solward
-    from solward.settings import Settings
 
 PORT = 3002
 EXIT_LOST = 1
@@ -54,8 +55,6 @@ def worker(concurrency: int, host: str, port: int, log_level: str) -> None:
     Ends with 0 when it was told to, once what it was paying is recorded; with 1 when the queue
     gave up on it or went away, for a supervisor to start another; with 2 when it cannot start.
     """
-    from solward_cli.entrypoint import begin_service, freeze_gc, refusals, run, serving_settings
-
     begin_service()
     from solward.service.service import Solward
     from solward_server.listening import listen
@@ -63,7 +62,12 @@ def worker(concurrency: int, host: str, port: int, log_level: str) -> None:
 
     with refusals():
         settings = serving_settings(host, port)
-        _check(settings)
+        if not settings.shared_database:
+            raise ConfigError(
+                "solward worker needs a PostgreSQL in DATABASE_URL; on SQLite the service runs its"
+                " agents itself"
+            )
+        settings.check_shared_ledger()
         listening = listen(host, port, variables=("--port", "--port"))
 
     async def work() -> None:
@@ -84,17 +88,6 @@ def worker(concurrency: int, host: str, port: int, log_level: str) -> None:
 
     with listening:
         run(work, log_level=log_level, service="solward-worker")
-
-
-def _check(settings: Settings) -> None:
-    from solward.types.errors import ConfigError
-
-    if not settings.shared_database:
-        raise ConfigError(
-            "solward worker needs a PostgreSQL in DATABASE_URL; on SQLite the service runs its"
-            " agents itself"
-        )
-    settings.check_shared_ledger()
 
 
 def agents_worker(service: Solward, concurrency: int | None = None) -> Worker:
@@ -140,7 +133,6 @@ async def run_worker(
 async def run_workers(service: Solward, stop: asyncio.Event) -> None:
     """Run a worker until `stop` is set, and a new one whenever one is lost."""
     from solward.agents.worker import WorkerLost
-    from solward.types.errors import StoreError
 
     while not stop.is_set():
         try:

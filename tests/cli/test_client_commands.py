@@ -92,7 +92,7 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "wallet create": (lambda _live: ["made", "--tag", "a"], "Address"),
     "wallet show": (wallet(), "SOL"),
     "wallet balance": (wallet(), "2"),
-    "wallet limits": (wallet(), "SOL a transaction"),
+    "wallet limits": (wallet(), "Most SOL in a transaction"),
     "wallet pockets": (wallet(), "No pocket holds anything."),
     "wallet stakes": (lambda live: staking(live)[:1], "activating"),
     "wallet tag": (wallet("treasury"), "treasury"),
@@ -146,7 +146,7 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "agent stop": (lambda live: [live.agent(start=True)], "stopped"),
     "agent change": (
         lambda live: [live.agent(), "--max-tokens-per-day", "1000", "--loop-interval-ms", "3000"],
-        "model tokens in 24 hours",
+        "Most tokens in a day",
     ),
     "agent pause": (lambda live: [live.agent(start=True)], "paused"),
     "agent delete": (lambda live: [live.agent(), "--yes"], "deleted"),
@@ -172,11 +172,11 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "hold approve": (lambda live: [live.held()[:8], "--yes"], "executed"),
     "hold deny": (lambda live: [live.held(), "--note", "not ours"], "denied"),
     "events tail": (lambda _live: ["--after", "0", "--count", "2"], "wallet:created"),
-    "audit list": (lambda _live: ["--limit", "3"], "EVENT"),
+    "audit list": (lambda _live: ["--limit", "3"], "KIND"),
     "audit export": (lambda live: ["--wallet", live.wallet(0)], "wallet:created"),
     "freeze": (lambda live: ["--wallet", live.wallet(0), "--reason", "drill"], "is frozen"),
     "frozen": (lambda _live: [], "is not frozen"),
-    "config running": (lambda _live: [], "ceiling"),
+    "config running": (lambda _live: [], "CEILING"),
     "unfreeze": (lambda live: ["--wallet", live.wallet(0)], "is not frozen"),
     "schedule create": (
         lambda live: [live.wallet(0), "daily", "check_balance", "--cron", "0 9 * * *"],
@@ -214,7 +214,7 @@ def service_commands() -> Iterator[str]:
         command = main.get_command(click.Context(main), name)
         group = command.commands if isinstance(command, click.Group) else {"": command}
         for sub, each in group.items():
-            if each is not None and inspect.iscoroutinefunction(inspect.unwrap(each.callback)):  # type: ignore[arg-type]
+            if each is not None and "call" in inspect.signature(each.callback).parameters:  # type: ignore[arg-type]
                 yield f"{name} {sub}".strip()
 
 

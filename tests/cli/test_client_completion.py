@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from tests.support.cli import Live
 from tests.support.processes import SECRET
 
-from solward_cli import _COMMANDS, completed_names, main
+from solward_cli import _COMMANDS, main, named
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -99,7 +99,7 @@ def test_names_of_the_running_service_are_completed(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A shell does not wait as long as a busy machine may take.
-    monkeypatch.setattr(completed_names, "TIMEOUT_S", 60)
+    monkeypatch.setattr(named, "TIMEOUT_S", 60)
     monkeypatch.setenv("SOLWARD_API_URL", live.url)
     monkeypatch.setenv("SOLWARD_API_KEY", SECRET)
     wallet, agent = live.wallet(0), live.agent()
@@ -156,8 +156,8 @@ def bash(folder: Path, live: Live) -> Iterator[Callable[[str], list[str]]]:
     program = folder / "bin" / "solward"
     program.parent.mkdir()
     program.write_text(
-        f"#!{sys.executable}\nimport os, sys\nfrom solward_cli import completed_names, main\n"
-        "completed_names.TIMEOUT_S = 60\n"
+        f"#!{sys.executable}\nimport os, sys\nfrom solward_cli import named, main\n"
+        "named.TIMEOUT_S = 60\n"
         "if 'completion' in sys.argv or '_SOLWARD_COMPLETE' in os.environ:\n"
         "    main(prog_name='solward')\n"
         "print(f'<{ascii(sys.argv[1:])}>')\n"
@@ -225,7 +225,7 @@ def test_a_name_is_completed_as_one_word(live: Live, tmp_path: Path) -> None:
 def test_nothing_that_a_shell_reads_otherwise_is_offered_to_it(
     live: Live, monkeypatch: pytest.MonkeyPatch, kind: type[ShellComplete]
 ) -> None:
-    monkeypatch.setattr(completed_names, "TIMEOUT_S", 60)
+    monkeypatch.setattr(named, "TIMEOUT_S", 60)
     monkeypatch.setenv("SOLWARD_API_URL", live.url)
     monkeypatch.setenv("SOLWARD_API_KEY", SECRET)
     option = live.post("/wallets", name="--url=http://thief.example")["walletId"]

@@ -589,8 +589,8 @@ def test_an_agents_limits_have_their_units(live: Live) -> None:
         *("--llm-provider", "rules", "--llm-model", "rules", "--loop-interval-ms", "5400000"),
     )
     rows = [re.split(" {2,}", line.strip()) for line in shown.splitlines()]
-    assert ["SOL a transaction", "0.25"] in rows
-    assert ["dollars of model costs in 24 hours", "5"] in rows
+    assert ["Most SOL in a transaction", "0.25"] in rows
+    assert ["Most US dollars of the model in a day", "5"] in rows
     assert ["Every", "90m"] in rows
 
 

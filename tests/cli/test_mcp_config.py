@@ -17,7 +17,7 @@ from tests.promises import promise
 from tests.support.cli import STRANGER, Live, live_service
 from tests.support.mcp import called, refusal
 
-from solward_cli.mcp.command import HOSTS, HostFile, file_of
+from solward_cli.mcp import HOSTS, HostFile, file_of
 
 pytestmark = promise("other-config-untouched")
 
@@ -175,7 +175,7 @@ def test_a_key_that_could_not_be_written_ends(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("solward_cli.mcp.command.os.fsync", full)
+    monkeypatch.setattr("solward_cli.mcp.os.fsync", full)
     refused = config(live, tmp_path, "cursor", "--wallet", wallet, "--write", "--yes")
     assert refused.exit_code == 1
     assert "cannot be written: No space left on device" in refused.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from solward.client import NetworkFee
-from solward_cli.tx.render import network_fee_text
+from solward_cli.tx import network_fee_text
 
 
 @pytest.mark.parametrize(

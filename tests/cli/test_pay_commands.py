@@ -16,7 +16,7 @@ from tests.support.cli import Live
 from tests.support.http import Handler, served_in_thread
 
 from solward.support import jsontext
-from solward_cli.pay import command
+from solward_cli import pay
 
 URL = "https://api.example.com/report"
 MAX = ("--max", "0.05 USDC")
@@ -236,7 +236,7 @@ def test_what_cannot_be_sent_is_a_usage_error(
 ) -> None:
     result = service.curl(*arguments)
     assert (result.exit_code, result.stdout, service.asked) == (2, "", [])
-    assert f"Invalid value for {arguments[0]}" in result.stderr
+    assert f"Invalid value for '{arguments[0]}'" in result.stderr
 
 
 def test_the_most_to_pay_must_be_said(service: Scripted) -> None:
@@ -329,5 +329,5 @@ def test_a_terminal_gets_no_control_characters_of_a_site(
     service: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service.pays(answered(200, "words\n\x1b]0;title\x07", served="yes"))
-    monkeypatch.setattr(command, "is_terminal", lambda: True)
+    monkeypatch.setattr(pay, "is_terminal", lambda: True)
     assert service.curl().stdout == "words\n\\x1b]0;title\\x07\n"

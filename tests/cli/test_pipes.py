@@ -68,7 +68,7 @@ def test_transactions_name_their_wallet_and_token(live: Live, made: dict[str, st
     live.post(f"/wallets/{made['id']}/transfer", to=to, amount=0.125)
     listed = live.run("tx", "list", "--wallet", made["name"], COLUMNS="40")
     header, transfer, swap, *_rest = rows(listed)
-    assert header == ["TIME (UTC)", "ID", "WALLET", "TYPE", "STATUS", "WHAT"]
+    assert header == ["TIMESTAMP (UTC)", "ID", "WALLET", "TYPE", "STATUS", "WHAT"]
     assert (transfer[2], transfer[5]) == (made["name"], f"0.125 SOL to {other} ({to})")
     assert swap[2] == made["name"]
     assert re.fullmatch(r"0\.1 SOL for [0-9.]+ USDC", swap[5]), swap

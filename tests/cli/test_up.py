@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.promises import promise
+from tests.support.clock import wait_until
 from tests.support.processes import ended, running, up_client, up_command
 
 from solward.settings.access import DEVELOPMENT_SECRET
@@ -58,7 +59,8 @@ def test_the_demo_acts_stops_cleanly_and_goes_on(tmp_path: Path) -> None:
         wallets = api.get("/wallets").json()["wallets"]
         tried = re.search(r'"(http\S+)"$', screen.strip())
         assert tried is not None
-        assert api.get(tried[1]).json()["decisions"]
+        # Its record is confirmed before its cycle is stored.
+        assert wait_until(lambda: api.get(tried[1]).json()["decisions"])
         out = ended(process, signal.SIGINT)
         assert "stopped" in out.splitlines()[-1]
     with running(home, *arguments) as (process, screen), up_client(screen) as api:

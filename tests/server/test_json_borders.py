@@ -32,7 +32,7 @@ from solward.types.errors import InvalidRequest, LedgerUnavailable
 from solward.types.provider import ToolCall
 from solward.vault.ledger.transport import HttpTransport
 from solward_cli import main
-from solward_cli.mcp.command import HostFile
+from solward_cli.mcp import HostFile
 from solward_cli.plugins.skill_run import value_of
 from solward_plugins.llm.answers import AnswerWatch
 from solward_plugins.payments import x402

@@ -15,11 +15,9 @@ from tests.promises import promise
 from tests.support.services import SECRET, STRANGER, Api, Carrier, serving_api
 
 from solward.client import ClientError, SolwardClient
-from solward.settings import Settings
 from solward.types.address_book import AddressBook
 from solward.types.errors import InvalidRequest, SolwardError
-from solward_cli.recording_transport import RecordingTransport
-from solward_cli.service_call import ServiceCall
+from solward_cli.named import recipient
 from solward_mcp.scope import WalletScope
 from solward_mcp.tools import call_tool
 
@@ -76,9 +74,7 @@ async def by_mcp(api: Api, wallet: str, to: str, token: str = SECRET) -> str:
 
 async def by_cli(api: Api, wallet: str, to: str, token: str = SECRET) -> str:
     async with client_of(api, token) as client:
-        settings = Settings(_env_file=None)
-        call = ServiceCall(client, settings, False, RecordingTransport())
-        return (await call.recipient(to)).address
+        return (await recipient(client, to, {})).address
 
 
 async def by_dashboard(api: Api, wallet: str, to: str, token: str = SECRET) -> str:

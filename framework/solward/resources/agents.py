@@ -150,8 +150,8 @@ class Agent(Answer):
     status: str = declared(
         Choice("See docs/agents.md.", options=tuple(map(str, AgentStatus)), example="idle")
     )
-    llm_provider: str = declared(Text("The provider's name.", example="rules"))
-    llm_model: str = declared(Text("The model's name.", example="rules"))
+    llm_provider: str = declared(Text("The provider's name.", title="Provider", example="rules"))
+    llm_model: str = declared(Text("The model's name.", title="Model", example="rules"))
     strategy: str = declared(Text("What it is to do.", example="always do wait"))
     loop_interval_ms: int = declared(
         Whole("From the start of a cycle to the next.", least=1_000, most=2**31 - 1, example=5_000)

@@ -34,7 +34,7 @@ _ROLE = Choice(
 )
 _ENDS = Time("When it ends by itself: ISO 8601 with a zone, in the future.", cli="--expires")
 _SINCE = Time("When it was made.")
-_USED = Time("When it was last used; null: not yet.", example=None)
+_USED = Time("When it was last used; null: not yet.", null="never", example=None)
 _ADMIN_NAME = Text(
     "Who or what uses it; no other credential has it.",
     most=64,
@@ -169,7 +169,9 @@ class ApiKey(Answer):
 
     id: str = declared(Id("The key's record.", example=examples.KEY))
     name: str = declared(Text("For people.", example="ci"))
-    wallet_id: str | None = declared(Text("The only wallet it may use; null is all.", example=None))
+    wallet_id: str | None = declared(
+        Text("The only wallet it may use; null is all.", null="all", example=None)
+    )
     permissions: tuple[str, ...] = declared(
         Texts("Stored, not enforced.", each="A permission.", example=["read", "write"])
     )
@@ -216,7 +218,9 @@ class AdminCredential(Answer):
     created_at: datetime = declared(_SINCE)
     last_used_at: datetime | None = declared(_USED)
     expires_at: datetime | None = declared(
-        Time("When it ends by itself; null: never.", example="2027-01-01T00:00:00.000Z")
+        Time(
+            "When it ends by itself; null: never.", null="never", example="2027-01-01T00:00:00.000Z"
+        )
     )
 
 

@@ -64,6 +64,7 @@ class Field:
         detail: its name in the record's details where that is another one (as JSON writes it).
         title: its label in forms where the name does not do.
         alias: its name in JSON where that is another one. A class's attribute has it (`named`).
+        null: what null of it means, in a word, for tables.
         cli: in the command line, an option's name (`--supply`) or an argument's (`FROM`) where the
             name does not do. Required fields are arguments, the others options.
         left_out: surface -> why the field is not on it.
@@ -79,6 +80,7 @@ class Field:
     detail: str = ""
     title: str = ""
     alias: str = ""
+    null: str = ""
     cli: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
     missing: str = ""

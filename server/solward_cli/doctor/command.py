@@ -6,24 +6,23 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from solward.types.errors import ConfigError
 from solward_cli.doctor import home, ledger
-from solward_cli.doctor.report import Line, failed, text
+from solward_cli.doctor.report import Check, Line, failed, text
+from solward_cli.entrypoint import read_settings, refusals
 
 if TYPE_CHECKING:
     from solward.settings import Settings
     from solward_cli.doctor.recording import Recorder
-    from solward_cli.doctor.subject import Subject
 
-_Check = Callable[["Subject"], Awaitable[list[Line]]]
-
-CHECKS: Final[dict[str, _Check]] = {
+CHECKS: Final[dict[str, Check]] = {
     "settings": home.settings,
     "database": home.database,
     "keystore": home.keystore,
@@ -64,13 +63,18 @@ def doctor(checks: tuple[str, ...], as_json: bool, folder: Path | None) -> None:
     Exit code 1 where something would not work.
     """
     from solward.vault.custody.hardening import protect_memory
-    from solward_cli.entrypoint import read_settings, refusals
 
     names = checks or (_RECORDED if folder is not None else tuple(CHECKS))
     protect_memory()
     with refusals(), _no_logs():
         if folder is not None:
-            _make(folder)
+            try:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if any(folder.iterdir()):
+                    raise ConfigError(f"--record {folder} is not empty; name a new folder")
+            except OSError as error:
+                told = f"--record {folder} cannot be made: {error.strerror}"
+                raise ConfigError(told) from None
         spends = folder is not None or "models" in checks
         found = asyncio.run(_run(read_settings(), names, spends, folder, as_json))
     if as_json:
@@ -97,17 +101,6 @@ def _no_logs() -> Iterator[None]:
         structlog.reset_defaults()
 
 
-def _make(folder: Path) -> None:
-    from solward.types.errors import ConfigError
-
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise ConfigError(f"--record {folder} is not empty; name a new folder")
-    except OSError as error:
-        raise ConfigError(f"--record {folder} cannot be made: {error.strerror}") from None
-
-
 async def _run(
     settings: Settings, names: tuple[str, ...], spends: bool, folder: Path | None, quiet: bool
 ) -> dict[str, list[Line]]:
@@ -127,7 +120,10 @@ async def _run(
         subject = await stack.enter_async_context(Subject(settings, spends=spends, real=real))
         for name in names:
             if name == "models" and spends:
-                await _announce(subject)
+                # What is about to be spent is said before it is.
+                for each in await ledger.announced(subject):
+                    told = f"Asking {each} for one word: up to {ledger.MOST_TOKENS} tokens."
+                    click.echo(told, err=True)
             found[name] = await CHECKS[name](subject)
             if not quiet:
                 click.echo(text(name, found[name]))
@@ -135,9 +131,3 @@ async def _run(
         for file in recorder.write(folder):
             click.echo(f"Recorded: {file}", err=True)
     return found
-
-
-async def _announce(subject: Subject) -> None:
-    """Say what is about to be spent, before it is."""
-    for model in await ledger.announced(subject):
-        click.echo(f"Asking {model} for one word: up to {ledger.MOST_TOKENS} tokens.", err=True)

@@ -8,11 +8,27 @@ import platform
 import stat
 import sys
 from collections.abc import Iterator
+from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING
 
-from solward.types.errors import ConfigError, KeystoreError, OtherSchema, PluginError, StoreError
+from solward.agents.agent import agent_of
+from solward.credentials.credentials import Credentials
+from solward.database.ledger_network import network_mismatch
+from solward.hosts.confinement import available, landlock, seccomp
+from solward.operations.key_callers import limits_of
+from solward.operations.policies.grant_report import wallet_grants
+from solward.plugins.folders import models
+from solward.service.service import wallet_limits
+from solward.solana.token_list import token_list
+from solward.types.errors import ConfigError, KeystoreError, OtherSchema, StoreError
 from solward.types.money import format_amount, format_sol
-from solward_cli.doctor.report import NOTHING, Line, Status, fail, ok, warn
+from solward.vault.custody.keyring import unlock
+from solward.vault.custody.keystore import keystore_row
+from solward.vault.custody.service import key_source
+from solward.vault.store.wallets import keystore_rows
+from solward_cli.config import not_served
+from solward_cli.doctor.report import NOTHING, Line, fail, ok, otherwise, warn
 from solward_cli.doctor.subject import EmptyDatabase
 
 if TYPE_CHECKING:
@@ -20,53 +36,32 @@ if TYPE_CHECKING:
 
     from solward.hosts.confinement import Availability
     from solward.settings import Settings
-    from solward.vault.guardrails import ScopeLimits
     from solward_cli.doctor.subject import Subject
 
 _START = "start the service once: it makes what is missing"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 _MINIMUM = "Linux 6.2"
-_CONFINEMENT = "Confinement"
+_CHANGE = "change the variable that is named"
 
 
 async def settings(subject: Subject) -> list[Line]:
     """What the settings say: the network, the admin secret, and who can read the home."""
-    return [*_serving(subject.settings), _home(subject.settings)]
-
-
-def _serving(settings: Settings) -> Iterator[Line]:
+    settings = subject.settings
     network = settings.solana_network
     where = "the embedded ledger" if not settings.rpc_urls else f"{len(settings.rpc_urls)} RPC"
-    yield ok("Network", f"{network}, {where}")
-    refused = list(not_served(settings))
-    for why in refused:
-        yield fail("Serving", why, "change the variable that is named")
-    if not refused:
-        yield ok("Serving", f"allowed at {settings.api_host}:{settings.api_port}")
+    length = len(settings.api_secret.get_secret_value().encode())
+    secret = ok("API_SECRET", f"{length} bytes, not shown")
     if settings.development_secret:
         advice = "set API_SECRET before others can reach the machine: openssl rand -hex 32"
-        yield warn("API_SECRET", "the development secret, which is public", advice)
-    else:
-        length = len(settings.api_secret.get_secret_value().encode())
-        yield ok("API_SECRET", f"{length} bytes, not shown")
-
-
-def not_served(settings: Settings) -> Iterator[str]:
-    """Why no service starts with these settings, though each has a value that it may have."""
-    from solward.database.database import database_file
-
-    for check in (
-        settings.check_serving,
-        settings.check_shared_ledger,
-        lambda: settings.approval_webhook,
-        lambda: settings.alert_webhook,
-        lambda: database_file(settings.database_url, settings.solward_home),
-    ):
-        try:
-            check()
-        except ConfigError as error:
-            yield str(error)
+        secret = warn("API_SECRET", "the development secret, which is public", advice)
+    serving = [fail("Serving", why, _CHANGE) for why in not_served(settings)]
+    return [
+        ok("Network", f"{network}, {where}"),
+        *(serving or [ok("Serving", f"allowed at {settings.api_host}:{settings.api_port}")]),
+        secret,
+        _home(settings),
+    ]
 
 
 def _home(settings: Settings) -> Line:
@@ -85,8 +80,6 @@ def _home(settings: Settings) -> Line:
 
 async def database(subject: Subject) -> list[Line]:
     """Whether the database is there, at this version's schema, and of this network."""
-    from solward.database.ledger_network import network_mismatch
-
     network, shared = subject.settings.solana_network, subject.settings.shared_database
     kind = "PostgreSQL" if shared else "SQLite"
     try:
@@ -110,11 +103,6 @@ async def database(subject: Subject) -> list[Line]:
 
 async def keystore(subject: Subject) -> list[Line]:
     """Whether the configured secret opens the keystore of this database."""
-    from solward.vault.custody.keyring import unlock
-    from solward.vault.custody.keystore import keystore_row
-    from solward.vault.custody.service import key_source
-    from solward.vault.store.wallets import keystore_rows
-
     settings = subject.settings
     try:
         source = key_source(settings, settings.solward_home)
@@ -137,124 +125,90 @@ async def keystore(subject: Subject) -> list[Line]:
     return lines
 
 
+@otherwise("Wallets", "see `solward doctor database`")
 async def limits(subject: Subject) -> list[Line]:
     """What can leave each wallet in a day, whoever asks, and what an agent or a key alone can."""
-    return [*_ceilings(subject.settings), *await _leaving(subject)]
-
-
-def _ceilings(settings: Settings) -> Iterator[Line]:
-    each = format_sol(settings.max_lamports_per_transaction)
-    daily = format_sol(settings.daily_spending_limit_lamports)
-    costs = format_sol(settings.max_costs_lamports_per_day)
-    found = f"{each} SOL a transaction, {daily} SOL a day, {costs} SOL of costs a day"
-    yield ok("Every wallet", found)
-    fee = format_sol(settings.max_network_fee_lamports)
-    yield ok(
-        "Every transaction",
-        f"{fee} SOL of network fee at most; priority fee: {settings.priority_fee}",
-    )
-    slippage, impact = settings.max_slippage_bps, settings.max_price_impact_bps
-    yield ok(
-        "Every swap",
-        f"{_percent(slippage)} % slippage, {_percent(impact)} % price impact at most",
-    )
-
-
-def _percent(bps: int) -> str:
-    from decimal import Decimal
-
-    return format_amount(Decimal(bps) / 100)
-
-
-async def _leaving(subject: Subject) -> list[Line]:
-    from solward.operations.policies.grant_report import wallet_grants
-    from solward.service.service import wallet_limits
-    from solward.solana.token_list import token_list
-
-    settings = subject.settings
-    wallets = await subject.wallets()
+    settings, wallets = subject.settings, await subject.wallets()
+    lines = [*_ceilings(settings)]
     if not wallets:
-        return [ok("Wallets", "there are none yet")]
+        return [*lines, ok("Wallets", "there are none yet")]
     database, tokens = await subject.database(), token_list(settings.solana_network)
-    try:
-        callers = await _callers(subject)
-        lines = []
-        for row in wallets:
-            named = [(who, of) for who, wallet, of in callers if wallet in (None, row["id"])]
-            report = await wallet_grants(
-                database, tokens, row["id"], wallet_limits(settings), named
-            )
-            lines.append(_lost(row["name"], report["canLeave"]))
-    except StoreError as error:
-        return [fail("Wallets", str(error), "see `solward doctor database`")]
-    return lines
-
-
-def _lost(wallet: str, report: dict[str, object]) -> Line:
-    sentence = str(report["sentence"])
-    if "any amount" not in sentence:
-        return ok(wallet, sentence)
-    advice = "put who uses it under grants (docs/grants.md), or name its tokens in TOKEN_LIMITS"
-    return warn(wallet, sentence, advice)
-
-
-async def _callers(subject: Subject) -> list[tuple[str, str | None, ScopeLimits]]:
-    """Who may use wallets: the principal, its wallet (None for every one), its ceilings."""
-    from solward.agents.agent import agent_of
-    from solward.credentials.credentials import Credentials
-    from solward.operations.key_callers import limits_of
-
+    # Who may use wallets: the principal, its wallet (None for every one), its ceilings.
     agents = [agent_of(row) for row in await subject.agents()]
-    keys = await Credentials(await subject.database()).keys()
-    return [
+    keys = await Credentials(database).keys()
+    callers = [
         *((f"agent:{each.id}", each.wallet_id, each.limits) for each in agents),
         *((key.principal, key.wallet_id, limits_of(key)) for key in keys),
     ]
+    for row in wallets:
+        named = [(who, of) for who, wallet, of in callers if wallet in (None, row["id"])]
+        report = await wallet_grants(database, tokens, row["id"], wallet_limits(settings), named)
+        sentence = str(report["canLeave"]["sentence"])
+        make = ok if "any amount" not in sentence else partial(warn, advice=_UNBOUND)
+        lines.append(make(row["name"], sentence))
+    return lines
+
+
+_UNBOUND = "put who uses it under grants (docs/grants.md), or name its tokens in TOKEN_LIMITS"
+
+
+def _ceilings(settings: Settings) -> Iterator[Line]:
+    each, daily, costs, fee = map(
+        format_sol,
+        (
+            settings.max_lamports_per_transaction,
+            settings.daily_spending_limit_lamports,
+            settings.max_costs_lamports_per_day,
+            settings.max_network_fee_lamports,
+        ),
+    )
+    slippage, impact = (
+        format_amount(Decimal(bps) / 100)
+        for bps in (settings.max_slippage_bps, settings.max_price_impact_bps)
+    )
+    yield ok(
+        "Every wallet", f"{each} SOL a transaction, {daily} SOL a day, {costs} SOL of costs a day"
+    )
+    priority = f"priority fee: {settings.priority_fee}"
+    yield ok("Every transaction", f"{fee} SOL of network fee at most; {priority}")
+    yield ok("Every swap", f"{slippage} % slippage, {impact} % price impact at most")
 
 
 async def machine(subject: Subject) -> list[Line]:
     """Python, kernel, confinement of plugin hosts, and the language models' library."""
-    from solward.hosts.confinement import available
-
     settings = subject.settings
-    found = available()
-    lines = diagnosis(found, settings.solward_plugins_unconfined)
-    return [_judged(line, found.available) for line in [*lines, _models(settings.models_folder)]]
+    return [
+        *diagnosis(available(), settings.solward_plugins_unconfined),
+        _models(settings.models_folder),
+    ]
 
 
-def _judged(line: Line, confines: bool) -> Line:
-    """A line with its status: without confinement third parties' plugins are refused."""
-    if line.name == _CONFINEMENT and not confines:
-        return line._replace(status=Status.FAIL)
-    return line if line.advice == NOTHING else line._replace(status=Status.WARN)
+def _judged(name: str, found: str, advice: str) -> Line:
+    return ok(name, found) if advice == NOTHING else warn(name, found, advice)
 
 
 def diagnosis(found: Availability, unconfined: tuple[str, ...]) -> list[Line]:
-    """The lines about the machine.
+    """The lines about the machine. Without confinement third parties' plugins are refused.
 
     Args:
         unconfined: the names in SOLWARD_PLUGINS_UNCONFINED.
     """
-    from solward.hosts.confinement import seccomp
-
     abi = found.landlock_abi
     kernel = f"{platform.system()} {platform.release()}, {platform.machine()}"
     python = f"{platform.python_implementation()} {platform.python_version()}"
     known = seccomp.supported()
+    lacks = not _linux() or abi < landlock.MINIMUM_ABI or not known
+    tried = f"tried in a child process: {found.reason or 'holds'}"
+    calls = "calls of this architecture are known" if known else "unknown architecture"
+    platforms = NOTHING if known else "use x86-64 or ARM with a Python of 64 bits"
     return [
-        Line("Python", f"{python}, {sys.maxsize.bit_length() + 1} bits", NOTHING),
-        Line("Platform", kernel, NOTHING if _linux() else f"run the service on {_MINIMUM}"),
-        Line("Landlock", _known(abi), _landlock(abi)),
-        Line(
-            "seccomp",
-            "calls of this architecture are known" if known else "unknown architecture",
-            NOTHING if known else "use x86-64 or ARM with a Python of 64 bits",
-        ),
-        Line(
-            _CONFINEMENT,
-            f"tried in a child process: {found.reason or 'holds'}",
-            NOTHING if found.available else "see the lines above" if _lacks(abi) else _FILTER,
-        ),
+        ok("Python", f"{python}, {sys.maxsize.bit_length() + 1} bits"),
+        _judged("Platform", kernel, NOTHING if _linux() else f"run the service on {_MINIMUM}"),
+        _judged("Landlock", _ABSENT.get(abi, f"ABI {abi}"), _landlock(abi)),
+        _judged("seccomp", calls, platforms),
+        ok("Confinement", tried)
+        if found.available
+        else fail("Confinement", tried, "see the lines above" if lacks else _FILTER),
         _hosts(found, unconfined),
     ]
 
@@ -269,27 +223,19 @@ def _linux() -> bool:
     return sys.platform == "linux"
 
 
-def _lacks(abi: int) -> bool:
-    from solward.hosts.confinement import landlock, seccomp
-
-    return not _linux() or abi < landlock.MINIMUM_ABI or not seccomp.supported()
-
-
-def _known(abi: int) -> str:
-    from solward.hosts.confinement.landlock import FILTERED, SWITCHED_OFF
-
-    absent = {SWITCHED_OFF: "switched off", FILTERED: "refused by a seccomp filter", 0: "none"}
-    return absent.get(abi, f"ABI {abi}")
+_ABSENT = {
+    landlock.SWITCHED_OFF: "switched off",
+    landlock.FILTERED: "refused by a seccomp filter",
+    0: "none",
+}
 
 
 def _landlock(abi: int) -> str:
-    from solward.hosts.confinement.landlock import FILTERED, MINIMUM_ABI, SWITCHED_OFF
-
-    if abi >= MINIMUM_ABI:
+    if abi >= landlock.MINIMUM_ABI:
         return NOTHING
-    if abi == SWITCHED_OFF:
+    if abi == landlock.SWITCHED_OFF:
         return "add landlock to the kernel's parameter lsm= and restart the machine"
-    if abi == FILTERED:
+    if abi == landlock.FILTERED:
         return _FILTER
     if abi:
         return f"run {_MINIMUM} or later"
@@ -297,24 +243,22 @@ def _landlock(abi: int) -> str:
 
 
 def _models(root: Path) -> Line:
-    from solward.plugins.folders.models import COMMAND, beside_the_service, installed
-
-    folder = installed(root)
-    if beside_the_service():
+    folder, name = models.installed(root), "Language models"
+    if models.beside_the_service():
         remove = "take litellm out (pip uninstall litellm)"
-        return Line(
-            "Language models",
-            "litellm is in the service's environment: what it runs at each start runs beside keys",
-            remove if folder is not None else f"{remove}, then `{COMMAND}`",
+        advice = remove if folder is not None else f"{remove}, then `{models.COMMAND}`"
+        found = (
+            "litellm is in the service's environment: what it runs at each start runs beside keys"
         )
+        return warn(name, found, advice)
     if folder is not None:
-        return Line("Language models", "litellm is in a folder of its own", NOTHING)
-    return Line("Language models", "litellm is not installed", COMMAND)
+        return ok(name, "litellm is in a folder of its own")
+    return warn(name, "litellm is not installed", models.COMMAND)
 
 
 def _hosts(found: Availability, unconfined: tuple[str, ...]) -> Line:
     if not _linux():
-        return Line("Plugin hosts", f"none on {sys.platform}", f"run the service on {_MINIMUM}")
+        return warn("Plugin hosts", f"none on {sys.platform}", f"run the service on {_MINIMUM}")
     if found.available:
         text = "hosts of third parties are confined"
         advice = "take out SOLWARD_PLUGINS_UNCONFINED" if unconfined else NOTHING
@@ -327,22 +271,19 @@ def _hosts(found: Availability, unconfined: tuple[str, ...]) -> Line:
             "mend the lines above, or name a distribution that you trust with this machine in"
             " SOLWARD_PLUGINS_UNCONFINED"
         )
-    return Line("Plugin hosts", text, advice)
+    return _judged("Plugin hosts", text, advice)
 
 
+@otherwise("Built-in", "install Solward again")
 async def plugins(subject: Subject) -> list[Line]:
     """The plugins as the service would load them now."""
-    try:
-        registry = await subject.registry()
-    except PluginError as error:
-        return [fail("Built-in", str(error), "install Solward again")]
+    registry = await subject.registry()
     loaded = (
         f"{len(registry.skills)} skills, {len(registry.providers)} providers,"
         f" {len(registry.venues)} venues, {len(registry.payments)} payment protocols,"
         f" {len(registry.guardrails)} guardrails"
     )
-    advice = "see `solward plugins list`"
-    return [
-        ok("Loaded", loaded),
-        *(warn(each.plugin, str(each), advice) for each in registry.problems),
-    ]
+    problems = (
+        warn(each.plugin, str(each), "see `solward plugins list`") for each in registry.problems
+    )
+    return [ok("Loaded", loaded), *problems]

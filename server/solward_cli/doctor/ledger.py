@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +12,39 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from solders.hash import Hash
+from solders.keypair import Keypair
+from solders.message import MessageV0
+from solders.pubkey import Pubkey
+from solders.signature import Signature
+from solders.system_program import TransferParams, transfer
+from solders.transaction import VersionedTransaction
+
+from solward.operations.payments.pay import answer_wait_s
+from solward.service.cluster import WrongCluster, judge_genesis
+from solward.settings.addresses import is_loopback
+from solward.solana.programs import CLOCK_SYSVAR, STAKE_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.protocol import BLOCKHASH_BLOCKS, RENT_OVERHEAD_BYTES, UNMEASURED_SLOT_MS
-from solward.types.errors import LedgerError, LedgerRejected, PluginError, SkillError, SolwardError
+from solward.solana.stakes import unix_time
+from solward.solana.token_list import token_list
+from solward.solana.tokens import TOKEN_ACCOUNT_BYTES, associated_address
+from solward.types.errors import LedgerError, LedgerRejected, SkillError, SolwardError
+from solward.types.guardrail import SOL
 from solward.types.money import SOL_DECIMALS, format_amount, format_sol, from_units
-from solward_cli.doctor.report import Line, Status, fail, failed, ok, warn
+from solward.types.provider import CompletionRequest, Message
+from solward.types.venue import BEST_VENUE, FUNDS_FIRST, QuoteRequest
+from solward.vault.grants.dollars import NoPrice
+from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.finality import CONFIRMED, FINALIZED, has_certificate
+from solward.vault.ledger.slot_time import bounded_s, sampled_s
+from solward.vault.ledger.transport import HttpTransport, host_of
+from solward.vault.ledger.trust import is_enough
+from solward.vault.money.engine import confirm_wait_s
+from solward.vault.money.judge.assess import MAX_AGE_BLOCKS
+from solward.vault.money.judge.prices import Prices
+from solward.vault.money.judge.versions import Versions
+from solward.vault.money.send.sender import RESEND_SLOTS
+from solward_cli.doctor.report import Line, Status, fail, failed, graded, ok, otherwise, warn
 
 if TYPE_CHECKING:
     from solward.operations.venues import Venue
@@ -27,16 +57,15 @@ if TYPE_CHECKING:
     from solward.vault.money.judge.prices import PriceSource
     from solward_cli.doctor.subject import Subject
 
+_SEE_RPC: Final = "see `solward doctor rpc`"
 _EMBEDDED: Final = "embedded: a part of the service, which needs no network"
 # Of a public node, some blocks are ordinary; bytes can land for as many as the other.
-_LAG_WARN: Final = 20
-_LAG_FAIL: Final = BLOCKHASH_BLOCKS
+_LAG_BLOCKS: Final = (20, BLOCKHASH_BLOCKS)
 _SAMPLES: Final = 4
 _DAY_S: Final = 86_400
 # As many as a page of the dashboard and a payment together ask.
 _AT_ONCE: Final = 20
-_CLOCK_WARN_S: Final = 30
-_CLOCK_FAIL_S: Final = 300
+_CLOCK_S: Final = (30, 300)
 _SMALL_SWAP: Final = 10_000_000
 _SLIPPAGE_BPS: Final = 100
 _MOST_WALLETS: Final = 10
@@ -84,15 +113,10 @@ class _Node:
 
     @classmethod
     def of(cls, number: int, url: str, real: str) -> _Node:
-        from solward.vault.ledger.client import RpcLedger
-        from solward.vault.ledger.transport import HttpTransport
-
         transport = HttpTransport(url, together=False)
         return cls(f"RPC {number} {urlsplit(real).hostname}", real, transport, RpcLedger(transport))
 
     async def check(self, subject: Subject) -> list[Line]:
-        from solward.service.cluster import judge_genesis
-
         began = time.monotonic()
         try:
             genesis = await self.ledger.genesis_hash()
@@ -101,21 +125,19 @@ class _Node:
         except LedgerError as error:
             return [fail(self.name, str(error), _advice(error))]
         lines = [ok(self.name, f"{subject.settings.solana_network}, answered in {took:.2f} s")]
-        if urlsplit(self.url).scheme != "https" and not _is_local(self.url):
+        if urlsplit(self.url).scheme != "https" and not is_loopback(
+            urlsplit(self.url).hostname or ""
+        ):
             found = "http: others can read and change what is asked on its way"
             lines.append(warn(self.name, found, "use its https:// address"))
         somebody = await _somebody(subject)
         refused = await self._refused(somebody)
-        count = len(_METHODS)
-        if refused:
-            lines += [
-                fail(self.name, f"{method}: {why}", _NEEDED.get(method, _PROVIDER))
-                for method, why in refused.items()
-            ]
-        else:
-            lines.append(ok(self.name, f"answers the {count} methods that are read with"))
+        lines += [
+            fail(self.name, f"{method}: {why}", _NEEDED.get(method, _PROVIDER))
+            for method, why in refused.items()
+        ] or [ok(self.name, f"answers the {len(_METHODS)} methods that are read with")]
         lines += [await self._pace(), await self._consensus(somebody), *await self._rent()]
-        return [*lines, *await self._history(), *await self._rate()]
+        return [*lines, *await self._history(), await self._rate()]
 
     async def _said(self, method: str, *params: Any) -> tuple[Any, str]:
         """The answer to a method that not every node serves, and why there is none."""
@@ -126,12 +148,6 @@ class _Node:
 
     async def _pace(self) -> Line:
         """How long a slot takes, and what of Solward's goes by it."""
-        from solward.operations.payments.pay import answer_wait_s
-        from solward.vault.ledger.slot_time import bounded_s, sampled_s
-        from solward.vault.money.engine import confirm_wait_s
-        from solward.vault.money.judge.assess import MAX_AGE_BLOCKS
-        from solward.vault.money.send.sender import RESEND_SLOTS
-
         samples, why = await self._said("getRecentPerformanceSamples", _SAMPLES)
         said_s = sampled_s(samples)
         if said_s is not None:
@@ -155,9 +171,6 @@ class _Node:
 
     async def _consensus(self, somebody: str) -> Line:
         """When a block is final, and which transactions the node takes."""
-        from solward.vault.ledger.finality import CONFIRMED, FINALIZED, has_certificate
-        from solward.vault.money.judge.versions import Versions
-
         certificate, why = await self._said("getAgGenesisCert")
         is_alpenglow = has_certificate(certificate)
         if why:
@@ -176,16 +189,12 @@ class _Node:
         return ok(self.name, found)
 
     async def _rent(self) -> list[Line]:
-        from solward.solana.tokens import TOKEN_ACCOUNT_BYTES
-
-        try:
+        with contextlib.suppress(LedgerError):  # Said of the method already.
             rent = await self.ledger.rent_exempt_minimum(TOKEN_ACCOUNT_BYTES)
-        except LedgerError:
-            # Said of the method already.
-            return []
-        byte = rent // (TOKEN_ACCOUNT_BYTES + RENT_OVERHEAD_BYTES)
-        found = f"rent of {byte} lamports a byte, {format_sol(rent)} SOL of a token account"
-        return [ok(self.name, found)]
+            byte = rent // (TOKEN_ACCOUNT_BYTES + RENT_OVERHEAD_BYTES)
+            found = f"rent of {byte} lamports a byte, {format_sol(rent)} SOL of a token account"
+            return [ok(self.name, found)]
+        return []
 
     async def _refused(self, somebody: str) -> dict[str, str]:
         """Method -> why it would not work, of those that the product calls."""
@@ -211,7 +220,7 @@ class _Node:
             return [warn(self.name, found, advice)]
         return [ok(self.name, found)]
 
-    async def _rate(self) -> list[Line]:
+    async def _rate(self) -> Line:
         """What it says to `_AT_ONCE` calls at the same time."""
         began = time.monotonic()
         calls = (self.transport.call("getSlot", ()) for _ in range(_AT_ONCE))
@@ -220,8 +229,8 @@ class _Node:
         errors = [each for each in answers if isinstance(each, BaseException)]
         if errors:
             found = f"{len(errors)} of {_AT_ONCE} calls at once were refused: {errors[0]}"
-            return [warn(self.name, found, "a plan with a higher rate, or a second address")]
-        return [ok(self.name, f"{_AT_ONCE} calls at once were answered in {took:.2f} s")]
+            return warn(self.name, found, "a plan with a higher rate, or a second address")
+        return ok(self.name, f"{_AT_ONCE} calls at once were answered in {took:.2f} s")
 
 
 _PROVIDER: Final = "use a provider or a plan that serves it"
@@ -236,13 +245,6 @@ _Call = Callable[[_Node, str], Awaitable[Any]]
 async def _simulate(node: _Node, somebody: str) -> Any:
     """A payment of nothing to oneself. An account that holds nothing is refused, which is an
     answer too."""
-    from solders.hash import Hash
-    from solders.message import MessageV0
-    from solders.pubkey import Pubkey
-    from solders.signature import Signature
-    from solders.system_program import TransferParams, transfer
-    from solders.transaction import VersionedTransaction
-
     latest = await node.ledger.latest_blockhash()
     key = Pubkey.from_string(somebody)
     nothing = transfer(TransferParams(from_pubkey=key, to_pubkey=key, lamports=0))
@@ -255,27 +257,11 @@ async def _simulate(node: _Node, somebody: str) -> Any:
 async def _history_of(node: _Node, _somebody: str) -> Any:
     """A transaction of a validator: nobody's wallet is named."""
     voters = await node.ledger.vote_accounts()
-    who = voters[0].address if voters else _stake_program()
+    who = voters[0].address if voters else STAKE_PROGRAM
     listed = await node.transport.call("getSignaturesForAddress", (who, {"limit": 1}))
     if listed:
         return await node.ledger.transaction(str(listed[0]["signature"]))
     return None
-
-
-def _stake_program() -> str:
-    from solward.solana.programs import STAKE_PROGRAM
-
-    return STAKE_PROGRAM
-
-
-def _stakes_of(node: _Node, somebody: str) -> Awaitable[Any]:
-    return node.ledger.program_accounts(_stake_program(), size=200, offset=44, key=somebody)
-
-
-def _statuses(node: _Node, _somebody: str) -> Awaitable[Any]:
-    from solders.signature import Signature
-
-    return node.ledger.statuses([str(Signature.default())], search_history=True)
 
 
 _METHODS: Final[Mapping[str, _Call]] = {
@@ -288,11 +274,15 @@ _METHODS: Final[Mapping[str, _Call]] = {
     "getAccountInfo": lambda node, somebody: node.ledger.account(somebody),
     "getMultipleAccounts": lambda node, somebody: node.ledger.accounts([somebody]),
     "getTokenAccountsByOwner": lambda node, somebody: node.ledger.holdings(somebody),
-    "getProgramAccounts": _stakes_of,
+    "getProgramAccounts": lambda node, somebody: node.ledger.program_accounts(
+        STAKE_PROGRAM, size=200, offset=44, key=somebody
+    ),
     "getVoteAccounts": lambda node, _: node.ledger.vote_accounts(),
     "getStakeMinimumDelegation": lambda node, _: node.ledger.stake_minimum_delegation(),
     "getFirstAvailableBlock": lambda node, _: node.ledger.first_slot(),
-    "getSignatureStatuses": _statuses,
+    "getSignatureStatuses": lambda node, _: node.ledger.statuses(
+        [str(Signature.default())], search_history=True
+    ),
     "getSignaturesForAddress": _history_of,
     "getRecentPrioritizationFees": lambda node, somebody: node.ledger.prioritization_fees(
         [somebody]
@@ -303,26 +293,20 @@ _METHODS: Final[Mapping[str, _Call]] = {
 
 async def _somebody(subject: Subject) -> str:
     """The first wallet's address, or one that nobody has."""
-    from solders.keypair import Keypair
-
     wallets = await subject.wallets()
     return str(wallets[0]["public_key"]) if wallets else str(Keypair().pubkey())
 
 
 def _lags(nodes: list[_Node]) -> list[Line]:
-    known = [(node, node.tip) for node in nodes if node.tip is not None]
-    if len(known) < 2:
-        return []
-    best = max(tip.block_height for _, tip in known)
-    lines = []
-    for node, tip in known:
-        lag = best - tip.block_height
-        if lag < _LAG_WARN:
-            lines.append(ok(node.name, f"{lag} blocks behind the others"))
-            continue
-        make = warn if lag < _LAG_FAIL else fail
-        lines.append(make(node.name, f"{lag} blocks behind the others", "use another node"))
-    return lines
+    known = {node.name: node.tip.block_height for node in nodes if node.tip is not None}
+    lags = {name: max(known.values()) - height for name, height in known.items()}
+    return [
+        graded(
+            name, f"{lag} blocks behind the others", "use another node", at=lag, bounds=_LAG_BLOCKS
+        )
+        for name, lag in lags.items()
+        if len(known) > 1
+    ]
 
 
 def _swaps(settings: Settings, *, takes_v1: bool) -> Line:
@@ -337,8 +321,6 @@ def _swaps(settings: Settings, *, takes_v1: bool) -> Line:
 
 
 def _operators(urls: tuple[str, ...], mainnet: bool) -> Line:
-    from solward.vault.ledger.trust import is_enough
-
     names = {operator_of(url) for url in urls}
     if is_enough(names):
         return ok("Operators", f"{len(names)}: {', '.join(sorted(names))}")
@@ -350,22 +332,12 @@ def _operators(urls: tuple[str, ...], mainnet: bool) -> Line:
 
 def operator_of(url: str) -> str:
     """Who runs an address: the last two labels of its host, or its number."""
-    from solward.vault.ledger.transport import host_of
-
     host = host_of(url)
     labels = host.split(".")
     return host if labels[-1].isdecimal() or ":" in host else ".".join(labels[-2:])
 
 
-def _is_local(url: str) -> bool:
-    from solward.settings.addresses import is_loopback
-
-    return is_loopback(urlsplit(url).hostname or "")
-
-
 def _advice(error: Exception) -> str:
-    from solward.service.cluster import WrongCluster
-
     if isinstance(error, WrongCluster):
         return "make SOLANA_NETWORK and SOLANA_RPC_URL name one network"
     if isinstance(error, LedgerRejected):
@@ -373,25 +345,20 @@ def _advice(error: Exception) -> str:
     return "look at the address and its key, and at this machine's way out"
 
 
+@otherwise("Clock", _SEE_RPC)
 async def clock(subject: Subject) -> list[Line]:
     """This machine's clock against the ledger's."""
     if subject.is_embedded:
         return [ok("Clock", _EMBEDDED)]
-    from solward.solana.programs import CLOCK_SYSVAR
-    from solward.solana.stakes import unix_time
 
-    try:
-        ledger = unix_time(await (await subject.cluster()).ledger.account(CLOCK_SYSVAR))
-    except SolwardError as error:
-        return [fail("Clock", str(error), "see `solward doctor rpc`")]
+    ledger = unix_time(await (await subject.cluster()).ledger.account(CLOCK_SYSVAR))
     ahead = time.time() - ledger
     found = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the ledger's time"
-    if abs(ahead) < _CLOCK_WARN_S:
-        return [ok("Clock", found)]
-    make = warn if abs(ahead) < _CLOCK_FAIL_S else fail
-    return [make("Clock", found, "set the machine's clock, and keep it set (NTP)")]
+    advice = "set the machine's clock, and keep it set (NTP)"
+    return [graded("Clock", found, advice, at=abs(ahead), bounds=_CLOCK_S)]
 
 
+@otherwise("Wallets", _SEE_RPC)
 async def funds(subject: Subject) -> list[Line]:
     """Whether a wallet exists, and what it holds: without SOL nothing can be sent."""
     wallets = await subject.wallets()
@@ -401,16 +368,11 @@ async def funds(subject: Subject) -> list[Line]:
         advice = "start the service, then `solward wallet create treasury`"
         return [fail("Wallets", "there are none", advice)]
     lines = []
-    try:
-        ledger = (await subject.cluster()).ledger
-        for row in wallets[:_MOST_WALLETS]:
-            held = await ledger.balance(row["public_key"])
-            name, found = str(row["name"]), f"{format_sol(held)} SOL at {row['public_key']}"
-            lines.append(
-                ok(name, found) if held else warn(name, found, _first_funds(subject, name))
-            )
-    except SolwardError as error:
-        return [fail("Wallets", str(error), "see `solward doctor rpc`")]
+    ledger = (await subject.cluster()).ledger
+    for row in wallets[:_MOST_WALLETS]:
+        held = await ledger.balance(row["public_key"])
+        name, found = str(row["name"]), f"{format_sol(held)} SOL at {row['public_key']}"
+        lines.append(ok(name, found) if held else warn(name, found, _first_funds(subject, name)))
     if all(line.status is Status.WARN for line in lines):
         lines.append(fail("Funds", "no wallet holds SOL", "do so with one of them"))
     return lines
@@ -425,54 +387,38 @@ def _first_funds(subject: Subject, wallet: str) -> str:
     return ask
 
 
+@otherwise("Venues", _SEE_RPC)
 async def venue(subject: Subject) -> list[Line]:
     """Each venue's offer for a small swap, and its instructions; nothing is sent."""
     if subject.is_embedded:
         return [ok("Market", _EMBEDDED)]
-    from solward.solana.programs import WRAPPED_SOL_MINT
-    from solward.solana.token_list import token_list
-    from solward.types.venue import BEST_VENUE
 
     tokens = token_list(subject.settings.solana_network)
     into = next((each for each in tokens if each.symbol == "USDC"), None)
     if into is None:
         return [warn("Swaps", "no token to swap into is known on this network", "none is needed")]
-    try:
-        found = await subject.venues()
-    except SolwardError as error:
-        return [fail("Venues", str(error), "see `solward doctor rpc`")]
+    found = await subject.venues()
     chosen = subject.settings.swap_venue
     enabled = [each for each in found if chosen in (BEST_VENUE, each.name)]
     if not enabled:
         advice = "change SWAP_VENUE, or see `solward plugins list`"
         return [fail("Venues", f"{chosen} is not loaded", advice)]
-    offers = [await _offers(subject, each, WRAPPED_SOL_MINT, into) for each in enabled]
-    if any(lines and not failed(lines) for lines in offers):
-        # A venue that fails costs no swap while another one answers.
-        offers = [[_lesser(line) for line in lines] for lines in offers]
+    offers = [await _offers(subject, each, into) for each in enabled if each.lacks is None]
     lines = [line for each in offers for line in each]
+    if not all(map(failed, offers)):
+        # A venue that fails costs no swap while another one answers.
+        warned = Status.WARN
+        lines = [each._replace(status=warned) if failed([each]) else each for each in lines]
     lacking = [(each.name, each.lacks) for each in enabled if each.lacks is not None]
     if lines:
         return lines + [ok(name, f"is not asked: {lacks}") for name, lacks in lacking]
     return [fail(name, "cannot be asked", lacks) for name, lacks in lacking]
 
 
-def _lesser(line: Line) -> Line:
-    return line._replace(status=Status.WARN) if line.status is Status.FAIL else line
-
-
-async def _offers(subject: Subject, venue: Venue, sold: str, into: KnownToken) -> list[Line]:
-    from solders.keypair import Keypair
-
-    from solward.solana.programs import TOKEN_PROGRAM
-    from solward.solana.tokens import associated_address
-    from solward.types.venue import FUNDS_FIRST, QuoteRequest
-
+async def _offers(subject: Subject, venue: Venue, into: KnownToken) -> list[Line]:
     plugin, context = venue.plugin, venue.context
     name = plugin.spec.name
-    if venue.lacks is not None:
-        return []
-    request = QuoteRequest(sold, into.mint, _SMALL_SWAP, _SLIPPAGE_BPS)
+    request = QuoteRequest(WRAPPED_SOL_MINT, into.mint, _SMALL_SWAP, _SLIPPAGE_BPS)
     host = urlsplit(subject.real_url(str(context.http.base_url))).hostname or "the ledger"
     try:
         quote = await plugin.quote(request, context)
@@ -506,29 +452,23 @@ def _venue_advice(venue: Venue) -> str:
     return f"look at {', '.join([*named, 'SWAP_VENUE'])}, and at this machine's way out"
 
 
+@otherwise("Prices", _SEE_RPC)
 async def prices(subject: Subject) -> list[Line]:
     """Each source of dollar prices, and the one price that all give: grants in dollars need it."""
     if subject.is_embedded:
         return [ok("Prices", _EMBEDDED)]
-    try:
-        sources = (await subject.cluster()).price_sources
-    except SolwardError as error:
-        return [fail("Prices", str(error), "see `solward doctor rpc`")]
+    sources = (await subject.cluster()).price_sources
     if not sources:
         return [ok("Prices", "no source is set: grants in dollars refuse, all others work")]
     return await _priced(sources, subject.settings)
 
 
 async def _priced(sources: Sequence[PriceSource], settings: Settings) -> list[Line]:
-    from solward.types.guardrail import SOL
-    from solward.vault.grants.dollars import NoPrice
-    from solward.vault.money.judge.prices import Prices
-
     lines = []
-    questions = [(each.name, [each]) for each in sources]
+    questions = {each.name: [each] for each in sources}
     if len(sources) > 1:
-        questions.append(("Together", list(sources)))
-    for name, asked in questions:
+        questions["Together"] = [*sources]
+    for name, asked in questions.items():
         together = Prices(
             asked,
             max_age_ms=settings.price_max_age_s * 1000,
@@ -544,24 +484,15 @@ async def _priced(sources: Sequence[PriceSource], settings: Settings) -> list[Li
     return lines
 
 
+@otherwise("Providers", "see `solward plugins list`")
 async def models(subject: Subject) -> list[Line]:
     """Whether each vendor that has a key answers, with the models that agents use."""
-    try:
-        registry = await subject.registry()
-    except PluginError as error:
-        return [fail("Providers", str(error), "see `solward plugins list`")]
-    settings = subject.settings
-    providers = {
-        name: each
-        for name, each in registry.providers.items()
-        if each.spec.is_llm and settings.configured(each.spec)
-    }
+    registry, providers = await subject.registry(), await _providers(subject)
     lines = []
     for name, model in sorted(await _used(subject, providers)):
         if name not in providers:
-            variable = (
-                registry.providers[name].spec.secret_env if name in registry.providers else ""
-            )
+            known = registry.providers.get(name)
+            variable = "" if known is None else known.spec.secret_env
             advice = f"set {variable}" if variable else "see `solward plugins list`"
             lines.append(fail(f"{name}/{model}", "an agent uses it, and it has no key", advice))
         elif subject.spends:
@@ -575,14 +506,18 @@ async def models(subject: Subject) -> list[Line]:
 
 async def announced(subject: Subject) -> list[str]:
     """`provider/model` of each that `check` asks."""
-    registry = await subject.registry()
-    providers = {
-        name: each
-        for name, each in registry.providers.items()
-        if each.spec.is_llm and subject.settings.configured(each.spec)
-    }
+    providers = await _providers(subject)
     used = await _used(subject, providers)
     return [f"{name}/{model}" for name, model in sorted(used) if name in providers]
+
+
+async def _providers(subject: Subject) -> dict[str, LoadedProvider]:
+    """The vendors that have a key."""
+    return {
+        name: each
+        for name, each in (await subject.registry()).providers.items()
+        if each.spec.is_llm and subject.settings.configured(each.spec)
+    }
 
 
 async def _used(subject: Subject, providers: dict[str, LoadedProvider]) -> set[tuple[str, str]]:
@@ -604,11 +539,6 @@ async def _used(subject: Subject, providers: dict[str, LoadedProvider]) -> set[t
 
 
 async def _probed(subject: Subject, provider: LoadedProvider, model: str) -> Line:
-    import asyncio
-    import time
-
-    from solward.types.provider import CompletionRequest, Message
-
     request = CompletionRequest(
         model=model,
         system="Answer with one word.",

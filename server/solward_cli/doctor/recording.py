@@ -26,6 +26,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlencode, urlsp
 from pydantic import SecretStr
 
 from solward.solana import programs
+from solward.solana.token_list import token_list
 from solward.support import jsontext
 from solward.support.base58 import b58decode, b58encode
 from solward.telemetry.scrub import REDACTED, known_secrets, names_secret, scrub_text
@@ -46,6 +47,12 @@ _NOT_PASSED_ON: Final = frozenset(
     {"host", "connection", "content-length", "accept-encoding", "transfer-encoding"}
 )
 _SECRET_PARAMETERS: Final = frozenset({"key", "token", "auth", "apikey", "api-key", "x-api-key"})
+# Methods that name somebody.
+_OF_SOMEBODY: Final = (
+    "getTokenAccountsByOwner",
+    "getProgramAccounts",
+    "getSignaturesForAddress",
+)
 _ADDRESS_BYTES: Final = 32
 _LONGEST_TEXT: Final = 2_000
 # Of a list, such as the validators of a cluster.
@@ -204,10 +211,8 @@ class _Relay:
         from quart import Response, request
 
         body = await request.body
-        headers = {
-            name: value for name, value in request.headers.items()
-            if name.lower() not in _NOT_PASSED_ON
-        }  # fmt: skip
+        given = request.headers.items()
+        headers = {name: value for name, value in given if name.lower() not in _NOT_PASSED_ON}
         headers |= self.route.headers
         try:
             answer = await self.client.request(
@@ -216,8 +221,10 @@ class _Relay:
         except httpx.HTTPError:
             # Nobody answered; a gateway says so.
             return Response("", 502)
-        self.recorder.keep(self.route, self._request(request, body), _response(answer))
         passed = {name: value for name, value in answer.headers.items() if is_kept(name)}
+        headers = {name.lower(): _text(value) for name, value in passed.items()}
+        kept = {"status": answer.status_code, "headers": headers, "body": _body(answer.content)}
+        self.recorder.keep(self.route, self._request(request, body), kept)
         return Response(answer.content, answer.status_code, passed)
 
     def _address(self, asked: Request) -> str:
@@ -238,13 +245,6 @@ class _Relay:
             "url": f"https://{self.route.shown_host}{_text(asked.path)}{query}",
             "body": _body(body),
         }
-
-
-def _response(answer: httpx.Response) -> dict[str, Any]:
-    headers = {
-        name.lower(): _text(value) for name, value in answer.headers.items() if is_kept(name)
-    }
-    return {"status": answer.status_code, "headers": headers, "body": _body(answer.content)}
 
 
 def is_kept(name: str) -> bool:
@@ -330,13 +330,17 @@ class _Replaced:
     def of(
         cls, exchanges: Mapping[str, Sequence[Mapping[str, Any]]], hosts: Mapping[str, str]
     ) -> _Replaced:
-        public, named = _public(), dict[str, None]()
+        networks = ("mainnet-beta", "devnet", "testnet", "localnet")
+        public = {token.mint for network in networks for token in token_list(network)}
+        public |= {value for value in vars(programs).values() if isinstance(value, str)}
+        named = dict[str, None]()
         for _, each in sorted(exchanges.items()):
             for exchange in each:
                 request = exchange["request"]
                 values = [value for _, value in parse_qsl(urlsplit(request["url"]).query)]
                 named |= dict.fromkeys(_addresses([values, request["body"]]))
-                if _of_somebody(request["body"]):
+                body = request["body"]
+                if isinstance(body, Mapping) and body.get("method") in _OF_SOMEBODY:
                     # The accounts of whoever was named lead to them.
                     named |= dict.fromkeys(_addresses(exchange["response"]["body"]))
         kept = [address for address in named if address not in public]
@@ -375,14 +379,6 @@ def decoded_base64(text: str) -> bytes | None:
         return None
 
 
-def _of_somebody(body: Any) -> bool:
-    return isinstance(body, Mapping) and body.get("method") in (
-        "getTokenAccountsByOwner",
-        "getProgramAccounts",
-        "getSignaturesForAddress",
-    )
-
-
 def _addresses(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         if is_address(value):
@@ -403,15 +399,3 @@ def is_address(text: str) -> bool:
         return len(b58decode(text)) == _ADDRESS_BYTES
     except ValueError:
         return False
-
-
-def _public() -> frozenset[str]:
-    from solward.solana.token_list import token_list
-
-    mints = {
-        token.mint
-        for network in ("mainnet-beta", "devnet", "testnet", "localnet")
-        for token in token_list(network)
-    }
-    constants = {value for value in vars(programs).values() if isinstance(value, str)}
-    return frozenset(mints | constants)

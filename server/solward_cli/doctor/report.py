@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from solward.types.errors import SolwardError
 from solward_cli.render import visible
+
+if TYPE_CHECKING:
+    from solward_cli.doctor.subject import Subject
+
+Check: TypeAlias = "Callable[[Subject], Awaitable[list[Line]]]"
 
 NOTHING: Final = "nothing"
 _WIDTH: Final = 80
@@ -57,6 +64,29 @@ def warn(name: str, found: str, advice: str) -> Line:
 def fail(name: str, found: str, advice: str) -> Line:
     """A line of something that would not work."""
     return Line(name, found, advice, Status.FAIL)
+
+
+def graded(name: str, found: str, advice: str, *, at: float, bounds: tuple[float, float]) -> Line:
+    """A line that warns from the first bound on, and fails from the second."""
+    if at < bounds[0]:
+        return ok(name, found)
+    return warn(name, found, advice) if at < bounds[1] else fail(name, found, advice)
+
+
+def otherwise(name: str, advice: str) -> Callable[[Check], Check]:
+    """A check whose error is a line that fails, with this advice."""
+
+    def decorated(check: Check) -> Check:
+        @functools.wraps(check)
+        async def run(subject: Subject) -> list[Line]:
+            try:
+                return await check(subject)
+            except SolwardError as error:
+                return [fail(name, str(error), advice)]
+
+        return run
+
+    return decorated
 
 
 def failed(lines: Iterable[Line]) -> bool:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from solward.agents.store.agents import list_agents
+from solward.database.database import Database
+from solward.database.schema import has_schema
+from solward.hosts.models import ModelHosts
+from solward.hosts.plugins import plugin_hosts, shared_zygote
+from solward.plugins import open_registry
+from solward.service.cluster import open_cluster
+from solward.service.venue_clients import VenueClients
 from solward.types.errors import StoreError
+from solward.vault.store.wallets import list_wallets
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from solward.database.database import Database
     from solward.operations.venues import Venue
     from solward.plugins import Registry
     from solward.service.cluster import Cluster
@@ -23,8 +29,7 @@ class EmptyDatabase(StoreError):
     """No service made the database's tables yet."""
 
 
-@dataclass(slots=True)
-class Subject:
+class Subject(AsyncExitStack):
     """The service that these settings describe; nothing of it is written, and it may be running.
 
     Attributes:
@@ -32,25 +37,21 @@ class Subject:
         real: an address of the settings -> the one that it stands for (see `recording`).
     """
 
-    settings: Settings
-    spends: bool = False
-    real: Mapping[str, str] = field(default_factory=dict, repr=False)
-    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
-    _database: Database | None = None
-    _cluster: Cluster | None = None
-    _registry: Registry | None = None
-    _venues: list[Venue] | None = None
-
-    async def __aenter__(self) -> Subject:
-        return self
-
-    async def __aexit__(
+    def __init__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        settings: Settings,
+        *,
+        spends: bool = False,
+        real: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        await self._stack.aclose()
+        super().__init__()
+        self.settings = settings
+        self.spends = spends
+        self.real = real
+        self._database: Database | None = None
+        self._cluster: Cluster | None = None
+        self._registry: Registry | None = None
+        self._venues: list[Venue] | None = None
 
     def real_url(self, url: str) -> str:
         """The address that is asked in the end; may hold a key."""
@@ -69,12 +70,9 @@ class Subject:
             EmptyDatabase: no service made its tables yet.
             OtherSchema: another version made them.
         """
-        from solward.database.database import Database
-        from solward.database.schema import has_schema
-
         if self._database is None:
             opened = Database.inspect(self.settings.database_url, self.settings.solward_home)
-            self._stack.push_async_callback(opened.close)
+            self.push_async_callback(opened.close)
             async with opened.read() as connection:
                 if not await has_schema(connection):
                     raise EmptyDatabase("the database is empty")
@@ -83,21 +81,16 @@ class Subject:
 
     async def wallets(self) -> list[dict[str, Any]]:
         """The rows of the service's wallets, oldest first; none where there is no database yet."""
-        from solward.vault.store.wallets import list_wallets
-
-        try:
-            async with (await self.database()).read() as connection:
-                return list(await list_wallets(connection))
-        except StoreError:
-            return []
+        return await self._rows(list_wallets)
 
     async def agents(self) -> list[dict[str, Any]]:
         """The rows of the service's agents, oldest first; none where there is no database yet."""
-        from solward.agents.store.agents import list_agents
+        return await self._rows(list_agents)
 
+    async def _rows(self, read: Callable[..., Awaitable[Iterable[Any]]]) -> list[dict[str, Any]]:
         try:
             async with (await self.database()).read() as connection:
-                return await list_agents(connection)
+                return [*await read(connection)]
         except StoreError:
             return []
 
@@ -107,10 +100,8 @@ class Subject:
         Raises:
             ConfigError: it is not the network of the settings.
         """
-        from solward.service.cluster import open_cluster
-
         if self._cluster is None:
-            self._cluster = await self._stack.enter_async_context(open_cluster(self.settings))
+            self._cluster = await self.enter_async_context(open_cluster(self.settings))
         return self._cluster
 
     async def venues(self) -> list[Venue]:
@@ -119,11 +110,9 @@ class Subject:
         Raises:
             ConfigError, PluginError: as `cluster` and `registry`.
         """
-        from solward.service.venue_clients import VenueClients
-
         if self._venues is None:
             clients = VenueClients(self.settings, await self.cluster())
-            await self._stack.enter_async_context(clients)
+            await self.enter_async_context(clients)
             self._venues = clients.venues(await self.registry())
         return self._venues
 
@@ -133,25 +122,16 @@ class Subject:
         Raises:
             PluginError: a built-in plugin is broken.
         """
-        from solward.hosts.models import ModelHosts
-        from solward.hosts.plugins import plugin_hosts, shared_zygote
-        from solward.plugins import open_registry
-
         if self._registry is None:
             settings = self.settings
             unconfined = settings.solward_plugins_unconfined
-            zygote = await self._stack.enter_async_context(shared_zygote())
-            hosts = await self._stack.enter_async_context(
-                plugin_hosts(
-                    unconfined,
-                    secret=settings.plugin_secret,
-                    home=settings.solward_home,
-                    zygote=zygote,
-                )
-            )
+            home, secret = settings.solward_home, settings.plugin_secret
+            zygote = await self.enter_async_context(shared_zygote())
+            opening = plugin_hosts(unconfined, secret=secret, home=home, zygote=zygote)
+            hosts = await self.enter_async_context(opening)
             models = ModelHosts(1, settings.models_folder, unconfined=unconfined, zygote=zygote)
-            self._stack.push_async_callback(models.close)
+            self.push_async_callback(models.close)
             self._registry = await open_registry(
-                settings.plugins, hosts=hosts, models=models, home=settings.solward_home
+                settings.plugins, hosts=hosts, models=models, home=home
             )
         return self._registry

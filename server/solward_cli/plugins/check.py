@@ -1,4 +1,5 @@
-"""`solward plugins check`: run the conformance checks on a plugin, and print advice."""
+"""`solward plugins check`, `key` and `verify`: run the conformance checks on a plugin, print
+advice, and sign what was found: who ran them, and on which bytes."""
 
 from __future__ import annotations
 
@@ -10,8 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from solward import __version__
+from solward.support.clock import iso, now_ms
+from solward.types.errors import FolderError, InvalidRequest
+from solward_cli.entrypoint import refusals
+from solward_cli.render import plain, show, visible
+
 if TYPE_CHECKING:
-    from solward.plugins.check_results import CheckKey
+    from solward.plugins.check_results import CheckKey, CheckResult
     from solward.testing.conformance import Grade, Report
     from solward.testing.conformance.runner import Checked
 
@@ -54,31 +61,30 @@ def check(
     from solward.settings import Settings
     from solward.telemetry import logs
     from solward.testing.conformance.cases import read_cases
+    from solward.testing.conformance.report import lowest
     from solward.testing.conformance.runner import check_target
-    from solward.types.errors import InvalidRequest
-    from solward_cli.entrypoint import refusals, refuse
 
     logs.configure("error")
     with refusals():
-        try:
-            key = None if key_file is None else read_key(key_file)
-            checked = check_target(
-                target,
-                in_process=in_process,
-                home=lambda: Settings().solward_home,
-                cases=list(map(read_cases, case_files)),
-            )
-            reports = checked.reports
-            written = None if key is None else _write(checked, key)
-        except InvalidRequest as error:
-            refuse(str(error))
+        key = None if key_file is None else read_key(key_file)
+        checked = check_target(
+            target,
+            in_process=in_process,
+            home=lambda: Settings().solward_home,
+            cases=list(map(read_cases, case_files)),
+        )
+        reports = checked.reports
+        written = None if key is None else _write(checked, key)
+    is_good = all(report.ok for report in reports)
     if as_json:
-        click.echo(json.dumps(_json(reports), indent=2))
+        plugins = list(map(_plugin, reports))
+        told = {"ok": is_good, "tier": _name(lowest(reports)), "plugins": plugins}
+        click.echo(json.dumps(told, indent=2))
     else:
         _show(reports)
     if written is not None:
         click.echo(f"Signed: {written}", err=as_json)
-    if not all(report.ok for report in reports):
+    if not is_good:
         sys.exit(EXIT_FAILED)
 
 
@@ -88,12 +94,9 @@ def _write(checked: Checked, key: CheckKey) -> Path:
     Raises:
         InvalidRequest: of what was checked nobody knows the bytes, or it ran unconfined.
     """
-    from solward import __version__
     from solward.plugins.check_results import CheckResult, signed
-    from solward.support.clock import iso, now_ms
     from solward.testing.conformance import Outcome
     from solward.testing.conformance.report import lowest
-    from solward.types.errors import InvalidRequest
 
     own, reports = checked.own, checked.reports
     if own is None:
@@ -133,45 +136,22 @@ def _plugin(report: Report) -> dict[str, Any]:
     }
 
 
-def _json(reports: Sequence[Report]) -> dict[str, object]:
-    from solward.testing.conformance.report import lowest
-
-    return {
-        "ok": all(report.ok for report in reports),
-        "tier": _name(lowest(reports)),
-        "plugins": list(map(_plugin, reports)),
-    }
-
-
 def _name(grade: Grade | None) -> str | None:
     return None if grade is None or grade.tier is None else grade.tier.name
 
 
 def _show(reports: Sequence[Report]) -> None:
-    from rich.console import Console
-    from rich.text import Text
-
-    from solward_cli.render import visible
-
-    console = Console(highlight=False)
-
-    def write(*parts: tuple[str, str]) -> None:
-        line = Text.assemble(*((visible(text), style) for text, style in parts))
-        console.print(line, soft_wrap=True)
-
     for report in reports:
-        title = f"{report.kind} {report.plugin}"
-        write((title, "bold"), (f" of {report.distribution} {report.version}", ""))
+        of = f"of {report.distribution} {report.version}"
+        show(plain(f"{report.kind} {report.plugin} {of}", "bold"))
         for each in report.findings:
+            outcome = plain(f"  {each.outcome.value:<7}", _STYLES[each.outcome.value])
             detail = f": {each.detail}" if each.detail else ""
-            write(
-                (f"  {each.outcome.value:<7}", _STYLES[each.outcome.value]),
-                (f"  {each.check}{detail}", ""),
-            )
+            show(plain("").append_text(outcome).append(visible(f"  {each.check}{detail}")))
         if report.grade is not None:
-            write((f"  {tier_line(report.grade)}", "bold"))
+            show(plain(f"  {tier_line(report.grade)}", "bold"))
     for line in advice(reports):
-        write((line, ""))
+        show(plain(line))
 
 
 def tier_line(grade: Grade) -> str:
@@ -185,12 +165,8 @@ def tier_line(grade: Grade) -> str:
 
 def advice(reports: Sequence[Report]) -> list[str]:
     """What to do after the checks."""
-    failed = [
-        f"{report.plugin} ({', '.join(report.failed)})" for report in reports if report.failed
-    ]
-    warned = [
-        f"{report.plugin} ({', '.join(report.warnings)})" for report in reports if report.warnings
-    ]
+    failed = [f"{each.plugin} ({', '.join(each.failed)})" for each in reports if each.failed]
+    warned = [f"{each.plugin} ({', '.join(each.warnings)})" for each in reports if each.warnings]
     lines = []
     if failed:
         lines.append(f"Mend before you install it: {'; '.join(failed)}.")
@@ -203,3 +179,62 @@ def advice(reports: Sequence[Report]) -> list[str]:
             " it is loaded at the next start."
         )
     return lines
+
+
+@click.command("key")
+@click.argument("file", type=click.Path(path_type=Path))
+def key(file: Path) -> None:
+    """Make a key that signs results of `plugins check`, in the new FILE.
+
+    Only its user can read FILE. What is printed is the public key, for those who verify results.
+    """
+    from solward.plugins.check_results import create_key
+
+    with refusals():
+        made = create_key(file)
+    click.echo(made.public)
+
+
+@click.command("verify")
+@click.argument("result", type=click.Path(path_type=Path))
+@click.option("--key", "public", required=True, help="The public key of whoever checked.")
+@click.argument("target", metavar="[WHEEL-or-NAME]", required=False)
+def verify(result: Path, public: str, target: str | None) -> None:
+    """Verify a signed RESULT of `plugins check`, and that it is of this wheel or installed plugin.
+
+    NAME is a distribution in a folder of its own. A result says who ran the kit on which bytes, not
+    that the plugin is harmless.
+    """
+    from solward.plugins.check_results import read_result
+
+    with refusals():
+        said = read_result(result, public)
+        about = (
+            "No wheel or plugin was given to compare." if target is None else _same(said, target)
+        )
+    click.echo(visible(f"{summary(said)} {about}"))
+
+
+def summary(said: CheckResult) -> str:
+    """A verified result in a sentence."""
+    tier = "a check failed, so no tier" if said.tier is None else said.tier
+    return (
+        f"{said.distribution} {said.version}: {tier}; checked on {said.date} with Solward"
+        f" {said.solward}."
+    )
+
+
+def _same(said: CheckResult, target: str) -> str:
+    from solward.plugins.folders.layout import canonical, read
+    from solward.settings import Settings
+
+    if target.endswith(".whl"):
+        said.check_wheel(Path(target))
+        more = len(said.wheels) - 1
+        needs = f" The {more} wheels that it needs were not compared." if more else ""
+        return f"It is of this wheel.{needs}"
+    one = read(Settings().solward_home, canonical(target))
+    if one is None:
+        raise FolderError(f"{target} is no wheel, and is not installed in a folder of its own")
+    said.check_installed(one)
+    return "It is of what is installed, with all that it needs."

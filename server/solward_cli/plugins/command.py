@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from solward_cli.plugins import folders, results
-from solward_cli.plugins.check import check
+from solward.types.errors import SolwardError
+from solward_cli.entrypoint import refusals
+from solward_cli.plugins import folders
+from solward_cli.plugins.check import check, key, verify
 from solward_cli.plugins.new import new
 from solward_cli.plugins.skill_run import list_skills, run, show
 from solward_cli.plugins.state import settings, store
+from solward_cli.render import visible
 
 if TYPE_CHECKING:
+    from solward.client import PluginProblem
     from solward.plugins import Registry
-    from solward.plugins.discovery import Place
     from solward.settings import Settings
     from solward.types.manifest import Terms
 
@@ -42,15 +45,10 @@ def skills() -> None:
     """What an agent can do."""
 
 
-plugins.add_command(new)
-plugins.add_command(check)
-plugins.add_command(settings)
-plugins.add_command(store)
-for _command in (*folders.COMMANDS, *results.COMMANDS):
+for _command in (new, check, key, verify, settings, store, *folders.COMMANDS):
     plugins.add_command(_command)
-skills.add_command(list_skills)
-skills.add_command(run)
-skills.add_command(show)
+for _command in (list_skills, run, show):
+    skills.add_command(_command)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +80,12 @@ def list_plugins(as_json: bool) -> None:
 
     Where a service runs in this home, its own problems too.
     """
-    settings = _settings()
-    registry = _registry(settings)
+    from solward.plugins.folders.layout import described
+    from solward.settings import Settings
+
+    with refusals():
+        settings = Settings()
+        registry = asyncio.run(_registry(settings))
     rows = list(rows_of(registry, settings))
     known = {(row.name, row.distribution, row.problem) for row in rows}
     rows += [
@@ -92,34 +94,24 @@ def list_plugins(as_json: bool) -> None:
         if (row.name, row.distribution, row.problem) not in known
     ]
     if as_json:
-        places = list(map(_place_json, registry.places))
+        places = [
+            {
+                "name": place.distribution,
+                "version": place.version,
+                "own": None if place.installed is None else described(place.installed),
+                "runsInService": list(place.runs),
+                "trust": place.trust,
+            }
+            for place in registry.places
+        ]
         listed = {"plugins": [asdict(row) for row in rows], "distributions": places}
         click.echo(json.dumps(listed))
         return
     _show(rows)
     # A shell without the service's settings has another home, whose list looks as whole.
     click.echo(f"Of SOLWARD_HOME {settings.solward_home}.", err=True)
-    _show_places(registry.places)
-
-
-def _place_json(place: Place) -> dict[str, Any]:
-    from solward.plugins.folders.layout import described
-
-    own = None if place.installed is None else described(place.installed)
-    return {
-        "name": place.distribution,
-        "version": place.version,
-        "own": own,
-        "runsInService": list(place.runs),
-        "trust": place.trust,
-    }
-
-
-def _show_places(places: Sequence[Place]) -> None:
-    """Where third parties' code is, and what that trusts, on standard error."""
-    from solward_cli.render import visible
-
-    for place in places:
+    # Where third parties' code is, and what that trusts.
+    for place in registry.places:
         if place.trust is not None:
             name = f"{place.distribution} {place.version}"
             text = f"{name} is in the service's environment: {place.trust}"
@@ -131,15 +123,14 @@ def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
     from solward.plugins.discovery import BUILT_IN
     from solward.types.manifest import Terms
 
+    def needs(terms: Terms) -> tuple[str, ...]:
+        return terms.needs(settings.unset(terms))
+
     own = {each.distribution: each.installed for each in registry.places}
     left_out = {(_kind(each.group), each.plugin) for each in registry.problems}
+    guardrails = {each.name: each for each in registry.guardrails}
     kinds: dict[str, Mapping[str, Any]] = {
-        # What refuses in place of one that is left out is none.
-        "guardrail": {
-            each.name: each
-            for each in registry.guardrails
-            if ("guardrail", each.name) not in left_out
-        },
+        "guardrail": guardrails,
         "payment": registry.payments,
         "provider": registry.providers,
         "skill": registry.skills,
@@ -149,6 +140,8 @@ def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
         (kind, name, plugin)
         for kind, plugins in kinds.items()
         for name, plugin in sorted(plugins.items())
+        # What refuses in place of a guardrail that is left out is none.
+        if kind != "guardrail" or (kind, name) not in left_out
     ]
     for kind, name, plugin in sorted(loaded, key=lambda each: each[2].distribution != BUILT_IN):
         spec = getattr(plugin, "spec", None)
@@ -159,7 +152,7 @@ def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
             plugin.distribution,
             plugin.version,
             DEMO if getattr(spec, "demo", False) else LOADED,
-            needs=_needs(Terms.of(spec), settings),
+            needs=needs(Terms.of(spec)),
             where="" if folder is None else str(folder.folder),
         )
     accepted = {
@@ -178,7 +171,7 @@ def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
             LEFT_OUT,
             problem.code.value,
             problem.detail,
-            needs=() if terms is None else _needs(terms, settings),
+            needs=() if terms is None else needs(terms),
         )
 
 
@@ -186,60 +179,38 @@ def _of_running_service(settings: Settings) -> list[Row]:
     """Problems that a service has which runs in this home, such as another version elsewhere."""
     from solward.client import SolwardClient
     from solward.plugins.folders.layout import is_in_use
-    from solward.types.errors import SolwardError
-    from solward_cli.render import visible
 
-    async def asked() -> list[Row]:
-        async with (
-            asyncio.timeout(_ASK_S),
-            SolwardClient(*settings.client_target) as client,
-        ):
-            problems = (await client.plugins()).problems
-        return [
-            Row(each.plugin, "", each.distribution or "", "", RUNNING, each.code, each.detail)
-            for each in problems
-        ]
+    async def asked() -> Sequence[PluginProblem]:
+        client = SolwardClient(*settings.client_target)
+        async with asyncio.timeout(_ASK_S), client:
+            return (await client.plugins()).problems
 
     if not is_in_use(settings.solward_home):
         return []
     try:
-        return asyncio.run(asked())
+        return [
+            Row(each.plugin, "", each.distribution or "", "", RUNNING, each.code, each.detail)
+            for each in asyncio.run(asked())
+        ]
     except (SolwardError, TimeoutError) as error:
         text = f"The service that runs in this home does not say its problems: {error}"
         click.echo(visible(text), err=True)
         return []
 
 
-def _needs(terms: Terms, settings: Settings) -> tuple[str, ...]:
-    return terms.needs(settings.unset(terms))
-
-
 def _kind(group: str) -> str:
     return group.removeprefix("solward.").removesuffix("s")
 
 
-def _settings() -> Settings:
-    from solward.settings import Settings
-    from solward_cli.entrypoint import refusals
-
-    with refusals():
-        return Settings()
-
-
-def _registry(settings: Settings) -> Registry:
+async def _registry(settings: Settings) -> Registry:
     """The plugins as a service would load them, third parties' in plugin hosts."""
     from solward.hosts.plugins import plugin_hosts
     from solward.plugins import open_registry
-    from solward_cli.entrypoint import refusals
 
-    async def loaded() -> Registry:
-        async with plugin_hosts(settings.solward_plugins_unconfined) as hosts:
-            return await open_registry(
-                settings.plugins, hosts=hosts, demo=True, home=settings.solward_home
-            )
-
-    with refusals():
-        return asyncio.run(loaded())
+    async with plugin_hosts(settings.solward_plugins_unconfined) as hosts:
+        return await open_registry(
+            settings.plugins, hosts=hosts, demo=True, home=settings.solward_home
+        )
 
 
 def _show(rows: Sequence[Row]) -> None:

@@ -11,56 +11,58 @@ import asyncio
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from solward.types.errors import ConfigError, HomeLocked, SolwardError
+from solward_cli.entrypoint import home_command, refusals
+from solward_cli.offline import offline_wallets
+from solward_cli.options import several
+from solward_cli.render import visible
+
 if TYPE_CHECKING:
-    from solward.plugins.check_results import CheckResult
     from solward.plugins.folders.install import Proposal
     from solward.plugins.folders.layout import Installed, Plugin
-    from solward.plugins.state import Purged
     from solward.settings import Settings
     from solward.types.manifest import Terms
-
-_YES = click.option("--yes", is_flag=True, help="Accept what it needs without being asked.")
-_RESULT = click.option(
-    "--result",
-    type=click.Path(path_type=Path),
-    help="A signed result of `plugins check`, verified with --key and shown.",
-)
-_KEY = click.option("--key", "public", help="The public key of whoever checked.")
 
 # A service looks at its folders every second, and lets what runs of a plugin end.
 _UNLOADS_WITHIN_S = 60.0
 _PAUSE_S = 0.5
 
 
+_proposed = several(
+    click.argument("target", metavar="NAME-or-FILE"),
+    click.option("--yes", is_flag=True, help="Accept what it needs without being asked."),
+    click.option(
+        "--result",
+        type=click.Path(path_type=Path),
+        help="A signed result of `plugins check`, verified with --key and shown.",
+    ),
+    click.option("--key", "public", help="The public key of whoever checked."),
+)
+
+
 @click.command("install")
-@click.argument("target", metavar="NAME-or-FILE")
-@_YES
-@_RESULT
-@_KEY
-def install(target: str, yes: bool, result: Path | None, public: str | None) -> None:
+@_proposed
+def install(target: str, **options: Any) -> None:
     """Install a distribution's wheels into a folder of its own.
 
     NAME may have versions (`acme-tools==1.2`); FILE is a wheel. What its plugins declare is read in
     a confined process; nothing else of it runs, and the service's environment stays as it is.
     """
-    _install(target, yes=yes, upgrade=False, checked=_checked(result, public))
+    _install(target, upgrade=False, **options)
 
 
 @click.command("upgrade")
-@click.argument("target", metavar="NAME-or-FILE")
-@_YES
-@_RESULT
-@_KEY
-def upgrade(target: str, yes: bool, result: Path | None, public: str | None) -> None:
+@_proposed
+def upgrade(target: str, **options: Any) -> None:
     """Replace an installed distribution by another version.
 
     Asks where the new version needs more than was accepted, or lacks a plugin.
     """
-    _install(target, yes=yes, upgrade=True, checked=_checked(result, public))
+    _install(target, upgrade=True, **options)
 
 
 @click.command("remove")
@@ -71,7 +73,8 @@ def upgrade(target: str, yes: bool, result: Path | None, public: str | None) -> 
 @click.option(
     "--purge", is_flag=True, help="Delete its files, entries and settings, too, not to be undone."
 )
-def remove(name: str, lost: bool, purge: bool) -> None:
+@home_command
+async def remove(settings: Settings, name: str, lost: bool, purge: bool) -> None:
     """Remove a distribution's folder.
 
     The files and entries that its plugins keep, and what is set for its skills, stay for when it is
@@ -80,26 +83,20 @@ def remove(name: str, lost: bool, purge: bool) -> None:
     """
     from solward.plugins.folders.install import not_installed
     from solward.plugins.folders.install import remove as removed
-    from solward_cli.entrypoint import keystore_settings, refusals
-
-    with refusals():
-        settings = keystore_settings()
-        was_here = removed(settings.solward_home, name, lost=lost, purge=purge)
-        purged = purge_state(settings, name) if purge else ""
-        if not (was_here or purged):
-            raise not_installed(name)
-    _done(f"Removed {name}.{purged if purge else _kept(name)}")
-
-
-def _kept(name: str) -> str:
     from solward.plugins.folders.layout import canonical
     from solward.plugins.folders.storage import storage_folder
 
-    also = "--purge deletes them, its entries and its settings."
-    folder = storage_folder(_home(), canonical(name))
-    if folder is None or not folder.exists():
-        return " Its entries and settings stay; --purge deletes them."
-    return f" The files that its plugins keep stay in {folder}; {also}"
+    was_here = removed(settings.solward_home, name, lost=lost, purge=purge)
+    told = await purge_state(settings, name) if purge else ""
+    if not (was_here or told):
+        raise not_installed(name)
+    if not purge:
+        folder = storage_folder(settings.solward_home, canonical(name))
+        told = " Its entries and settings stay; --purge deletes them."
+        if folder is not None and folder.exists():
+            kept = f"The files that its plugins keep stay in {folder}"
+            told = f" {kept}; --purge deletes them, its entries and its settings."
+    _done(f"Removed {name}.{told}")
 
 
 @click.command("enable")
@@ -119,25 +116,21 @@ def disable(name: str) -> None:
 COMMANDS = (install, upgrade, remove, enable, disable)
 
 
-def _checked(result: Path | None, public: str | None) -> CheckResult | None:
-    """The result that is to be shown, verified."""
+def _install(
+    target: str, *, yes: bool, upgrade: bool, result: Path | None, public: str | None
+) -> None:
     from solward.plugins.check_results import read_result
-    from solward_cli.entrypoint import refusals
-
-    if (result is None) != (public is None):
-        raise click.UsageError("--result and --key belong together")
-    if result is None or public is None:
-        return None
-    with refusals():
-        return read_result(result, public)
-
-
-def _install(target: str, *, yes: bool, upgrade: bool, checked: CheckResult | None) -> None:
     from solward.plugins.discovery import is_allowed
     from solward.plugins.folders.install import install as installed
     from solward.settings import Settings
-    from solward_cli.entrypoint import refusals
-    from solward_cli.plugins.results import summary
+    from solward_cli.plugins.check import summary
+
+    if (result is None) != (public is None):
+        raise click.UsageError("--result and --key belong together")
+    checked = None
+    if result is not None and public is not None:
+        with refusals():
+            checked = read_result(result, public)
 
     def accept(proposal: Proposal) -> bool:
         _show(proposal)
@@ -162,19 +155,18 @@ def _install(target: str, *, yes: bool, upgrade: bool, checked: CheckResult | No
         one = installed(
             settings.solward_home, target, accept=accept, declare=declare, upgrade=upgrade
         )
+    told = f"Installed {one.name} {one.version}: {_kinds(one.plugins)}."
     if is_allowed(one.name, settings.plugins):
-        _done(f"Installed {one.name} {one.version}: {_kinds(one.plugins)}.")
+        _done(told)
     else:
         _echo(
-            f"Installed {one.name} {one.version}: {_kinds(one.plugins)}. SOLWARD_PLUGINS does not"
-            f" name it, so nothing of it is loaded: add {one.name} there, and start the service"
-            " again."
+            f"{told} SOLWARD_PLUGINS does not name it, so nothing of it is loaded: add {one.name}"
+            " there, and start the service again."
         )
 
 
 def _enable(name: str, enabled: bool) -> None:
     from solward.plugins.folders.install import enable as changed
-    from solward_cli.entrypoint import refusals
 
     with refusals():
         one = changed(_home(), name, enabled)
@@ -215,8 +207,6 @@ def _done(text: str) -> None:
 
 
 def _echo(*lines: str) -> None:
-    from solward_cli.render import visible
-
     for line in lines:
         click.echo(visible(line))
 
@@ -227,7 +217,7 @@ def _home() -> Path:
     return Settings().solward_home
 
 
-def purge_state(settings: Settings, name: str) -> str:
+async def purge_state(settings: Settings, name: str) -> str:
     """Delete them; what was deleted in words, empty where there was nothing.
 
     Raises:
@@ -235,34 +225,23 @@ def purge_state(settings: Settings, name: str) -> str:
         KeystoreError, StoreError: the database cannot be used.
     """
     from solward.database.database import database_file
-    from solward.types.errors import HomeLocked
+    from solward.plugins.folders.layout import canonical
+    from solward.plugins.state import PluginSettings, purge
 
     file = database_file(settings.database_url, settings.solward_home)
     if file is not None and not file.exists():
         return ""
     try:
-        entries, settings_ = asyncio.run(_offline(settings, name))
+        async with offline_wallets(settings) as (database, _):
+            purged = await purge(PluginSettings(database), canonical(name))
+        counts = purged.entries, purged.settings
     except HomeLocked:
-        entries, settings_ = asyncio.run(_by_service(settings, name))
-    return f" Deleted {entries} entries and {settings_} settings." if entries or settings_ else ""
-
-
-async def _offline(settings: Settings, name: str) -> tuple[int, int]:
-    from solward.plugins.folders.layout import canonical
-    from solward.plugins.state import PluginSettings, purge
-    from solward.vault.custody import Wallets
-    from solward_cli.offline import offline_database
-
-    async with offline_database(settings) as database:
-        # The audit log goes on only with the keystore open.
-        await Wallets.open(database, settings, settings.solward_home)
-        found: Purged = await purge(PluginSettings(database), canonical(name))
-        return found.entries, found.settings
+        counts = await _by_service(settings, name)
+    return " Deleted {} entries and {} settings.".format(*counts) if any(counts) else ""
 
 
 async def _by_service(settings: Settings, name: str) -> tuple[int, int]:
     from solward.client import BadRequest, SolwardClient
-    from solward.types.errors import ConfigError, SolwardError
 
     ends = asyncio.get_running_loop().time() + _UNLOADS_WITHIN_S
     async with SolwardClient.from_settings(settings) as client:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import click
 
+from solward_cli.entrypoint import refuse
+
 TEMPLATE = "solward_plugin_template"
 MAX_NAME = 40
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
@@ -65,8 +67,6 @@ def new(name: str, directory: Path | None, kind: str) -> None:
     DIR is ./NAME where it is not given. The kind `skill` makes two, one that spends and one that
     reads.
     """
-    from solward_cli.entrypoint import refuse
-
     folder = Path(name) if directory is None else directory
     try:
         problem = _wrong_name(name) or _wrong_folder(folder) or _conflict(name, KINDS[kind])
@@ -114,9 +114,17 @@ def contents(name: str, kind: Kind) -> Iterator[tuple[Path, str]]:
             continue
         text = source.read_text(encoding="utf-8")
         if path.name == "pyproject.toml":
-            text = _with_entry_points(text, kind)
+            points = kind.entry_points(TEMPLATE).items()
+            lines = "".join(f'{name} = "{module}"\n' for name, module in points)
+            table = f'[project.entry-points."{kind.group}"]\n{lines}\n'
+            first = _ENTRY_POINTS.search(text)
+            assert first is not None
+            rest = _ENTRY_POINTS.sub("", text[first.start() :])
+            text = text[: first.start()] + table + rest
         elif path.name == "README.md":
-            text = _SECTION.sub(lambda found: _section(found, kind), text).rstrip() + "\n"
+            left_out = {each.heading for each in KINDS.values()} - {kind.heading}
+            sections = _SECTION.sub(lambda each: "" if each[1] in left_out else each[0], text)  # noqa: B023 - used at once
+            text = sections.rstrip() + "\n"
         yield Path(_renamed(str(path), name)), _renamed(text, name)
 
 
@@ -135,19 +143,6 @@ def template_root() -> Path:
 def _renamed(text: str, name: str) -> str:
     text = text.replace(TEMPLATE, name).replace(TEMPLATE.upper(), name.upper())
     return text.replace(TEMPLATE.replace("_", "-"), name.replace("_", "-"))
-
-
-def _with_entry_points(text: str, kind: Kind) -> str:
-    lines = [f'{name} = "{module}"\n' for name, module in kind.entry_points(TEMPLATE).items()]
-    table = f'[project.entry-points."{kind.group}"]\n{"".join(lines)}\n'
-    first = _ENTRY_POINTS.search(text)
-    assert first is not None
-    return text[: first.start()] + table + _ENTRY_POINTS.sub("", text[first.start() :])
-
-
-def _section(section: re.Match[str], kind: Kind) -> str:
-    headings = {each.heading for each in KINDS.values()} - {kind.heading}
-    return "" if section[1] in headings else section[0]
 
 
 def _wrong_name(name: str) -> str | None:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from solward.support import jsontext
-from solward_cli.completed_names import skill_names, wallet_names
-from solward_cli.service_call import ServiceCall, fail, service_call, waiting
+from solward_cli.named import WALLET_ID, skill_argument
+from solward_cli.render import Output, plain, table, together
+from solward_cli.service_call import ServiceCall, service_call, waiting
+from solward_cli.shown_answers import answer_fields, answer_table
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from solward.client import Skill
 
 _RANGES = (
     ("minimum", "at least {}"),
@@ -29,8 +31,8 @@ _NOT_EMPTY = frozenset({"minLength", "minItems"})
 
 
 @click.command("run")
-@click.argument("name", shell_complete=skill_names)
-@click.option("--wallet", required=True, shell_complete=wallet_names, help="The wallet it acts on.")
+@skill_argument
+@click.option("--wallet", "wallet_id", required=True, type=WALLET_ID, help="The wallet it acts on.")
 @click.option(
     "--param",
     "params",
@@ -43,17 +45,13 @@ _NOT_EMPTY = frozenset({"minLength", "minItems"})
 )
 @service_call
 async def run(
-    call: ServiceCall, name: str, wallet: str, params: tuple[str, ...], key: str | None
-) -> RenderableType:
+    call: ServiceCall, name: Skill, wallet_id: str, params: tuple[str, ...], key: str | None
+) -> Output:
     """Run a skill on a wallet of the running service and print its outcome."""
-    from solward_cli.render import plain
-
-    found = await call.wallet(wallet)
-    skills = {each.name: each for each in await call.client.skills()}
-    schema = skills[name].parameters if name in skills else {}
-    values = parameters(params, schema.get("properties", {}))
-    with waiting(f"Running {name}"):
-        text = await call.client.wallets.run_skill(found.id, name, values, idempotency_key=key)
+    skill = name.name
+    values = parameters(params, name.parameters.get("properties", {}))
+    with waiting(f"Running {skill}"):
+        text = await call.client.wallets.run_skill(wallet_id, skill, values, idempotency_key=key)
     return plain(text, lines=True)
 
 
@@ -71,7 +69,10 @@ def parameters(
     values: dict[str, Any] = {}
     for each in texts:
         if each.lstrip().startswith("{"):
-            given = _object(each, option)
+            try:
+                given = jsontext.read(each)
+            except ValueError as error:
+                raise click.BadParameter(f"no JSON: {error}", param_hint=option) from None
         else:
             name, equals, value = each.partition("=")
             if not equals or not name:
@@ -86,22 +87,9 @@ def parameters(
     return values
 
 
-def _object(text: str, option: str) -> dict[str, Any]:
-    from solward.support import jsontext
-
-    try:
-        value = jsontext.read(text)
-    except ValueError as error:
-        raise click.BadParameter(f"no JSON: {error}", param_hint=option) from None
-    assert isinstance(value, dict)
-    return value
-
-
 def value_of(text: str) -> Any:
     """A value as it was typed: JSON, and what is none a text; raises `click.BadParameter` for JSON
     that has a key twice, or that nothing can hold."""
-    from solward.support import jsontext
-
     try:
         return jsontext.read(text)
     except (jsontext.DuplicateKey, jsontext.Unfit) as error:
@@ -112,25 +100,18 @@ def value_of(text: str) -> Any:
 
 @click.command("list")
 @service_call
-async def list_skills(call: ServiceCall) -> RenderableType:
+async def list_skills(call: ServiceCall) -> Output:
     """List the skills of the running service with their effects and descriptions."""
-    from solward_cli.render import table
-
-    rows = [(each.name, each.effects, each.description) for each in await call.client.skills()]
-    return table(("SKILL", "EFFECTS", "DESCRIPTION"), rows, "")
+    found = await call.client.skills()
+    return answer_table(found, "name", "effects", "description", empty="")
 
 
 @click.command("show")
-@click.argument("name", shell_complete=skill_names)
+@skill_argument
 @service_call
-async def show(call: ServiceCall, name: str) -> RenderableType:
+async def show(call: ServiceCall, name: Skill) -> Output:
     """Show a skill of the running service: what it does, needs, and takes as parameters."""
-    from solward_cli.render import fields, table, together
-
-    found = {each.name: each for each in await call.client.skills()}
-    if name not in found:
-        fail(f"No skill named {name!r}; known: {', '.join(found)}")
-    skill = found[name]
+    skill = name
     call.set_json(skill.raw)
     schema = skill.parameters
     properties = schema.get("properties", {})
@@ -139,17 +120,9 @@ async def show(call: ServiceCall, name: str) -> RenderableType:
         (each, kind_of(of), range_of(each in required, of), of.get("description", ""))
         for each, of in properties.items()
     ]
-    about = fields(
-        {
-            "Skill": skill.name,
-            "Does": skill.description,
-            "Effects": skill.effects,
-            "From": f"{skill.distribution} {skill.version}",
-        }
-    )
-    return together(
-        about, table(("PARAMETER", "TYPE", "TAKES", "DESCRIPTION"), rows, "It has no parameters.")
-    )
+    columns = ("PARAMETER", "TYPE", "TAKES", "DESCRIPTION")
+    about = answer_fields(skill, "name", "description", "effects", "distribution", "version")
+    return together(about, table(columns, rows, "It has no parameters."))
 
 
 def kind_of(schema: Mapping[str, Any]) -> str:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from solward.support import jsontext
+from solward_cli.named import WALLET_ID
 from solward_cli.plugins.skill_run import kind_of, range_of, value_of
+from solward_cli.render import Output, plain, table
 from solward_cli.service_call import ServiceCall, fail, service_call
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from solward.resources.plugin_state import PluginSetting
 
 
@@ -25,10 +26,8 @@ def settings() -> None:
 @settings.command("show")
 @click.argument("skill")
 @service_call
-async def show_settings(call: ServiceCall, skill: str) -> RenderableType:
+async def show_settings(call: ServiceCall, skill: str) -> Output:
     """Show a skill's settings; of a secret only whether it is set."""
-    from solward_cli.render import table
-
     found = await call.client.plugin_state.settings(skill)
     required = found.schema.get("required", ())
     declared = found.schema.get("properties", {})
@@ -49,13 +48,11 @@ async def show_settings(call: ServiceCall, skill: str) -> RenderableType:
 @click.argument("skill")
 @click.argument("setting", metavar="NAME[=VALUE]")
 @service_call
-async def set_setting(call: ServiceCall, skill: str, setting: str) -> RenderableType:
+async def set_setting(call: ServiceCall, skill: str, setting: str) -> Output:
     """Set a setting of a skill, from its next call on.
 
     A secret is given by its NAME alone: it is asked for, or read from standard input.
     """
-    from solward_cli.render import plain
-
     name, equals, text = setting.partition("=")
     found = await call.client.plugin_state.settings(skill)
     is_secret = any(each.name == name and each.secret for each in found.settings)
@@ -64,8 +61,11 @@ async def set_setting(call: ServiceCall, skill: str, setting: str) -> Renderable
             f"{name} is a secret: give its name alone, and the value on standard input",
             param_hint="NAME[=VALUE]",
         )
-    if not equals:
-        text = _prompted(name)
+    if not equals and sys.stdin.isatty():
+        # It is in no argument, and so in no list of processes and no shell's history.
+        text = str(click.prompt(name, hide_input=True))
+    elif not equals:
+        text = sys.stdin.readline().rstrip("\r\n")
     is_text = found.schema.get("properties", {}).get(name, {}).get("type") == "string"
     value: Any = text if is_text else value_of(text)
     await call.client.plugin_state.set(skill, name, value)
@@ -76,10 +76,8 @@ async def set_setting(call: ServiceCall, skill: str, setting: str) -> Renderable
 @click.argument("skill")
 @click.argument("name")
 @service_call
-async def unset_setting(call: ServiceCall, skill: str, name: str) -> RenderableType:
+async def unset_setting(call: ServiceCall, skill: str, name: str) -> Output:
     """Unset a setting of a skill."""
-    from solward_cli.render import plain
-
     await call.client.plugin_state.unset(skill, name)
     return plain(f"{name} of {skill} is not set.")
 
@@ -89,7 +87,9 @@ def store() -> None:
     """Entries that plugins keep for wallets."""
 
 
-_wallet = click.option("--wallet", required=True, help="The wallet they are kept for.")
+_wallet = click.option(
+    "--wallet", "wallet_id", required=True, type=WALLET_ID, help="The wallet they are kept for."
+)
 
 
 @store.command("list")
@@ -97,19 +97,20 @@ _wallet = click.option("--wallet", required=True, help="The wallet they are kept
 @_wallet
 @click.option("--prefix", default="", help="Only keys that begin so.")
 @service_call
-async def list_entries(call: ServiceCall, plugin: str, wallet: str, prefix: str) -> RenderableType:
+async def list_entries(call: ServiceCall, plugin: str, wallet_id: str, prefix: str) -> Output:
     """List what a plugin's distribution keeps for a wallet, up to 200 entries."""
     from solward.plugins.folders.layout import canonical
-    from solward.support import jsontext
     from solward.types.entries import MAX_LISTED
-    from solward_cli.render import table
 
-    wallet_id = (await call.wallet(wallet)).id
     found = await call.client.plugin_state.entries(
         wallet_id, plugin, prefix=prefix, limit=MAX_LISTED
     )
-    if not found and canonical(plugin) not in await _distributions(call):
-        fail(f"No distribution {plugin!r} is installed, and none keeps entries under that name")
+    if not found:
+        known = await call.client.plugins()
+        names = {each.distribution for each in known.plugins}
+        names |= {each.name for each in known.distributions}
+        if canonical(plugin) not in map(canonical, names):
+            fail(f"No distribution {plugin!r} is installed, and none keeps entries under that name")
     rows = [
         (
             each.key,
@@ -128,36 +129,15 @@ async def list_entries(call: ServiceCall, plugin: str, wallet: str, prefix: str)
 @click.argument("key")
 @_wallet
 @service_call
-async def delete_entry(call: ServiceCall, plugin: str, key: str, wallet: str) -> RenderableType:
+async def delete_entry(call: ServiceCall, plugin: str, key: str, wallet_id: str) -> Output:
     """Delete an entry; what it made the plugin leave undone, it may do again."""
-    from solward_cli.render import plain
-
-    wallet_id = (await call.wallet(wallet)).id
     answer = await call.client.plugin_state.delete(wallet_id, plugin, key=key)
     if not answer.deleted:
         fail(f"{plugin} keeps no entry {key!r} for this wallet")
     return plain(f"{key} is deleted.")
 
 
-async def _distributions(call: ServiceCall) -> set[str]:
-    """Canonical names of those that the service has."""
-    from solward.plugins.folders.layout import canonical
-
-    found = await call.client.plugins()
-    names = {each.distribution for each in found.plugins}
-    return {canonical(each) for each in names | {each.name for each in found.distributions}}
-
-
-def _prompted(name: str) -> str:
-    """A value that is in no argument, and so in no list of processes and no shell's history."""
-    if sys.stdin.isatty():
-        return str(click.prompt(name, hide_input=True))
-    return sys.stdin.readline().rstrip("\r\n")
-
-
 def _shown(setting: PluginSetting) -> str:
-    from solward.support import jsontext
-
     if not setting.set:
         return ""
     return "********" if setting.secret else jsontext.dumps(setting.value)

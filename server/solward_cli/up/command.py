@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from solward.types.errors import ConfigError
+from solward_cli.entrypoint import begin_service, freeze_gc, refusals, run, serving_settings
 from solward_cli.options import host_option, log_level_option, port_option
 
 if TYPE_CHECKING:
     from solward.service.service import Solward
-    from solward.settings import Settings
 
 # Where Solana's tools expect a local validator; its WebSocket port is one above.
 RPC_HOST = "127.0.0.1"
@@ -53,8 +54,6 @@ def up(
     log_level: str,
 ) -> None:
     """Start ledger, API and dashboard, and with --demo an agent; Ctrl-C stops all of it."""
-    from solward_cli.entrypoint import begin_service, freeze_gc, refusals, run, serving_settings
-
     begin_service()
     from solward_cli.up.dashboard_process import dashboard_process
     from solward_server.listening import listen
@@ -62,7 +61,14 @@ def up(
     with refusals():
         settings = serving_settings(host, port)
         if reset:
-            _reset_ledger(settings)
+            from solward.service.cluster import localnet_errors
+            from solward.settings.home import Home
+            from solward_localnet.storage import reset as reset_ledger
+
+            if settings.solana_rpc_url is not None:
+                raise ConfigError("--reset is for the embedded ledger, and SOLANA_RPC_URL is set")
+            with Home.locked(settings.solward_home), localnet_errors():
+                reset_ledger(settings.localnet_path)
         listening = listen(settings.api_host, settings.api_port)
     pages_port = settings.dashboard_port if dashboard_port is None else dashboard_port
 
@@ -151,15 +157,3 @@ async def _agents(service: Solward, stop: asyncio.Event) -> AsyncIterator[None]:
     finally:
         stop.set()
         await task
-
-
-def _reset_ledger(settings: Settings) -> None:
-    from solward.service.cluster import localnet_errors
-    from solward.settings.home import Home
-    from solward.types.errors import ConfigError
-    from solward_localnet.storage import reset
-
-    if settings.solana_rpc_url is not None:
-        raise ConfigError("--reset is for the embedded ledger, and SOLANA_RPC_URL is set")
-    with Home.locked(settings.solward_home), localnet_errors():
-        reset(settings.localnet_path)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from solward.support.child_processes import child_environment
+from solward.types.errors import ConfigError
 
 if TYPE_CHECKING:
     from solward.settings import Settings
@@ -35,25 +36,21 @@ async def dashboard_process(
         port: of the pages; None serves none.
     """
     from solward.settings.access import local_url
-    from solward.types.errors import ConfigError
     from solward_dashboard.options import Options
     from solward_server.listening import listen
 
     if port is None:
         yield None, None
         return
-    try:
-        variables = ("--dashboard-port", "DASHBOARD_PORT")
-        listening = listen(settings.dashboard_host, port, variables=variables)
-    except ConfigError as error:
-        yield None, f"The dashboard is not served. {error}"
-        return
-    with listening:
+    with contextlib.ExitStack() as stack:
         try:
+            variables = ("--dashboard-port", "DASHBOARD_PORT")
+            host = settings.dashboard_host
+            listening = stack.enter_context(listen(host, port, variables=variables))
             # Checked here: nobody reads the child's output.
             options = Options.of(
                 settings,
-                settings.dashboard_host,
+                host,
                 listening.getsockname()[1],
                 api_url=local_url(*api.getsockname()[:2]),
             )
@@ -68,7 +65,11 @@ async def dashboard_process(
         watching.cancel()
         assert process.stdin is not None
         process.stdin.close()
-        await asyncio.to_thread(_wait_or_kill, process)
+        try:
+            await asyncio.to_thread(process.wait, _STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            await asyncio.to_thread(process.wait)
 
 
 def _start(settings: Settings, api_url: str, listening: socket.socket) -> subprocess.Popen[bytes]:
@@ -99,11 +100,3 @@ async def _log_exit(process: subprocess.Popen[bytes]) -> None:
         code=code,
         detail="the service goes on; `solward dashboard` serves the pages again",
     )
-
-
-def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
-    try:
-        process.wait(_STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

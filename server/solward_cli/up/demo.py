@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from solward.agents.agent import Agent
 from solward.resources.agents import AgentStatus
 from solward.types.errors import ConfigError, InvalidRequest, StoreError
+from solward_cli.offline import inspected_database
 
 if TYPE_CHECKING:
     from solward.service.service import Solward
@@ -142,22 +143,15 @@ async def last_seller(settings: Settings) -> str | None:
     """The site that the home's demo agent buys from, read before the service is opened; None where
     there is none yet."""
     from solward.agents.store.agents import list_agents
-    from solward.database.database import Database
     from solward.database.schema import has_schema
 
     try:
-        database = Database.inspect(settings.database_url, settings.solward_home)
-    except StoreError:
-        return None
-    try:
-        async with database.read() as connection:
+        async with inspected_database(settings) as database, database.read() as connection:
             if not await has_schema(connection):
                 return None
             rows = await list_agents(connection)
     except StoreError:
         return None
-    finally:
-        await database.close()
     demo = (row for row in rows if (row["name"], row["llm_provider"]) == (DEMO_AGENT, PROVIDER))
     return next((_seller_in(row["strategy"]) for row in demo), None)
 

@@ -219,20 +219,25 @@ async def _narrate(
     known = {hold.id for hold in asked}
     for hold in reversed(asked):
         if hold.state is HoldState.HELD:
-            _print_all(say, question(hold.to_json(), dashboard))
+            for line in question(hold.to_json(), dashboard):
+                say(line)
     bought, denied = False, None
     async for event in events:
         data = event.data
         if not isinstance(data, Mapping):
             continue
-        if event.event == EventKind.PAYMENT_ANSWERED and is_purchase(data, seed):
+        if event.event == EventKind.PAYMENT_ANSWERED and (
+            (data["walletId"], data["site"], data["served"])
+            == (seed.wallet.id, seed.seller, Served.YES.value)
+        ):
             bought = True
             price = f"{format_amount(data['amount'])} {service.tokens.symbol_of(data['asset'])}"
             say(f"{agent.name} bought a forecast for {price} from {data['url']}")
         if data.get("agentId") != agent.id:
             continue
         if event.event == EventKind.HOLD_CREATED and data["id"] not in known:
-            _print_all(say, question(data, dashboard))
+            for line in question(data, dashboard):
+                say(line)
         elif event.event == EventKind.HOLD_EXECUTED:
             say(f"It was approved, and {agent.name}'s {data['type']} is carried out.")
         elif event.event == EventKind.HOLD_DENIED:
@@ -249,19 +254,8 @@ async def _narrate(
             say(f"{agent.name} was refused by the guardrail {rule}: {data['error']}")
 
 
-def is_purchase(payment: Mapping[str, Any], seed: DemoSeed) -> bool:
-    """Whether the demo's seller served its agent's wallet."""
-    bought = (payment["walletId"], payment["site"]) == (seed.wallet.id, seed.seller)
-    return bought and payment["served"] == Served.YES.value
-
-
 def question(hold: Mapping[str, Any], dashboard: str | None) -> Iterable[str]:
     """What a person is asked, and where to answer."""
     yield f"A person is asked, nothing was sent: {hold['sentence']}"
     at = "" if dashboard is None else f", or at {dashboard.rstrip('/')}/holds/{hold['id']}"
     yield f"  Decide with `solward hold approve {hold['id']}` or `deny`{at}"
-
-
-def _print_all(say: Say, lines: Iterable[str]) -> None:
-    for line in lines:
-        say(line)

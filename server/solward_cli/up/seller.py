@@ -21,6 +21,7 @@ from spl.token.instructions import create_idempotent_associated_token_account
 
 from solward.serving.bounds import Bounds
 from solward.serving.loop import serve_http
+from solward.types.errors import ConfigError
 from solward_cli.up.demo import HOST, PRICE_UNITS
 from solward_localnet.http import application
 from solward_localnet.market import POOLS
@@ -56,8 +57,6 @@ def listen_for_buyers(last: str | None = None) -> socket.socket:
     Raises:
         ConfigError: this machine has no free one.
     """
-    from solward.types.errors import ConfigError
-
     port = PORT if last is None else int(last.rpartition(":")[2])
     try:
         # It stands in a strategy, into which people may write a number that is no port.

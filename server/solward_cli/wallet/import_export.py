@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from solward.types.errors import InvalidRequest, KeystoreError, LedgerError
+from solward_cli.entrypoint import home_command
+from solward_cli.offline import offline_database, offline_wallets
+
 if TYPE_CHECKING:
     from solward.settings import Settings
     from solward.vault.custody import KeySource, Wallet
@@ -19,28 +23,50 @@ _MAX_FILE_BYTES = 4096
 @click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--name", default=None, help="The wallet's name.  [default: the file's]")
-def import_(file: Path, name: str | None) -> None:
+@home_command
+async def import_(settings: Settings, file: Path, name: str | None) -> None:
     """Import a Solana CLI keypair file, while the service is stopped.
 
     The key is sealed in SOLWARD_HOME; the file stays as it is. Refused while others have rights on
     the key's accounts, such as a token account's delegate: what those take, no limit bounds.
     """
-    import asyncio
+    from solward.database.ledger_network import bind_network
+    from solward.vault.custody.model import parse_keypair_file
 
-    from solward.types.errors import InvalidRequest, LedgerError
-    from solward_cli.entrypoint import keystore_settings, refusals, refuse
-
-    settings = keystore_settings()
-    with refusals():
-        try:
-            wallet = asyncio.run(_import(settings, file, name or file.stem))
-        except InvalidRequest as error:
-            refuse(str(error))
-        except LedgerError as error:
-            refuse(f"The key's accounts could not be read, so it is not imported: {error}")
+    with file.open("rb") as opened:
+        text = opened.read(_MAX_FILE_BYTES).decode("utf-8", "replace")
+    # Before a home is made for it.
+    address = str(parse_keypair_file(text).pubkey())
+    async with offline_wallets(settings, begins=True) as (database, wallets):
+        await _refuse_taken(settings, address)
+        # Others' rights were looked for on this network: no service of another may use the key.
+        await bind_network(database, settings.solana_network)
+        wallet = await wallets.import_keypair(text, name or file.stem)
     click.echo(f"Wallet:  {wallet.id}")
     click.echo(f"Name:    {wallet.name}")
     click.echo(f"Address: {wallet.address}")
+
+
+async def _refuse_taken(settings: Settings, address: str) -> None:
+    """Raise `InvalidRequest` where others may take what a key holds, or where nobody says so."""
+    from solward.service.cluster import open_cluster
+    from solward.vault.custody.foreign_rights import foreign_rights
+
+    try:
+        async with open_cluster(settings) as cluster:
+            await cluster.verify()
+            rights = await foreign_rights(cluster.ledger, address)
+    except LedgerError as error:
+        raise InvalidRequest(
+            f"The key's accounts could not be read, so it is not imported: {error}"
+        ) from None
+    for each in rights.noted:
+        click.echo(f"Note: {each}", err=True)
+    if rights.taking:
+        raise InvalidRequest(
+            "Others may take what this key holds, so it is not imported. End their rights with"
+            f" the key's file, then import it again: {'; '.join(rights.taking)}"
+        )
 
 
 @click.command()
@@ -52,24 +78,33 @@ def import_(file: Path, name: str | None) -> None:
     type=click.Path(path_type=Path),
     help="The file to make; it must not exist.",
 )
-def export(wallet: str, file: Path) -> None:
+@home_command
+async def export(settings: Settings, wallet: str, file: Path) -> None:
     """Write the key of WALLET (id, address or name) to a file, while the service is stopped.
 
     Asks for the keystore's passphrase, or with a key file for the wallet's address. The file is a
     Solana CLI keypair file, for its owner only: whoever reads it has the wallet. The audit log
     tells of it.
     """
-    import asyncio
+    from solward.vault.custody.export import check_free, choose, export_wallet, newest_keystore
+    from solward.vault.custody.model import wallet_of
+    from solward.vault.store import wallets as store
 
-    from solward.types.errors import InvalidRequest
-    from solward_cli.entrypoint import keystore_settings, refusals, refuse
-
-    settings = keystore_settings()
-    with refusals():
+    path = Path.cwd() / file
+    check_free(path)
+    async with offline_database(settings) as database:
+        newest = await newest_keystore(database)
+        async with database.read() as connection:
+            rows = await store.list_wallets(connection)
+        exported = choose([wallet_of(row) for row in rows], wallet)
+        click.echo(f"Wallet {exported.id} ({exported.name}), address {exported.address}", err=True)
+        source = _typed_secret(settings, newest, exported)
         try:
-            exported = asyncio.run(_export(settings, wallet, file.absolute()))
-        except InvalidRequest as error:
-            refuse(str(error))
+            await export_wallet(database, source, newest, exported, path)
+        except KeystoreError as error:
+            raise KeystoreError(
+                str(error).replace("KEYSTORE_PASSPHRASE", "What was typed")
+            ) from None
     click.echo(f"Address: {exported.address}")
     click.echo(f"File:    {file}")
     click.echo(
@@ -79,67 +114,12 @@ def export(wallet: str, file: Path) -> None:
     )
 
 
-async def _import(settings: Settings, file: Path, name: str) -> Wallet:
-    from solward.database.ledger_network import bind_network
-    from solward.service.cluster import open_cluster
-    from solward.types.errors import InvalidRequest
-    from solward.vault.custody import Wallets
-    from solward.vault.custody.foreign_rights import foreign_rights
-    from solward.vault.custody.model import parse_keypair_file
-    from solward_cli.offline import offline_database
-
-    with file.open("rb") as opened:
-        text = opened.read(_MAX_FILE_BYTES).decode("utf-8", "replace")
-    # Before a home is made for it.
-    address = str(parse_keypair_file(text).pubkey())
-    async with offline_database(settings, begins=True) as database:
-        wallets = await Wallets.open(database, settings, settings.solward_home)
-        async with open_cluster(settings) as cluster:
-            await cluster.verify()
-            rights = await foreign_rights(cluster.ledger, address)
-        for each in rights.noted:
-            click.echo(f"Note: {each}", err=True)
-        if rights.taking:
-            raise InvalidRequest(
-                "Others may take what this key holds, so it is not imported. End their rights with"
-                f" the key's file, then import it again: {'; '.join(rights.taking)}"
-            )
-        # Others' rights were looked for on this network: no service of another may use the key.
-        await bind_network(database, settings.solana_network)
-        return await wallets.import_keypair(text, name)
-
-
-async def _export(settings: Settings, name: str, file: Path) -> Wallet:
-    from solward.types.errors import KeystoreError
-    from solward.vault.custody.export import check_free, choose, export_wallet, newest_keystore
-    from solward.vault.custody.model import wallet_of
-    from solward.vault.store import wallets as store
-    from solward_cli.offline import offline_database
-
-    check_free(file)
-    async with offline_database(settings) as database:
-        newest = await newest_keystore(database)
-        async with database.read() as connection:
-            rows = await store.list_wallets(connection)
-        wallet = choose([wallet_of(row) for row in rows], name)
-        click.echo(f"Wallet {wallet.id} ({wallet.name}), address {wallet.address}", err=True)
-        source = _typed_secret(settings, newest, wallet)
-        try:
-            await export_wallet(database, source, newest, wallet, file)
-        except KeystoreError as error:
-            raise KeystoreError(
-                str(error).replace("KEYSTORE_PASSPHRASE", "What was typed")
-            ) from None
-    return wallet
-
-
 def _typed_secret(settings: Settings, newest: KeystoreRow, wallet: Wallet) -> KeySource:
     """The keystore's secret, typed at the terminal.
 
     Never the environment's passphrase: a program that can run this command must not be able to
     export keys.
     """
-    from solward.types.errors import InvalidRequest
     from solward.vault.custody import KeySource
     from solward.vault.custody.service import KEY_FILE
 

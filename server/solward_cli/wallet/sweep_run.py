@@ -12,7 +12,6 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import partial
 from typing import Any
 
 from solward.client import (
@@ -24,7 +23,6 @@ from solward.client import (
     Refused,
     SolwardClient,
     Stake,
-    TokenBalance,
     Transaction,
     Unauthorized,
     Wallet,
@@ -105,7 +103,7 @@ class Sweep:
 
     async def run(self) -> None:
         """What pockets hold, stakes that are inactive, wrapped SOL, tokens, empty accounts, SOL."""
-        await self._wait_for_pending()
+        await self._wait_while(self._has_pending)
         await self._empty_pockets()
         await self._withdraw_stakes()
         await self._unwrap_sol()
@@ -113,20 +111,25 @@ class Sweep:
         await self._close_accounts()
         await self._send_sol()
 
-    async def _wait_for_pending(self) -> None:
-        """Wait until no transaction of the wallet is pending."""
+    async def _wait_while(self, reason: Callable[[], Awaitable[str | None]]) -> None:
+        """Wait while there is a reason to, which is printed once."""
         printed = False
-        while pending := [
-            record
-            for record in await self.client.wallets.transactions(self.wallet.id, limit=500)
-            if record.status == "pending"
-        ]:
+        while (why := await reason()) is not None:
             if not printed:
-                self.print_step(
-                    f"waiting: {len(pending)} transactions of the wallet are on their way"
-                )
+                self.print_step(f"waiting: {why}")
                 printed = True
             await asyncio.sleep(_POLL_S)
+
+    async def _has_pending(self) -> str | None:
+        records = await self.client.wallets.transactions(self.wallet.id, limit=500)
+        pending = sum(record.status == "pending" for record in records)
+        return f"{pending} transactions of the wallet are on their way" if pending else None
+
+    async def _has_no_room(self) -> str | None:
+        headroom = await self._headroom()
+        allowed = f"{headroom.per_minute} transactions a minute are allowed"
+        is_full = headroom.this_minute == 0
+        return f"{allowed} (MAX_TRANSACTIONS_PER_MINUTE)" if is_full else None
 
     async def _empty_pockets(self) -> None:
         """Bring home first what pockets hold, so that the rest of the sweep sends it on."""
@@ -134,75 +137,69 @@ class Sweep:
         await self._balance()
         for pocket in (await wallets.pockets(self.wallet.id)).pockets:
             what = describe_pocket(pocket)
-            empty = partial(wallets.sweep_pocket, self.wallet.id, pocket.address)
+            step = f"bring home {what}"
             try:
-                if await self._transact(f"bring home {what}", empty) is _RETRY:
+                if await self._transact(step, wallets.sweep_pocket, pocket.address) is _RETRY:
                     # It was refused, and the wallet has paid for what was tried.
-                    self.left.append(
-                        Left(what, "not all of it came home", f"sweep again, {_EXPORT}")
-                    )
+                    self._leave(what, "not all of it came home", f"sweep again, {_EXPORT}")
             except NotFoundError:
                 continue  # An interrupted sweep's last request has emptied it meanwhile.
             except Unauthorized as error:
-                self.left.append(Left(what, str(error), "sweep with the admin secret"))
+                self._leave(what, str(error), "sweep with the admin secret")
 
     async def _withdraw_stakes(self) -> None:
         wallets = self.client.wallets
         await self._balance()
         for stake in (await wallets.stakes(self.wallet.id)).stakes:
-            what = (
-                f"stake {stake.address} ({format_amount(stake.balance)} SOL, {stake.shown_state})"
-            )
+            state = f"{format_amount(stake.balance)} SOL, {stake.shown_state}"
+            what = f"stake {stake.address} ({state})"
             if stake.can_be_withdrawn:
-                await self._transact(
-                    f"withdraw {what}",
-                    partial(wallets.withdraw_stake, self.wallet.id, stake_account=stake.address),
-                )
+                withdraw = wallets.withdraw_stake
+                await self._transact(f"withdraw {what}", withdraw, stake_account=stake.address)
             else:
                 reason = "it is locked" if stake.locked else "it is not inactive"
-                self.left.append(Left(what, reason, stake_advice(stake)))
+                self._leave(what, reason, stake_advice(stake))
 
     async def _unwrap_sol(self) -> None:
         for token in (await self._balance()).tokens:
             if token.mint == WRAPPED_SOL_MINT and token.units:
-                await self._transact(
-                    f"unwrap {format_amount(token.amount)} SOL",
-                    partial(self.client.wallets.unwrap_sol, self.wallet.id),
-                )
+                step = f"unwrap {format_amount(token.amount)} SOL"
+                await self._transact(step, self.client.wallets.unwrap_sol)
 
     async def _send_tokens(self) -> None:
         done = {WRAPPED_SOL_MINT}
-        while token := await self._next_token(done):
+        send = self.client.wallets.transfer_token
+        while held := [
+            token
+            for token in (await self._balance()).tokens
+            if token.units and token.mint not in done
+        ]:
+            token = held[0]
             name = token.symbol or token.mint
             units = min(token.units, (await self._headroom()).tokens.get(token.mint, token.units))
             if units:
                 amount = from_units(units, token.decimals)
-                send = partial(self.client.wallets.transfer_token, self.wallet.id, mint=token.mint)
-                what = f"send {format_amount(amount)} {name}"
-                if await self._transact(what, partial(send, to=self.to, amount=amount)) is _RETRY:
+                step = f"send {format_amount(amount)} {name}"
+                fields: dict[str, Any] = {"mint": token.mint, "to": self.to, "amount": amount}
+                if await self._transact(step, send, **fields) is _RETRY:
                     continue
             done.add(token.mint)
             if units < token.units:
                 rest = format_amount(from_units(token.units - units, token.decimals))
                 why = "TOKEN_LIMITS leaves no more of it today"
-                self.left.append(Left(f"{rest} {name}", why, _ADVICE["daily_limit"]))
-
-    async def _next_token(self, done: set[str]) -> TokenBalance | None:
-        for token in (await self._balance()).tokens:
-            if token.units and token.mint not in done:
-                return token
-        return None
+                self._leave(f"{rest} {name}", why, _ADVICE["daily_limit"])
 
     async def _close_accounts(self) -> None:
         refused: set[str] = set()
+        close = self.client.wallets.close_account
         while empty := [
             token.mint
             for token in (await self._balance()).tokens
             if not token.units and token.mint not in refused
         ]:
             for mint in empty:
-                closing = partial(self.client.wallets.close_account, self.wallet.id, mint=mint)
-                if await self._transact(f"close the empty account of {mint}", closing) is None:
+                step = f"close the empty account of {mint}"
+                if await self._transact(step, close, mint=mint) is None:
                     refused.add(mint)
 
     async def _send_sol(self) -> None:
@@ -212,21 +209,30 @@ class Sweep:
             part = next_part(balance, await self._headroom())
             if part == 0:
                 break
-            send = partial(self.client.wallets.transfer, self.wallet.id, to=self.to)
             record = await self._transact(
                 f"send {format_sol(part)} SOL",
-                partial(send, amount=lamports_to_sol(part)),
-                _MORE if part < MOST_RENT else None,
+                self.client.wallets.transfer,
+                advice=_MORE if part < MOST_RENT else None,
+                to=self.to,
+                amount=lamports_to_sol(part),
             )
             if record is None:
                 return
         if balance:
             self.left.append(_unsent_sol(balance, await self._headroom()))
 
+    def _leave(self, what: str, why: str, advice: str) -> None:
+        self.left.append(Left(what, why, advice))
+
     async def _transact(
-        self, what: str, make: Callable[[], Awaitable[Transaction]], advice: str | None = None
+        self,
+        what: str,
+        make: Callable[..., Awaitable[Transaction]],
+        *given: Any,
+        advice: str | None = None,
+        **fields: Any,
     ) -> Transaction | _Outcome | None:
-        """Make one transaction once the rate limit has room.
+        """Make one transaction of the wallet once the rate limit has room.
 
         Args:
             advice: what to do where it is refused for a reason that `_ADVICE` does not have.
@@ -237,10 +243,10 @@ class Sweep:
             running.
         """
         while True:
-            await self._wait_for_rate_limit()
+            await self._wait_while(self._has_no_room)
             self.print_step(what)
             try:
-                record = await make()
+                record = await make(self.wallet.id, *given, **fields)
             except RateLimited as error:
                 pause = error.retry_after_s or _DEFAULT_RETRY_S
                 self.print_step(f"waiting {pause:.0f} s: {error}")
@@ -256,12 +262,11 @@ class Sweep:
                 if self._last_balance != (await self._balance()).raw:
                     return _RETRY
                 other = advice or f"mend it and sweep again, {_EXPORT}"
-                self.left.append(Left(what, str(error), _ADVICE.get(rule, other)))
+                self._leave(what, str(error), _ADVICE.get(rule, other))
                 return None
             self.sent.append(record)
             if record.status == "pending":
-                why = "the ledger has not decided yet"
-                self.left.append(Left(what, why, "sweep again in a minute"))
+                self._leave(what, "the ledger has not decided yet", "sweep again in a minute")
                 return None
             return record
 
@@ -270,18 +275,6 @@ class Sweep:
         balance = await self.client.wallets.balance(self.wallet.id, empty=True)
         self._last_balance = balance.raw
         return balance
-
-    async def _wait_for_rate_limit(self) -> None:
-        """Wait until the rate limit leaves room for a transaction."""
-        printed = False
-        while (headroom := await self._headroom()).this_minute == 0:
-            if not printed:
-                self.print_step(
-                    f"waiting: {headroom.per_minute} transactions a minute are allowed"
-                    " (MAX_TRANSACTIONS_PER_MINUTE)"
-                )
-                printed = True
-            await asyncio.sleep(_POLL_S)
 
     async def _headroom(self) -> Headroom:
         return Headroom.of(await self.client.wallets.limits(self.wallet.id))

@@ -7,8 +7,10 @@ Claude Code `mcpServers`, Cursor `mcp.json`, VS Code `mcp.json`).
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import signal
 import sys
 import sysconfig
 from collections.abc import Mapping
@@ -23,15 +25,15 @@ from solward.support import jsontext
 from solward.support.atomic_files import write_file
 from solward.types.errors import InvalidRequest
 from solward_cli.declared import request_options, sent
-from solward_cli.options import log_level_option
-from solward_cli.service_call import ServiceCall, confirmed, service_call, yes_option
+from solward_cli.entrypoint import read_settings, refusals
+from solward_cli.named import WALLET
+from solward_cli.options import log_level_option, yes_option
+from solward_cli.render import Output, plain, visible
+from solward_cli.service_call import ServiceCall, confirmed, service_call
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from solward.client import ApiKey, Wallet
 
-    from solward.client import ApiKey, CreatedKey, Wallet
-
-_HOSTS = ("claude-desktop", "claude-code", "cursor", "vscode")
 # Hosts put it before the names of tools, of which models' vendors take 64 characters.
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,20}")
 
@@ -46,123 +48,6 @@ _OPERATOR = (
     " key's limits. To confine it, give it a key of one wallet:"
     " solward mcp config HOST --wallet NAME, or solward key create NAME --wallet WALLET."
 )
-
-
-def _entry_name(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise click.BadParameter("it must be 1 to 20 letters, digits, _ or -")
-    return name
-
-
-@click.command()
-@click.argument("host", type=click.Choice(_HOSTS))
-@click.option("--wallet", required=True, help="The wallet that the host may use, and no other.")
-@click.option("--write", is_flag=True, help="Put the entry into the host's file; asks first.")
-@click.option(
-    "--file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The host's file, such as a project's.  [default: the user's own]",
-)
-@click.option(
-    "--name",
-    default="solward",
-    show_default=True,
-    callback=_entry_name,
-    help="The entry's name; one for each wallet where the host has several.",
-)
-@request_options(NewKey, without=("name", "wallet_id"))
-@yes_option
-@service_call
-async def config(
-    call: ServiceCall,
-    host: str,
-    wallet: str,
-    write: bool,
-    file: Path | None,
-    name: str,
-    yes: bool,
-    **values: Any,
-) -> RenderableType | None:
-    """Make an API key for one wallet, and print the entry that gives an MCP host its tools.
-
-    With --write the entry is put into the host's own file. What else that has stays; an entry of
-    the same name is replaced, and its key revoked. The new key is in the file, which its owner
-    alone can read, and on no command line.
-    """
-    from solward.support import jsontext
-    from solward_cli.render import plain, visible
-
-    found = await call.wallet(wallet)
-    told, path = HOSTS[host], file_of(host) if file is None else file
-    replaced: ApiKey | None = None
-    if write:
-        before = HostFile.read(path, told.servers)
-        replaced = await _key_of(call, before.entry(name))
-        confirmed(_question(told.title, before, name, found, replaced), yes)
-    made = await call.client.keys.create(
-        name=f"{told.title}: {found.name}"[:100],
-        wallet_id=found.id,
-        **await sent(call, NewKey, values),
-    )
-    entry = told.entry(call.client.url, made.api_key)
-    if not write:
-        _print(
-            f"Key {visible(made.name)} ({made.id}); it is shown this once. It belongs into {path}:"
-        )
-        click.echo(jsontext.indented(told.snippet(name, entry)))
-        return None
-    await _put(call, made, path, name, told.servers, entry)
-    if replaced is not None:
-        await call.client.keys.revoke(replaced.id)
-        _print(f"Key {visible(replaced.name)} ({replaced.id}): revoked")
-    call.set_json({"file": str(path), "name": name, "keyId": made.id, "walletId": found.id})
-    _print(f"Key {visible(made.name)} ({made.id}): made. {told.then}.")
-    return plain(f"Written: {name} in {path}")
-
-
-async def _key_of(call: ServiceCall, entry: Mapping[str, Any] | None) -> ApiKey | None:
-    """The key of an entry, where it is one of this service that still works."""
-    from solward.client import ClientError, SolwardClient
-    from solward.types.errors import InvalidRequest
-
-    environment = {} if entry is None else entry.get("env")
-    if not isinstance(environment, dict) or environment.get(URL) != call.client.url:
-        # A key of another service is nothing to show to this one.
-        return None
-    try:
-        async with SolwardClient(call.client.url, environment[KEY]) as client:
-            return (await client.keys.own()).key
-    except (ClientError, InvalidRequest, KeyError, TypeError):
-        return None
-
-
-def _question(
-    title: str, before: HostFile, name: str, wallet: Wallet, replaced: ApiKey | None
-) -> str:
-    from solward_cli.render import visible
-
-    which = f"the wallet {visible(wallet.name)}"
-    if before.entry(name) is None:
-        return f"Give {title} {which}, as {name} in {before.path}?"
-    ends = "" if replaced is None else f", and revoke its key {visible(replaced.name)}"
-    return f"Replace {name} in {before.path} by one for {which}{ends}?"
-
-
-async def _put(
-    call: ServiceCall, made: CreatedKey, path: Path, name: str, servers: str, entry: dict[str, Any]
-) -> None:
-    """Write the entry; where that fails, the new key ends with it."""
-
-    try:
-        # Read again: hosts write their files too, while a person is asked.
-        HostFile.read(path, servers).write(name, entry)
-    except BaseException:
-        await call.client.keys.revoke(made.id)
-        raise
-
-
-def _print(text: str) -> None:
-    click.echo(text, err=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +68,13 @@ class Host:
 
     def entry(self, url: str, key: str) -> Entry:
         """What starts `solward mcp`; the key is in its environment, not on its command line."""
-        command, *arguments = solward_command()
-        entry = {"command": command, "args": [*arguments, "mcp"], "env": {URL: url, KEY: key}}
+        # By its path: hosts have a `PATH` of their own.
+        name = "solward.exe" if sys.platform == "win32" else "solward"
+        script = Path(sysconfig.get_path("scripts"), name)
+        entry = {"command": str(script), "args": ["mcp"], "env": {URL: url, KEY: key}}
+        if not script.exists():
+            entry |= {"command": sys.executable, "args": ["-m", "solward_cli", "mcp"]}
         return {"type": "stdio", **entry} if self.typed else entry
-
-    def snippet(self, name: str, entry: Entry) -> dict[str, Any]:
-        """The entry as its file has it."""
-        return {self.servers: {name: entry}}
 
 
 HOSTS: Final = {
@@ -200,6 +85,102 @@ HOSTS: Final = {
     "cursor": Host("Cursor", "mcpServers", False, "Start Cursor again; its settings list it"),
     "vscode": Host("VS Code", "servers", True, "In VS Code, run MCP: List Servers, and start it"),
 }
+
+
+def _entry_name(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise click.BadParameter("it must be 1 to 20 letters, digits, _ or -")
+    return name
+
+
+@click.command()
+@click.argument("host", type=click.Choice(HOSTS))
+@click.option(
+    "--wallet", required=True, type=WALLET, help="The wallet that the host may use, and no other."
+)
+@click.option("--write", is_flag=True, help="Put the entry into the host's file; asks first.")
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The host's file, such as a project's.  [default: the user's own]",
+)
+@click.option(
+    "--name",
+    default="solward",
+    show_default=True,
+    callback=_entry_name,
+    help="The entry's name; one for each wallet where the host has several.",
+)
+@request_options(NewKey, without=("name", "wallet_id"))
+@yes_option
+@service_call
+async def config(
+    call: ServiceCall,
+    host: str,
+    wallet: Wallet,
+    write: bool,
+    file: Path | None,
+    name: str,
+    yes: bool,
+    **values: Any,
+) -> Output | None:
+    """Make an API key for one wallet, and print the entry that gives an MCP host its tools.
+
+    With --write the entry is put into the host's own file. What else that has stays; an entry of
+    the same name is replaced, and its key revoked. The new key is in the file, which its owner
+    alone can read, and on no command line.
+    """
+    told, path = HOSTS[host], file_of(host) if file is None else file
+    replaced: ApiKey | None = None
+    if write:
+        before = HostFile.read(path, told.servers)
+        replaced = await _key_of(call, before.entry(name))
+        which = f"the wallet {visible(wallet.name)}"
+        question = f"Give {told.title} {which}, as {name} in {before.path}?"
+        if before.entry(name) is not None:
+            ends = "" if replaced is None else f", and revoke its key {visible(replaced.name)}"
+            question = f"Replace {name} in {before.path} by one for {which}{ends}?"
+        confirmed(question, yes)
+    made = await call.client.keys.create(
+        name=f"{told.title}: {wallet.name}"[:100],
+        wallet_id=wallet.id,
+        **sent(NewKey, values),
+    )
+    entry = told.entry(call.client.url, made.api_key)
+    if not write:
+        text = (
+            f"Key {visible(made.name)} ({made.id}); it is shown this once. It belongs into {path}:"
+        )
+        click.echo(text, err=True)
+        click.echo(jsontext.indented({told.servers: {name: entry}}))
+        return None
+    try:
+        # Read again: hosts write their files too, while a person is asked.
+        HostFile.read(path, told.servers).write(name, entry)
+    except BaseException:
+        await call.client.keys.revoke(made.id)
+        raise
+    if replaced is not None:
+        await call.client.keys.revoke(replaced.id)
+        click.echo(f"Key {visible(replaced.name)} ({replaced.id}): revoked", err=True)
+    call.set_json({"file": str(path), "name": name, "keyId": made.id, "walletId": wallet.id})
+    click.echo(f"Key {visible(made.name)} ({made.id}): made. {told.then}.", err=True)
+    return plain(f"Written: {name} in {path}")
+
+
+async def _key_of(call: ServiceCall, entry: Mapping[str, Any] | None) -> ApiKey | None:
+    """The key of an entry, where it is one of this service that still works."""
+    from solward.client import ClientError, SolwardClient
+
+    environment = {} if entry is None else entry.get("env")
+    if not isinstance(environment, dict) or environment.get(URL) != call.client.url:
+        # A key of another service is nothing to show to this one.
+        return None
+    try:
+        async with SolwardClient(call.client.url, environment[KEY]) as client:
+            return (await client.keys.own()).key
+    except (ClientError, InvalidRequest, KeyError, TypeError):
+        return None
 
 
 def file_of(host: str, platform: str = sys.platform) -> Path:
@@ -221,13 +202,6 @@ def file_of(host: str, platform: str = sys.platform) -> Path:
         "cursor": home / ".cursor" / "mcp.json",
         "vscode": programs / "Code" / "User" / "mcp.json",
     }[host]
-
-
-def solward_command() -> list[str]:
-    """What starts this installation's `solward`, by its path: hosts have a `PATH` of their own."""
-    name = "solward.exe" if sys.platform == "win32" else "solward"
-    script = Path(sysconfig.get_path("scripts"), name)
-    return [str(script)] if script.exists() else [sys.executable, "-m", "solward_cli"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,20 +284,9 @@ def mcp(context: click.Context, wallet: str | None, url: str | None, log_level: 
     A client of the running service, with SOLWARD_API_KEY (default: API_SECRET) as its token. It
     starts without the service, and serves as soon as that does.
     """
-    if context.invoked_subcommand is None:
-        _serve(wallet, url, log_level)
-
-
-mcp.add_command(config)
-
-
-def _serve(wallet: str | None, url: str | None, log_level: str) -> None:
-    import asyncio
-    import signal
-
+    if context.invoked_subcommand is not None:
+        return
     from solward.telemetry import logs
-    from solward.types.errors import InvalidRequest
-    from solward_cli.entrypoint import read_settings, refusals, refuse
     from solward_mcp.stdio import serve
 
     def opened() -> None:
@@ -335,8 +298,8 @@ def _serve(wallet: str | None, url: str | None, log_level: str) -> None:
         settings = read_settings()
         # Nothing needs cleaning up, and a traceback would say nothing.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        try:
-            address = url or settings.client_target[0]
-            asyncio.run(serve(address, settings.client_token, wallet, opened))
-        except InvalidRequest as error:
-            refuse(str(error))
+        address = url or settings.client_target[0]
+        asyncio.run(serve(address, settings.client_token, wallet, opened))
+
+
+mcp.add_command(config)

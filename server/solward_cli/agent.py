@@ -9,33 +9,36 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from solward.resources.agents import AgentChange, NewAgent
-from solward_cli.completed_names import agent_names
+from solward.resources.agents import AgentChange, Guardrails, LlmBudget, NewAgent
+from solward.resources.declare import fields_of
 from solward_cli.declared import request_options, sent
+from solward_cli.named import agent_argument
+from solward_cli.options import count_option, limit_option, yes_option
 from solward_cli.plugins.skill_run import parameters
+from solward_cli.render import (
+    Output,
+    amount,
+    fields,
+    moment,
+    plain,
+    span,
+    status,
+    together,
+    visible,
+)
 from solward_cli.service_call import (
     ServiceCall,
     confirmed,
-    count_option,
     fail,
     interruptible,
-    limit_option,
     service_call,
     waiting,
-    yes_option,
 )
+from solward_cli.shown_answers import answer_fields, answer_table
+from solward_cli.wallet.command import limits_table
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from solward.client import Agent, AgentTemplate, Event, Plugin
-
-_agent_argument = click.argument("agent", shell_complete=agent_names)
-_MODEL_LIMITS = {
-    "maxTokensPerCycle": "model tokens a cycle",
-    "maxTokensPerDay": "model tokens in 24 hours",
-    "maxUsdPerDay": "dollars of model costs in 24 hours",
-}
+    from solward.client import Agent, Event
 
 
 @click.group()
@@ -55,7 +58,7 @@ _strategy_file_option = click.option(
 @service_call
 async def create(
     call: ServiceCall, start: bool, strategy_file: IO[str] | None, **values: Any
-) -> RenderableType:
+) -> Output:
     """Create an agent; without limits of its own it has the service's.
 
     Without --wallet it gets a new wallet, and --max-sol-per-transaction must be given. With
@@ -81,7 +84,7 @@ async def create(
         values["llm_model"],
         is_filled=wallet is None or bool(template),
     )
-    created = await call.client.agents.create(**await sent(call, NewAgent, _with_options(values)))
+    created = await call.client.agents.create(**sent(NewAgent, _with_options(values)))
     if start:
         try:
             await call.client.agents.start(created.id)
@@ -95,20 +98,19 @@ async def create(
 
 
 @agent.command()
-@_agent_argument
+@agent_argument
 @request_options(AgentChange)
 @_strategy_file_option
 @service_call
 async def change(
-    call: ServiceCall, agent: str, strategy_file: IO[str] | None, **values: Any
-) -> RenderableType:
+    call: ServiceCall, agent: Agent, strategy_file: IO[str] | None, **values: Any
+) -> Output:
     """Change an agent; a running one goes by it from its next cycle, by --grant at once."""
     values["strategy"] = _strategy(values["strategy"], strategy_file)
-    changed = await sent(call, AgentChange, _with_options(values))
+    changed = sent(AgentChange, _with_options(values))
     if not changed:
         raise click.UsageError("Give at least one option: what is to change.")
-    found = await call.agent(agent)
-    return render_agent(await call.client.agents.change(found.id, **changed))
+    return render_agent(await call.client.agents.change(agent.id, **changed))
 
 
 def _strategy(text: str | None, file: IO[str] | None) -> str | None:
@@ -146,39 +148,47 @@ async def _decider(
         return chosen, model
     loaded = [each for each in (await call.client.plugins()).plugins if each.kind == "provider"]
     if chosen is None:
-        names = ", ".join(_provider_name(each) for each in loaded) or "none is installed"
-        raise click.UsageError(
-            f"Give --llm-provider, or set DEFAULT_LLM_PROVIDER; one of: {names}."
-        )
+        names = []
+        for each in loaded:
+            notes = [] if each.is_llm else ["no language model"]
+            notes += [] if each.configured else [f"needs {each.secret_env}"]
+            names.append(f"{each.name} ({', '.join(notes)})" if notes else each.name)
+        told = ", ".join(names) or "none is installed"
+        raise click.UsageError(f"Give --llm-provider, or set DEFAULT_LLM_PROVIDER; one of: {told}.")
     # Of one that is not loaded the service says so, with those that are.
     return chosen, next((each.default_model for each in loaded if each.name == chosen), model)
-
-
-def _provider_name(provider: Plugin) -> str:
-    notes = [] if provider.is_llm else ["no language model"]
-    notes += [] if provider.configured else [f"needs {provider.secret_env}"]
-    return f"{provider.name} ({', '.join(notes)})" if notes else provider.name
 
 
 @agent.command()
 @click.argument("name", required=False)
 @service_call
-async def templates(call: ServiceCall, name: str | None) -> RenderableType:
+async def templates(call: ServiceCall, name: str | None) -> Output:
     """List the templates of agents; with NAME, the fields that it gives an agent.
 
     What can leave is computed by the service from the grants and guardrails that an agent of the
     template gets.
     """
-    from solward_cli.render import table
-
     found = {each.name: each for each in await call.client.agents.templates()}
     if name is None:
-        rows = [(each.name, each.summary, leaving_text(each.can_leave)) for each in found.values()]
-        return table(("NAME", "WHAT IT DOES", "CAN LEAVE A DAY"), rows, "There are no templates.")
+        leaving = ("can_leave", lambda each: leaving_text(each.can_leave))
+        none = "There are no templates."
+        return answer_table([*found.values()], "name", "summary", leaving, empty=none)
     if name not in found:
         raise click.BadParameter(f"no template is named {name!r}; there are: {', '.join(found)}")
-    call.set_json(found[name].raw)
-    return _render(found[name])
+    template = found[name]
+    call.set_json(template.raw)
+    return together(
+        answer_fields(
+            template,
+            *("name", "summary"),
+            ("Every", span(template.loop_interval_ms)),
+            *limit_texts(template.guardrails).items(),
+            ("Can leave a day", leaving_text(template.can_leave)),
+        ),
+        *(plain(each) for each in template.sentences),
+        plain(""),
+        plain(template.strategy, lines=True),
+    )
 
 
 def leaving_text(can_leave: Mapping[str, Any]) -> str:
@@ -193,184 +203,127 @@ def leaving_text(can_leave: Mapping[str, Any]) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def _render(template: AgentTemplate) -> RenderableType:
-    from solward_cli.render import fields, plain, span, together
-
-    return together(
-        fields(
-            {
-                "Template": template.name,
-                "What": template.summary,
-                "Every": span(template.loop_interval_ms),
-                **limit_texts(template.guardrails),
-                "Can leave a day": leaving_text(template.can_leave),
-            }
-        ),
-        *(plain(each) for each in template.sentences),
-        plain(""),
-        plain(template.strategy, lines=True),
-    )
-
-
 def limit_texts(limits: Mapping[str, Any]) -> dict[str, object]:
-    """Limits by what they are of."""
-    from solward_cli.render import LIMITS, amount
-
-    labels = LIMITS | _MODEL_LIMITS
+    """Limits by the labels of their fields."""
+    labels = {each.json: each.label for each in (*fields_of(Guardrails), *fields_of(LlmBudget))}
     return {
         f"  {labels.get(name, name)}": "no limit" if value is None else amount(value)
         for name, value in limits.items()
     }
 
 
-def render_agent(found: Agent) -> RenderableType:
+def render_agent(found: Agent) -> Output:
     """All fields of an agent."""
-    from solward_cli.render import fields, moment, span, status
-
-    model = f"{found.llm_provider}, {found.llm_model}"
-    return fields(
-        {
-            "Agent": found.id,
-            "Name": found.name,
-            "Status": status(found.status),
-            "Why": found.error,
-            "Wallet": found.wallet_id,
-            "Model": model if found.is_llm else f"{model} (fixed rules, not a language model)",
-            "Every": span(found.loop_interval_ms),
-            **limit_texts({**found.guardrails, **found.llm_budget}),
-            "Created": f"{moment(found.created_at)} UTC",
-            "Strategy": found.strategy,
-        }
+    rules = "" if found.is_llm else " (fixed rules, not a language model)"
+    return answer_fields(
+        found,
+        *("id", "name", "status", "error", "wallet_id", "llm_provider"),
+        ("llm_model", found.llm_model + rules),
+        ("Every", span(found.loop_interval_ms)),
+        *limit_texts({**found.guardrails, **found.llm_budget}).items(),
+        *("created_at", "strategy"),
     )
 
 
 @agent.command("list")
 @service_call
-async def listing(call: ServiceCall) -> RenderableType:
+async def listing(call: ServiceCall) -> Output:
     """List the agents."""
-    from solward_cli.render import plain, short, status, table
-
-    rows = [
-        (
-            short(each.id),
-            each.name,
-            status(each.status),
-            plain(each.llm_provider + ("" if each.is_llm else " (no LLM)")),
-            short(each.wallet_id),
-        )
-        for each in await call.client.agents.list()
-    ]
-    return table(("ID", "NAME", "STATUS", "PROVIDER", "WALLET"), rows, "There are no agents yet.")
+    return answer_table(
+        await call.client.agents.list(),
+        *("id", "name", "status"),
+        ("llm_provider", lambda each: each.llm_provider + ("" if each.is_llm else " (no LLM)")),
+        "wallet_id",
+        empty="There are no agents yet.",
+    )
 
 
 @agent.command("show")
-@_agent_argument
+@agent_argument
 @service_call
-async def show_one(call: ServiceCall, agent: str) -> RenderableType:
+async def show_one(call: ServiceCall, agent: Agent) -> Output:
     """Show an agent."""
-    found = await call.agent(agent)
-    call.set_json(found.raw)
-    return render_agent(found)
+    call.set_json(agent.raw)
+    return render_agent(agent)
 
 
 @agent.command()
-@_agent_argument
+@agent_argument
 @service_call
-async def limits(call: ServiceCall, agent: str) -> RenderableType:
+async def limits(call: ServiceCall, agent: Agent) -> Output:
     """Show an agent's limits, what is spent of each and what is left."""
-    from solward_cli.wallet.command import limits_table
-
-    found = await call.agent(agent)
-    return limits_table(await call.client.agents.limits(found.id))
+    return limits_table(await call.client.agents.limits(agent.id))
 
 
 @agent.command()
-@_agent_argument
+@agent_argument
 @limit_option
 @service_call
-async def decisions(call: ServiceCall, agent: str, limit: int) -> RenderableType:
+async def decisions(call: ServiceCall, agent: Agent, limit: int) -> Output:
     """List what an agent decided, newest first."""
-    from solward_cli.render import moment, table
-
-    found = await call.agent(agent)
-    rows = [
-        (str(each.cycle), moment(each.timestamp), each.action or "-", each.outcome)
-        for each in await call.client.agents.decisions(found.id, limit=limit)
-    ]
-    return table((">CYCLE", "TIME (UTC)", "ACTION", "OUTCOME"), rows, "There are no decisions yet.")
+    found = await call.client.agents.decisions(agent.id, limit=limit)
+    cells = ("cycle", "timestamp", "action", "outcome")
+    return answer_table(found, *cells, empty="There are no decisions yet.")
 
 
 @agent.command()
-@_agent_argument
+@agent_argument
 @service_call
-async def start(call: ServiceCall, agent: str) -> RenderableType:
+async def start(call: ServiceCall, agent: Agent) -> Output:
     """Start an agent, or resume it."""
-    found = await call.agent(agent)
-    return _done(found, (await call.client.agents.start(found.id)).status)
+    return plain(f"{agent.name}: {(await call.client.agents.start(agent.id)).status}")
 
 
 @agent.command()
-@_agent_argument
+@agent_argument
 @service_call
-async def stop(call: ServiceCall, agent: str) -> RenderableType:
+async def stop(call: ServiceCall, agent: Agent) -> Output:
     """Stop an agent, once what it was paying is finished."""
-    found = await call.agent(agent)
     with waiting("Stopping"):
-        return _done(found, (await call.client.agents.stop(found.id)).status)
+        return plain(f"{agent.name}: {(await call.client.agents.stop(agent.id)).status}")
 
 
 @agent.command()
-@_agent_argument
+@agent_argument
 @service_call
-async def pause(call: ServiceCall, agent: str) -> RenderableType:
+async def pause(call: ServiceCall, agent: Agent) -> Output:
     """Set a running agent aside; start resumes it."""
-    found = await call.agent(agent)
     with waiting("Pausing"):
-        return _done(found, (await call.client.agents.pause(found.id)).status)
+        return plain(f"{agent.name}: {(await call.client.agents.pause(agent.id)).status}")
 
 
 @agent.command()
-@_agent_argument
+@agent_argument
 @yes_option
 @service_call
-async def delete(call: ServiceCall, agent: str, yes: bool) -> RenderableType:
+async def delete(call: ServiceCall, agent: Agent, yes: bool) -> Output:
     """Delete an agent with its decisions and memory; its transactions and its wallet stay."""
-    from solward_cli.render import visible
-
-    found = await call.agent(agent)
-    confirmed(f"Delete the agent {visible(found.name)} ({found.id})?", yes)
+    confirmed(f"Delete the agent {visible(agent.name)} ({agent.id})?", yes)
     with waiting("Deleting"):
-        await call.client.agents.delete(found.id)
-    return _done(found, "deleted")
-
-
-def _done(found: Agent, what: str) -> RenderableType:
-    from solward_cli.render import plain
-
-    return plain(f"{found.name}: {what}")
+        await call.client.agents.delete(agent.id)
+    return plain(f"{agent.name}: deleted")
 
 
 _PROMPT = "> "
 
 
 @agent.command()
-@_agent_argument
+@agent_argument
 @click.argument("message", required=False)
 @service_call
-async def chat(call: ServiceCall, agent: str, message: str | None) -> RenderableType | None:
+async def chat(call: ServiceCall, agent: Agent, message: str | None) -> Output | None:
     """Write to a running agent; without MESSAGE, line by line until the input ends.
 
     It answers, and executes nothing. Every line is a conversation of its own.
     """
-    found = await call.agent(agent)
     if call.as_json:
         if message is None:
             raise click.UsageError("--json needs a MESSAGE.")
-        with waiting(f"Waiting for {found.name}"):
-            await call.client.agents.chat(found.id, message)
+        with waiting(f"Waiting for {agent.name}"):
+            await call.client.agents.chat(agent.id, message)
         return ""
     if message is not None:
-        await _print_response(call, found.id, message)
+        await _print_response(call, agent.id, message)
         return None
     interactive = sys.stdin.isatty()
     while True:
@@ -381,19 +334,18 @@ async def chat(call: ServiceCall, agent: str, message: str | None) -> Renderable
         if not line:
             return None
         if line.strip():
-            await _print_response(call, found.id, line.strip())
+            await _print_response(call, agent.id, line.strip())
 
 
 @agent.command()
-@_agent_argument
+@agent_argument
 @count_option
 @service_call
-async def watch(call: ServiceCall, agent: str, count: int | None) -> RenderableType | None:
+async def watch(call: ServiceCall, agent: Agent, count: int | None) -> Output | None:
     """Print an agent's decisions as it takes them. Needs the admin secret."""
-    found = await call.agent(agent)
 
-    def render(event: Event) -> RenderableType | None:
-        return _decision(event) if event.data.get("agentId") == found.id else None
+    def render(event: Event) -> Output | None:
+        return _decision(event) if event.data.get("agentId") == agent.id else None
 
     kinds = ("agent:decision", "agent:started", "agent:stopped", "agent:paused", "agent:error")
     await call.print_events(call.client.events(types=kinds), render, count)
@@ -401,8 +353,6 @@ async def watch(call: ServiceCall, agent: str, count: int | None) -> RenderableT
 
 
 async def _print_response(call: ServiceCall, agent_id: str, message: str) -> None:
-    from solward_cli.render import visible
-
     pieces = call.client.agents.chat_stream(agent_id, message)
     async with contextlib.aclosing(pieces):
         async for piece in pieces:
@@ -410,9 +360,7 @@ async def _print_response(call: ServiceCall, agent_id: str, message: str) -> Non
     click.echo()
 
 
-def _decision(event: Event) -> RenderableType:
-    from solward_cli.render import fields, moment, plain, status, together
-
+def _decision(event: Event) -> Output:
     data = event.data
     if event.kind != "agent:decision":
         return fields({"Agent": status(str(data.get("status"))), "Why": data.get("error")})

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from solward.resources.policy import ReplayRequest
+from solward.support import jsontext
 from solward_cli.declared import request_options
-from solward_cli.service_call import ServiceCall, confirmed, service_call, yes_option
+from solward_cli.options import yes_option
+from solward_cli.render import Output, plain, table, together
+from solward_cli.render import show as show_text
+from solward_cli.service_call import ServiceCall, confirmed, fail, service_call
+from solward_cli.shown_answers import answer_table
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from solward.client import Policy
+    from solward.resources.policy import Replay
 
 
 @click.group()
@@ -25,10 +30,8 @@ def policy() -> None:
 
 @policy.command()
 @service_call
-async def show(call: ServiceCall) -> RenderableType:
+async def show(call: ServiceCall) -> Output:
     """Show what is granted, and the address book."""
-    from solward_cli.policy.render import render_policy
-
     return render_policy(await call.client.policy.get())
 
 
@@ -36,7 +39,7 @@ async def show(call: ServiceCall) -> RenderableType:
 @click.argument("grant")
 @yes_option
 @service_call
-async def add(call: ServiceCall, grant: str, yes: bool) -> RenderableType:
+async def add(call: ServiceCall, grant: str, yes: bool) -> Output:
     """Add GRANT to what is granted: a JSON file, - for standard input, or a sentence in quotes.
 
     \b
@@ -45,17 +48,18 @@ async def add(call: ServiceCall, grant: str, yes: bool) -> RenderableType:
     solward policy add '{...}' is read from a file or -: a grant, an array of grants, or a
     policy, whose address book and readOnly are added too.
     """
-    from solward_cli.policy.render import render_change, render_policy
-    from solward_cli.render import show
-    from solward_cli.service_call import fail
-
     new = _read(grant)
     now = await call.client.policy.get()
     if new.get("version", now.version) != now.version:
         fail(f"{grant} is of version {new['version']}, and version {now.version} is in force")
-    draft = await call.client.policy.check(await _with(call, now, new))
-    if not yes or not call.as_json:
-        show(render_change(now, draft), err=call.as_json)
+    book = {**now.book, **(new.get("book") or {})}
+    # Whose grants they are, by id.
+    read = await call.client.policy.check({**new, "book": book, "version": None})
+    granted = {each["who"] for each in read.grants}
+    kept = [each for each in now.read_only if each not in granted]
+    added = [each for each in read.read_only if each not in kept]
+    grants = [*now.grants, *read.grants]
+    draft = await _draft(call, now, yes, book=book, grants=grants, readOnly=[*kept, *added])
     # Who only reads from now on can do less than before.
     if new.get("grants") or new.get("book"):
         confirmed("Grant this?", yes)
@@ -69,15 +73,9 @@ async def add(call: ServiceCall, grant: str, yes: bool) -> RenderableType:
 @click.option("--all", "all_", is_flag=True, help="Take WHO out of grants: its limits alone hold.")
 @yes_option
 @service_call
-async def remove(
-    call: ServiceCall, who: str, number: int | None, all_: bool, yes: bool
-) -> RenderableType:
+async def remove(call: ServiceCall, who: str, number: int | None, all_: bool, yes: bool) -> Output:
     """Remove grant NUMBER of WHO, such as `agent:scout 2`; without a grant left it only reads, and
     a site is not paid."""
-    from solward_cli.policy.render import render_change, render_policy
-    from solward_cli.render import show
-    from solward_cli.service_call import fail
-
     if (number is None) is not all_:
         raise click.UsageError("Give the NUMBER of a grant, or --all")
     (principal,) = (await call.client.policy.check({"readOnly": [who]})).read_only
@@ -90,14 +88,8 @@ async def remove(
     read_only = [each for each in now.read_only if each != principal]
     if left == []:
         read_only.append(principal)
-    document = {
-        "book": now.book,
-        "grants": [*rest, *(left or [])],
-        "readOnly": read_only,
-    }
-    draft = await call.client.policy.check(document)
-    if not yes or not call.as_json:
-        show(render_change(now, draft), err=call.as_json)
+    grants = [*rest, *(left or [])]
+    await _draft(call, now, yes, book=now.book, grants=grants, readOnly=read_only)
     if left is None:
         allowed = "do all that its limits allow"
         if principal.startswith("site:"):
@@ -110,14 +102,11 @@ async def remove(
 @policy.command()
 @click.argument("draft")
 @service_call
-async def check(call: ServiceCall, draft: str) -> RenderableType:
+async def check(call: ServiceCall, draft: str) -> Output:
     """Show what the policy in DRAFT says, and what of it is not in force; nothing changes.
 
     DRAFT is a whole policy as JSON: a file, or - for standard input.
     """
-    from solward_cli.policy.render import render_change, render_policy
-    from solward_cli.render import plain, together
-
     checked = await call.client.policy.check(_read(draft))
     call.set_json(checked.raw)
     now = await call.client.policy.get()
@@ -129,21 +118,25 @@ async def check(call: ServiceCall, draft: str) -> RenderableType:
 @click.argument("draft", required=False)
 @request_options(ReplayRequest, without=("draft",))
 @service_call
-async def replay(call: ServiceCall, draft: str | None, days: int | None) -> RenderableType:
+async def replay(call: ServiceCall, draft: str | None, days: int | None) -> Output:
     """Show what the policy in DRAFT would have changed in the last days; nothing changes.
 
     Without DRAFT the policy in force is replayed, which changes nothing.
     """
-    from solward_cli.policy.render import render_replay
-
     document = None if draft is None else _read(draft)
     return render_replay(await call.client.policy.replay(days=days, draft=document))
 
 
+async def _draft(call: ServiceCall, now: Policy, yes: bool, **document: Any) -> Policy:
+    """What a policy would say; what that changes is shown where somebody reads it."""
+    draft = await call.client.policy.check(document)
+    if not yes or not call.as_json:
+        show_text(render_change(now, draft), err=call.as_json)
+    return draft
+
+
 def _read(text: str) -> dict[str, Any]:
     """A policy's document from a file, standard input, or a sentence."""
-    from solward.support import jsontext
-    from solward_cli.service_call import fail
 
     # The service says what a sentence lacks; the name of a file has rarely a space.
     if " " in text.strip() and not os.path.exists(text):
@@ -169,15 +162,58 @@ def _read(text: str) -> dict[str, Any]:
     return {"grants": [read]} if "may" in read else read
 
 
-async def _with(call: ServiceCall, now: Policy, new: Mapping[str, Any]) -> dict[str, Any]:
-    """The policy in force with what is new."""
-    book = {**now.book, **(new.get("book") or {})}
-    # Whose grants they are, by id.
-    read = await call.client.policy.check({**new, "book": book, "version": None})
-    granted = {each["who"] for each in read.grants}
-    kept = [each for each in now.read_only if each not in granted]
-    return {
-        "book": book,
-        "grants": [*now.grants, *read.grants],
-        "readOnly": [*kept, *(each for each in read.read_only if each not in kept)],
-    }
+def render_policy(policy: Policy) -> Output:
+    """Its sentences, each grant with its number, and the address book."""
+    numbers: Counter[str] = Counter()
+    rows: list[tuple[object, str]] = []
+    for grant, sentence in zip(policy.grants, policy.sentences, strict=False):
+        numbers[grant["who"]] += 1
+        rows.append((numbers[grant["who"]], sentence))
+    rows += [("", sentence) for sentence in policy.sentences[len(policy.grants) :]]
+    parts = [table((">", "GRANTED"), rows, "Nobody is under grants.")]
+    if policy.book:
+        parts += [plain(""), table(("BOOK", "ADDRESS"), [*_addresses(policy.book)], "")]
+    if policy.version is not None:
+        parts += [plain(""), plain(f"Version {policy.version}.", "dim")]
+    return together(*parts)
+
+
+def render_change(before: Policy, after: Policy) -> Output:
+    """What one policy says and the other does not, a line each."""
+    was, now = Counter(_policy_lines(before)), Counter(_policy_lines(after))
+    lines = [plain(f"- {each}", "red") for each in (was - now).elements()]
+    lines += [plain(f"+ {each}", "green") for each in (now - was).elements()]
+    old, new = (
+        dict.fromkeys((*(each["who"] for each in policy.grants), *policy.read_only))
+        for policy in (before, after)
+    )
+    lines += [
+        plain(f"  {each} is under grants from then on.", "dim") for each in new if each not in old
+    ]
+    lines += [
+        plain(f"  {each} is not under grants any more.", "bold") for each in old if each not in new
+    ]
+    return together(*lines) if lines else plain("Nothing.", "dim")
+
+
+def render_replay(report: Replay) -> Output:
+    """What a draft would have changed."""
+    days = "the last day" if report.days == 1 else f"the last {report.days} days"
+    counts = f"{report.judged} transactions of {days} judged, {report.changed} otherwise."
+    if report.refused_by_other_rules:
+        counts += f" Other rules refused {report.refused_by_other_rules} more."
+    if report.changed > len(report.changes):
+        counts += f" The first {len(report.changes)} of them:"
+    if not report.changes:
+        return plain(counts)
+    cells = ("timestamp", "transaction_id", "type", "in_force", "now", "sentence")
+    return together(plain(counts), answer_table(report.changes, *cells, empty=""))
+
+
+def _policy_lines(policy: Policy) -> Iterator[str]:
+    yield from policy.sentences
+    yield from (f"{name} is {address}" for name, address in _addresses(policy.book))
+
+
+def _addresses(book: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    return ((f"@{name}", each) for name, addresses in book.items() for each in addresses)

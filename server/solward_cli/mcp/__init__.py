@@ -1,1 +1,0 @@
-"""`solward mcp`, and the configuration of the hosts that start it."""

@@ -1,0 +1,280 @@
+"""Records of the service that a command line names; the command gets the record itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from solward_cli.render import visible
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from solward.client import Hold, Payment, Skill, SolwardClient, Transaction
+    from solward.resources.payments import StoredPayment
+    from solward.types.address_book import NamedAddress
+
+R = TypeVar("R", "Hold", "Payment", "Transaction")
+
+Find = Callable[["SolwardClient", str, Mapping[str, Any]], Awaitable[Any]]
+
+Offer = Callable[["SolwardClient"], Awaitable[list["Offered"]]]
+
+# Somebody waits for the shell: without an answer by then nothing is offered.
+TIMEOUT_S = 1.0
+# No shell gives any of these a meaning or ends a word at one, also where the line has opened
+# quotes, backticks or braces around them. A hyphen in front would be an option's. Whoever holds a
+# key, an agent or a plugin chooses names, and a shell runs what stands in its line.
+_SAFE = re.compile(r"[0-9A-Za-z\x80-\U0010ffff][-0-9A-Za-z\x80-\U0010ffff_.]*")
+_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_PAGE: Final = 500
+_MOST_PAGES: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A record that is found once the service can be asked.
+
+    Attributes:
+        text: what was typed.
+        find: takes the client, the text, and the records that were named before it.
+    """
+
+    text: str
+    find: Find
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What a shell may complete: `id` is typed instead of a name that it might read otherwise."""
+
+    name: str
+    text: str
+    id: str | None = None
+
+    @property
+    def word(self) -> str | None:
+        """What the line gets; None where nothing of it is safe there."""
+        return self.name if self.name.isprintable() and _SAFE.fullmatch(self.name) else self.id
+
+
+class Named(click.ParamType):  # type: ignore[type-arg]  # Generic from click 8.3 on.
+    """The type of what names a record: by its name, its id or the beginning of its id.
+
+    A shell completes it by what `offer` gives of the service that the command would call; where
+    that does not answer, or refuses, by nothing, and without a word.
+    """
+
+    name = "text"
+
+    def __init__(self, find: Find, offer: Offer | None = None) -> None:
+        self._find = find
+        self._offer = offer
+
+    def convert(
+        self, value: Any, _param: click.Parameter | None, _context: click.Context | None
+    ) -> Lookup:
+        """See `click.ParamType.convert`."""
+        return value if isinstance(value, Lookup) else Lookup(value, self._find)
+
+    def shell_complete(
+        self, ctx: click.Context, _param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """See `click.ParamType.shell_complete`."""
+        from click.shell_completion import CompletionItem
+
+        found: list[Offered] = []
+        with contextlib.suppress(Exception):
+            found = asyncio.run(self._offered(ctx.params.get("url")))
+        return [
+            CompletionItem(word, help=visible(each.text if word == each.name else each.name))
+            for each in found
+            if each.name.startswith(incomplete) and (word := each.word) is not None
+        ]
+
+    async def _offered(self, url: str | None) -> list[Offered]:
+        from solward.client import SolwardClient
+        from solward.settings import Settings
+
+        settings = Settings()
+        address = url or settings.client_target[0]
+        async with (
+            SolwardClient(address, settings.client_token) as client,
+            asyncio.timeout(TIMEOUT_S),
+        ):
+            return [] if self._offer is None else await self._offer(client)
+
+
+async def recipient(client: SolwardClient, text: str, _: Mapping[str, Any]) -> NamedAddress:
+    """Who is paid: an address as it is; else a contact, which an admin may name, or a wallet of
+    the service, also by the beginning of its id."""
+    from solward.client import Unauthorized
+    from solward.client.wallets import ADDRESS, MIN_ID_PREFIX
+    from solward.types.address_book import AddressBook, Known
+
+    if ADDRESS.fullmatch(text):
+        return Known(text, text)
+    try:
+        known: list[NamedAddress] = [*await client.contacts.list()]
+    except Unauthorized:
+        # Names are the operator's; a key names the wallets that it sees.
+        found = await client.wallets.find(text)
+        return Known(found.address, found.name)
+    wallets = await client.wallets.list()
+    if len(text) >= MIN_ID_PREFIX:
+        begun = (each for each in wallets if each.id.startswith(text))
+        known += [Known(each.address, text) for each in begun]
+    address = AddressBook.of(wallets, known).address(text, f"TO {text!r}")
+    own = {each.address: each.name for each in wallets}
+    return Known(address, own.get(address, text))
+
+
+async def _wallet_id(client: SolwardClient, text: str, _: Mapping[str, Any]) -> str:
+    return (await client.wallets.find(text)).id
+
+
+async def _agent_id(client: SolwardClient, text: str, _: Mapping[str, Any]) -> str:
+    # Of an agent that is deleted the id alone is left.
+    return text if _ID.fullmatch(text) else (await client.agents.find(text)).id
+
+
+def _one(
+    kind: str, read: Callable[[SolwardClient, Mapping[str, Any]], Awaitable[Sequence[Any]]]
+) -> Find:
+    """Finds the one of this name or id among those that are read."""
+
+    async def find(client: SolwardClient, text: str, named: Mapping[str, Any]) -> Any:
+        from solward.client.wallets import find_one
+
+        found = await read(client, named)
+        return find_one(kind, text, found, maker=lambda each: getattr(each, "made_by", None))
+
+    return find
+
+
+_key = _one("key", lambda client, _: client.keys.list())
+_admin = _one("admin credential", lambda client, _: client.admins.list())
+_schedule = _one("schedule", lambda client, named: client.schedules.list(named["wallet"].id))
+
+
+async def _principal(client: SolwardClient, who: str, named: Mapping[str, Any]) -> str:
+    """A principal as the log has it: by its id; of what is deleted the id alone is left."""
+    kind, _, name = who.partition(":")
+    if kind == "agent":
+        return f"agent:{await _agent_id(client, name, named)}"
+    if kind == "key" and not _ID.fullmatch(name):
+        return f"key:{(await _key(client, name, named)).id}"
+    return who
+
+
+async def _hold(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Hold:
+    """The hold of this id, or of the beginning of one that is open or one of the newest."""
+    from solward.client import NotFoundError
+
+    try:
+        return await client.holds.get(text)
+    except NotFoundError:
+        pages = [await client.holds.list(is_open=each, limit=_PAGE) for each in (True, None)]
+    return _begun("hold", text, [each for page in pages for each in page])
+
+
+async def _payment(client: SolwardClient, text: str, _: Mapping[str, Any]) -> StoredPayment:
+    """The payment of this id, or of the beginning of one of the newest."""
+    from solward.client import NotFoundError
+
+    try:
+        return await client.payments.get(text)
+    except NotFoundError:
+        found = _begun("payment", text, await client.payments.list(limit=_PAGE))
+    return await client.payments.get(found.id)
+
+
+async def transaction(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Transaction:
+    """One of the latest 10,000: by its id, the beginning of it, or its signature."""
+    found: list[Transaction] = []
+    for _page in range(_MOST_PAGES):
+        page = await client.transactions.list(_PAGE, found[-1].id if found else None)
+        found += page
+        if len(page) < _PAGE or any(_fits(each, text) for each in page):
+            break
+    return _begun("transaction", text, found)
+
+
+def _begun(kind: str, text: str, among: Iterable[R]) -> R:
+    """The one whose id begins with a text, or whose signature it is.
+
+    Raises:
+        NotFoundError, AmbiguousName.
+    """
+    from solward.client import AmbiguousName, NotFoundError
+
+    fits = {each.id: each for each in among if _fits(each, text)}
+    if not fits:
+        raise NotFoundError(404, f"No {kind} has the id {text!r}")
+    if len(fits) > 1:
+        raise AmbiguousName(f"{len(fits)} {kind}s begin with {text!r}; give more of it")
+    return fits.popitem()[1]
+
+
+def _fits(record: Hold | Payment | Transaction, text: str) -> bool:
+    from solward.client.wallets import MIN_ID_PREFIX
+
+    begins = len(text) >= MIN_ID_PREFIX and record.id.startswith(text)
+    return begins or text == getattr(record, "signature", None)
+
+
+async def _skill(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Skill:
+    from solward.client import NotFoundError
+
+    skills = {each.name: each for each in await client.skills()}
+    if text not in skills:
+        raise NotFoundError(404, f"No skill named {text!r}; known: {', '.join(skills)}")
+    return skills[text]
+
+
+async def _wallets(client: SolwardClient) -> list[Offered]:
+    return [Offered(each.name, each.address, each.id) for each in await client.wallets.list()]
+
+
+async def _agents(client: SolwardClient) -> list[Offered]:
+    return [Offered(each.name, each.status, each.id) for each in await client.agents.list()]
+
+
+async def _skills(client: SolwardClient) -> list[Offered]:
+    return [Offered(each.name, each.description) for each in await client.skills()]
+
+
+WALLET: Final = Named(lambda client, text, _: client.wallets.find(text), _wallets)
+WALLET_ID: Final = Named(_wallet_id, _wallets)
+AGENT_ID: Final = Named(_agent_id, _agents)
+TRANSACTION: Final = Named(transaction)
+RECIPIENT: Final = Named(recipient, _wallets)
+
+wallet_argument = click.argument("wallet", type=WALLET)
+agent_argument = click.argument(
+    "agent", type=Named(lambda client, text, _: client.agents.find(text), _agents)
+)
+skill_argument = click.argument("name", type=Named(_skill, _skills))
+key_argument = click.argument("key", type=Named(_key))
+admin_argument = click.argument("admin", type=Named(_admin))
+schedule_argument = click.argument("schedule", type=Named(_schedule))
+hold_argument = click.argument("hold", type=Named(_hold))
+payment_argument = click.argument("payment", type=Named(_payment))
+wallet_option = click.option(
+    "--wallet", "wallet_id", type=WALLET_ID, help="This wallet only.  [default: all]"
+)
+agent_option = click.option(
+    "--agent", "agent_id", type=AGENT_ID, help="This agent only.  [default: all]"
+)
+principal_option = click.option(
+    "--principal",
+    type=Named(_principal),
+    metavar="WHO",
+    help="Only what it asked for: admin, key:scout or agent:scout, by name or id.",
+)

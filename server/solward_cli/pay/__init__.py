@@ -1,1 +1,0 @@
-"""`solward pay`: requests over HTTP that a wallet pays for."""
