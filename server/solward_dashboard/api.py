@@ -3,10 +3,12 @@ credential of his own; their secrets stay in this process."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TypeVar
 
 import httpx
 from fastapi import FastAPI
@@ -15,7 +17,10 @@ from solward.client import ClientError, SolwardClient
 from solward.types.roles import Role
 from solward_dashboard.options import Options
 
+T = TypeVar("T")
+
 _TIMEOUT_S = 60.0
+_AT_ONCE = 6
 # What `client.admins.own` asks for: of all answers this one is about the secret and nothing else.
 _OWN = "/admins/self"
 _client: list[SolwardClient] = []
@@ -106,6 +111,18 @@ def client_of(options: Options, secret: str) -> tuple[SolwardClient, list[bool]]
     client = SolwardClient(options.api_url, secret, timeout_s=_TIMEOUT_S, transport=transport)
     transport.ask = client.admins.own
     return client, transport.refused
+
+
+async def of_each(ids: Iterable[str], ask: Callable[[str], Awaitable[T]]) -> dict[str, T]:
+    """What is asked of each, by its id; a few at once."""
+    ids = tuple(ids)
+    limiter = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(own_id: str) -> T:
+        async with limiter:
+            return await ask(own_id)
+
+    return dict(zip(ids, await asyncio.gather(*map(one, ids)), strict=True))
 
 
 async def ask_role() -> None:

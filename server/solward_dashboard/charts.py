@@ -1,4 +1,4 @@
-"""Options of the transaction charts; pure."""
+"""Options of the transaction charts, and the drawing of a chart."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
+
+from nicegui import ui
 
 from solward.client import Transaction
 from solward_dashboard.wording import counted
@@ -21,6 +23,16 @@ BARS = 24
 # A chart does not know whether the page is dark: these colours are readable on both.
 TEXT_COLOUR = "#7d8694"
 LINE_COLOUR = "rgba(125, 134, 148, .25)"
+
+
+def draw(chart: ui.echart, options: dict[str, Any]) -> bool:
+    """Draw a chart where it has other options; whether it had."""
+    if chart.options == options:
+        return False
+    chart.options.clear()
+    chart.options.update(options)
+    chart.update()
+    return True
 
 
 def by_time(transactions: Sequence[Transaction], now: datetime) -> dict[str, Any]:

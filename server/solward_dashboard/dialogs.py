@@ -1,27 +1,47 @@
-"""Dialogs, notices that pass over a page, and small elements that several pages share."""
+"""Dialogs: a question, a form, a text to write, and a secret that is shown once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from nicegui import ui
 
-from solward.resources.switches import REASON
-from solward_dashboard.wording import local_times
+from solward.resources.fields import Field
+from solward.types.errors import SolwardError
+from solward_dashboard import parts as sw
+from solward_dashboard.forms.form import FormError
+
+T = TypeVar("T")
 
 
-def heading(text: str = "", level: int = 2) -> ui.label:
-    """The heading of a card or a dialog."""
-    return ui.label(text).classes("sw-card-title").props(f"role=heading aria-level={level}")
+class Filled(Protocol):
+    """A form, or several in one."""
+
+    def values(self) -> Any:
+        """What is filled in; raises `FormError` where something does not fit, which it shows."""
+
+    def show_error(self, error: str) -> None:
+        """Show an error of the whole."""
 
 
 @contextmanager
-def titled(title: str, *, wide: bool = False) -> Iterator[ui.dialog]:
-    """A dialog that is named by its heading; elements built inside are its content."""
+def titled(
+    title: str, *, wide: bool = False, beside: Callable[[], object] | None = None
+) -> Iterator[ui.dialog]:
+    """A dialog that is named by its heading; elements built inside are its content.
+
+    Args:
+        beside: builds what stands beside the title, before a button that closes the dialog.
+    """
     with ui.dialog() as dialog, ui.card().classes("sw-dialog" + " sw-dialog-wide" * wide):
-        name = heading(title).classes("sw-text")
+        with sw.row():
+            name = sw.heading(title).classes("sw-text")
+            if beside is not None:
+                beside()
+                close = ui.button(icon="close", color=None, on_click=dialog.close)
+                close.props('flat round dense aria-label="Close"')
         dialog.props["aria-labelledby"] = name.html_id
         yield dialog
 
@@ -35,19 +55,74 @@ async def confirmed(question: str, details: Sequence[str], verb: str) -> bool:
     return bool(await result_of(dialog))
 
 
-def submit_buttons(dialog: ui.dialog, verb: str, submit: Callable[[], None]) -> None:
-    """A row of Cancel, which closes the dialog with None, and a button that submits it."""
-    with ui.element("div").classes("sw-row sw-end"):
+async def _as_it_is(values: Any) -> Any:
+    return values
+
+
+async def filled(
+    title: str,
+    form: Callable[[], Filled],
+    verb: str,
+    send: Callable[[Any], Awaitable[T]] = _as_it_is,
+    *,
+    wide: bool = False,
+    testid: str = "confirm",
+) -> T | None:
+    """What the service answers to what a form is filled in with; None where the user cancels.
+
+    Args:
+        form: builds it.
+        send: sends what is filled in; without it that is what is returned.
+        testid: of the button with `verb`.
+    """
+
+    async def submit() -> None:
+        try:
+            values = made.values()
+        except FormError:
+            return
+        try:
+            with sw.disabled(button):
+                dialog.submit(await send(values))
+        except SolwardError as error:
+            made.show_error(str(error))
+
+    with titled(title, wide=wide) as dialog:
+        made = form()
+        button = submit_buttons(dialog, verb, submit, testid)
+    found: T | None = await result_of(dialog)
+    return found
+
+
+def submit_buttons(
+    dialog: ui.dialog, verb: str, submit: Callable[[], object], testid: str = "confirm"
+) -> ui.button:
+    """A row of Cancel, which closes the dialog with None, and the button that submits it, which is
+    returned."""
+    with sw.row("sw-end"):
         ui.button("Cancel", on_click=lambda: dialog.submit(None)).props("flat no-caps")
-        button = ui.button(verb, on_click=submit)
-        button.props('no-caps unelevated data-testid="confirm"')
+        button = ui.button(verb, on_click=submit).props(sw.PRIMARY)
+    sw.marked(button, testid)
+    return button
 
 
-def reason_input() -> ui.input:
-    """A field for the reason of a freeze."""
-    reason = ui.input("Reason (optional)").classes("sw-field")
-    reason.props["hint"] = REASON.text
-    return reason.props(f'outlined dense maxlength={REASON.most} data-testid="freeze-reason"')
+def close_button(dialog: ui.dialog) -> None:
+    """A row with the button that closes a dialog."""
+    with sw.row("sw-end"):
+        ui.button("Close", on_click=dialog.close).props("flat no-caps")
+
+
+def optional_text(label: str, field: Field, *, testid: str = "") -> ui.input:
+    """A field for a declared text that may be left out, such as a reason."""
+    schema = field.schema()
+    made = ui.input(f"{label} (optional)").classes("sw-field")
+    made.props["hint"] = field.text
+    return sw.marked(made.props(f"outlined dense maxlength={schema['maxLength']}"), testid)
+
+
+def written(field: ui.input | None) -> str:
+    """What stands in such a field; empty without one."""
+    return str(field.value or "").strip() if field is not None else ""
 
 
 async def shown_once(title: str, secret: str, what: str) -> None:
@@ -59,12 +134,11 @@ async def shown_once(title: str, secret: str, what: str) -> None:
     with titled(title) as dialog:
         dialog.props("persistent")
         ui.label("Copy it now: it is shown this once and kept nowhere.").classes("sw-text")
-        with ui.element("div").classes("sw-row"):
-            shown = ui.label(secret).classes("sw-mono")
-            shown.props(f'data-testid="{what.lower()}"')
-            copy_button(secret, what)
-        with ui.element("div").classes("sw-row sw-end"):
-            ui.button("I have it", on_click=dialog.close).props("no-caps unelevated")
+        with sw.row():
+            sw.marked(ui.label(secret).classes("sw-mono"), what.lower())
+            sw.copy_button(secret, what)
+        with sw.row("sw-end"):
+            ui.button("I have it", on_click=dialog.close).props(sw.PRIMARY)
     await result_of(dialog)
 
 
@@ -74,29 +148,3 @@ async def result_of(dialog: ui.dialog) -> Any:
         return await dialog
     finally:
         dialog.delete()
-
-
-def fact(name: str, text: str, classes: str = "sw-text") -> None:
-    """A name and its text in a description list."""
-    with ui.element("div"):
-        with ui.element("dt"):
-            ui.label(name)
-        with ui.element("dd"):
-            ui.label(text).classes(classes)
-
-
-def copy_button(text: str, what: str) -> ui.button:
-    """A button that puts a text on the clipboard."""
-
-    def copy() -> None:
-        ui.clipboard.write(text)
-        ui.notify(f"{what} copied", type="positive")
-
-    button = ui.button(icon="content_copy", color=None, on_click=copy)
-    button.props("flat round dense size=sm").props["aria-label"] = f"Copy {what.lower()}"
-    return button
-
-
-def notify_error(error: Exception | str) -> None:
-    """What the service refused and why, as a page shows its texts."""
-    ui.notify(local_times(str(error)), type="negative", multi_line=True)

@@ -9,16 +9,17 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from nicegui import events, ui
 
 from solward.client import ClientError, Frozen, Unauthorized, Unreachable
+from solward.resources.switches import REASON
 from solward.support.clean_text import one_line
-from solward.types.errors import SolwardError
 from solward.types.roles import Role
+from solward_dashboard import parts as sw
 from solward_dashboard.api import api, behind_login, own_credential, role
-from solward_dashboard.dialogs import notify_error, reason_input, result_of, submit_buttons, titled
+from solward_dashboard.dialogs import optional_text, result_of, submit_buttons, titled, written
 from solward_dashboard.wording import clock, day
 
 PAGES = (
@@ -95,26 +96,70 @@ class Title:
             ui.page_title(f"{text} - Solward")
 
 
-@contextmanager
-def frame(path: str) -> Iterator[Freshness]:
-    """The frame of a page; elements built inside are its content."""
-    with _framed(path, next(name for route, name, _ in PAGES if route == path)) as (freshness, _):
-        yield freshness
+class PageOfOne(Generic[T]):
+    """The page of one of what another page lists; its content is hidden while there is none."""
+
+    def __init__(self, freshness: Freshness, path: str, kind: str, own_id: str) -> None:
+        self.freshness = freshness
+        self._title = freshness.title
+        self._id = own_id
+        ui.link(f"All {_name_of(path).lower()}", path).classes("sw-back")
+        self._missing = ui.label(f"There is no such {kind.lower()}.").classes("sw-empty")
+        self.content = sw.stack()
+        for each in (self._missing, self.content):
+            each.set_visibility(False)
+
+    def poll(
+        self,
+        every_s: float,
+        fetch: Callable[[], Awaitable[T | None]],
+        show: Callable[[T], None],
+        named: Callable[[T], str] | None = None,
+    ) -> None:
+        """Ask for it every `every_s` seconds, and show it.
+
+        Args:
+            named: its name; None where it has none but its id.
+        """
+
+        def shown(latest: T | None) -> None:
+            self._missing.set_visibility(latest is None)
+            self.content.set_visibility(latest is not None)
+            self._title.show(self._id if latest is None or named is None else named(latest))
+            if latest is not None:
+                show(latest)
+
+        if named is None:
+            self._title.show(self._id)
+
+        Poll(self.freshness, every_s, fetch, shown)
 
 
 @contextmanager
-def frame_of_one(path: str, kind: str) -> Iterator[tuple[Freshness, Title]]:
+def frame_of_one(path: str, kind: str, own_id: str) -> Iterator[PageOfOne[Any]]:
     """As `frame`, of a page that shows one of what the page at `path` lists.
 
     Args:
-        kind: what it shows, such as `Wallet`; its name is for who has it.
+        kind: what it shows, such as `Wallet`.
+        own_id: its title where it has no name.
     """
-    with _framed(path, kind) as framed:
-        yield framed
+    with frame(path, kind) as freshness:
+        page: PageOfOne[Any] = PageOfOne(freshness, path, kind, own_id)
+        with page.content:
+            yield page
+
+
+def _name_of(path: str) -> str:
+    return next(name for route, name, _ in PAGES if route == path)
 
 
 @contextmanager
-def _framed(path: str, called: str) -> Iterator[tuple[Freshness, Title]]:
+def frame(path: str, kind: str = "") -> Iterator[Freshness]:
+    """The frame of a page; elements built inside are its content.
+
+    Args:
+        kind: of what it shows one, such as `Wallet`.
+    """
     ui.add_css(_LOOK)
     for script in _SCRIPTS:
         ui.add_head_html(f"<script>{script.read_text()}</script>")
@@ -146,12 +191,10 @@ def _framed(path: str, called: str) -> Iterator[tuple[Freshness, Title]]:
     menu.on_click(drawer.toggle)
     with ui.element("div").classes("sw-main") as main:
         freeze.add_banner()
-        title = Title(called)
-        freshness = Freshness()
+        freshness = Freshness(Title(kind or _name_of(path)))
         Poll(freshness, _WAITING_EVERY_S, _Waiting.fetch, waiting.show)
-        frozen = Poll(freshness, _FROZEN_EVERY_S, FreezeSwitch.fetch, freeze.show)
-        freeze.refresh_by(frozen.refresh)
-        yield freshness, title
+        Poll(freshness, _FROZEN_EVERY_S, FreezeSwitch.fetch, freeze.show)
+        yield freshness
     ui.skip_link("Skip to the content", target=main)
 
 
@@ -219,22 +262,22 @@ class FreezeSwitch:
 
     def __init__(self) -> None:
         self._frozen: Frozen | None = None
-        self._refresh: Callable[[], Awaitable[None]] | None = None
-        self._button = ui.button("Freeze all", icon="ac_unit", color=None, on_click=self._toggle)
-        self._button.props('flat dense no-caps data-testid="freeze-all"')
-        self._button.classes("sw-freeze sw-needs-operate")
-        self._button.props["aria-label"] = "Freeze all"
+        self._button = sw.button(
+            "Freeze all",
+            self._toggle,
+            icon="ac_unit",
+            look=sw.FLAT,
+            needs=sw.OPERATE,
+            testid="freeze-all",
+        )
+        self._button.classes("sw-freeze").props["aria-label"] = "Freeze all"
 
     def add_banner(self) -> None:
         """The banner, at the current place of the page."""
-        self._banner = ui.element("div").classes("sw-frozen").props("role=status")
-        self._banner.props('data-testid="frozen"').set_visibility(False)
-        # Not in the header: what a dialog has would be styled as the header is.
-        self._dialogs = ui.element("div").classes("hidden")
-
-    def refresh_by(self, refresh: Callable[[], Awaitable[None]]) -> None:
-        """Call `refresh` after a change."""
-        self._refresh = refresh
+        self._banner = sw.marked(
+            ui.element("div").classes("sw-frozen").props("role=status"), "frozen"
+        )
+        self._banner.set_visibility(False)
 
     @staticmethod
     async def fetch() -> Frozen:
@@ -249,53 +292,47 @@ class FreezeSwitch:
         name = "Unfreeze all" if frozen.service else "Freeze all"
         self._button.set_text(name)
         self._button.props["aria-label"] = name
-        # Lifting it needs a wider role than setting it.
-        on = "sw-freeze-on sw-needs-policy"
-        self._button.classes(
-            add=on if frozen.service else "",
-            remove="" if frozen.service else on,
-        )
+        self._button.classes(**{"add" if frozen.service else "remove": "sw-freeze-on"})
+        widens(self._button, frozen.service)
         self._banner.clear()
         self._banner.set_visibility(frozen.service or frozen.frozen_wallets > 0)
         with self._banner:
             ui.icon("ac_unit").props("aria-hidden=true")
-            with ui.element("div").classes("sw-grow"):
+            with sw.stack("sw-grow"):
                 if frozen.service:
-                    ui.label(service_text(frozen)).classes("sw-text sw-strong")
+                    sw.text(service_text(frozen), "sw-text sw-strong")
                 if frozen.frozen_wallets:
                     _wallets(frozen)
 
     async def _toggle(self) -> None:
-        if self._frozen is None and self._refresh is not None:
+        if self._frozen is None:
             # Pressed before the page's first poll was answered.
-            self._button.disable()
-            try:
-                await self._refresh()
-            finally:
-                self._button.enable()
+            with sw.disabled(self._button):
+                await sw.refresh_page()
         if self._frozen is None:
             ui.notify("The service does not say whether it is frozen. Try again.", type="warning")
             return
         thaws = self._frozen.service
-        with self._dialogs:
-            reason = await _confirmed(self._frozen)
+        reason = await _confirmed(self._frozen)
         if reason is None:
             return
-        self._button.disable()
-        try:
-            if thaws:
-                await api().unfreeze()
-            else:
-                await api().freeze(reason=reason or None)
-        except SolwardError as error:
-            notify_error(error)
-        else:
-            text = "Transactions are allowed again." if thaws else "Everything is frozen."
-            ui.notify(text, type="positive")
-        finally:
-            self._button.enable()
-        if self._refresh is not None:
-            await self._refresh()
+        with sw.disabled(self._button):
+            await set_frozen(not thaws, reason)
+        said = "Transactions are allowed again." if thaws else "Everything is frozen."
+        ui.notify(said, type="positive")
+
+
+def widens(button: ui.button, is_frozen: bool) -> None:
+    """Lifting a freeze needs a wider role than setting it."""
+    button.classes(**{"add" if is_frozen else "remove": sw.POLICY})
+
+
+async def set_frozen(frozen: bool, reason: str, wallet_id: str | None = None) -> None:
+    """Freeze or unfreeze a wallet, the whole service without one."""
+    if frozen:
+        await api().freeze(wallet_id=wallet_id, reason=reason or None)
+    else:
+        await api().unfreeze(wallet_id=wallet_id)
 
 
 def service_text(frozen: Frozen) -> str:
@@ -307,7 +344,7 @@ def service_text(frozen: Frozen) -> str:
 
 def _wallets(frozen: Frozen) -> None:
     count = frozen.frozen_wallets
-    with ui.element("div").classes("sw-row"):
+    with sw.row():
         if frozen.service:
             ui.label("Frozen by themselves too:")
         else:
@@ -315,7 +352,7 @@ def _wallets(frozen: Frozen) -> None:
         for each in frozen.wallets:
             ui.link(each.name, f"/wallets/{each.wallet_id}").classes("sw-text")
             if each.reason:
-                ui.label(f"({each.reason})").classes("sw-text")
+                sw.text(f"({each.reason})")
         if count > len(frozen.wallets):
             ui.label(f"and {count - len(frozen.wallets):,} more")
 
@@ -324,33 +361,25 @@ async def _confirmed(frozen: Frozen) -> str | None:
     """The reason, empty or not, where the person confirms that all is to be frozen, or unfrozen;
     else None."""
     verb = "Unfreeze" if frozen.service else "Freeze"
+    reason: ui.input | None = None
     with titled(f"{verb} everything?", wide=True) as dialog:
-        reason = None if frozen.service else _freezing()
         if frozen.service:
-            _thawing(frozen)
-        submit_buttons(
-            dialog, f"{verb} all", lambda: dialog.submit(reason.value or "" if reason else "")
-        )
-    result = await result_of(dialog)
-    return None if result is None else str(result).strip()
-
-
-def _freezing() -> ui.input:
-    _list("Stops at once, until you unfreeze, also across restarts:", STOPS)
-    _list("Does not stop:", GOES_ON)
-    return reason_input()
-
-
-def _thawing(frozen: Frozen) -> None:
-    ui.label(service_text(frozen)).classes("sw-text sw-sentence")
-    ui.label(
-        "Agents, API keys and schedules may make transactions again at once, within their limits."
-        " What was refused meanwhile is not made up for."
-    ).classes("sw-text")
-    if frozen.frozen_wallets:
-        ui.label(
-            f"Wallets that were frozen by themselves stay so: {frozen.frozen_wallets:,}."
-        ).classes("sw-text")
+            sw.text(service_text(frozen), "sw-text sw-sentence")
+            sw.text(
+                "Agents, API keys and schedules may make transactions again at once, within their"
+                " limits. What was refused meanwhile is not made up for."
+            )
+            if frozen.frozen_wallets:
+                sw.text(
+                    f"Wallets that were frozen by themselves stay so: {frozen.frozen_wallets:,}."
+                )
+        else:
+            _list("Stops at once, until you unfreeze, also across restarts:", STOPS)
+            _list("Does not stop:", GOES_ON)
+            reason = optional_text("Reason", REASON, testid="freeze-reason")
+        submit_buttons(dialog, f"{verb} all", lambda: dialog.submit(written(reason)))
+    result: str | None = await result_of(dialog)
+    return result
 
 
 def _list(title: str, items: tuple[str, ...]) -> None:
@@ -358,7 +387,7 @@ def _list(title: str, items: tuple[str, ...]) -> None:
     with ui.element("ul").classes("sw-points"):
         for each in items:
             with ui.element("li"):
-                ui.label(each).classes("sw-text")
+                sw.text(each)
 
 
 class Freshness:
@@ -367,14 +396,14 @@ class Freshness:
     Made once a page, inside the element whose content it marks as old.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, title: Title) -> None:
+        self.title = title
         self._client = ui.context.client
-        self._content = ui.context.slot.parent
+        self.content = ui.context.slot.parent
         self._last_response: datetime | None = None
         self._failing: set[object] = set()
         self._unanswered: set[object] = set()
         self._visible = True
-        self._on_visible: list[Callable[[], Awaitable[None]]] = []
         with ui.row().classes("sw-banner").props("role=alert aria-live=polite") as self._banner:
             ui.icon("cloud_off").props("aria-hidden=true")
             self._text = ui.label()
@@ -387,21 +416,17 @@ class Freshness:
         """Whether the page is connected, and its tab not in the background."""
         return self._visible and self._client.has_socket_connection
 
-    def when_visible_again(self, action: Callable[[], Awaitable[None]]) -> None:
-        """Call `action` whenever the tab comes back to the foreground."""
-        self._on_visible.append(action)
-
     async def _visibility_changed(self, event: events.GenericEventArguments) -> None:
         visible = event.args is True
         came_back = visible and not self._visible
         self._visible = visible
         if came_back:
-            await asyncio.gather(*(action() for action in self._on_visible))
+            await sw.refresh_page(self._client)
 
     def asks(self, poll: object) -> None:
         """The content is on its way (aria-busy) until each of these has its first response."""
         self._unanswered.add(poll)
-        self._content.props("aria-busy=true")
+        self.content.props("aria-busy=true")
 
     def succeeded(self, poll: object = None) -> None:
         """Record a response of the API."""
@@ -409,12 +434,12 @@ class Freshness:
         if poll in self._unanswered:
             self._unanswered.discard(poll)
             if not self._unanswered:
-                self._content.props(remove="aria-busy")
+                self.content.props(remove="aria-busy")
         if self._failing:
             return
         self._last_response = datetime.now(UTC)
         self._banner.set_visibility(False)
-        self._content.classes(remove="sw-old")
+        self.content.classes(remove="sw-old")
 
     def failed(self, error: Exception, poll: object = None) -> None:
         """Record a failed request: the content stays, marked as old."""
@@ -426,7 +451,7 @@ class Freshness:
         )
         self._text.set_text(f"{_failure_text(error)}{as_of} Trying again.")
         self._banner.set_visibility(True)
-        self._content.classes(add="sw-old")
+        self.content.classes(add="sw-old")
 
 
 class Poll(Generic[T]):
@@ -451,7 +476,7 @@ class Poll(Generic[T]):
         self._sent = 0
         self._newest_shown = 0
         freshness.asks(self)
-        freshness.when_visible_again(self.refresh)
+        sw.on_refresh(self.refresh)
         ui.timer(every_s, self._tick)
 
     async def _tick(self) -> None:
@@ -472,6 +497,9 @@ class Poll(Generic[T]):
         if self._is_current(number):
             self._freshness.succeeded(self)
             self._show(response)
+            for each in self._freshness.content.descendants():
+                if isinstance(each, sw.Age):
+                    each.tick()
 
     def _is_current(self, number: int) -> bool:
         # A later request may have been faster, and the page may be gone.

@@ -9,88 +9,55 @@ from typing import Any
 from nicegui import ui
 
 from solward.client import Hold
-from solward_dashboard.dialogs import heading
+from solward_dashboard import parts as sw
 from solward_dashboard.wording import day
 
 _KEPT = {"COSTS": "Fees and rent", "*": "Every other token"}
-_FULL, _NEARLY_FULL = 0.9, 0.7
 
 
-class GrantsLeft:
-    """Each principal's grants with a bar a limit; hidden where nobody is under grants."""
-
-    def __init__(self) -> None:
-        self._shown: Sequence[Mapping[str, Any]] = ()
-        self._card = ui.element("section").classes("sw-card").props('data-testid="grants"')
-        self._card.set_visibility(False)
-        with self._card:
-            with ui.element("div").classes("sw-row"):
-                heading("Grants")
-                ui.space()
-                ui.link("Policy", "/policy")
-            self._list = ui.element("div").classes("sw-list")
-
-    def show(self, grants: Sequence[Mapping[str, Any]]) -> None:
-        """As `GET /wallets/:id/limits` and `GET /agents/:id/limits` have them."""
-        if grants == self._shown:
-            return
-        self._shown = grants
-        self._card.set_visibility(bool(grants))
-        self._list.clear()
-        with self._list:
-            for each in grants:
-                _principal(each)
+def grants_left() -> sw.Redrawn[Sequence[Mapping[str, Any]]]:
+    """A card of each principal's grants with a bar a limit, as `GET /wallets/:id/limits` and
+    `GET /agents/:id/limits` have them; hidden where nobody is under grants."""
+    return sw.card_of(
+        "Grants",
+        lambda found: [*map(_principal, found)],
+        "grants",
+        ("Policy", "/policy"),
+        hides=True,
+    )
 
 
 def _principal(found: Mapping[str, Any]) -> None:
     kind = found["who"].partition(":")[0]
-    with ui.element("div").classes("sw-bars"):
-        ui.label(f"{kind.capitalize()} {found['name']}").classes("sw-strong sw-text")
+    with sw.stack("sw-bars"):
+        sw.text(f"{kind.capitalize()} {found['name']}", "sw-strong sw-text")
         if not found["grants"]:
-            ui.label("May only read.").classes("sw-text")
+            sw.text("May only read.")
         for grant in found["grants"]:
-            ui.label(grant["sentence"]).classes("sw-text")
+            sw.text(grant["sentence"])
             for limit in grant["limits"]:
-                _limit(limit)
+                most, used = Decimal(limit["limit"]), Decimal(limit["used"])
+                share = min(1.0, float(used / most)) if most else 1.0
+                sw.show_bar(sw.Bar(limit["sentence"], "", share))
 
 
-def _limit(limit: Mapping[str, Any]) -> None:
-    most, used = Decimal(limit["limit"]), Decimal(limit["used"])
-    share = min(1.0, float(used / most)) if most else 1.0
-    with ui.element("div"):
-        ui.label(limit["sentence"]).classes("sw-dim sw-text")
-        line = ui.linear_progress(share, show_value=False, size="6px").props("rounded")
-        colour = "negative" if share >= _FULL else "warning" if share >= _NEARLY_FULL else "teal"
-        line.props["color"] = colour
-        line.props["aria-label"] = limit["sentence"]
+def can_leave() -> sw.Redrawn[Mapping[str, Any]]:
+    """A card of the most that can leave a wallet in a day, of each asset, or why nothing bounds it,
+    as `GET /wallets/:id/limits` has it."""
+    with sw.card("What can leave this wallet today", "can-leave"):
+        shown = sw.Redrawn[Mapping[str, Any]](lambda found: leaving_rows(found["assets"]))
+        sw.dim("Whoever asks but you: all agents, keys and schedules that may use it, at once.")
+    return shown
 
 
-class CanLeave:
-    """The most that can leave a wallet in a day, of each asset, or why nothing bounds it."""
-
-    def __init__(self) -> None:
-        self._shown: Mapping[str, Any] | None = None
-        with ui.element("section").classes("sw-card").props('data-testid="can-leave"'):
-            heading("What can leave this wallet today")
-            self._list = ui.element("div").classes("sw-list")
-            ui.label(
-                "Whoever asks but you: all agents, keys and schedules that may use it, at once."
-            ).classes("sw-dim sw-text")
-
-    def show(self, leaving: Mapping[str, Any]) -> None:
-        """As `GET /wallets/:id/limits` has it."""
-        if leaving == self._shown:
-            return
-        self._shown = leaving
-        self._list.clear()
-        with self._list:
-            for asset, each in leaving["assets"].items():
-                with ui.element("div").classes("sw-row"):
-                    ui.label(asset_name(asset)).classes("sw-strong sw-mono")
-                    ui.space()
-                    bounded = each["most"] is not None
-                    text = most_text(asset, each)
-                    ui.label(text).classes("sw-number" if bounded else "sw-bad sw-text")
+def leaving_rows(assets: Mapping[str, Any]) -> None:
+    """The most that can leave of each asset."""
+    for asset, each in assets.items():
+        with sw.row():
+            ui.label(asset_name(asset)).classes("sw-strong sw-mono")
+            ui.space()
+            is_bounded = each["most"] is not None
+            sw.text(most_text(asset, each), "sw-number" if is_bounded else "sw-bad sw-text")
 
 
 def asset_name(asset: str) -> str:
@@ -108,28 +75,16 @@ def most_text(asset: str, each: Mapping[str, Any]) -> str:
     return text if beside is None else f"{text}, and {beside} dollars' worth beside"
 
 
-class OpenHolds:
-    """What somebody asks for and waits; hidden where nothing does."""
+def open_holds() -> sw.Redrawn[Sequence[Hold]]:
+    """A card of what somebody asks for and waits; hidden where nothing does."""
+    return sw.card_of(
+        "Waits for a person", lambda found: [*map(_hold, found)], "open-holds", hides=True
+    )
 
-    def __init__(self) -> None:
-        self._shown: Sequence[Hold] = ()
-        self._card = ui.element("section").classes("sw-card").props('data-testid="open-holds"')
-        self._card.set_visibility(False)
-        with self._card:
-            heading("Waits for a person")
-            self._list = ui.element("div").classes("sw-list")
 
-    def show(self, holds: Sequence[Hold]) -> None:
-        """Show them in their order."""
-        if holds == self._shown:
-            return
-        self._shown = holds
-        self._card.set_visibility(bool(holds))
-        self._list.clear()
-        with self._list:
-            for each in holds:
-                with ui.element("div"):
-                    ui.label(each.sentence).classes("sw-text")
-                    with ui.element("div").classes("sw-row"):
-                        ui.label(f"until {day(each.expires_at)}").classes("sw-dim")
-                        ui.link("Decide", f"/holds/{each.id}")
+def _hold(hold: Hold) -> None:
+    with ui.element("div"):
+        sw.text(hold.sentence)
+        with sw.row():
+            sw.dim(f"until {day(hold.expires_at)}")
+            ui.link("Decide", f"/holds/{hold.id}")

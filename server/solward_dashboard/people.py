@@ -1,13 +1,15 @@
-"""Who principals and addresses are, by the names that people gave them; pure."""
+"""Who principals and addresses are, by the names that people gave them."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from solward.client import Agent, ApiKey, Contact, Wallet
+from solward.client import AdminCredential, Agent, ApiKey, Contact, Wallet
 from solward.types.address_book import AddressBook
-from solward.types.roles import key_principal
+from solward.types.roles import admin_principal, key_principal
+from solward_dashboard.api import api
 
 _OF_ADMIN = "you (admin)"
 
@@ -31,6 +33,7 @@ class People:
         agents: Iterable[Agent] = (),
         keys: Iterable[ApiKey] = (),
         contacts: Iterable[Contact] = (),
+        admins: Iterable[AdminCredential] = (),
     ) -> People:
         """By what the service lists; an own wallet's name comes before a contact's.
 
@@ -40,7 +43,17 @@ class People:
         names = {f"wallet:{each.id}": each.name for each in wallets}
         names |= {f"agent:{each.id}": each.name for each in agents}
         names |= {key_principal(each.id): each.name for each in keys}
+        names |= {admin_principal(each.id): each.name for each in admins}
         return cls(names, AddressBook.of(wallets, contacts))
+
+    @classmethod
+    async def ask(cls) -> People:
+        """By what the service lists now."""
+        return cls.of(
+            *await asyncio.gather(
+                api().wallets.list(), api().agents.list(), api().keys.list(), api().contacts.list()
+            )
+        )
 
     def who(self, principal: str) -> str:
         """Its kind and name, and its id, which tells two of one name apart."""

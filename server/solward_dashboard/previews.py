@@ -20,8 +20,9 @@ from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList, known_decimals, token_list
 from solward.types.errors import SolwardError
 from solward.types.money import SOL_DECIMALS
+from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import fact, result_of, titled
+from solward_dashboard.dialogs import result_of, titled
 from solward_dashboard.holds import left_texts, units_text
 from solward_dashboard.people import People
 from solward_dashboard.refused import number_list, rule_text
@@ -55,14 +56,12 @@ class Surroundings:
 
 async def surroundings(wallet_id: str) -> Surroundings:
     """Of a wallet, as it is now."""
-    health, wallets, contacts, limits, balance = await asyncio.gather(
+    health, people, limits, balance = await asyncio.gather(
         api().health(),
-        api().wallets.list(),
-        api().contacts.list(),
+        People.ask(),
         api().wallets.limits(wallet_id),
         api().wallets.balance(wallet_id),
     )
-    people = People.of(wallets, contacts=contacts)
     return Surroundings(people, token_list(health.network), limits, balance)
 
 
@@ -179,29 +178,28 @@ class Preview:
         self._place.clear()
         with self._place:
             if note:
-                ui.label(note).classes("sw-text").props("role=status")
+                sw.text(note).props("role=status")
             if not trial.allowed:
                 _refusal(trial, around.tokens)
-            with ui.element("dl").classes("sw-facts").props('data-testid="effects"'):
+            with sw.facts("effects"):
                 # What is refused has no effect: its numbers say what is left.
-                for title, text in effect_texts(trial, around) if trial.allowed else ():
-                    fact(title, text)
+                sw.lines(effect_texts(trial, around) if trial.allowed else ())
         self._answered_s = time.monotonic() if trial.allowed else None
         self._offer(confirm=trial.allowed, again=False)
 
-    def _fail(self, text: str, *, again: bool = True) -> None:
+    def _fail(self, why: str, *, again: bool = True) -> None:
         if self._place.is_deleted:
             return
         self._place.clear()
         with self._place:
-            label = ui.label(text).classes("sw-outcome sw-outcome-bad sw-text")
-            label.props('role=alert data-testid="preview-failed"')
+            shown = sw.text(why, "sw-outcome sw-outcome-bad sw-text", testid="preview-failed")
+            shown.props("role=alert")
         self._offer(confirm=False, again=again)
 
-    def _set_text(self, text: str) -> None:
+    def _set_text(self, said: str) -> None:
         self._place.clear()
         with self._place:
-            ui.label(text).classes("sw-dim").props("role=status")
+            ui.label(said).classes("sw-dim").props("role=status")
 
     def _offer(self, *, confirm: bool, again: bool) -> None:
         self._confirm.set_visibility(confirm)
@@ -212,15 +210,15 @@ def _refusal(trial: Trial, tokens: TokenList) -> None:
     with ui.element("div").classes("sw-outcome sw-outcome-bad").props('data-testid="refused"'):
         rule = trial.rule
         title = "It would fail" if rule is None else f"Refused by {rule_text(rule)}"
-        ui.label(f"{title}. Nothing was sent.").classes("sw-strong sw-text")
-        ui.label(local_times(trial.reason or "")).classes("sw-text")
+        sw.text(f"{title}. Nothing was sent.", "sw-strong sw-text")
+        sw.text(local_times(trial.reason or ""))
         number_list(trial.numbers, tokens)
 
 
 async def previewed(
     wallet_id: str,
     question: str,
-    facts: Sequence[tuple[str, str]],
+    asked: Sequence[tuple[str, str]],
     verb: str,
     trial: Callable[[], Awaitable[Trial]],
     is_current: Callable[[], bool] = lambda: True,
@@ -228,16 +226,15 @@ async def previewed(
     """Whether a person confirms what a dry run shows; a dismissed dialog is no.
 
     Args:
-        facts: what was asked for, as (title, text).
+        asked: what was asked for, as (title, text).
         trial: asks for the dry run.
         is_current: whether what would be sent is still what was asked for.
     """
     with titled(question) as dialog:
-        with ui.element("dl").classes("sw-facts"):
-            for title, text in facts:
-                fact(title, text)
-        place = ui.element("div").classes("sw-form")
-        with ui.element("div").classes("sw-row sw-end"):
+        with sw.facts():
+            sw.lines(asked)
+        place = sw.stack("sw-form")
+        with sw.row("sw-end"):
             ui.button("Cancel", on_click=lambda: dialog.submit(None)).props("flat no-caps")
             again = ui.button("Ask again").props('no-caps outline data-testid="ask-again"')
             confirm = ui.button(verb).props('no-caps unelevated data-testid="confirm"')

@@ -9,7 +9,7 @@ from nicegui import ui
 
 from solward.client import Judged
 from solward.solana.token_list import TokenList
-from solward_dashboard.holds import receiver_texts, units_text
+from solward_dashboard.holds import line_texts
 from solward_dashboard.people import People
 from solward_dashboard.wording import exact, value_text
 
@@ -67,9 +67,8 @@ def leaving_texts(judged: Judged, tokens: TokenList, people: People) -> list[lis
         return _request_texts(judged, tokens, people)
     found = []
     for line in judged.could_leave.lines:
-        amount = units_text(line["asset"], int(line["units"]), tokens, line)
-        verb = str(line["operation"]).replace("_", " ")
-        found.append([f"{amount} by {verb}", *receiver_texts(line, people)])
+        amount, *to = line_texts(line, tokens, people)
+        found.append([f"{amount} by {str(line['operation']).replace('_', ' ')}", *to])
     if judged.could_leave.costs_sol:
         found.append([f"{exact(judged.could_leave.costs_sol)} SOL of fee and rent"])
     return found
@@ -103,5 +102,5 @@ def leaving_list(judged: Judged, tokens: TokenList, people: People) -> None:
     for first, *further in leaving_texts(judged, tokens, people):
         with ui.element("div"):
             ui.label(first).classes("sw-strong sw-text")
-            for text in further:
-                ui.label(text).classes("sw-mono")
+            for words in further:
+                ui.label(words).classes("sw-mono")

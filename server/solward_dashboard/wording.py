@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
@@ -68,9 +68,19 @@ def day(moment: datetime) -> str:
     return moment.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def second(moment: datetime) -> str:
+def second(moment: datetime, *, zone: bool = True) -> str:
     """As `day`, to the second and with the zone's name."""
-    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S" + " %Z" * zone)
+
+
+def midnight(day: str | None, *, days: int = 0) -> datetime | None:
+    """When the day of a field for dates begins in the machine's time zone, or one `days` after it;
+    None where it is no whole date yet."""
+    try:
+        first = date.fromisoformat(day or "") + timedelta(days)
+        return datetime.combine(first, time()).astimezone()
+    except (ValueError, OverflowError):
+        return None
 
 
 def local_times(text: str) -> str:
@@ -84,6 +94,12 @@ def _local_time(found: re.Match[str]) -> str:
     except (ValueError, OverflowError):
         # Of others' words in it: no such day, or none in the machine's time zone.
         return found[0]
+
+
+def cut(text: str, longest: int = 240) -> str:
+    """A text on one line, without its end where it is longer."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def counted(count: int, name: str, plural: str = "") -> str:

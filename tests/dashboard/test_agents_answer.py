@@ -9,14 +9,14 @@ import pytest
 
 from solward.client import Agent, Decision
 from solward_dashboard.pages.agents.data import (
-    Bar,
     action_text,
     bars,
     interval_text,
     matching,
     usage_text,
 )
-from solward_dashboard.pages.agents.detail import beyond, observation_text
+from solward_dashboard.pages.agents.detail import observation_text
+from solward_dashboard.parts import Bar
 
 WRAPPED = "So11111111111111111111111111111111111111112"
 
@@ -171,9 +171,3 @@ def test_an_observation_that_failed_says_why() -> None:
     assert observation_text({"error": "no ledger", "cycle": 1}) == (
         "The wallet could not be observed: no ledger"
     )
-
-
-def test_the_oldest_decisions_leave_a_page_that_is_left_open() -> None:
-    assert beyond([7, 9, 8, 6], 3) == [6]
-    assert beyond([7, 9, 8, 6], 1) == [6, 7, 8]
-    assert beyond([7, 9], 3) == []

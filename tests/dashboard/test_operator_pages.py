@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -14,8 +14,10 @@ from solward_dashboard.frame import service_text
 from solward_dashboard.pages import audit, settings
 from solward_dashboard.pages.plugins import page as plugins
 from solward_dashboard.pages.plugins.page import Changes, changes, form_schema
+from solward_dashboard.people import People
+from solward_dashboard.wording import midnight
 
-NAMES = audit.Names({"wallet:w1": "till", "agent:a1": "ada", "key:k1": "shop"})
+NAMES = People({"wallet:w1": "till", "agent:a1": "ada", "key:k1": "shop"})
 SCHEMA = {
     "type": "object",
     "required": ["token", "hours"],
@@ -63,10 +65,11 @@ def test_a_long_entry_is_cut() -> None:
 
 
 def test_a_day_is_read_once_it_is_whole() -> None:
-    assert audit.day_of("2026-11-23") == date(2026, 11, 23)
-    assert [audit.day_of(text) for text in ("", None, "2026-13-01", "202")] == [None] * 4
-    begins = audit.midnight(date(2026, 11, 23))
+    begins = midnight("2026-11-23")
+    assert begins is not None
     assert (begins.hour, begins.day, begins.tzinfo is None) == (0, 23, False)
+    assert midnight("2026-11-22", days=1) == begins
+    assert [midnight(text) for text in ("", None, "2026-13-01", "202")] == [None] * 4
 
 
 def setting(

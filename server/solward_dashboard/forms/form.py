@@ -1,6 +1,6 @@
 """A form built from a JSON Schema, of a skill's parameters or a provider's options.
 
-    form = schema_form(skill.parameters)
+    form = Form(skill.parameters)
     ...
     try:
         params = form.values()
@@ -13,7 +13,8 @@ Its contents are read as values of the schema, pure and exact. `fields` has the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, Protocol, TypeAlias
 
@@ -44,7 +45,12 @@ class FormError(ValueError):
 
 
 class Form:
-    """A form on the page."""
+    """A form at the current place of the page.
+
+    Args:
+        schema: of an object, as skills and providers declare theirs.
+        values: known values; they override the schema's defaults.
+    """
 
     def __init__(self, schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> None:
         self._schema = schema
@@ -52,8 +58,7 @@ class Form:
         self._recipients: dict[str, AddressBook] = {}
         with ui.element("div").classes("sw-form") as self.element:
             self._group = _Group(self._fields, ())
-            self._error = ui.label().classes("sw-error").props("role=alert")
-        self._error.set_visibility(False)
+            self._error = _ErrorText()
 
     @property
     def empty(self) -> bool:
@@ -107,18 +112,21 @@ class Form:
 
     def show_error(self, error: str) -> None:
         """Show an error of the whole form, such as the service's; an empty text removes it."""
-        self._error.set_text(error)
-        self._error.set_visibility(bool(error))
+        self._error.show(error)
 
 
-def schema_form(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> Form:
-    """A form at the current place of the page.
-
-    Args:
-        schema: of an object, as skills and providers declare theirs.
-        values: known values; they override the schema's defaults.
-    """
-    return Form(schema, values)
+def read_all(*forms: Form) -> list[dict[str, Any]]:
+    """The values of several forms; raises `FormError` once all of them show their errors."""
+    found: list[dict[str, Any]] = []
+    errors: Errors = {}
+    for each in forms:
+        try:
+            found.append(each.values())
+        except FormError as error:
+            errors |= error.errors
+    if errors:
+        raise FormError(errors)
+    return found
 
 
 class _Input(Protocol):
@@ -179,6 +187,19 @@ class _Single:
         self._element.props["hint"] = RECIPIENT_HINT
 
 
+class _ErrorText:
+    """An error below an input that has no place of its own for one."""
+
+    def __init__(self) -> None:
+        self._label = ui.label().classes("sw-error").props("role=alert")
+        self.show("")
+
+    def show(self, error: str) -> None:
+        """Show it; an empty text removes it."""
+        self._label.set_text(error)
+        self._label.set_visibility(bool(error))
+
+
 class _Switch:
     def __init__(self, field: Field, path: Path) -> None:
         self._path = path
@@ -187,9 +208,8 @@ class _Switch:
             self._element.props["data-testid"] = f"field-{path_text(path)}"
             if field.help:
                 ui.label(field.help).classes("sw-dim")
-            self._error = ui.label().classes("sw-error")
+            self._error = _ErrorText()
         self.set_content(field.initial)
-        self.show_errors({})
 
     def content(self) -> bool:
         return bool(self._element.value)
@@ -198,26 +218,15 @@ class _Switch:
         self._element.set_value(bool(content))
 
     def show_errors(self, errors: Errors) -> None:
-        self._error.set_text(errors.get(self._path, ""))
-        self._error.set_visibility(self._path in errors)
+        self._error.show(errors.get(self._path, ""))
 
 
-class _Fieldset:
+class _Fieldset(_Group):
     """A nested object."""
 
     def __init__(self, field: Field, path: Path) -> None:
-        with ui.element("fieldset").classes("sw-fieldset"):
-            _legend(field)
-            self._group = _Group(field.fields, path)
-
-    def content(self) -> dict[str, Any]:
-        return self._group.content()
-
-    def set_content(self, content: Any) -> None:
-        self._group.set_content(content)
-
-    def show_errors(self, errors: Errors) -> None:
-        self._group.show_errors(errors)
+        with fieldset(_label(field), field.help):
+            super().__init__(field.fields, path)
 
 
 class _Lines:
@@ -227,14 +236,12 @@ class _Lines:
         self._field = field
         self._path = path
         self._items: list[_Input] = []
-        with ui.element("fieldset").classes("sw-fieldset"):
-            _legend(field)
+        with fieldset(_label(field), field.help):
             self._place = ui.element("div").classes("sw-form")
-            self._error = ui.label().classes("sw-error").props("role=alert")
+            self._error = _ErrorText()
             self._more = ui.button(f"Add to {field.label.lower()}", icon="add", color=None)
             self._more.props("flat dense no-caps").on_click(self._add)
         self.set_content(field.initial)
-        self.show_errors({})
 
     def content(self) -> list[Any]:
         return [each.content() for each in self._items]
@@ -249,8 +256,7 @@ class _Lines:
         self._more.set_enabled(self._field.most is None or len(self._items) < self._field.most)
 
     def show_errors(self, errors: Errors) -> None:
-        self._error.set_text(errors.get(self._path, ""))
-        self._error.set_visibility(self._path in errors)
+        self._error.show(errors.get(self._path, ""))
         for each in self._items:
             each.show_errors(errors)
 
@@ -284,11 +290,15 @@ _INPUTS: dict[Kind, Callable[[Field, Path], _Input]] = {
 }
 
 
-def _legend(field: Field) -> None:
-    with ui.element("legend"):
-        ui.label(_label(field))
-    if field.help:
-        ui.label(field.help).classes("sw-dim")
+@contextmanager
+def fieldset(title: str, about: str = "") -> Iterator[None]:
+    """Fields that belong together."""
+    with ui.element("fieldset").classes("sw-fieldset"):
+        with ui.element("legend"):
+            ui.label(title)
+        if about:
+            ui.label(about).classes("sw-dim")
+        yield
 
 
 def _label(field: Field) -> str:

@@ -6,20 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
-from datetime import date, datetime, time, timedelta
-from typing import Any
 
 from nicegui import ui
 
 from solward.client import AuditEntry, AuditFilter, AuditPage, Event
 from solward.support import jsontext
-from solward.types.errors import SolwardError
 from solward.types.events import EventKind
-from solward.types.roles import admin_principal, key_principal
+from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import fact, notify_error
 from solward_dashboard.frame import Freshness, Poll, frame
-from solward_dashboard.wording import ASKING, counted, short, value_text
+from solward_dashboard.people import People
+from solward_dashboard.wording import ASKING, counted, cut, midnight, second, short, value_text
 
 EVERY_S = 3.0
 LIMIT = 50
@@ -47,28 +44,6 @@ _MOST_TOLD = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
-    """Names of what entries tell by ids: `wallet:<id>`, `agent:<id>`, `key:<id>` -> name."""
-
-    of: Mapping[str, str]
-
-    def chosen(self, kind: str) -> dict[str, str]:
-        """id -> name of one kind."""
-        prefix = f"{kind}:"
-        return {
-            name.removeprefix(prefix): text
-            for name, text in self.of.items()
-            if name.startswith(prefix)
-        }
-
-    def principal(self, who: str) -> str:
-        """A principal for people."""
-        kind = who.partition(":")[0]
-        name = self.of.get(who)
-        return _PRINCIPALS.get(who, who) if name is None else f"{kind} {name}"
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
     """A page of what fits `only`, and the names in it.
 
@@ -78,21 +53,15 @@ class Answer:
 
     only: AuditFilter
     page: AuditPage
-    names: Names
+    people: People
     newest: int | None
 
 
-async def names() -> Names:
-    """The names of wallets, agents, keys and admin credentials."""
+async def _people() -> People:
     wallets, agents, keys, admins = await asyncio.gather(
         api().wallets.list(), api().agents.list(), api().keys.list(), api().admins.list()
     )
-    return Names(
-        {f"wallet:{each.id}": each.name for each in wallets}
-        | {f"agent:{each.id}": each.name for each in agents}
-        | {key_principal(each.id): each.name for each in keys}
-        | {admin_principal(each.id): each.name for each in admins}
-    )
+    return People.of(wallets, agents, keys, admins=admins)
 
 
 async def _first_of(only: AuditFilter, before: int | None) -> AuditPage:
@@ -115,11 +84,11 @@ def page(wallet: str = "", agent: str = "") -> None:
         _Log(freshness, AuditFilter(wallet_id=wallet or None, agent_id=agent or None))
 
 
-def about(event: Event, known: Names) -> str:
+def about(event: Event, people: People) -> str:
     """What an entry is about, on one line."""
     data = event.data if isinstance(event.data, Mapping) else {}
     told = [
-        known.of.get(f"{kind}:{data[field]}", short(str(data[field])))
+        people.names.get(f"{kind}:{data[field]}", short(str(data[field])))
         for kind, field in (("wallet", "walletId"), ("agent", "agentId"))
         if data.get(field) and not (field == "walletId" and event.kind.startswith("wallet:"))
     ]
@@ -128,30 +97,20 @@ def about(event: Event, known: Names) -> str:
     for name in _TELLING:
         value = data.get(name)
         if value not in (None, "", [], {}) and not isinstance(value, Mapping | list):
-            text = value_text(value)
-            if text not in told:
-                told.append(text)
-    line = ", ".join(told)
-    return line if len(line) <= _MOST_TOLD else f"{line[: _MOST_TOLD - 1]}…"
+            said = value_text(value)
+            if said not in told:
+                told.append(said)
+    return cut(", ".join(told), _MOST_TOLD)
 
 
-def by(event: Event, known: Names) -> str:
+def by(event: Event, people: People) -> str:
     """Who asked for it; empty where the entry does not say."""
     who = event.data.get("principal") if isinstance(event.data, Mapping) else None
-    return f"by {known.principal(str(who))}" if who else ""
+    return f"by {_principal(str(who), people)}" if who else ""
 
 
-def day_of(text: str | None) -> date | None:
-    """A day as a field for dates has it, None where it is empty or not one yet."""
-    try:
-        return date.fromisoformat(text or "")
-    except ValueError:
-        return None
-
-
-def midnight(day: date) -> datetime:
-    """When a day begins in the zone of the dashboard's machine."""
-    return datetime.combine(day, time()).astimezone()
+def _principal(who: str, people: People) -> str:
+    return people.called(who) if who in people.names else _PRINCIPALS.get(who, who)
 
 
 class _Filters:
@@ -162,51 +121,51 @@ class _Filters:
     ) -> None:
         self._only = only
         self._changed = changed
-        self._names: Names | None = None
-        with ui.element("div").classes("sw-row sw-filters"):
-            self._kinds = ui.select(
-                [each.value for each in EventKind], multiple=True, value=[], label="Kinds of events"
-            )
+        self._people = People()
+        with sw.row("sw-filters"):
+            kinds = [each.value for each in EventKind]
+            self._kinds = ui.select(kinds, multiple=True, value=[], label="Kinds of events")
             self._kinds.props("outlined dense options-dense use-chips").classes("sw-select")
             # The address of the page may name any.
-            self._wallet = _select(_one_of({}, only.wallet_id, "All wallets"), "", "Wallet")
-            self._agent = _select(_one_of({}, only.agent_id, "All agents"), "", "Agent")
-            self._who = _select({"": "Anybody"} | _PRINCIPALS, "", "Asked for by")
-            self._since, self._until = _day_input("From day"), _day_input("To day, included")
+            self._wallet = sw.choice("Wallet", _one_of({}, only.wallet_id, "All wallets"))
+            self._agent = sw.choice("Agent", _one_of({}, only.agent_id, "All agents"))
+            self._who = sw.choice("Asked for by", {"": "Anybody"} | _PRINCIPALS)
+            self._since, self._until = sw.day_field("From day"), sw.day_field("To day, included")
         self._wallet.set_value(only.wallet_id or "")
         self._agent.set_value(only.agent_id or "")
-        for each in (
-            self._kinds, self._wallet, self._agent, self._who, self._since, self._until,
-        ):  # fmt: skip
+        self._single = (self._wallet, self._agent, self._who, self._since, self._until)
+        for each in (self._kinds, *self._single):
             each.on_value_change(self._read)
 
     async def clear(self) -> None:
         """Ask for everything."""
         self._kinds.set_value([])
-        for each in (self._wallet, self._agent, self._who, self._since, self._until):
+        for each in self._single:
             each.set_value("")
         await self._read()
 
-    def name(self, names: Names) -> None:
+    def name(self, people: People) -> None:
         """Offer these names."""
-        if names == self._names:
+        if people == self._people:
             return
-        self._names = names
-        wallets, agents = names.chosen("wallet"), names.chosen("agent")
-        self._wallet.set_options(_one_of(wallets, self._only.wallet_id, "All wallets"))
-        self._agent.set_options(_one_of(agents, self._only.agent_id, "All agents"))
-        others = {who: names.principal(who) for who in names.of if not who.startswith("wallet:")}
+        self._people = people
+        of: dict[str, dict[str, str]] = {"wallet": {}, "agent": {}}
+        for who, name in people.names.items():
+            kind, _, own_id = who.partition(":")
+            of.setdefault(kind, {})[own_id] = name
+        self._wallet.set_options(_one_of(of["wallet"], self._only.wallet_id, "All wallets"))
+        self._agent.set_options(_one_of(of["agent"], self._only.agent_id, "All agents"))
+        others = {who: people.called(who) for who in people.names if not who.startswith("wallet:")}
         self._who.set_options({"": "Anybody"} | _PRINCIPALS | others)
 
     async def _read(self) -> None:
-        since, until = day_of(self._since.value), day_of(self._until.value)
         only = AuditFilter(
             types=tuple(self._kinds.value or ()),
             wallet_id=self._wallet.value or None,
             agent_id=self._agent.value or None,
             principal=self._who.value or None,
-            since=None if since is None else midnight(since),
-            until=None if until is None else midnight(until + timedelta(days=1)),
+            since=midnight(self._since.value),
+            until=midnight(self._until.value, days=1),
         )
         if only != self._only:
             self._only = only
@@ -219,43 +178,36 @@ def _one_of(names: Mapping[str, str], chosen: str | None, every: str) -> dict[st
     return {"": every} | dict(names) | gone
 
 
-def _select(options: Any, value: Any, label: str) -> ui.select:
-    select = ui.select(options, value=value, label=label)
-    select.props("outlined dense options-dense").classes("sw-select")
-    return select
-
-
-def _day_input(label: str) -> ui.input:
-    # A date's own placeholder would lie under the label.
-    field = ui.input(label).props("type=date outlined dense stack-label clearable")
-    return field.classes("sw-select")
-
-
 class _Log:
     """The entries of one visitor's page, newest first."""
 
     def __init__(self, freshness: Freshness, only: AuditFilter) -> None:
         self._only = only
-        self._names = Names({})
+        self._people = People()
         self._begin()
         self._filters = _Filters(only, self._filtered)
-        with ui.element("div").classes("sw-row"):
-            clear = ui.button("Clear filters", color=None, on_click=self._filters.clear)
-            clear.props("flat dense no-caps")
+        with sw.row():
+            sw.button("Clear filters", self._filters.clear, look=sw.FLAT)
             ui.space()
-            self._export = ui.button("Export as JSON lines", icon="download", color=None)
-            self._export.props('outline no-caps data-testid="export"').on_click(self._save)
-        self._more_news = ui.button("", icon="arrow_upward", on_click=self._show_news)
-        self._more_news.props('unelevated rounded no-caps data-testid="news"').classes("sw-news")
-        self._more_news.set_visibility(False)
+            self._export = sw.button(
+                "Export as JSON lines", self._save, icon="download", testid="export"
+            )
+        self._more_news = sw.button(
+            "",
+            self._show_news,
+            icon="arrow_upward",
+            look="unelevated rounded no-caps",
+            testid="news",
+        )
+        self._more_news.props("color=primary").classes("sw-news").set_visibility(False)
         self._empty = ui.label(ASKING).classes("sw-empty")
-        self._place = ui.element("ul").classes("sw-card sw-list").props('data-testid="entries"')
+        self._place = sw.marked(ui.element("ul").classes("sw-card sw-list"), "entries")
         self._place.set_visibility(False)
-        with ui.element("div").classes("sw-row"):
-            self._count = ui.label().classes("sw-dim").props('role=status data-testid="count"')
+        with sw.row():
+            self._count = sw.marked(sw.dim().props("role=status"), "count")
             ui.space()
-            self._older = ui.button("Load older", color=None, on_click=self._load_older)
-            self._older.props('outline no-caps data-testid="older"').set_visibility(False)
+            self._older = sw.button("Load older", self._load_older, testid="older")
+            self._older.set_visibility(False)
         self._poll = Poll(freshness, EVERY_S, self._fetch, self._show)
 
     def _begin(self) -> None:
@@ -266,19 +218,19 @@ class _Log:
         self._news: AuditPage | None = None
 
     async def _fetch(self) -> Answer:
-        only, known = self._only, await names()
+        only, people = self._only, await _people()
         if self._started:
             page = await api().audit(**asdict(only), limit=MOST_NEW, after=self._newest)
-            return Answer(only, page, known, None)
+            return Answer(only, page, people, None)
         newest = (await api().audit(limit=1)).entries
         page = await _first_of(only, None)
-        return Answer(only, page, known, newest[0].seq if newest else 0)
+        return Answer(only, page, people, newest[0].seq if newest else 0)
 
     def _show(self, answer: Answer) -> None:
         if answer.only != self._only or self._started != (answer.newest is None):
             return
-        self._names = answer.names
-        self._filters.name(answer.names)
+        self._people = answer.people
+        self._filters.name(answer.people)
         if answer.newest is None:
             # Those that came while the answer was on its way are shown already.
             if answer.page.entries and answer.page.entries[0].seq > self._newest:
@@ -318,14 +270,14 @@ class _Log:
         self._newest = entries[0].seq
         with self._place:
             for place, each in enumerate(entries):
-                _entry(each, self._names).move(target_index=place)
+                _entry(each, self._people).move(target_index=place)
         self._shown += len(entries)
         self._label()
 
     def _append(self, entries: Sequence[AuditEntry]) -> None:
         with self._place:
             for each in entries:
-                _entry(each, self._names)
+                _entry(each, self._people)
         self._shown += len(entries)
 
     def _label(self) -> None:
@@ -340,14 +292,8 @@ class _Log:
 
     async def _load_older(self) -> None:
         only, before = self._only, self._next
-        self._older.disable()
-        try:
+        with sw.disabled(self._older):
             page = await _first_of(only, before)
-        except SolwardError as error:
-            notify_error(error)
-            return
-        finally:
-            self._older.enable()
         if (only, before) != (self._only, self._next):
             return
         self._next = page.next
@@ -363,19 +309,13 @@ class _Log:
         await self._poll.refresh()
 
     async def _save(self) -> None:
-        self._export.disable()
         lines: list[str] = []
-        try:
+        with sw.disabled(self._export):
             async with aclosing(api().audit_entries(self._only)) as found:
                 async for each in found:
                     lines.append(jsontext.dumps(dict(each.raw)))
                     if len(lines) == MOST_EXPORTED:
                         break
-        except SolwardError as error:
-            notify_error(error)
-            return
-        finally:
-            self._export.enable()
         if not lines:
             ui.notify("Nothing fits, so there is nothing to export.")
             return
@@ -388,20 +328,19 @@ class _Log:
         )
 
 
-def _entry(event: AuditEntry, known: Names) -> ui.element:
+def _entry(event: AuditEntry, people: People) -> ui.element:
     with ui.element("li") as item, ui.element("details").classes("sw-entry"):
-        item.props["data-testid"] = f"entry-{event.seq}"
+        sw.marked(item, f"entry-{event.seq}")
         with ui.element("summary"):
-            at = event.timestamp.astimezone()
-            ui.label(f"{at:%Y-%m-%d %H:%M:%S}").classes("sw-dim sw-number")
-            ui.badge(event.kind).props("outline").classes("sw-tag")
-            ui.label(about(event, known)).classes("sw-text")
-            if who := by(event, known):
-                ui.label(who).classes("sw-dim sw-text")
-        with ui.element("dl").classes("sw-facts"):
-            fact("Number in the log", f"{event.seq}")
+            sw.dim(second(event.timestamp, zone=False), "sw-number")
+            sw.tag(event.kind)
+            sw.text(about(event, people))
+            if who := by(event, people):
+                sw.dim(who)
+        with sw.facts():
+            sw.fact("Number in the log", f"{event.seq}")
             chain = event.chain or "the service's"
-            fact("Chain, and number there", f"{chain}, {event.number}", "sw-mono")
-            fact("Hash", event.hash or "", "sw-mono")
-            fact("Data", jsontext.indented(dict(event.data)), "sw-mono sw-pre")
+            sw.fact("Chain, and number there", f"{chain}, {event.number}", "sw-mono")
+            sw.facts_of(event, "hash")
+            sw.fact("Data", jsontext.indented(dict(event.data)), "sw-mono sw-pre")
     return item

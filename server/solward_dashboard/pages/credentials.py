@@ -13,11 +13,10 @@ from solward.client import AdminCredential, ApiKey, KeyDetails
 from solward.resources.credentials import NewAdmin, NewKey
 from solward.resources.declare import fields_of
 from solward.resources.limits import DayUse
-from solward.types.errors import SolwardError
 from solward.types.roles import Role, unenforced
+from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, notify_error, result_of, shown_once, titled
-from solward_dashboard.forms.form import FormError
+from solward_dashboard.dialogs import confirmed, filled, shown_once
 from solward_dashboard.forms.request_form import RequestForm
 from solward_dashboard.frame import Poll, frame
 from solward_dashboard.wording import ago, day, plain
@@ -55,7 +54,12 @@ class _Keys:
     choice = "wallet_id", ""
     choices: ClassVar = {"": "every wallet"}
     revoked = "Programs that use it are refused from now on."
-    revokes = "sw-needs-operate"
+    revokes = sw.OPERATE
+
+    @property
+    def calls(self) -> Any:
+        """The client's."""
+        return api().keys
 
     async def fetch(self) -> _Found:
         keys, wallets = await asyncio.gather(api().keys.list(details=True), api().wallets.list())
@@ -71,14 +75,11 @@ class _Keys:
             limits if told is None else f"{limits}; {told}",
         )
 
-    async def make(self, **values: Any) -> Any:
-        return await api().keys.create(**values)
+    def revoked_text(self, one: Credential, _answer: Any) -> str:
+        return f"{one.name} is revoked"
 
-    async def revoke(self, own_id: str) -> None:
-        await api().keys.revoke(own_id)
-
-    def secret(self, created: Any) -> tuple[str, str, str]:
-        return f"The key of {created.name}", created.api_key, "Key"
+    async def show_secret(self, created: Any) -> None:
+        await shown_once(f"The key of {created.name}", created.api_key, "Key")
 
 
 class _Admins:
@@ -92,9 +93,14 @@ class _Admins:
     noun = "admin credential"
     request = NewAdmin
     choice = "role", Role.READ.value
-    choices: ClassVar = {role.value: f"{role}: {text}" for role, text in _ROLES.items()}
+    choices: ClassVar = {role.value: f"{role}: {about}" for role, about in _ROLES.items()}
     revoked = "Its requests are refused from now on; its streams and logins end."
-    revokes = "sw-needs-policy"
+    revokes = sw.POLICY
+
+    @property
+    def calls(self) -> Any:
+        """The client's."""
+        return api().admins
 
     async def fetch(self) -> _Found:
         return await api().admins.list(), self.choices
@@ -107,17 +113,14 @@ class _Admins:
         texts = [f"made {ago(one.created_at)} {by}", *_end(one.expires_at, datetime.now(UTC))]
         return choices[one.role], "; ".join(texts)
 
-    async def make(self, **values: Any) -> Any:
-        return await api().admins.create(**values)
-
-    async def revoke(self, own_id: str) -> None:
-        made = (await api().admins.revoke(own_id)).made
-        if made:
-            names = ", ".join(each.name for each in made)
+    def revoked_text(self, one: Credential, revoked: Any) -> str:
+        if revoked.made:
+            names = ", ".join(each.name for each in revoked.made)
             ui.notify(f"It had made others, which stay: {names}", type="warning", timeout=0)
+        return f"{one.name} is revoked"
 
-    def secret(self, created: Any) -> tuple[str, str, str]:
-        return f"The secret of {created.credential.name}", created.secret, "Secret"
+    async def show_secret(self, created: Any) -> None:
+        await shown_once(f"The secret of {created.credential.name}", created.secret, "Secret")
 
 
 KEYS, ADMINS = _Keys(), _Admins()
@@ -129,127 +132,101 @@ class _Page:
     def __init__(self, kind: _Keys | _Admins) -> None:
         self._kind = kind
         self._choices: dict[str, str] = kind.choices
-        self._built: object = None
         self._used: dict[str, ui.label] = {}
         self._lines: dict[str, ui.label] = {}
         with frame(kind.path) as freshness:
-            with ui.element("div").classes("sw-row"):
-                ui.label(kind.about).classes("sw-dim")
+            with sw.row():
+                sw.dim(kind.about)
                 ui.space()
-                new = ui.button(f"New {kind.noun}", icon="add").props("no-caps unelevated")
-                new.classes("sw-needs-policy").on_click(self._create)
-            with ui.element("section").classes("sw-card"):
-                self._list = ui.element("div").classes("sw-list").props('data-testid="credentials"')
-            self._poll = Poll(freshness, EVERY_S, kind.fetch, self._show)
+                sw.button(
+                    f"New {kind.noun}", self._create, icon="add", look=sw.PRIMARY, needs=sw.POLICY
+                )
+            with sw.card():
+                # What is used of its limits changes the texts alone.
+                self._rows = sw.Redrawn(self._build, of=lambda found: [each.id for each in found])
+            sw.marked(self._rows.element, "credentials")
+            Poll(freshness, EVERY_S, kind.fetch, self._show)
 
     def _show(self, answer: _Found) -> None:
         found, self._choices = answer
-        names = {f"admin:{each.id}": each.name for each in found}
-        shown = [each.id for each in found], self._choices
-        if shown != self._built:
-            self._build(found, names)
-            self._built = shown
+        self._rows.show(found)
         for each in found:
             used = each.last_used_at
             self._used[each.id].set_text("never used" if used is None else f"used {ago(used)}")
-            self._lines[each.id].set_text(self._kind.lines(each, names, self._choices)[1])
+            told = self._kind.lines(each, _names(found), self._choices)
+            self._lines[each.id].set_text("\n".join(told))
 
-    def _build(self, found: Sequence[Credential], names: _Texts) -> None:
-        self._list.clear()
-        self._used, self._lines = {}, {}
-        with self._list:
-            if not found:
-                ui.label(self._kind.empty).classes("sw-empty")
-            for each in found:
-                self._row(each, self._kind.lines(each, names, self._choices)[0])
+    def _build(self, found: Sequence[Credential]) -> None:
+        if not found:
+            ui.label(self._kind.empty).classes("sw-empty")
+        for each in found:
+            self._row(each)
 
-    def _row(self, one: Credential, may: str) -> None:
-        with ui.element("div").classes("sw-row"):
+    def _row(self, one: Credential) -> None:
+        with sw.row():
             with ui.element("div"):
-                ui.label(one.name).classes("sw-strong sw-text")
-                ui.label(may).classes("sw-dim")
-                self._lines[one.id] = ui.label().classes("sw-dim sw-text")
+                sw.text(one.name, "sw-strong sw-text")
+                self._lines[one.id] = sw.dim()
             ui.space()
             # One piece, so that on a phone they stand in one place whatever is before them.
-            with ui.element("div").classes("sw-row sw-nowrap"):
-                self._used[one.id] = ui.label().classes("sw-dim")
+            with sw.row("sw-nowrap"):
+                self._used[one.id] = sw.dim()
                 if self._kind is KEYS:
-                    rotate = _button("Rotate", one, "sw-needs-policy")
-                    rotate.on_click(lambda: self._rotate(one, rotate))
-                revoke = _button("Revoke", one, self._kind.revokes)
-                revoke.on_click(lambda: self._revoke(one, revoke))
+                    sw.button(
+                        "Rotate",
+                        lambda: self._rotate(one),
+                        look=sw.SMALL,
+                        needs=sw.POLICY,
+                        of=one.name,
+                    )
+                details = [self._kind.revoked, one.id]
+                sw.action(
+                    "Revoke",
+                    lambda: self._kind.calls.revoke(one.id),
+                    ask=lambda: confirmed(f"Revoke {one.name}?", details, "Revoke"),
+                    said=lambda answer: self._kind.revoked_text(one, answer),
+                    look=sw.SMALL,
+                    needs=self._kind.revokes,
+                    of=one.name,
+                )
 
-    async def _revoke(self, one: Credential, button: ui.button) -> None:
-        if not await confirmed(f"Revoke {one.name}?", [self._kind.revoked, one.id], "Revoke"):
-            return
-        button.disable()
-        try:
-            await self._kind.revoke(one.id)
-        except SolwardError as error:
-            button.enable()
-            notify_error(error)
-            return
-        ui.notify(f"{one.name} is revoked", type="positive")
-        await self._poll.refresh()
-
-    async def _rotate(self, key: Credential, button: ui.button) -> None:
+    async def _rotate(self, key: Credential) -> None:
         details = ["Its limits stay. The secret it has works for one hour more.", key.id]
-        if not await confirmed(f"Give {key.name} another secret?", details, "Rotate"):
-            return
-        button.disable()
-        try:
+        if await confirmed(f"Give {key.name} another secret?", details, "Rotate"):
             created = await api().keys.rotate(key.id)
-        except SolwardError as error:
-            notify_error(error)
-            return
-        finally:
-            button.enable()
-        await self._poll.refresh()
-        # Not in the list: what is in it goes when it is built anew.
-        place = self._list.parent_slot
-        assert place is not None, "the list is in a card"
-        with place:
-            await shown_once(*self._kind.secret(created))
+            await sw.refresh_page()
+            await self._kind.show_secret(created)
 
     async def _create(self) -> None:
-        field, first = self._kind.choice
-        fields = [each for each in fields_of(self._kind.request) if each.name != field]
-        label = next(each for each in fields_of(self._kind.request) if each.name == field).label
-        with titled(f"New {self._kind.noun}") as dialog:
-            form = RequestForm(fields)
-            chosen = ui.select(self._choices, value=first, label=label)
-            chosen.props('outlined dense data-testid="choice"').classes("sw-field")
-            with ui.element("div").classes("sw-row sw-end"):
-                ui.button("Cancel", on_click=dialog.close).props("flat no-caps")
-                make = ui.button("Create").props('no-caps unelevated data-testid="create"')
-
-        async def create() -> None:
-            try:
-                values = form.values()
-            except FormError:
-                return
-            make.disable()
-            try:
-                made = await self._kind.make(**values | {field: chosen.value or None})
-                dialog.submit(made)
-            except SolwardError as error:
-                form.show_error(str(error))
-            finally:
-                make.enable()
-
-        make.on_click(create)
-        created = await result_of(dialog)
-        # Not in the button's handler: a dialog opened there would be deleted with this one.
+        created = await filled(
+            f"New {self._kind.noun}",
+            lambda: _Form(self._kind, self._choices),
+            "Create",
+            lambda values: self._kind.calls.create(**values),
+            testid="create",
+        )
         if created is not None:
-            await self._poll.refresh()
-            await shown_once(*self._kind.secret(created))
+            await sw.refresh_page()
+            await self._kind.show_secret(created)
 
 
-def _button(verb: str, one: Credential, needs: str) -> ui.button:
-    """A button that does something to a credential; `needs` hides it from who may not."""
-    button = ui.button(verb, color=None).props("outline dense no-caps").classes(needs)
-    button.props["aria-label"] = f"{verb} {one.name}"
-    return button
+class _Form(RequestForm):
+    """The form of another credential, and what is chosen among `choices` for it."""
+
+    def __init__(self, kind: _Keys | _Admins, choices: _Texts) -> None:
+        self._field, first = kind.choice
+        fields = {each.name: each for each in fields_of(kind.request)}
+        chosen = fields.pop(self._field)
+        super().__init__(fields.values())
+        self._chosen = sw.field_choice(chosen.label, dict(choices), first, testid="choice")
+
+    def values(self) -> dict[str, Any]:
+        """See `Form.values`."""
+        return super().values() | {self._field: self._chosen.value or None}
+
+
+def _names(found: Sequence[Credential]) -> _Texts:
+    return {f"admin:{each.id}": each.name for each in found}
 
 
 def limits_text(details: KeyDetails, now: datetime | None = None) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from nicegui import ui
@@ -12,15 +13,9 @@ from solward.client import Policy
 from solward.resources.policy import Replay
 from solward.support import jsontext
 from solward.types.errors import SolwardError
+from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import (
-    confirmed,
-    copy_button,
-    heading,
-    notify_error,
-    result_of,
-    titled,
-)
+from solward_dashboard.dialogs import confirmed, result_of, submit_buttons, titled
 from solward_dashboard.frame import Poll, frame
 from solward_dashboard.people import People
 
@@ -37,86 +32,54 @@ _NOBODY = (
 def page() -> None:
     """Built once a visitor; built anew when the policy has changed."""
     with frame("/policy") as freshness:
-        editor = _Editor()
-        with ui.element("div").classes("sw-row"):
-            ui.space()
-            new = ui.button("Add a grant", icon="add", on_click=editor.add)
-            new.props("no-caps unelevated").classes("sw-needs-policy")
-        place = ui.element("div").classes("sw-stack")
+        latest: list[Policy] = []
 
-        shown = People()
+        async def add() -> None:
+            document = await _new_grant(latest[0]) if latest else None
+            if document is not None:
+                await _replace(document, "The grant is in force")
 
         def show(found: tuple[Policy, People]) -> None:
-            nonlocal shown
-            policy, people = found
-            is_shown = editor.policy is not None and editor.policy.raw == policy.raw
-            if is_shown and people == shown:
-                return
-            editor.policy, shown = policy, people
-            place.clear()
-            with place:
-                _grants(policy, people, editor)
-                _book(policy, people)
+            latest[:] = found[:1]
+            shown.show(found)
 
-        poll = Poll(freshness, EVERY_S, _fetch, show)
-        editor.changed = poll.refresh
+        with sw.row():
+            ui.space()
+            sw.button("Add a grant", add, icon="add", look=sw.PRIMARY, needs=sw.POLICY)
+        shown = sw.Redrawn(_build, "sw-stack")
+        Poll(freshness, EVERY_S, _fetch, show)
 
 
 async def _fetch() -> tuple[Policy, People]:
-    policy, agents, keys, contacts = await asyncio.gather(
-        api().policy.get(), api().agents.list(), api().keys.list(), api().contacts.list()
-    )
-    return policy, People.of(agents=agents, keys=keys, contacts=contacts)
+    return await asyncio.gather(api().policy.get(), People.ask())
 
 
-class _Editor:
-    """Changes of the policy that is shown; one that is another by now is refused (409)."""
+async def _replace(document: Mapping[str, Any], done: str) -> None:
+    """Replace the policy; where it is another than was shown by now that is refused (409)."""
+    await api().policy.replace(document)
+    ui.notify(done, type="positive")
 
-    def __init__(self) -> None:
-        self.policy: Policy | None = None
-        self.changed = _nothing
-        # Not in the list: what is in it goes when it is built anew.
-        self._dialogs = ui.element("div").classes("hidden")
 
-    async def add(self) -> None:
-        if self.policy is not None:
-            with self._dialogs:
-                document = await _new_grant(self.policy)
-            if document is not None:
-                await self._replace(document, "The grant is in force")
+async def _remove(policy: Policy, at: int) -> None:
+    who = str(policy.grants[at]["who"])
+    details = [policy.sentences[at]]
+    if [each["who"] for each in policy.grants].count(who) == 1:
+        left = "not be paid" if _is_site(who) else "only read"
+        details.append(f"It is its last one: it may {left} then.")
+    document = without(policy, at)
+    details += await consequences(document)
+    if await confirmed("Remove this grant?", details, "Remove"):
+        await _replace(document, "The grant is removed")
 
-    async def remove(self, policy: Policy, at: int) -> None:
-        who = str(policy.grants[at]["who"])
-        details = [policy.sentences[at]]
-        if [each["who"] for each in policy.grants].count(who) == 1:
-            left = "not be paid" if _is_site(who) else "only read"
-            details.append(f"It is its last one: it may {left} then.")
-        document = without(policy, at)
-        with self._dialogs:
-            details += await consequences(document)
-            agreed = await confirmed("Remove this grant?", details, "Remove")
-        if agreed:
-            await self._replace(document, "The grant is removed")
 
-    async def only_read(self, policy: Policy, who: str) -> None:
-        question, done = ("Let it only read?", "It may only read")
-        if _is_site(who):
-            question, done = ("Let nobody pay it?", "It may not be paid")
-        document = reading(policy, who)
-        with self._dialogs:
-            details = [who, "Its grants go.", *await consequences(document)]
-            agreed = await confirmed(question, details, _withdraw(who))
-        if agreed:
-            await self._replace(document, done)
-
-    async def _replace(self, document: Mapping[str, Any], done: str) -> None:
-        try:
-            await api().policy.replace(document)
-        except SolwardError as error:
-            notify_error(error)
-        else:
-            ui.notify(done, type="positive")
-        await self.changed()
+async def _only_read(policy: Policy, who: str) -> None:
+    question, done = ("Let it only read?", "It may only read")
+    if _is_site(who):
+        question, done = ("Let nobody pay it?", "It may not be paid")
+    document = reading(policy, who)
+    details = [who, "Its grants go.", *await consequences(document)]
+    if await confirmed(question, details, _withdraw(who)):
+        await _replace(document, done)
 
 
 def _is_site(who: str) -> bool:
@@ -126,10 +89,6 @@ def _is_site(who: str) -> bool:
 def _withdraw(who: str) -> str:
     """What takes all of a principal's grants away, and leaves it under grants."""
     return "Pay nothing" if _is_site(who) else "Only read"
-
-
-async def _nothing() -> None:
-    return
 
 
 async def consequences(document: Mapping[str, Any]) -> list[str]:
@@ -177,76 +136,60 @@ def with_grant(policy: Policy, grant: Mapping[str, Any]) -> dict[str, Any]:
     return {**policy.document, "grants": [*policy.grants, grant], "readOnly": read_only}
 
 
-def _grants(policy: Policy, people: People, editor: _Editor) -> None:
+def _build(found: tuple[Policy, People]) -> None:
+    policy, people = found
     if not policy.sentences:
         ui.label(_NOBODY).classes("sw-empty")
     of: dict[str, list[int]] = {}
     for at, each in enumerate(policy.grants):
         of.setdefault(str(each["who"]), []).append(at)
     for who, numbers in of.items():
-        with ui.element("section").classes("sw-card"):
-            with ui.element("div").classes("sw-row"):
-                heading(people.called(who)).classes("sw-text")
-                ui.space()
-                only = ui.button(_withdraw(who), color=None).props("outline no-caps")
-                only.classes("sw-needs-policy")
-                only.props["aria-label"] = (
-                    f"Pay {who} nothing" if _is_site(who) else f"Let {who} only read"
-                )
-                only.on_click(lambda who=who: editor.only_read(policy, who))
-            with ui.element("div").classes("sw-list"):
-                for at in numbers:
-                    with ui.element("div").classes("sw-row sw-nowrap"):
-                        ui.label(policy.sentences[at]).classes("sw-text sw-grow")
-                        remove = ui.button("Remove", color=None).props("outline no-caps")
-                        remove.classes("sw-needs-policy")
-                        remove.props["aria-label"] = f"Remove grant {at + 1}"
-                        remove.on_click(lambda at=at: editor.remove(policy, at))
+        _principal(policy, people, who, numbers)
     if policy.read_only:
-        with ui.element("section").classes("sw-card").props('data-testid="read-only"'):
-            heading("Under grants, and without one")
+        with sw.card("Under grants, and without one", "read-only"):
             for sentence in policy.sentences[len(policy.grants) :]:
-                ui.label(sentence).classes("sw-text")
+                sw.text(sentence)
+    with sw.card("Address book", "book"), sw.stack("sw-list"):
+        none = "No name yet; a grant's @name stands for addresses here."
+        sw.listed(policy.book.items(), lambda each: _group(*each, people), none)
 
 
-def _book(policy: Policy, people: People) -> None:
-    with ui.element("section").classes("sw-card").props('data-testid="book"'):
-        heading("Address book")
-        with ui.element("div").classes("sw-list"):
-            if not policy.book:
-                ui.label("No name yet; a grant's @name stands for addresses here.").classes(
-                    "sw-dim"
-                )
-            for name, addresses in policy.book.items():
-                with ui.element("div"):
-                    ui.label(f"@{name}").classes("sw-strong")
-                    for address in addresses:
-                        with ui.element("div").classes("sw-row"):
-                            ui.label(address).classes("sw-mono")
-                            copy_button(address, "Address")
-                            called = people.book.called.get(address, "")
-                            # Without a contact it has the group's name, which is there already.
-                            is_contact = not called.startswith("@")
-                            ui.label(called if is_contact else "").classes("sw-dim")
+def _principal(policy: Policy, people: People, who: str, numbers: Sequence[int]) -> None:
+    with sw.card():
+        with sw.row():
+            sw.heading(people.called(who)).classes("sw-text")
+            ui.space()
+            only = sw.button(_withdraw(who), lambda: _only_read(policy, who), needs=sw.POLICY)
+            only.props["aria-label"] = (
+                f"Pay {who} nothing" if _is_site(who) else f"Let {who} only read"
+            )
+        with sw.stack("sw-list"):
+            for at in numbers:
+                with sw.row("sw-nowrap"):
+                    sw.text(policy.sentences[at], "sw-text sw-grow")
+                    sw.button(
+                        "Remove",
+                        partial(_remove, policy, at),
+                        needs=sw.POLICY,
+                        of=f"grant {at + 1}",
+                    )
+
+
+def _group(name: str, addresses: Sequence[str], people: People) -> None:
+    with ui.element("div"):
+        sw.text(f"@{name}", "sw-strong")
+        for address in addresses:
+            with sw.row():
+                sw.text(address, "sw-mono")
+                sw.copy_button(address, "Address")
+                called = people.book.called.get(address, "")
+                # Without a contact it has the group's name, which is there already.
+                sw.dim("" if called.startswith("@") else called)
 
 
 async def _new_grant(policy: Policy) -> dict[str, Any] | None:
     """The policy with a grant that a person wrote, read as a sentence, and agreed to."""
     checked: list[dict[str, Any]] = []
-    with titled("Add a grant", wide=True) as dialog:
-        ui.label("A sentence, or JSON. It is shown as the service reads it before it is in force.")
-        text = ui.textarea("Grant").props("outlined autogrow").classes("sw-field")
-        error = ui.label().classes("sw-error").props("role=alert")
-        said = ui.label().classes("sw-text sw-outcome sw-outcome-good")
-        said.props('data-testid="said"').set_visibility(False)
-        changed = ui.label().classes("sw-dim sw-text").props('data-testid="consequences"')
-        changed.set_visibility(False)
-        with ui.element("div").classes("sw-decide"):
-            back = ui.button("Cancel", color=None, on_click=lambda: dialog.submit(None))
-            back.props("outline no-caps")
-            check = ui.button("Check").props('no-caps unelevated data-testid="check"')
-            save = ui.button("Save").props('no-caps unelevated data-testid="confirm"')
-        save.set_visibility(False)
 
     def unread() -> None:
         checked.clear()
@@ -256,7 +199,7 @@ async def _new_grant(policy: Policy) -> dict[str, Any] | None:
 
     async def read() -> None:
         unread()
-        written = text.value or ""
+        written = field.value or ""
         try:
             grant = written_grant(written)
             book = policy.document["book"]
@@ -267,18 +210,25 @@ async def _new_grant(policy: Policy) -> dict[str, Any] | None:
         except (SolwardError, ValueError) as refused:
             error.set_text(str(refused))
             return
-        if (text.value or "") == written:
+        if (field.value or "") == written:
             checked[:] = [document]
             said.set_text(whole.sentences[len(whole.grants) - 1])
             changed.set_text("\n".join(effects))
             for each in (said, changed, save):
                 each.set_visibility(True)
 
-    text.on_value_change(unread)
-    check.on_click(read)
-    save.on_click(lambda: dialog.submit(checked[0]) if checked else None)
-    found = await result_of(dialog)
-    return None if found is None else dict(found)
+    with titled("Add a grant", wide=True) as dialog:
+        ui.label("A sentence, or JSON. It is shown as the service reads it before it is in force.")
+        field = ui.textarea("Grant", on_change=unread).props("outlined autogrow")
+        error = ui.label().classes("sw-error").props("role=alert")
+        said = sw.text("", "sw-text sw-outcome sw-outcome-good", testid="said")
+        changed = sw.marked(sw.dim(), "consequences")
+        check = ui.button("Check", on_click=read).props('no-caps outline data-testid="check"')
+        save = submit_buttons(dialog, "Save", lambda: dialog.submit(checked[0]))
+    check.classes("sw-start")
+    unread()
+    found: dict[str, Any] | None = await result_of(dialog)
+    return found
 
 
 def written_grant(text: str) -> Any:

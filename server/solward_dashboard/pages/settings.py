@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from nicegui import ui
 
 from solward.client import Setting
+from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import heading
 from solward_dashboard.frame import Poll, frame
 
 # They change when the service is started again.
@@ -21,72 +21,53 @@ _NOTE = (
 )
 
 
-async def fetch() -> tuple[Setting, ...]:
-    """Fetch them."""
-    return await api().settings()
-
-
 def page() -> None:
     """Built once a visitor; rebuilt when a service with other settings answers."""
     with frame("/settings") as freshness:
-        shown = _Shown()
-        Poll(freshness, EVERY_S, fetch, shown.show)
+        latest: Sequence[Setting] = ()
+
+        def draw() -> None:
+            wanted, only = search.value or "", bool(only_set.value)
+            found = [each for each in latest if matches(each, wanted, only)]
+            count.set_text(f"{len(found)} of {len(latest)}")
+            shown.show(found)
+
+        def show(settings: Sequence[Setting]) -> None:
+            nonlocal latest
+            latest = settings
+            draw()
+
+        sw.dim(_NOTE)
+        with sw.row():
+            search = sw.search_field("Search settings", draw)
+            only_set = ui.switch("Only what was set", on_change=draw)
+            count = sw.dim().props("role=status")
+        shown = sw.Redrawn(_cards, "sw-stack")
+        # By a lambda: the client is known once a visitor asks.
+        Poll(freshness, EVERY_S, lambda: api().settings(), show)
 
 
-class _Shown:
-    def __init__(self) -> None:
-        self._settings: tuple[Setting, ...] = ()
-        ui.label(_NOTE).classes("sw-dim sw-text")
-        with ui.element("div").classes("sw-row"):
-            self._search = ui.input("Search settings", on_change=self._draw).classes("sw-search")
-            self._search.props("outlined dense clearable debounce=200 type=search")
-            self._only = ui.switch("Only what was set", on_change=self._draw)
-            self._count = ui.label().classes("sw-dim").props("role=status")
-        self._place = ui.element("div").classes("sw-stack")
-
-    def show(self, settings: tuple[Setting, ...]) -> None:
-        """Show them, ceilings first."""
-        if settings != self._settings:
-            self._settings = settings
-            self._draw()
-
-    def _draw(self) -> None:
-        text, only = self._search.value or "", bool(self._only.value)
-        found = [each for each in self._settings if matches(each, text, only)]
-        self._count.set_text(f"{len(found)} of {len(self._settings)}")
-        self._place.clear()
-        with self._place:
-            _card(
-                "Ceilings: no request, grant, agent or key goes beyond them",
-                [each for each in found if each.ceiling],
-                "ceilings",
-            )
-            _card("Others", [each for each in found if not each.ceiling], "others")
-
-
-def _card(title: str, settings: Sequence[Setting], testid: str) -> None:
-    if not settings:
-        return
-    with ui.element("section").classes("sw-card").props(f'data-testid="{testid}"'):
-        heading(title)
-        with ui.element("ul").classes("sw-list"):
-            for each in settings:
-                _row(each)
+def _cards(settings: Sequence[Setting]) -> None:
+    ceilings = "Ceilings: no request, grant, agent or key goes beyond them"
+    for title, testid, is_ceiling in ((ceilings, "ceilings", True), ("Others", "others", False)):
+        found = [each for each in settings if each.ceiling is is_ceiling]
+        if found:
+            with sw.card(title, testid), ui.element("ul").classes("sw-list"):
+                for each in found:
+                    _row(each)
 
 
 def _row(setting: Setting) -> None:
-    with ui.element("li").classes("sw-facts-row") as row:
-        row.props["data-testid"] = f"setting-{setting.name}"
-        with ui.element("div").classes("sw-row"):
-            ui.label(setting.name).classes("sw-mono sw-strong")
+    with sw.marked(ui.element("li").classes("sw-facts-row"), f"setting-{setting.name}"):
+        with sw.row():
+            sw.text(setting.name, "sw-mono sw-strong")
             if setting.secret:
-                ui.badge("secret").props("outline").classes("sw-tag")
-        plain = setting.secret or setting.value is None
-        ui.label(value_text(setting)).classes("sw-dim" if plain else "sw-mono sw-text")
-        ui.label(default_text(setting)).classes("sw-dim sw-text")
-        ui.label(_SOURCES.get(setting.source, setting.source)).classes(
-            "sw-strong" if setting.set else "sw-dim"
-        )
+                sw.tag("secret")
+        is_plain = setting.secret or setting.value is None
+        sw.text(value_text(setting), "sw-dim" if is_plain else "sw-mono sw-text")
+        sw.dim(default_text(setting))
+        source = _SOURCES.get(setting.source, setting.source)
+        sw.text(source, "sw-strong" if setting.set else "sw-dim")
 
 
 def value_text(setting: Setting) -> str:

@@ -13,6 +13,8 @@ from tests.support.plugins import DISTRIBUTION, SKILL
 import solward_dashboard
 from solward_dashboard import pages
 
+# What makes a dialog, called by whoever says what is in it.
+MAKERS = ("ui.dialog", "titled", "filled")
 _SOURCE = Path(solward_dashboard.__file__).parent
 # What had the focus when a dialog was opened, by its name.
 _REMEMBER_OPENER = """
@@ -105,7 +107,7 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     "pages.wallets.dialogs.freeze_reason": ("/wallets/{wallet_id}", (presses("freeze"),)),
     "pages.wallets.dialogs.new_tags": ("/wallets/{wallet_id}", (clicks("Edit tags"),)),
     "pages.wallets.dialogs.show_qr": ("/wallets/{wallet_id}", (clicks("Show the QR code"),)),
-    "pages.wallets.dialogs.__init__": ("/wallets", (clicks("New wallet"), presses("create"))),
+    "pages.wallets.dialogs.create_wallet": ("/wallets", (clicks("New wallet"), presses("create"))),
     "pages.credentials._create": ("/admins", (clicks("New admin credential"), presses("create"))),
     "dialogs.shown_once": (
         "/api-keys",
@@ -124,7 +126,7 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
 # One of each kind: a question, a form, one over another, one that is shown once.
 OFTEN = (
     "frame._confirmed",
-    "pages.wallets.dialogs.__init__",
+    "pages.wallets.dialogs.create_wallet",
     "pages.agents.strategy_editor.reviewed",
     "dialogs.shown_once",
 )
@@ -138,9 +140,9 @@ def makers_of_dialogs() -> set[str]:
         for function in ast.walk(ast.parse(file.read_text())):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 calls = (each for each in ast.walk(function) if isinstance(each, ast.Call))
-                if any(ast.unparse(each.func) in ("ui.dialog", "titled") for each in calls):
+                if any(ast.unparse(each.func) in MAKERS for each in calls):
                     found.add(f"{module}.{function.name}")
-    return found - {"dialogs.titled"}
+    return found - {"dialogs.titled", "dialogs.filled"}
 
 
 def opened_dialog(browser: Browser, maker: str, ids: Mapping[str, str]) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import aclosing
 
 from nicegui import ui
 
 from solward.client import Agent
 from solward.types.errors import SolwardError
+from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import heading
 from solward_dashboard.pages.agents.data import ACTIVE
 
 _LONGEST = 20_000
@@ -24,15 +25,15 @@ class Chat:
         self._conversations: dict[str, _Conversation] = {}
         with ui.dialog() as self._dialog, ui.card().classes("sw-dialog sw-dialog-wide"):
             self._dialog.props('aria-label="Chat"')
-            with ui.element("div").classes("sw-row sw-nowrap"):
-                self._title = heading().classes("sw-text")
+            with sw.row("sw-nowrap"):
+                self._title = sw.heading().classes("sw-text")
                 ui.space()
                 close = ui.button(icon="close", color=None, on_click=self._dialog.close)
                 close.props('flat round dense aria-label="Close"')
-            self._note = ui.label().classes("sw-dim sw-text")
+            self._note = sw.dim()
             self._area = ui.scroll_area().classes("sw-chat")
             self._area.props('role=log aria-live=polite data-testid="chat"')
-            with ui.element("div").classes("sw-row sw-nowrap"):
+            with sw.row("sw-nowrap"):
                 self._input = ui.input("Message").props("outlined dense autofocus")
                 self._input.props(f"maxlength={_LONGEST} autocomplete=off").classes("sw-grow")
                 self._input.on("keydown.enter", self._send)
@@ -53,11 +54,12 @@ class Chat:
         self._show()
         self._dialog.open()
 
-    def show(self, agents: dict[str, Agent]) -> None:
+    def show(self, agents: Sequence[Agent]) -> None:
         """Update the agent's status."""
-        if self._agent is not None and self._agent.id in agents:
-            self._agent = agents[self._agent.id]
-            self._show()
+        for each in agents:
+            if self._agent is not None and self._agent.id == each.id:
+                self._agent = each
+                self._show()
 
     def _show(self) -> None:
         agent = self._agent
@@ -126,12 +128,7 @@ class _Conversation:
         finally:
             area.scroll_to(percent=1)
 
-    def _add_message(self, text: str, name: str, *, sent: bool) -> ui.label:
+    def _add_message(self, words: str, name: str, *, sent: bool) -> ui.label:
         with self.place, ui.element("div").classes("sw-said" + (" sw-said-by-me" if sent else "")):
-            ui.label(name).classes("sw-dim")
-            # A label shows text, never markup.
-            return ui.label(text).classes("sw-text").props(f'data-testid="{_kind(sent)}"')
-
-
-def _kind(sent: bool) -> str:
-    return "said" if sent else "answer"
+            sw.dim(name)
+            return sw.text(words, testid="said" if sent else "answer")

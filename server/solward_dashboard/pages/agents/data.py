@@ -9,10 +9,10 @@ from decimal import Decimal
 from typing import Any
 
 from solward.client import Agent, Decision, NotFoundError
-from solward_dashboard.api import api
+from solward_dashboard.api import api, of_each
+from solward_dashboard.parts import Bar
 from solward_dashboard.wording import plain
 
-_AT_ONCE = 6
 # Statuses in which an agent can be paused, stopped and chatted with (docs/agents.md).
 ACTIVE = ("running", "error")
 STATUS_CLASSES = {
@@ -41,15 +41,6 @@ class Agents:
     wallets: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """How much of a limit is used; `share` is 0 to 1."""
-
-    title: str
-    text: str
-    share: float
-
-
 async def fetch(shown: Sequence[str], first: int, wallets: Mapping[str, str]) -> Agents:
     """All agents, and the activities of those in `shown`; of the `first` ones where it is empty.
 
@@ -59,16 +50,10 @@ async def fetch(shown: Sequence[str], first: int, wallets: Mapping[str, str]) ->
     agents = await api().agents.list()
     known = {each.id for each in agents}
     wanted = [each for each in shown if each in known] or [each.id for each in agents[:first]]
-    limiter = asyncio.Semaphore(_AT_ONCE)
-
-    async def limited(agent_id: str) -> Activity | None:
-        async with limiter:
-            return await activity(agent_id)
-
-    found = await asyncio.gather(*map(limited, wanted))
+    found = await of_each(wanted, activity)
     return Agents(
         agents,
-        {name: each for name, each in zip(wanted, found, strict=True) if each is not None},
+        {name: each for name, each in found.items() if each is not None},
         await wallet_names({each.wallet_id for each in agents}, wallets),
     )
 
@@ -145,6 +130,13 @@ def usage_text(usage: Mapping[str, Any] | None) -> str:
     cost = usage.get("costUsd")
     price = "" if cost is None else f", about {plain(cost)} USD"
     return f"{plain(usage['inputTokens'])} + {plain(usage['outputTokens'])} tokens{price}"
+
+
+def provider_text(agent: Agent) -> str:
+    """Provider and model of an agent, and how often it decides."""
+    demo = "" if agent.is_llm else " (not a language model)"
+    model = "" if agent.llm_model == agent.llm_provider else f", model {agent.llm_model}"
+    return f"{agent.llm_provider}{demo}{model}, {interval_text(agent.loop_interval_ms)}"
 
 
 def interval_text(milliseconds: int) -> str:

@@ -14,7 +14,10 @@ from solward_dashboard.forms.request_form import form_schema
 _MAX_SECONDS = 2_147_483
 NAME: Mapping[str, Any] = form_schema([declared_fields(NewAgent)["name"]])
 GRANTS: Mapping[str, Any] = form_schema([declared_fields(NewAgent)["grants"]])
-INTERVAL: Mapping[str, Any] = {
+_RAILS = fields_of(Guardrails)
+# Nothing that is left empty may seem to be no limit; without costs of its own the wallet's hold.
+_REQUIRED = [each.json for each in _RAILS if each.name != "max_costs_sol_per_day"]
+BOUNDS: Mapping[str, Any] = {
     "type": "object",
     "properties": {
         "seconds": {
@@ -24,13 +27,16 @@ INTERVAL: Mapping[str, Any] = {
             "maximum": _MAX_SECONDS,
             "default": 60,
         },
+        "guardrails": {
+            "title": "Guardrails",
+            "description": "Held by the service for every transaction of the agent, beside its own"
+            " limits.",
+        }
+        | form_schema(_RAILS)
+        | {"required": _REQUIRED},
     },
-    "required": ["seconds"],
+    "required": ["seconds", "guardrails"],
 }
-_RAILS = fields_of(Guardrails)
-# Nothing that is left empty may seem to be no limit; without costs of its own the wallet's hold.
-_REQUIRED = [each.json for each in _RAILS if each.name != "max_costs_sol_per_day"]
-GUARDRAILS: Mapping[str, Any] = form_schema(_RAILS) | {"required": _REQUIRED}
 BUDGET: Mapping[str, Any] = form_schema(fields_of(LlmBudget))
 _RULES = (
     "This provider is no language model: its strategy is rules, one a line, and the first that"

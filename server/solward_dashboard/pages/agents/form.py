@@ -18,16 +18,17 @@ from solward.client import (
     Wallet,
 )
 from solward.types.errors import SolwardError
+from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, heading, notify_error, result_of, titled
-from solward_dashboard.forms.form import Form, FormError, schema_form
-from solward_dashboard.grants import asset_name, most_text
+from solward_dashboard.dialogs import confirmed, result_of, titled
+from solward_dashboard.forms.form import Form, FormError, read_all
+from solward_dashboard.grants import asset_name, leaving_rows, most_text
 from solward_dashboard.pages.agents import fields
 from solward_dashboard.pages.agents.strategy_editor import (
-    EarlierStrategies,
     StrategyEditor,
     changes,
     reviewed,
+    show_earlier,
 )
 
 _NEW = ""
@@ -37,143 +38,108 @@ _MOST_EARLIER = 50
 _NOTHING = ""
 
 
-async def create_agent(
-    page: ui.element, refresh: Callable[[], Awaitable[None]], copied: Agent | None = None
-) -> None:
+async def create_agent(copied: Agent | None = None) -> None:
     """The dialog that creates an agent; returns when it is closed.
 
     Args:
-        page: an element that outlives the button that was pressed.
-        refresh: called when the agent is created.
         copied: an agent whose fields and grants the new one begins with.
     """
-    grants: PrincipalGrants | None = None
-    try:
-        providers, wallets = await _providers(), await api().wallets.list()
-        limits = await _limits(wallets) if copied is None else copied.guardrails
-        templates = () if copied is not None else await api().agents.templates()
-        if copied is not None:
-            grants = await api().policy.of(f"agent:{copied.id}")
-    except SolwardError as error:
-        notify_error(error)
-        return
+    providers, wallets = await _providers(), await api().wallets.list()
+    limits = await _limits(wallets) if copied is None else copied.guardrails
+    templates = () if copied is not None else await api().agents.templates()
+    grants = None if copied is None else await api().policy.of(f"agent:{copied.id}")
+
+    async def create() -> str | None:
+        values = forms.read()
+        if values is None or not await forms.agreed(values):
+            return None
+        if grants is not None and grants.grants is not None:
+            values["grants"] = fields.grants_to_copy(grants.grants)
+        agent = await api().agents.create(**fields.create_parameters(values, forms.wallet))
+        return await _started(agent) if start.value else f"{agent.name} is made"
 
     title = "New agent" if copied is None else f"Copy of {copied.name}"
-    with page, titled(title, wide=True) as dialog:
-        dialog.props("no-backdrop-dismiss")
+    with titled(title, wide=True) as dialog:
         forms = _Forms(providers, copied, limits, wallets, templates)
         if grants is not None:
             _show_copied(grants)
         start = ui.switch("Start it at once", value=copied is None)
-        start.props('data-testid="start-at-once"')
-        with ui.element("div").classes("sw-row sw-end"):
-            cancel = ui.button("Cancel").props("flat no-caps")
-            make = ui.button("Create").props('no-caps unelevated data-testid="create"')
-
-    async def create() -> None:
-        values = forms.read()
-        try:
-            if values is None or not await forms.agreed(values):
-                return
-        except SolwardError as error:
-            forms.show_message(str(error))
-            return
-        if grants is not None and grants.grants is not None:
-            values["grants"] = fields.grants_to_copy(grants.grants)
-        make.disable()
-        try:
-            agent = await api().agents.create(**fields.create_parameters(values, forms.wallet))
-        except SolwardError as error:
-            forms.show_message(str(error))
-            return
-        finally:
-            make.enable()
-        forms.editor.release()
-        dialog.close()
-        with page:
-            await _start(agent) if start.value else ui.notify(f"{agent.name} is made", type="info")
-        await refresh()
-
-    cancel.on_click(lambda: _leave(dialog, forms.editor))
-    make.on_click(create)
+        sw.marked(start, "start-at-once")
+        _buttons(dialog, forms, "Create", create)
     await result_of(dialog)
 
 
-async def change_agent(
-    agent: Agent, page: ui.element, refresh: Callable[[], Awaitable[None]]
-) -> None:
+async def change_agent(agent: Agent) -> None:
     """The dialog that changes an agent; returns when it is closed."""
-    try:
-        providers = await _providers()
-        history = await api().audit(types=["agent:changed"], agent_id=agent.id, limit=_MOST_EARLIER)
-    except SolwardError as error:
-        notify_error(error)
-        return
+    providers = await _providers()
+    history = await api().audit(types=["agent:changed"], agent_id=agent.id, limit=_MOST_EARLIER)
 
-    with page, titled(f"Change {agent.name}", wide=True) as dialog:
-        dialog.props("no-backdrop-dismiss")
-        forms = _Forms(providers, agent, agent.guardrails, history=history.entries)
-        with ui.element("div").classes("sw-row sw-end"):
-            cancel = ui.button("Cancel").props("flat no-caps")
-            save = ui.button("Save").props('no-caps unelevated data-testid="save"')
-
-    async def change() -> None:
+    async def change() -> str | None:
         values = forms.read()
         if values is None:
-            return
-        save.disable()
-        try:
-            # What is replaced is what is stored now, whoever changed it since.
-            stored = await api().agents.get(agent.id)
-            found = changes(stored, values)
-            if not found and stored.strategy == values["strategy"]:
-                forms.show_message("Nothing is changed.")
-                return
-            is_other = stored.strategy != agent.strategy
-            with page:
-                agreed = await reviewed(
-                    agent.name, found, stored.strategy, values["strategy"], is_other=is_other
-                )
-            if not agreed:
-                return
-            await api().agents.change(agent.id, **fields.change_parameters(values))
-        except SolwardError as error:
-            forms.show_message(str(error))
-            return
-        finally:
-            save.enable()
-        forms.editor.release()
-        dialog.close()
-        with page:
-            ui.notify("Changed; it goes by it from its next cycle", type="positive")
-        await refresh()
+            return None
+        # What is replaced is what is stored now, whoever changed it since.
+        stored = await api().agents.get(agent.id)
+        found = changes(stored, values)
+        if not found and stored.strategy == values["strategy"]:
+            forms.show_message("Nothing is changed.")
+            return None
+        is_other = stored.strategy != agent.strategy
+        if not await reviewed(
+            agent.name, found, stored.strategy, values["strategy"], is_other=is_other
+        ):
+            return None
+        await api().agents.change(agent.id, **fields.change_parameters(values))
+        return "Changed; it goes by it from its next cycle"
 
-    cancel.on_click(lambda: _leave(dialog, forms.editor))
-    save.on_click(change)
+    with titled(f"Change {agent.name}", wide=True) as dialog:
+        forms = _Forms(providers, agent, agent.guardrails, history=history.entries)
+        _buttons(dialog, forms, "Save", change)
     await result_of(dialog)
 
 
-async def _leave(dialog: ui.dialog, editor: StrategyEditor) -> None:
-    """Close a dialog; a strategy that was not saved is given up only when the user says so."""
-    if editor.is_changed and not await confirmed(
-        "Leave without saving?", ["The strategy that you wrote is lost."], "Leave"
-    ):
-        return
-    editor.release()
-    dialog.close()
+def _buttons(
+    dialog: ui.dialog, forms: _Forms, verb: str, send: Callable[[], Awaitable[str | None]]
+) -> None:
+    """Cancel, and a button that closes the dialog once `send` says what was done."""
+
+    async def submit() -> None:
+        try:
+            with sw.disabled(save):
+                said = await send()
+        except SolwardError as error:
+            forms.show_message(str(error))
+            return
+        if said is not None:
+            forms.editor.release()
+            dialog.close()
+            ui.notify(said, type="positive")
+
+    async def leave() -> None:
+        details = ["The strategy that you wrote is lost."]
+        if not forms.editor.is_changed or await confirmed(
+            "Leave without saving?", details, "Leave"
+        ):
+            forms.editor.release()
+            dialog.close()
+
+    dialog.props("no-backdrop-dismiss")
+    with sw.row("sw-end"):
+        sw.button("Cancel", leave, look="flat no-caps")
+        save = sw.button(verb, submit, look=sw.PRIMARY, testid=verb.lower())
 
 
 def _show_copied(grants: PrincipalGrants) -> None:
-    with ui.element("div").classes("sw-outcome").props('data-testid="copied-grants"'):
+    with sw.marked(sw.stack("sw-outcome"), "copied-grants"):
         if grants.grants is None:
-            ui.label(
+            sw.text(
                 "The agent that is copied has no grants, so the copy has none: it acts within its"
                 " guardrails alone."
-            ).classes("sw-text")
+            )
             return
-        heading("Grants that are copied", 3)
+        sw.heading("Grants that are copied", 3)
         for each in grants.sentences:
-            ui.label(each).classes("sw-text")
+            sw.text(each)
 
 
 class _Forms:
@@ -197,43 +163,31 @@ class _Forms:
     ) -> None:
         self._providers = providers
         self._agent = agent
-        self._options: Form | None = None
         self._wallet: ui.select | None = None
         self._picker: TemplatePicker | None = None
-        with ui.element("div").classes("sw-form"):
+        with sw.stack("sw-form"):
             if templates:
                 self._picker = TemplatePicker(templates, self._fill_in)
-            self._name = schema_form(fields.NAME, _named(agent, is_copy=wallets is not None))
+            self._name = Form(fields.NAME, _named(agent, is_copy=wallets is not None))
             if wallets is not None:
-                self._wallet = _wallets(wallets)
-            chosen = fields.first_choice(providers) if agent is None else agent.llm_provider
-            self._add_provider(chosen, agent)
-            self._about = ui.label().classes("sw-dim sw-text").props("aria-live=polite")
+                choices = {_NEW: "A new wallet of its own"}
+                choices |= {each.id: each.name for each in wallets}
+                self._wallet = sw.field_choice("Wallet", choices, _NEW, testid="wallet")
+            self._add_provider(agent)
+            self._about = sw.dim().props("aria-live=polite")
             self.editor = StrategyEditor("" if agent is None else agent.strategy)
             if agent is not None:
-                EarlierStrategies(self.editor, history, agent.strategy)
-            self._interval_place = ui.element("div").classes("sw-form")
-            with ui.element("fieldset").classes("sw-fieldset"):
-                with ui.element("legend"):
-                    ui.label("Guardrails")
-                ui.label(
-                    "Held by the service for every transaction of the agent, beside its own limits."
-                ).classes("sw-dim")
-                self._rails_place = ui.element("div").classes("sw-form")
-            with ui.expansion("What the model is asked with").props("dense") as self._model_options:
-                self._model_options.classes("sw-expansion")
-                self._place = ui.element("div").classes("sw-form")
-            with ui.expansion("What the model may cost").props("dense") as self._cost:
-                self._cost.classes("sw-expansion")
-                self._budget = schema_form(
-                    fields.BUDGET, None if agent is None else agent.llm_budget
-                )
-            self._grants: Form | None = None
-            if agent is None:
-                with ui.expansion("What it may do").props("dense").classes("sw-expansion"):
-                    self._grants = schema_form(fields.GRANTS)
-            self._error = ui.label().classes("sw-error").props("role=alert")
-        self._error.set_visibility(False)
+                show_earlier(self.editor, history, agent.strategy)
+            self._bounds_place = sw.stack("sw-form")
+            with _expansion("What the model is asked with") as self._asked_with:
+                self._place = sw.stack("sw-form")
+            with _expansion("What the model may cost") as self._cost:
+                self._budget = Form(fields.BUDGET, None if agent is None else agent.llm_budget)
+            with _expansion("What it may do") as may:
+                self._grants = Form(fields.GRANTS if agent is None else {})
+            may.set_visibility(agent is None)
+            self._error = sw.text("", "sw-error").props("role=alert")
+        self.show_message("")
         self._show_bounds(None if agent is None else agent.loop_interval_ms, limits)
         self._show_provider(None if agent is None else agent.llm_options)
 
@@ -242,53 +196,44 @@ class _Forms:
         """The chosen wallet's id; None for a new one."""
         return None if self._wallet is None else str(self._wallet.value or "") or None
 
-    def show_message(self, text: str) -> None:
+    def show_message(self, said: str) -> None:
         """Show what concerns the whole form, such as the service's error; nothing where empty."""
-        self._error.set_text(text)
-        self._error.set_visibility(bool(text))
+        self._error.set_text(said)
+        self._error.set_visibility(bool(said))
 
     def read(self) -> dict[str, Any] | None:
         """The values; None where one does not fit, which its field shows."""
         self.show_message("")
-        read: dict[str, dict[str, Any] | None] = {
-            "name": _values(self._name),
-            "interval": _values(self._interval),
-            "guardrails": _values(self._rails),
-            "grants": {} if self._grants is None else _values(self._grants),
-            "options": {} if self._options is None else _values(self._options),
-            # What is not shown stays as it is.
-            "budget": _values(self._budget) if self._cost.visible else self._budget_now(),
-        }
-        if read["options"] is None:
-            self._model_options.open()
-        if read["budget"] is None:
-            self._cost.open()
-        model = (self._model.value or "").strip()
+        model, strategy = (self._model.value or "").strip(), self.editor.read()
         self._model.error = None if model else "is required"
-        found = {name: each for name, each in read.items() if each is not None}
-        strategy = self.editor.read()
-        if not model or strategy is None or len(found) < len(read):
+        try:
+            name, bounds, options, budget, grants = read_all(
+                self._name, self._bounds, self._options, self._budget, self._grants
+            )
+        except FormError:
+            for expansion, form in ((self._asked_with, self._options), (self._cost, self._budget)):
+                if form.unchecked() is None:
+                    expansion.open()
+            strategy = None
+        if not model or strategy is None:
             self.show_message("Something above does not fit; it is told at its field.")
             return None
-        interval = fields.milliseconds(found["interval"]["seconds"])
+        interval = fields.milliseconds(bounds["seconds"])
         if interval is None:
             self.show_message("Seconds between cycles: at most 3 decimals.")
             return None
         return {
-            "name": found["name"]["name"],
+            "name": name["name"],
             "strategy": strategy,
             "milliseconds": interval,
             "provider": self._provider.value,
             "model": model,
-            "options": found["options"],
-            "budget": found["budget"],
-            "guardrails": found["guardrails"],
+            "options": options,
+            "budget": budget,
+            "guardrails": bounds["guardrails"],
             # Without any it acts by its limits alone, or by its template's.
-            "grants": found["grants"].get("grants"),
+            "grants": grants.get("grants"),
         }
-
-    def _budget_now(self) -> dict[str, Any]:
-        return {} if self._agent is None else dict(self._agent.llm_budget)
 
     async def agreed(self, values: dict[str, Any]) -> bool:
         """Whether the user agrees to what can leave by an agent of the chosen template; puts the
@@ -317,28 +262,23 @@ class _Forms:
         self._show_bounds(template.loop_interval_ms, template.guardrails)
 
     def _show_bounds(self, milliseconds: int | None, limits: Mapping[str, Any]) -> None:
-        self._interval_place.clear()
-        with self._interval_place:
-            seconds = None if milliseconds is None else fields.seconds_text(milliseconds)
-            self._interval = schema_form(
-                fields.INTERVAL, None if seconds is None else {"seconds": seconds}
-            )
-        self._rails_place.clear()
-        with self._rails_place:
-            self._rails = schema_form(fields.GUARDRAILS, limits)
+        known: dict[str, Any] = {"guardrails": limits}
+        if milliseconds is not None:
+            known["seconds"] = fields.seconds_text(milliseconds)
+        self._bounds_place.clear()
+        with self._bounds_place:
+            self._bounds = Form(fields.BOUNDS, known)
 
-    def _add_provider(self, chosen: str | None, agent: Agent | None) -> None:
+    def _add_provider(self, agent: Agent | None) -> None:
         choices = fields.provider_choices(self._providers)
+        chosen = fields.first_choice(self._providers) if agent is None else agent.llm_provider
         if agent is not None and agent.llm_provider not in choices:
             choices[agent.llm_provider] = f"{agent.llm_provider} (not installed)"
-        with ui.element("div").classes("sw-pair"):
-            self._provider = ui.select(choices, value=chosen, label="Provider")
-            self._provider.props('outlined dense data-testid="provider"').classes("sw-field")
-            self._model = ui.input("Model").without_auto_validation()
+        with sw.stack("sw-pair"):
+            self._provider = sw.field_choice("Provider", choices, chosen, testid="provider")
+            self._model = ui.input("Model", value="" if agent is None else agent.llm_model)
             self._model.props("outlined dense hide-bottom-space maxlength=200 autocomplete=off")
-            self._model.classes("sw-field")
-        if agent is not None:
-            self._model.set_value(agent.llm_model)
+            self._model.without_auto_validation().classes("sw-field")
         self._provider.on_value_change(lambda: self._show_provider(None))
 
     def _show_provider(self, options: Mapping[str, Any] | None) -> None:
@@ -351,29 +291,18 @@ class _Forms:
         self._cost.set_visibility(provider is None or provider.is_llm)
         self._place.clear()
         with self._place:
-            schema = provider.options if provider else None
-            self._options = None if not schema else schema_form(schema, options)
-        self._model_options.set_visibility(self._options is not None and not self._options.empty)
+            self._options = Form((provider.options if provider else None) or {}, options)
+        self._asked_with.set_visibility(not self._options.empty)
+
+
+def _expansion(title: str) -> ui.expansion:
+    return ui.expansion(title).props("dense").classes("sw-expansion")
 
 
 def _named(agent: Agent | None, *, is_copy: bool) -> dict[str, str] | None:
     if agent is None:
         return None
     return {"name": f"{agent.name[:_LONGEST_COPIED]} copy" if is_copy else agent.name}
-
-
-def _values(form: Form) -> dict[str, Any] | None:
-    try:
-        return form.values()
-    except FormError:
-        return None
-
-
-def _wallets(wallets: tuple[Wallet, ...]) -> ui.select:
-    choices = {_NEW: "A new wallet of its own"} | {each.id: each.name for each in wallets}
-    select = ui.select(choices, value=_NEW, label="Wallet", with_input=len(wallets) > 8)
-    select.props('outlined dense data-testid="wallet"').classes("sw-field")
-    return select
 
 
 async def _providers() -> dict[str, Plugin]:
@@ -389,13 +318,12 @@ async def _limits(wallets: tuple[Wallet, ...]) -> Mapping[str, Any]:
     return fields.limits_set({each.name: each.value for each in await api().settings()})
 
 
-async def _start(agent: Agent) -> None:
+async def _started(agent: Agent) -> str:
     try:
         await api().agents.start(agent.id)
     except SolwardError as error:
-        notify_error(f"{agent.name} is made, but does not run: {error}")
-    else:
-        ui.notify(f"{agent.name} is made and runs", type="positive")
+        return f"{agent.name} is made, but does not run: {error}"
+    return f"{agent.name} is made and runs"
 
 
 class TemplatePicker:
@@ -415,8 +343,7 @@ class TemplatePicker:
         self.chosen: AgentTemplate | None = None
         choices = {_NOTHING: "Nothing: write it yourself"}
         choices |= {each.name: each.title for each in templates}
-        self._select = ui.select(choices, value=_NOTHING, label="Start from")
-        self._select.props('outlined dense data-testid="template"').classes("sw-field")
+        self._select = sw.field_choice("Start from", choices, _NOTHING, testid="template")
         self._place = ui.element("div").classes("sw-form").props("aria-live=polite")
         self._select.on_value_change(self._show)
 
@@ -434,17 +361,12 @@ class TemplatePicker:
 def show_leaving(can_leave: Mapping[str, Any], sentences: Sequence[str]) -> None:
     """The most that can leave by an agent in a day, and what it may do."""
     with ui.element("div").classes("sw-outcome").props('data-testid="template-leaving"'):
-        heading("What an agent of it can move out of its wallet in a day, at most", 3)
+        sw.heading("What an agent of it can move out of its wallet in a day, at most", 3)
         bounded = {
             asset: each for asset, each in can_leave["assets"].items() if each["most"] != "0"
         }
         if not bounded:
             ui.label("Nothing: it signs no transaction.").classes("sw-text")
-        for asset, each in bounded.items():
-            with ui.element("div").classes("sw-row"):
-                ui.label(asset_name(asset)).classes("sw-strong sw-mono")
-                ui.space()
-                known = each["most"] is not None
-                ui.label(most_text(asset, each)).classes("sw-number" if known else "sw-bad sw-text")
+        leaving_rows(bounded)
         for each in sentences:
             ui.label(each).classes("sw-dim sw-text")

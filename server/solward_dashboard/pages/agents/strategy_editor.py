@@ -7,6 +7,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from nicegui import ui
@@ -14,7 +15,8 @@ from nicegui import ui
 from solward.client import Agent, AuditEntry
 from solward.resources.agents import Guardrails, LlmBudget
 from solward.resources.declare import fields_of
-from solward_dashboard.dialogs import heading, result_of, titled
+from solward_dashboard import parts as sw
+from solward_dashboard.dialogs import result_of, titled
 from solward_dashboard.pages.agents.data import interval_text
 from solward_dashboard.wording import ago, plain, value_text
 
@@ -41,16 +43,14 @@ class StrategyEditor:
 
     def __init__(self, text: str = "") -> None:
         self._stored = text
-        with ui.element("div").classes("sw-form"):
+        with sw.stack("sw-form"):
             self._area = ui.textarea("Strategy", value=text).without_auto_validation()
-            self._area.classes("sw-field sw-strategy")
+            sw.marked(self._area, "strategy").classes("sw-field sw-strategy")
             # A line break is part of the strategy, so Enter never sends the form.
             self._area.props("outlined dense autogrow hide-bottom-space spellcheck=true")
-            self._area.props["data-testid"] = "strategy"
-            with ui.element("div").classes("sw-row"):
-                self._count = ui.label().classes("sw-dim sw-number")
-                self._count.props["data-testid"] = "strategy-count"
-                self._unsaved = ui.label("Not saved").classes("sw-dim")
+            with sw.row():
+                self._count = sw.marked(sw.dim("", "sw-number"), "strategy-count")
+                self._unsaved = sw.dim("Not saved")
                 ui.space()
                 self._mono = ui.switch("Monospace").props("dense")
         self._area.on_value_change(self._changed)
@@ -94,38 +94,28 @@ class StrategyEditor:
     def _show(self) -> None:
         length = len(self.text)
         self._count.set_text(_COUNTED.format(length, LONGEST))
-        self._count.classes(
-            add="sw-bad" if length > LONGEST else "",
-            remove="" if length > LONGEST else "sw-bad",
-        )
+        self._count.classes(**{"add" if length > LONGEST else "remove": "sw-bad"})
         self._unsaved.set_visibility(self.is_changed)
 
     def _set_font(self) -> None:
-        if self._mono.value:
-            self._area.classes(add="sw-strategy-mono")
-        else:
-            self._area.classes(remove="sw-strategy-mono")
+        self._area.classes(**{"add" if self._mono.value else "remove": "sw-strategy-mono"})
 
 
-class EarlierStrategies:
+def show_earlier(editor: StrategyEditor, entries: Sequence[AuditEntry], stored: str) -> None:
     """What an agent's strategy was before, from the audit log; each can be put into the editor."""
-
-    def __init__(self, editor: StrategyEditor, entries: Sequence[AuditEntry], stored: str) -> None:
-        found = earlier_strategies(entries, stored)
-        if not found:
-            return
-        with ui.expansion(f"Earlier strategies ({len(found)})").props("dense") as element:
-            element.classes("sw-expansion")
-            for entry, text in found:
-                with ui.element("div").classes("sw-form"):
-                    with ui.element("div").classes("sw-row"):
-                        when = f"until {ago(entry.timestamp)}, "
-                        ui.label(f"{when}changed by {entry.data['principal']}").classes("sw-dim")
-                        ui.space()
-                        use = ui.button("Put into the editor", color=None)
-                        use.props("outline dense no-caps")
-                        use.on_click(lambda text=text: editor.put(text))
-                    ui.label(text).classes("sw-text sw-clamp")
+    found = earlier_strategies(entries, stored)
+    if not found:
+        return
+    title = f"Earlier strategies ({len(found)})"
+    with ui.expansion(title).props("dense").classes("sw-expansion"):
+        for entry, words in found:
+            with sw.stack("sw-form"):
+                with sw.row():
+                    until = ago(entry.timestamp)
+                    sw.dim(f"until {until}, changed by {entry.data['principal']}")
+                    ui.space()
+                    sw.button("Put into the editor", partial(editor.put, words), look=sw.SMALL)
+                sw.text(words, "sw-text sw-clamp")
 
 
 def show_diff(before: str, after: str) -> None:
@@ -147,28 +137,28 @@ async def reviewed(
         before: the strategy that is stored now.
         is_other: somebody else changed the strategy since it was opened here.
     """
-    wider = [each for each in found if each.is_wider]
+    wider = sum(each.is_wider for each in found)
     with titled(f"Save the changes of {name}?", wide=True) as dialog:
         if wider:
-            bounds = "a bound" if len(wider) == 1 else f"{len(wider)} bounds"
-            ui.label(f"This widens {bounds}: more can leave, or be spent, than before.").classes(
-                "sw-bad sw-text"
-            ).props("role=alert")
-        with ui.element("div").classes("sw-list"):
+            bounds = "a bound" if wider == 1 else f"{wider} bounds"
+            said = f"This widens {bounds}: more can leave, or be spent, than before."
+            sw.text(said, "sw-bad sw-text").props("role=alert")
+        with sw.stack("sw-list"):
             for each in found:
-                ui.label(each.text).classes("sw-bad sw-text" if each.is_wider else "sw-text")
+                sw.text(each.text, "sw-bad sw-text" if each.is_wider else "sw-text")
         if before != after:
-            heading("Strategy", 3)
+            sw.heading("Strategy", 3)
             if is_other:
-                ui.label(
+                sw.text(
                     "It was changed elsewhere since you opened it. Below is what saving makes of"
-                    " what is stored now."
-                ).classes("sw-bad sw-text")
+                    " what is stored now.",
+                    "sw-bad sw-text",
+                )
             show_diff(before, after)
-        with ui.element("div").classes("sw-row sw-end"):
+        with sw.row("sw-end"):
             ui.button("Go on editing", on_click=lambda: dialog.submit(False)).props("flat no-caps")
-            save = ui.button("Save", on_click=lambda: dialog.submit(True))
-            save.props('no-caps unelevated data-testid="save-changes"')
+            save = ui.button("Save", on_click=lambda: dialog.submit(True)).props(sw.PRIMARY)
+        sw.marked(save, "save-changes")
     return bool(await result_of(dialog))
 
 
@@ -198,32 +188,23 @@ def changes(stored: Agent, values: Mapping[str, Any]) -> list[Change]:
     Args:
         values: as `fields.change_parameters` takes them.
     """
+    cycle, every = stored.loop_interval_ms, values["milliseconds"]
+    options, given = stored.llm_options, values["options"]
     found = [
         Change("Name", stored.name, values["name"]),
         Change("Provider", stored.llm_provider, values["provider"]),
         Change("Model", stored.llm_model, values["model"]),
-        Change(
-            "Cycle", interval_text(stored.loop_interval_ms), interval_text(values["milliseconds"])
+        Change("Cycle", interval_text(cycle), interval_text(every)),
+        *(
+            Change(f"The model's {name}", _option(options.get(name)), _option(given.get(name)))
+            for name in sorted({*options, *given})
         ),
     ]
-    options = sorted({*stored.llm_options, *values["options"]})
-    found += [
-        Change(
-            f"The model's {name}",
-            _option(stored.llm_options.get(name)),
-            _option(values["options"].get(name)),
-        )
-        for name in options
-    ]
-    # A number that the form leaves out stays as it is: nothing takes one of these away.
-    given = {name: each for name, each in values["guardrails"].items() if each is not None}
-    found += [_bound(name, stored.guardrails.get(name), each) for name, each in given.items()]
-    budget = {*stored.llm_budget, *values["budget"]}
-    found += [
-        _bound(name, stored.llm_budget.get(name), values["budget"].get(name))
-        for name in BOUNDS
-        if name in budget
-    ]
+    # A guardrail that the form leaves out stays as it is; a number of the budget goes.
+    rails, budget = stored.guardrails, stored.llm_budget
+    left_out = {name: each for name, each in rails.items() if name in BOUNDS}
+    after = left_out | values["guardrails"] | values["budget"]
+    found += [_bound(name, {**rails, **budget}.get(name), after.get(name)) for name in BOUNDS]
     return [each for each in found if each.before != each.after]
 
 

@@ -1,68 +1,208 @@
 """The overview: what waits, what was refused and why, what can leave; then all the rest.
 
-Rows of its lists of limits and decisions are updated in place.
+Its lists are built anew where they change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from nicegui import ui
 
-from solward.client import Health, Hold, Judged, Plugins, Refusals, Transaction
-from solward_dashboard import charts
-from solward_dashboard.dialogs import heading
-from solward_dashboard.frame import Poll, frame
-from solward_dashboard.holds import DisplayContext, HoldCards
-from solward_dashboard.pages.holds import open_record
-from solward_dashboard.pages.overview import exposure
-from solward_dashboard.pages.overview.data import (
-    DECISIONS,
-    HOLDS,
-    TRANSACTIONS,
-    WALLETS,
-    AgentDecision,
-    Budget,
-    Overview,
-    fetch,
+from solward.client import (
+    Agent,
+    Decision,
+    Health,
+    Hold,
+    Judged,
+    NotFoundError,
+    Plugins,
+    Refusals,
+    Transaction,
+    Wallet,
 )
+from solward.solana.token_list import token_list
+from solward_dashboard import charts
+from solward_dashboard import parts as sw
+from solward_dashboard.api import api
+from solward_dashboard.frame import Poll, frame
+from solward_dashboard.holds import DisplayContext, hold_cards
+from solward_dashboard.pages.overview import exposure
 from solward_dashboard.pages.overview.exposure import SHOWN, Exposure, Exposures
+from solward_dashboard.pages.transactions.detail import show_record
+from solward_dashboard.people import People
 from solward_dashboard.refused import leaving_texts, number_list, rule_text
-from solward_dashboard.wording import ASKING, ago, exact, local_times, plain, short, sol
+from solward_dashboard.wording import counted, cut, exact, local_times, plain, short, sol
 
 EVERY_S = 5.0
 EXPOSURE_EVERY_S = 30.0
 
-_CUT = 240
+
+# The most that one request returns.
+TRANSACTIONS = 500
+WALLETS = 10
+_AGENTS = 10
+DECISIONS = 6
+REFUSALS = 6
+HOLDS = 3
+_MOST_HOLDS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A wallet's spent and reserved SOL of the last 24 hours, and its limit."""
+
+    wallet: str
+    used: Decimal
+    limit: Decimal
+    frozen: bool
+
+    @classmethod
+    def of(cls, wallet: Wallet, raw: Mapping[str, Any]) -> Budget:
+        """From the response of `GET /wallets/:id/limits`."""
+        day = raw["dailySpendingLimitSol"]
+        used = Decimal(day.get("spent", 0)) + Decimal(day.get("reserved", 0))
+        return cls(wallet.name, used, Decimal(day["limit"]), bool(raw.get("frozen")))
+
+    @property
+    def share(self) -> float:
+        """0 to 1, for a bar."""
+        return min(1.0, float(self.used / self.limit)) if self.limit else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDecision:
+    """A decision with the name of its agent."""
+
+    agent: str
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Everything the page shows."""
+
+    health: Health
+    wallets: int
+    budgets: tuple[Budget, ...]
+    transactions: tuple[Transaction, ...]
+    decisions: tuple[AgentDecision, ...]
+    plugins: Plugins
+    refusals: Refusals
+    holds: tuple[Hold, ...]
+    context: DisplayContext
+
+    @property
+    def spent(self) -> Decimal:
+        """By the wallets of `budgets`, in SOL."""
+        return sum((each.used for each in self.budgets), Decimal(0))
+
+    @property
+    def spent_by(self) -> str:
+        """Which wallets that is."""
+        if self.wallets > len(self.budgets):
+            return f"by the {len(self.budgets)} most active of {self.wallets:,} wallets"
+        return "by 1 wallet" if self.wallets == 1 else f"by {self.wallets} wallets"
+
+
+async def fetch() -> Overview:
+    """Limits are those of the most active wallets, decisions those of some agents."""
+    health, wallets, transactions, agents, plugins = await asyncio.gather(
+        api().health(),
+        api().wallets.list(),
+        api().transactions.list(limit=TRANSACTIONS),
+        api().agents.list(),
+        api().plugins(),
+    )
+    refusals, holds, people = await asyncio.gather(
+        api().transactions.refusals(limit=REFUSALS),
+        api().holds.list(is_open=True, limit=_MOST_HOLDS),
+        People.ask(),
+    )
+    active = most_active(wallets, transactions)[:WALLETS]
+    deciding = running_first(agents)[:_AGENTS]
+    limits, decisions = await asyncio.gather(
+        asyncio.gather(*(api().wallets.limits(each.id) for each in active)),
+        asyncio.gather(*map(_decided, deciding)),
+    )
+    return Overview(
+        health,
+        len(wallets),
+        tuple(map(Budget.of, active, limits)),
+        transactions,
+        latest(zip(deciding, decisions, strict=True)),
+        plugins,
+        refusals,
+        tuple(each for each in holds if each.state == "held"),
+        DisplayContext(people, token_list(health.network), {}, health.network),
+    )
+
+
+async def _decided(agent: Agent) -> tuple[Decision, ...]:
+    try:
+        return await api().agents.decisions(agent.id, limit=DECISIONS)
+    except NotFoundError:
+        # Deleted since the agents were listed.
+        return ()
+
+
+def most_active(wallets: Sequence[Wallet], transactions: Sequence[Transaction]) -> list[Wallet]:
+    """The wallets of the newest transactions, filled up by the oldest wallets; oldest first."""
+    newest = list(dict.fromkeys(each.wallet_id for each in transactions))
+    place = {wallet_id: at for at, wallet_id in enumerate(newest)}
+    chosen = sorted(wallets, key=lambda each: place.get(each.id, len(place)))[:WALLETS]
+    # Ordered by age, so that bars do not swap places with every transaction.
+    return sorted(chosen, key=lambda each: (each.created_at, each.id))
+
+
+def running_first(agents: Sequence[Agent]) -> list[Agent]:
+    """Running agents first."""
+    return sorted(agents, key=lambda each: each.status != "running")
+
+
+def latest(
+    by_agent: Iterable[tuple[Agent, Sequence[Decision]]], count: int = DECISIONS
+) -> tuple[AgentDecision, ...]:
+    """The newest decisions of all agents, newest first."""
+    everything = [AgentDecision(agent.name, each) for agent, found in by_agent for each in found]
+    everything.sort(key=lambda each: each.decision.timestamp, reverse=True)
+    return tuple(everything[:count])
 
 
 def page() -> None:
     """Built once a visitor; elements are updated in place."""
     with frame("/") as freshness:
-        with ui.element("div").classes("sw-grid"):
+        with sw.stack("sw-grid"):
             service = _Figure("Service", "favorite")
             network = _Figure("Network", "lan")
             agents = _Figure("Agents running", "smart_toy")
             spent = _Figure("Spent in 24 hours", "payments")
             blocked = _Figure("Refused in 24 hours", "block")
-        waiting = Waiting(lambda: poll.refresh())
-        with ui.element("div").classes("sw-wide sw-top"):
-            refused = RefusalRows()
-            exposed = ExposureRows()
-        with ui.element("div").classes("sw-wide"):
+        waiting = Waiting()
+        with sw.stack("sw-wide sw-top"):
+            refused = sw.card_of(
+                "What was refused, and why",
+                _refusals,
+                "refusals",
+                ("All transactions", "/transactions"),
+            )
+            held = "Held, and what can leave in 24 hours"
+            exposed = sw.card_of(held, _exposures, "exposure", ("All wallets", "/wallets"))
+        with sw.stack("sw-wide"):
             times = _Chart("Transactions over time")
             kinds = _Chart("Transactions by type")
-        with ui.element("div").classes("sw-wide"):
-            with ui.element("div").classes("sw-stack"):
-                with ui.element("section").classes("sw-card"):
-                    _heading("Spending limits today", "All wallets", "/wallets")
-                    limits = LimitRows()
-                problems = _Problems()
-            with ui.element("section").classes("sw-card"):
-                _heading("Recent decisions", "All agents", "/agents")
-                decisions = DecisionRows()
+        with sw.stack("sw-wide"):
+            with sw.stack():
+                limits = sw.card_of(
+                    "Spending limits today", _limits, more=("All wallets", "/wallets")
+                )
+                problems = sw.card_of("Plugins", _problems, "plugins", ("All plugins", "/plugins"))
+            decisions = sw.card_of("Recent decisions", _decisions, more=("All agents", "/agents"))
 
         def show(latest: Overview) -> None:
             _show_health(latest.health, service, network)
@@ -72,14 +212,14 @@ def page() -> None:
             now = datetime.now(UTC)
             _show_refused(latest.refusals, blocked)
             waiting.show(latest.holds, latest.context)
-            refused.show(latest.refusals, latest.context, now)
+            refused.show((latest.refusals, latest.context))
             times.show(charts.by_time(latest.transactions, now), latest.transactions)
             kinds.show(charts.by_type(latest.transactions), latest.transactions)
             limits.show(latest.budgets)
-            decisions.show(latest.decisions, now)
+            decisions.show(latest.decisions)
             problems.show(latest.plugins)
 
-        poll = Poll(freshness, EVERY_S, fetch, show)
+        Poll(freshness, EVERY_S, fetch, show)
         # Each balance is a request of the ledger.
         Poll(freshness, EXPOSURE_EVERY_S, exposure.fetch, exposed.show)
 
@@ -101,215 +241,136 @@ def _show_health(health: Health, service: _Figure, network: _Figure) -> None:
         network.set(health.network, "the ledger does not answer", bad=True)
 
 
-def _heading(title: str, more: str, route: str) -> None:
-    with ui.element("div").classes("sw-row"):
-        heading(title)
-        ui.space()
-        ui.link(more, route).classes("sw-more")
-
-
 class _Figure:
     def __init__(self, title: str, icon: str) -> None:
-        with ui.element("section").classes("sw-card"):
-            with ui.element("div").classes("sw-row sw-dim"):
+        with sw.card():
+            with sw.row("sw-dim"):
                 ui.icon(icon).props("aria-hidden=true")
                 ui.label(title)
-            self._value = ui.label("-").classes("sw-figure")
+            self._value = sw.text("-", "sw-figure", testid=f"figure-{icon}")
             # A line high from the start, so that the page does not jump.
-            self._note = ui.label("\N{NO-BREAK SPACE}").classes("sw-dim")
-        self._value.props(f'data-testid="figure-{icon}"')
+            self._note = sw.dim("\N{NO-BREAK SPACE}")
 
     def set(self, value: str, note: str, *, bad: bool = False) -> None:
         self._value.set_text(value)
         self._note.set_text(note)
-        change = {"add": "sw-bad"} if bad else {"remove": "sw-bad"}
-        self._value.classes(**change)
+        self._value.classes(**{"add" if bad else "remove": "sw-bad"})
 
 
 class _Chart:
     def __init__(self, title: str) -> None:
-        with ui.element("section").classes("sw-card"):
-            with ui.element("div").classes("sw-row"):
-                heading(title)
+        with sw.card():
+            with sw.row():
+                sw.heading(title)
                 ui.space()
-                self._of = ui.label().classes("sw-dim")
+                self._of = sw.dim()
             self._chart = ui.echart({}).classes("sw-chart").props("role=img")
-            self._title = title
+        self._title = title
 
     def show(self, options: dict[str, Any], transactions: tuple[Transaction, ...]) -> None:
         newest = len(transactions) == TRANSACTIONS
         self._of.set_text(f"the newest {TRANSACTIONS}" if newest else f"{len(transactions)}")
-        if self._chart.options != options:
-            self._chart.options.clear()
-            self._chart.options.update(options)
+        if charts.draw(self._chart, options):
             self._chart.props["aria-label"] = f"{self._title}. {charts.summary_text(transactions)}"
-            self._chart.update()
 
 
-class _Problems:
-    """Rebuilt only when the plugins change, which is at a start of the service."""
-
-    def __init__(self) -> None:
-        self._shown: Plugins | None = None
-        self._card = ui.element("section").classes("sw-card").props('data-testid="plugins"')
-
-    def show(self, plugins: Plugins) -> None:
-        if plugins == self._shown:
-            return
-        self._shown = plugins
-        self._card.clear()
-        with self._card:
-            _heading("Plugins", "All plugins", "/plugins")
-            count = len(plugins.problems)
-            wrong = "no problems" if not count else f"{count} problem{'s' * (count > 1)}"
-            ui.label(f"{len(plugins.plugins)} loaded, {wrong}").classes("sw-dim")
-            for each in plugins.problems:
-                with ui.element("div"):
-                    ui.label(f"{each.plugin} of {each.distribution or 'no distribution'}")
-                    ui.label(f"{each.code}: {each.detail}").classes("sw-dim sw-text sw-bad")
+def _problems(plugins: Plugins) -> None:
+    wrong = counted(len(plugins.problems), "problem") if plugins.problems else "no problems"
+    sw.dim(f"{len(plugins.plugins)} loaded, {wrong}")
+    for each in plugins.problems:
+        with ui.element("div"):
+            sw.text(f"{each.plugin} of {each.distribution or 'no distribution'}")
+            sw.dim(f"{each.code}: {each.detail}", "sw-text sw-bad")
 
 
 class Waiting:
     """The first holds with their decision; hidden where nothing waits."""
 
-    def __init__(self, refresh: Callable[[], Awaitable[None]]) -> None:
-        self._card = ui.element("section").classes("sw-stack").props('data-testid="waits"')
-        self._card.set_visibility(False)
-        with self._card:
-            with ui.element("div").classes("sw-row"):
-                self._title = heading()
+    def __init__(self) -> None:
+        with sw.marked(ui.element("section").classes("sw-stack"), "waits") as self._card:
+            with sw.row():
+                self._title = sw.heading()
                 ui.space()
                 ui.link("All approvals", "/holds").classes("sw-more")
-            self._cards = HoldCards(refresh, open_record, "", "waiting", compact=True)
+            self._cards = hold_cards(show_record, "", "waiting", compact=True)
             self._more = ui.link("", "/holds").classes("sw-more")
+        self._card.set_visibility(False)
 
     def show(self, holds: Sequence[Hold], context: DisplayContext) -> None:
         """Show the first of them, oldest first: their time ends first."""
         self._card.set_visibility(bool(holds))
         count = len(holds)
         self._title.set_text(f"{count} {'waits' if count == 1 else 'wait'} for you")
-        self._cards.show(sorted(holds, key=lambda each: each.expires_at)[:HOLDS], context)
+        self._cards.show((sorted(holds, key=lambda each: each.expires_at)[:HOLDS], context))
         self._more.set_text(f"and {count - HOLDS} more")
         self._more.set_visibility(count > HOLDS)
 
 
-class RefusalRows:
-    """The latest refusals of all wallets; built anew where there is another."""
-
-    def __init__(self) -> None:
-        self._shown: tuple[Any, ...] = ()
-        self._ages: list[tuple[ui.label, Judged]] = []
-        with ui.element("section").classes("sw-card").props('data-testid="refusals"'):
-            with ui.element("div").classes("sw-row"):
-                heading("What was refused, and why")
-                ui.space()
-                ui.link("All transactions", "/transactions").classes("sw-more")
-            self._rules = ui.element("div").classes("sw-row").props('data-testid="by-rule"')
-            self._empty = ui.label(ASKING).classes("sw-empty")
-            self._list = ui.element("div").classes("sw-list")
-            self._note = ui.label().classes("sw-dim sw-text")
-
-    def show(self, refusals: Refusals, context: DisplayContext, now: datetime) -> None:
-        """Show them with their age."""
-        found = refusals.refusals
-        shown = (refusals.raw, context.people)
-        if shown != self._shown:
-            self._shown = shown
-            self._empty.set_text("Nothing was refused yet.")
-            self._empty.set_visibility(not found)
-            self._build(refusals, context)
-        for label, each in self._ages:
-            label.set_text(ago(each.transaction.timestamp, now))
-
-    def _build(self, refusals: Refusals, context: DisplayContext) -> None:
-        for place in (self._rules, self._list):
-            place.clear()
-        with self._rules:
-            for rule, count in refusals.by_rule.items():
-                ui.badge(f"{rule} {count:,}").classes("sw-blocked")
-        with self._list:
-            self._ages = [_refusal(each, context) for each in refusals.refusals]
-        shown, day = len(refusals.refusals), refusals.last_day
-        notes = [f"The newest {shown} of {day:,} in 24 hours."] if day > shown else []
-        if not refusals.is_complete:
-            notes.append("Older ones of these 24 hours are among too many transactions to count.")
-        self._note.set_text(" ".join(notes))
-        self._note.set_visibility(bool(notes))
+def _refusals(shown: tuple[Refusals, DisplayContext]) -> None:
+    """The latest refusals of all wallets."""
+    found, context = shown
+    with sw.marked(sw.row(), "by-rule"):
+        for rule, count in found.by_rule.items():
+            ui.badge(f"{rule} {count:,}").classes("sw-blocked")
+    sw.listed(found.refusals, lambda each: _refusal(each, context), "Nothing was refused yet.")
+    count, day = len(found.refusals), found.last_day
+    if day > count:
+        sw.dim(f"The newest {count} of {day:,} in 24 hours.")
+    if not found.is_complete:
+        sw.dim("Older ones of these 24 hours are among too many transactions to count.")
 
 
-def _refusal(judged: Judged, context: DisplayContext) -> tuple[ui.label, Judged]:
+def _refusal(judged: Judged, context: DisplayContext) -> None:
     record = judged.transaction
-    with ui.element("div").classes("sw-refusal"):
-        with ui.element("div").classes("sw-row"):
-            ui.badge(judged.rule or "").classes("sw-blocked").props["aria-label"] = rule_text(
-                judged.rule or ""
-            )
+    with sw.stack("sw-refusal"):
+        with sw.row():
+            rule = judged.rule or ""
+            ui.badge(rule).classes("sw-blocked").props["aria-label"] = rule_text(rule)
             link = ui.link(record.type.replace("_", " "), f"/transactions/{record.id}")
             link.classes("sw-strong")
             ui.space()
-            age = ui.label().classes("sw-dim")
+            sw.Age(record.timestamp).classes("sw-dim")
         for texts in leaving_texts(judged, context.tokens, context.people)[:1]:
             # Without the account of a token, which its owner says better.
-            ui.label(" ".join(texts[:2])).classes("sw-text")
+            sw.text(" ".join(texts[:2]))
         number_list(judged.numbers, context.tokens)
-        reason = local_times(judged.reason)
-        ui.label(_cut(reason)).classes("sw-dim sw-text")
+        sw.dim(cut(local_times(judged.reason)))
         asked = context.people.called(record.principal or "")
         wallet = context.people.wallet(record.wallet_id)
-        ui.label(f"Asked by {asked}, from wallet {wallet}").classes("sw-dim sw-text")
-    return age, judged
+        sw.dim(f"Asked by {asked}, from wallet {wallet}")
 
 
-class ExposureRows:
-    """What is held of each asset, and what of it can leave; built anew where it changed."""
-
-    def __init__(self) -> None:
-        self._shown: Exposures | None = None
-        with ui.element("section").classes("sw-card").props('data-testid="exposure"'):
-            with ui.element("div").classes("sw-row"):
-                heading("Held, and what can leave in 24 hours")
-                ui.space()
-                ui.link("All wallets", "/wallets").classes("sw-more")
-            self._note = ui.label(ASKING).classes("sw-dim sw-text")
-            self._list = ui.element("div").classes("sw-list")
-
-    def show(self, found: Exposures) -> None:
-        """Show the first `SHOWN`."""
-        if found == self._shown:
-            return
-        self._shown = found
-        who = "All agents, keys and schedules at once, whoever fools them; not you."
-        frozen = f" {found.frozen} frozen: nothing new leaves while so." if found.frozen else ""
-        self._note.set_text(f"{found.of_text.capitalize()}. {who}{frozen}")
-        self._list.clear()
-        with self._list:
-            for each in found.assets[:SHOWN]:
-                _asset(each)
-            more = len(found.assets) - SHOWN
-            if more > 0:
-                ui.label(f"and {more} more tokens, on their wallets' pages").classes("sw-dim")
-            if found.others:
-                with ui.element("div"):
-                    ui.label("Any other token").classes("sw-strong")
-                    bad = "sw-bad" if found.others.startswith("not") else "sw-dim"
-                    ui.label(found.others).classes(f"{bad} sw-text")
+def _exposures(found: Exposures) -> None:
+    """What is held of each asset, and what of it can leave: the first `SHOWN`."""
+    who = "All agents, keys and schedules at once, whoever fools them; not you."
+    frozen = f" {found.frozen} frozen: nothing new leaves while so." if found.frozen else ""
+    sw.dim(f"{found.of_text.capitalize()}. {who}{frozen}")
+    for each in found.assets[:SHOWN]:
+        _asset(each)
+    more = len(found.assets) - SHOWN
+    if more > 0:
+        sw.dim(f"and {more} more tokens, on their wallets' pages")
+    if found.others:
+        with ui.element("div"):
+            sw.text("Any other token", "sw-strong")
+            bad = "sw-bad" if found.others.startswith("not") else "sw-dim"
+            sw.text(found.others, f"{bad} sw-text")
 
 
 def _asset(each: Exposure) -> None:
-    with ui.element("div") as row:
-        row.props["data-testid"] = f"asset-{each.name}"
-        with ui.element("div").classes("sw-row"):
-            ui.label(each.name).classes("sw-strong")
+    with sw.marked(ui.element("div"), f"asset-{each.name}"):
+        with sw.row():
+            sw.text(each.name, "sw-strong")
             if each.mint is not None and each.name != short(each.mint):
-                ui.label(short(each.mint)).classes("sw-mono sw-dim")
+                sw.dim(short(each.mint), "sw-mono")
             ui.space()
-            ui.label(exact(each.held)).classes("sw-number sw-strong")
+            sw.text(exact(each.held), "sw-number sw-strong")
         if each.wrapped:
-            ui.label(f"{exact(each.wrapped)} of it wrapped").classes("sw-dim")
-        loose = each.most is None
-        ui.label(each.most_text).classes("sw-text " + ("sw-bad" if loose else "sw-dim"))
+            sw.dim(f"{exact(each.wrapped)} of it wrapped")
+        colour = "sw-bad" if each.most is None else "sw-dim"
+        sw.text(each.most_text, f"sw-text {colour}")
         if each.held:
-            ui.label(_worst_text(each)).classes("sw-text " + ("sw-bad" if loose else "sw-dim"))
+            sw.text(_worst_text(each), f"sw-text {colour}")
 
 
 def _worst_text(each: Exposure) -> str:
@@ -320,93 +381,32 @@ def _worst_text(each: Exposure) -> str:
     return f"At worst {exact(each.at_worst)} {each.name} of it leave in a day."
 
 
-class LimitRows:
-    """A bar a wallet."""
-
-    def __init__(self) -> None:
-        self._empty = ui.element("div").classes("sw-empty")
-        with self._empty:
-            ui.label("No wallet yet.")
-            ui.link("Make one on the Wallets page", "/wallets")
-        self._empty.set_visibility(False)
-        with ui.element("div").classes("sw-list"):
-            self._rows = [_LimitRow() for _ in range(WALLETS)]
-
-    def show(self, budgets: Sequence[Budget]) -> None:
-        """Show the first `WALLETS`."""
-        self._empty.set_visibility(not budgets)
-        for at, row in enumerate(self._rows):
-            row.show(budgets[at] if at < len(budgets) else None)
+def _none(words: str, link: str, path: str) -> None:
+    with sw.stack("sw-empty"):
+        ui.label(words)
+        ui.link(link, path)
 
 
-class _LimitRow:
-    def __init__(self) -> None:
-        self._row = ui.element("div")
-        with self._row:
-            with ui.element("div").classes("sw-row"):
-                self._name = ui.label().classes("sw-text")
-                ui.space()
-                self._used = ui.label().classes("sw-dim")
-            self._bar = ui.linear_progress(0, show_value=False, size="8px")
-            self._bar.props("rounded instant-feedback")
-        self._row.set_visibility(False)
-
-    def show(self, budget: Budget | None) -> None:
-        self._row.set_visibility(budget is not None)
-        if budget is None:
-            return
-        text = f"{plain(budget.used)} of {plain(budget.limit)} SOL"
-        self._name.set_text(f"{budget.wallet} (frozen)" if budget.frozen else budget.wallet)
-        self._used.set_text(text)
-        self._bar.set_value(budget.share)
-        colour = "negative" if budget.share >= 0.9 else "warning" if budget.share >= 0.7 else "teal"
-        self._bar.props["color"] = colour
-        self._bar.props["aria-label"] = f"{budget.wallet}: {text}"
-        self._bar.update()
+def _limits(budgets: Sequence[Budget]) -> None:
+    if not budgets:
+        _none("No wallet yet.", "Make one on the Wallets page", "/wallets")
+    for each in budgets:
+        name = f"{each.wallet} (frozen)" if each.frozen else each.wallet
+        used = f"{plain(each.used)} of {plain(each.limit)} SOL"
+        sw.show_bar(sw.Bar(name, used, each.share))
 
 
-class DecisionRows:
+def _decisions(decisions: Sequence[AgentDecision]) -> None:
     """The newest decisions, newest first."""
-
-    def __init__(self) -> None:
-        self._empty = ui.element("div").classes("sw-empty")
-        with self._empty:
-            ui.label("No agent has decided anything yet.")
-            ui.link("Make and start one on the Agents page", "/agents")
-        self._empty.set_visibility(False)
-        with ui.element("div").classes("sw-list"):
-            self._rows = [_DecisionRow() for _ in range(DECISIONS)]
-
-    def show(self, decisions: Sequence[AgentDecision], now: datetime) -> None:
-        """Show the first `DECISIONS` with their age."""
-        self._empty.set_visibility(not decisions)
-        for at, row in enumerate(self._rows):
-            row.show(decisions[at] if at < len(decisions) else None, now)
-
-
-class _DecisionRow:
-    def __init__(self) -> None:
-        self._row = ui.element("div")
-        with self._row:
-            with ui.element("div").classes("sw-row"):
-                self._agent = ui.label().classes("sw-strong sw-text")
+    if not decisions:
+        nothing = "No agent has decided anything yet."
+        _none(nothing, "Make and start one on the Agents page", "/agents")
+    for each in decisions:
+        with ui.element("div"):
+            with sw.row():
+                sw.text(each.agent, "sw-strong sw-text")
                 ui.space()
-                self._ago = ui.label().classes("sw-dim")
+                sw.Age(each.decision.timestamp).classes("sw-dim")
             # One line each, so that the list keeps its height.
-            self._action = ui.label().classes("sw-mono sw-cut")
-            self._outcome = ui.label().classes("sw-dim sw-cut")
-        self._row.set_visibility(False)
-
-    def show(self, taken: AgentDecision | None, now: datetime) -> None:
-        self._row.set_visibility(taken is not None)
-        if taken is None:
-            return
-        decision = taken.decision
-        self._agent.set_text(taken.agent)
-        self._action.set_text(_cut((decision.action or "wait").removesuffix("({})")))
-        self._ago.set_text(ago(decision.timestamp, now))
-        self._outcome.set_text(_cut(local_times(decision.outcome)))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _CUT else f"{text[: _CUT - 1]}…"
+            sw.text(cut((each.decision.action or "wait").removesuffix("({})")), "sw-mono sw-cut")
+            sw.text(cut(local_times(each.decision.outcome)), "sw-dim sw-cut")

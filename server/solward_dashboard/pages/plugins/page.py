@@ -20,11 +20,13 @@ from solward.resources.plugin_state import PluginEntry, SkillSettings
 from solward.support import jsontext
 from solward.types.errors import SolwardError
 from solward.types.manifest import Terms
+from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, heading, notify_error, result_of, titled
+from solward_dashboard.dialogs import close_button, confirmed, result_of, titled
 from solward_dashboard.forms.fields import same
-from solward_dashboard.forms.form import Form, FormError, schema_form
+from solward_dashboard.forms.form import Errors, Form, FormError
 from solward_dashboard.frame import Poll, frame
+from solward_dashboard.lists import NewestFirst
 from solward_dashboard.wording import day
 
 # Plugins change when somebody installs, upgrades or disables one.
@@ -49,92 +51,71 @@ class Loaded:
     plugins: Plugins
     skills: tuple[Skill, ...]
 
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.plugins.plugins) + len(self.plugins.guardrails)
+
 
 async def fetch() -> Loaded:
     """Fetch both."""
-    plugins, skills = await asyncio.gather(api().plugins(), api().skills())
-    return Loaded(plugins, skills)
+    return Loaded(*await asyncio.gather(api().plugins(), api().skills()))
 
 
 def page() -> None:
     """Built once a visitor; rebuilt when the plugins, or what is searched for, have changed."""
     with frame("/plugins") as freshness:
-        shown = _Shown()
-        Poll(freshness, EVERY_S, fetch, shown.show)
+        latest: list[Loaded] = []
 
+        def draw() -> None:
+            if not latest:
+                return
+            wanted, only = (words.value or "").strip(), kind.value or ""
+            found = search(latest[0], wanted, only)
+            count.set_text(f"{found.count} of {latest[0].count}")
+            shown.show((found, not (wanted or only)))
 
-class _Shown:
-    def __init__(self) -> None:
-        self._answer: Loaded | None = None
-        with ui.element("div").classes("sw-row"):
-            self._search = ui.input("Search plugins", on_change=self._draw).classes("sw-search")
-            self._search.props("outlined dense clearable debounce=200 type=search")
+        def show(answer: Loaded) -> None:
+            latest[:] = [answer]
+            draw()
+
+        with sw.row():
+            words = sw.search_field("Search plugins", draw)
             kinds = {"": "All kinds"} | _TITLES | {"guardrail": "Guardrails"}
-            self._kind = ui.select(kinds, value="", label="Kind", on_change=self._draw)
-            self._kind.props("outlined dense options-dense").classes("sw-select")
-            self._count = ui.label().classes("sw-dim").props('role=status data-testid="found"')
-        self._place = ui.element("div").classes("sw-stack")
-        # Not in the place: what is in it goes when it is built anew.
-        self._dialogs = ui.element("div").classes("hidden")
-
-    def show(self, answer: Loaded) -> None:
-        """Show them, where something has changed."""
-        if answer != self._answer:
-            self._answer = answer
-            self._draw()
-
-    def _draw(self) -> None:
-        if self._answer is None:
-            return
-        text, kind = (self._search.value or "").strip(), self._kind.value or ""
-        found = search(self._answer, text, kind)
-        count = len(found.plugins.plugins) + len(found.plugins.guardrails)
-        every = len(self._answer.plugins.plugins) + len(self._answer.plugins.guardrails)
-        self._count.set_text(f"{count} of {every}")
-        self._place.clear()
-        with self._place:
-            # Not searched: what is wrong is not to be overlooked.
-            _problems(found.plugins)
-            _distributions(found.plugins.distributions, self._entries)
-            self._loaded(found, everything=not (text or kind))
-            if not count:
-                ui.label("No plugin fits.").classes("sw-empty")
-
-    def _loaded(self, answer: Loaded, *, everything: bool) -> None:
-        declared = {each.name: each for each in answer.skills}
-        for kind, title in _TITLES.items():
-            found = [each for each in answer.plugins.plugins if each.kind == kind]
-            if not found and not everything:
-                continue
-            with ui.element("section").classes("sw-card").props(f'data-testid="{kind}s"'):
-                heading(f"{title} ({len(found)})")
-                with ui.element("div").classes("sw-list"):
-                    for each in found:
-                        skill = declared.get(each.name) if kind == "skill" else None
-                        _plugin(each, skill, self._settings)
-        if answer.plugins.guardrails:
-            with ui.element("section").classes("sw-card").props('data-testid="guardrails"'):
-                heading("Further guardrails")
-                for name in answer.plugins.guardrails:
-                    ui.label(name)
-
-    async def _settings(self, skill: str) -> None:
-        with self._dialogs:
-            await edit(skill)
-
-    async def _entries(self, plugin: str) -> None:
-        with self._dialogs:
-            await show_entries(plugin)
+            kind = sw.choice("Kind", kinds).on_value_change(draw)
+            count = sw.marked(sw.dim().props("role=status"), "found")
+        shown = sw.Redrawn(_build, "sw-stack")
+        Poll(freshness, EVERY_S, fetch, show)
 
 
-def search(answer: Loaded, text: str, kind: str) -> Loaded:
+def _build(shown: tuple[Loaded, bool]) -> None:
+    found, everything = shown
+    # Not searched: what is wrong is not to be overlooked.
+    _problems(found.plugins)
+    _distributions(found.plugins.distributions)
+    declared = {each.name: each for each in found.skills}
+    for kind, title in _TITLES.items():
+        plugins = [each for each in found.plugins.plugins if each.kind == kind]
+        if plugins or everything:
+            with sw.card(f"{title} ({len(plugins)})", f"{kind}s"), sw.stack("sw-list"):
+                for each in plugins:
+                    _plugin(each, declared.get(each.name) if kind == "skill" else None)
+    if found.plugins.guardrails:
+        with sw.card("Further guardrails", "guardrails"):
+            for name in found.plugins.guardrails:
+                sw.text(name)
+    if not found.count:
+        ui.label("No plugin fits.").classes("sw-empty")
+
+
+def search(answer: Loaded, wanted: str, kind: str) -> Loaded:
     """Those of a kind that have every word of a text in their name, distribution, what they need
     or what they say of themselves.
 
     Args:
         kind: of a plugin, `guardrail`, or empty for all.
     """
-    words = text.casefold().split()
+    words = wanted.casefold().split()
     described = {each.name: each.description for each in answer.skills}
 
     def fits(*texts: str | None) -> bool:
@@ -175,101 +156,88 @@ def _terms(plugin: Plugin) -> Terms:
 
 
 def _problems(plugins: Plugins) -> None:
-    with ui.element("section").classes("sw-card").props('data-testid="problems"'):
+    with sw.card(testid="problems"):
         if not plugins.problems:
-            with ui.element("div").classes("sw-row"):
+            with sw.row():
                 ui.icon("check_circle").classes("sw-good").props("aria-hidden=true")
                 ui.label("No plugin has a problem.")
             return
-        heading(f"Problems ({len(plugins.problems)})").classes("sw-bad")
-        with ui.element("div").classes("sw-list"):
+        sw.heading(f"Problems ({len(plugins.problems)})").classes("sw-bad")
+        with sw.stack("sw-list"):
             for each in plugins.problems:
                 with ui.element("div"):
-                    with ui.element("div").classes("sw-row"):
-                        ui.label(each.plugin).classes("sw-strong sw-text")
-                        ui.badge(each.code).props("outline").classes("sw-tag")
-                        ui.label(each.distribution or "").classes("sw-dim")
-                    ui.label(each.detail).classes("sw-text")
+                    with sw.row():
+                        sw.text(each.plugin, "sw-strong sw-text")
+                        sw.tag(each.code)
+                        sw.dim(each.distribution or "")
+                    sw.text(each.detail)
 
 
-def _distributions(
-    distributions: Sequence[PluginDistribution], show: Callable[[str], Awaitable[None]]
-) -> None:
+def _distributions(distributions: Sequence[PluginDistribution]) -> None:
     """Where others' plugins are installed, and what was accepted of those in their own folders."""
     if not distributions:
         return
-    with ui.element("section").classes("sw-card").props('data-testid="distributions"'):
-        heading(f"Installed from others ({len(distributions)})")
-        with ui.element("div").classes("sw-list"):
-            for each in distributions:
-                with ui.element("div"):
-                    with ui.element("div").classes("sw-row"):
-                        ui.label(each.name).classes("sw-strong sw-text")
-                        ui.label(each.version).classes("sw-dim sw-text")
-                        ui.badge(_STATES[each.state]).props("outline").classes("sw-tag")
-                        ui.space()
-                        entries = ui.button("Entries", color=None)
-                        entries.props('outline dense no-caps padding="2px 10px"')
-                        entries.props["aria-label"] = f"Entries of {each.name}"
-                        entries.on_click(partial(show, each.name))
-                    ui.label(
-                        "In a folder of its own, run by plugin hosts alone."
-                        if each.trust is None
-                        else f"In the service's environment: {each.trust}."
-                    ).classes("sw-dim sw-text")
-                    for one in each.accepted:
-                        _needs(one.terms, one.secrets, f"{one.plugin.partition(':')[2]}: ")
+    with (
+        sw.card(f"Installed from others ({len(distributions)})", "distributions"),
+        sw.stack("sw-list"),
+    ):
+        for each in distributions:
+            with ui.element("div"):
+                with sw.row():
+                    sw.text(each.name, "sw-strong sw-text")
+                    sw.dim(each.version)
+                    sw.tag(_STATES[each.state])
+                    ui.space()
+                    of = f"of {each.name}"
+                    sw.button("Entries", partial(show_entries, each.name), look=sw.SMALL, of=of)
+                sw.dim(
+                    "In a folder of its own, run by plugin hosts alone."
+                    if each.trust is None
+                    else f"In the service's environment: {each.trust}."
+                )
+                for one in each.accepted:
+                    _needs(one.terms, one.secrets, f"{one.plugin.partition(':')[2]}: ")
 
 
 def _needs(terms: Terms, secrets: Mapping[str, bool], whose: str = "") -> None:
     unset = [name for name, has_value in secrets.items() if not has_value]
     for need in terms.needs(unset):
-        ui.label(whose + need).classes("sw-dim sw-text").props("data-testid=need")
+        sw.marked(sw.dim(whose + need), "need")
 
 
-def _plugin(plugin: Plugin, skill: Skill | None, edit: Callable[[str], Awaitable[None]]) -> None:
+def _plugin(plugin: Plugin, skill: Skill | None) -> None:
     with ui.element("div"):
-        with ui.element("div").classes("sw-row"):
-            ui.label(plugin.name).classes("sw-strong")
+        with sw.row():
+            sw.text(plugin.name, "sw-strong")
             if skill is not None:
-                ui.badge("spends" if skill.effects == "spend" else "reads").props(
-                    "outline"
-                ).classes("sw-tag")
+                sw.tag("spends" if skill.effects == "spend" else "reads")
             if plugin.configured is False:
-                ui.badge("no key set").props("outline").classes("sw-tag")
+                sw.tag("no key set")
             ui.space()
-            ui.label(f"{plugin.distribution} {plugin.version}").classes("sw-dim")
+            sw.dim(f"{plugin.distribution} {plugin.version}")
             if plugin.has_settings:
-                change = ui.button("Settings", color=None)
-                change.props('outline dense no-caps padding="2px 10px"')
-                change.props["aria-label"] = f"Settings of {plugin.name}"
-                change.on_click(partial(edit, plugin.name))
+                of = f"of {plugin.name}"
+                sw.button("Settings", lambda: edit(plugin.name), look=sw.SMALL, of=of)
         _needs(_terms(plugin), plugin.secrets)
         if skill is not None:
-            ui.label(skill.description).classes("sw-dim sw-text")
+            sw.dim(skill.description)
             _schema("Parameters", skill.parameters)
         if plugin.options is not None:
-            ui.label(f"Model by default: {plugin.default_model}").classes("sw-dim sw-text")
+            sw.dim(f"Model by default: {plugin.default_model}")
             _schema("Options", plugin.options)
 
 
 def _schema(title: str, schema: Mapping[str, Any]) -> None:
     with ui.expansion(title).props("dense").classes("sw-schema"):
-        # A label shows text, never markup.
-        ui.label(jsontext.indented(dict(schema))).classes("sw-mono sw-pre")
+        sw.text(jsontext.indented(dict(schema)), "sw-mono sw-pre")
 
 
 async def show_entries(plugin: str) -> None:
     """Show the entries of a distribution in a dialog, until it is closed."""
-    try:
-        wallets = await api().wallets.list()
-    except SolwardError as error:
-        notify_error(error)
-        return
+    wallets = await api().wallets.list()
     with titled(f"Entries of {plugin}", wide=True) as dialog:
         entries = _Entries(plugin, wallets)
-        with ui.element("div").classes("sw-row sw-end"):
-            ui.button("Close", on_click=dialog.close).props("flat no-caps")
+        close_button(dialog)
     await entries.load()
     await result_of(dialog)
 
@@ -278,97 +246,79 @@ class _Entries:
     def __init__(self, plugin: str, wallets: tuple[Wallet, ...]) -> None:
         self._plugin = plugin
         self._names = {each.id: each.name for each in wallets}
-        self._shown: list[PluginEntry] = []
-        self._ended = True
-        ui.label(
+        sw.dim(
             "What its plugins keep for a wallet. It is theirs, and in clear: delete an entry only"
             " when you know what it stops the plugin from doing again."
-        ).classes("sw-dim sw-text")
-        self._wallet = ui.select(
-            self._names, value=next(iter(self._names), None), label="For wallet"
         )
-        self._wallet.props('outlined dense options-dense data-testid="entries-wallet"')
+        first = next(iter(self._names), None)
+        self._wallet = sw.choice("For wallet", self._names, first, testid="entries-wallet")
         self._prefix = ui.input("Key begins with").props("outlined dense debounce=300")
-        self._empty = ui.label().classes("sw-empty")
-        self._list = ui.element("ul").classes("sw-list").props('data-testid="entries"')
-        self._more = ui.button("Load more", color=None, on_click=self._load_more)
-        self._more.props("outline no-caps")
+        self._list = NewestFirst[PluginEntry](
+            "entry",
+            self._entry,
+            lambda last: self._ask(last.key),
+            LIMIT,
+            key=lambda entry: entry.key,
+            none=f"{plugin} keeps nothing that fits for this wallet.",
+            testid="entries",
+            plural="entries",
+            more="Load more",
+        )
         for each in (self._wallet, self._prefix):
             each.on_value_change(self.load)
-        self._draw()
 
     async def load(self) -> None:
         """Show the first page."""
-        self._shown = []
-        await self._load_more()
-
-    async def _load_more(self) -> None:
-        wallet, prefix = self._wallet.value, self._prefix.value or ""
-        if wallet is None:
-            self._draw()
-            return
-        after = self._shown[-1].key if self._shown else None
-        try:
-            page = await api().plugin_state.entries(
-                wallet, self._plugin, prefix=prefix, after=after, limit=LIMIT
-            )
-        except SolwardError as error:
-            notify_error(error)
-            return
-        # Another choice was made meanwhile.
-        if (wallet, prefix) != (self._wallet.value, self._prefix.value or ""):
-            return
-        self._shown += page
-        self._ended = len(page) < LIMIT
-        self._draw()
-
-    def _draw(self) -> None:
-        self._empty.set_visibility(not self._shown)
-        self._empty.set_text(
-            f"{self._plugin} keeps nothing that fits for this wallet."
-            if self._names
-            else "There is no wallet yet."
-        )
-        self._more.set_visibility(not self._ended)
         self._list.clear()
-        with self._list:
-            for each in self._shown:
-                self._entry(each)
+        if self._wallet.value is None:
+            self._list.none = "There is no wallet yet."
+            self._list.show(())
+            return
+        try:
+            asked = self._wallet.value, self._prefix.value
+            found = await self._ask()
+            # Another choice was made meanwhile.
+            if asked == (self._wallet.value, self._prefix.value):
+                self._list.show(found)
+        except SolwardError as error:
+            sw.notify_error(error)
 
-    def _entry(self, entry: PluginEntry) -> None:
+    async def _ask(self, after: str | None = None) -> Sequence[PluginEntry]:
+        return await api().plugin_state.entries(
+            self._wallet.value,
+            self._plugin,
+            prefix=self._prefix.value or "",
+            after=after,
+            limit=LIMIT,
+        )
+
+    def _entry(self, entry: PluginEntry) -> ui.element:
         key = entry.key
-        with ui.element("li"):
-            with ui.element("div").classes("sw-row"):
-                ui.label(key).classes("sw-mono sw-strong")
-                ui.label(f"version {entry.version}, {day(entry.changed_at)}").classes("sw-dim")
+        with ui.element("li") as item:
+            with sw.row():
+                sw.text(key, "sw-mono sw-strong")
+                sw.dim(f"version {entry.version}, {day(entry.changed_at)}")
                 if entry.status is not None:
-                    ui.label(f"with a transaction that is {entry.status}").classes("sw-dim")
-            with ui.element("div").classes("sw-row sw-nowrap"):
-                ui.label(jsontext.dumps(entry.value)).classes("sw-mono sw-text sw-grow")
-                delete = ui.button("Delete", color=None).classes("sw-needs-policy")
-                delete.props('outline dense no-caps padding="2px 10px"')
-                delete.props["aria-label"] = f"Delete {key}"
-                delete.on_click(lambda: self._delete(entry))
+                    sw.dim(f"with a transaction that is {entry.status}")
+            with sw.row("sw-nowrap"):
+                sw.text(jsontext.dumps(entry.value), "sw-mono sw-text sw-grow")
+                sw.button(
+                    "Delete", lambda: self._delete(key), look=sw.SMALL, needs=sw.POLICY, of=key
+                )
+        return item
 
-    async def _delete(self, entry: PluginEntry) -> None:
-        wallet, key = self._wallet.value, entry.key
+    async def _delete(self, key: str) -> None:
+        wallet = self._wallet.value
         details = [
             f"Of {self._plugin}, for the wallet {self._names[wallet]}.",
             "What it made the plugin leave undone, the plugin may do again, such as pay a second"
             " time. The audit log says that it was deleted, and not what it was.",
         ]
-        if not await confirmed(f"Delete the entry {key}?", details, "Delete"):
-            return
-        try:
+        if await confirmed(f"Delete the entry {key}?", details, "Delete"):
             answer = await api().plugin_state.delete(wallet, self._plugin, key=key)
-        except SolwardError as error:
-            notify_error(error)
-            return
-        ui.notify(
-            f"{key} is deleted" if answer.deleted else f"{key} was not there any more",
-            type="positive" if answer.deleted else "info",
-        )
-        await self.load()
+            said = "is deleted" if answer.deleted else "was not there any more"
+            ui.notify(f"{key} {said}", type="positive" if answer.deleted else "info")
+            await self.load()
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,94 +375,70 @@ def changes(found: SkillSettings, typed: Mapping[str, Any]) -> Changes:
 
 async def edit(skill: str) -> None:
     """Show the settings of a skill in a dialog, until they are saved or it is closed."""
-    try:
-        found = await api().plugin_state.settings(skill)
-    except SolwardError as error:
-        notify_error(error)
-        return
+    found = await api().plugin_state.settings(skill)
+    secrets = [each.name for each in found.settings if each.secret]
+    public = {each.name: each.value for each in found.settings if each.set and not each.secret}
+
+    async def unset(name: str) -> None:
+        nonlocal found
+        details = ["The skill goes on without it; what it needs and has not is an error."]
+        if await confirmed(f"Unset {name} of {skill}?", details, "Unset"):
+            await api().plugin_state.unset(skill, name)
+            found = await api().plugin_state.settings(skill)
+            states.show(found)
+
+    async def save() -> None:
+        try:
+            wanted = changes(found, form.values())
+        except FormError:
+            return
+        errors = await _saved(skill, wanted)
+        if errors:
+            form.show_errors(errors)
+            return
+        count = len(wanted.values) + len(wanted.unset)
+        said = f"{count} settings of {skill} changed" if count else "Nothing was changed"
+        ui.notify(said, type="positive" if count else "info")
+        dialog.close()
+
     with titled(f"Settings of {skill}", wide=True) as dialog:
-        _Settings(skill, found, dialog)
+        sw.dim("In force from the skill's next call on.")
+        states = sw.Redrawn[SkillSettings](lambda stored: _states(stored, unset), "sw-stack")
+        states.show(found)
+        form = Form(form_schema(found.schema, secrets), public)
+        with sw.row("sw-end"):
+            ui.button("Close", on_click=dialog.close).props("flat no-caps")
+            sw.button("Save", save, look=sw.PRIMARY, needs=sw.POLICY, testid="save-settings")
     await result_of(dialog)
 
 
-class _Settings:
-    def __init__(self, skill: str, found: SkillSettings, dialog: ui.dialog) -> None:
-        self._skill = skill
-        self._found = found
-        self._dialog = dialog
-        secrets = [each.name for each in found.settings if each.secret]
-        public = {each.name: each.value for each in found.settings if each.set and not each.secret}
-        ui.label("In force from the skill's next call on.").classes("sw-dim")
-        self._states = ui.element("div").classes("sw-stack")
-        self._form: Form = schema_form(form_schema(found.schema, secrets), public)
-        with ui.element("div").classes("sw-row sw-end"):
-            ui.button("Close", on_click=dialog.close).props("flat no-caps")
-            self._button = ui.button("Save", on_click=self._save)
-            self._button.classes("sw-needs-policy")
-            self._button.props('no-caps unelevated data-testid="save-settings"')
-        self._show_states()
+def _states(found: SkillSettings, unset: Callable[[str], Awaitable[None]]) -> None:
+    """What cannot be in the form: secrets, and what is set and not declared any more."""
+    declared = found.schema.get("properties", {})
+    for each in found.settings:
+        name, is_set, is_gone = each.name, each.set, each.name not in declared
+        if not each.secret and not is_gone:
+            continue
+        with sw.row():
+            sw.text(name, "sw-mono sw-strong")
+            sw.tag("not declared any more" if is_gone else "secret")
+            sw.dim("set; what is typed replaces it" if is_set else "not set")
+            if is_set:
+                sw.button("Unset", partial(unset, name), look=sw.FLAT, needs=sw.POLICY, of=name)
 
-    def _show_states(self) -> None:
-        declared = self._found.schema.get("properties", {})
-        self._states.clear()
-        with self._states:
-            for each in self._found.settings:
-                gone = each.name not in declared
-                if not each.secret and not gone:
-                    continue
-                with ui.element("div").classes("sw-row"):
-                    ui.label(each.name).classes("sw-mono sw-strong")
-                    text = "not declared any more" if gone else "secret"
-                    ui.badge(text).props("outline").classes("sw-tag")
-                    ui.label("set; what is typed replaces it" if each.set else "not set").classes(
-                        "sw-dim"
-                    )
-                    if each.set:
-                        unset = ui.button("Unset", color=None).props("flat dense no-caps")
-                        unset.classes("sw-needs-policy")
-                        unset.props["aria-label"] = f"Unset {each.name}"
-                        unset.on_click(lambda name=each.name: self._unset(name))
 
-    async def _unset(self, name: str) -> None:
-        details = ["The skill goes on without it; what it needs and has not is an error."]
-        if not await confirmed(f"Unset {name} of {self._skill}?", details, "Unset"):
-            return
+async def _saved(skill: str, wanted: Changes) -> Errors:
+    """What the service refuses, by field: one that does not fit does not keep the others back."""
+    state, errors = api().plugin_state, Errors()
+    calls = [
+        (name, partial(state.set, skill, name, value)) for name, value in wanted.values.items()
+    ]
+    for name, call in [
+        *calls,
+        *((name, partial(state.unset, skill, name)) for name in wanted.unset),
+    ]:
         try:
-            await api().plugin_state.unset(self._skill, name)
-            self._found = await api().plugin_state.settings(self._skill)
+            await call()
         except SolwardError as error:
-            self._form.show_error(str(error))
-            return
-        self._show_states()
-
-    async def _save(self) -> None:
-        try:
-            wanted = changes(self._found, self._form.values())
-        except FormError:
-            return
-        self._button.disable()
-        errors: dict[tuple[str | int, ...], str] = {}
-        state = api().plugin_state
-        try:
-            for name, value in wanted.values.items():
-                try:
-                    await state.set(self._skill, name, value)
-                except SolwardError as error:
-                    # One that does not fit does not keep the others back.
-                    errors[(name,)] = str(error)
-            for name in wanted.unset:
-                try:
-                    await state.unset(self._skill, name)
-                except SolwardError as error:
-                    errors[(name,)] = str(error)
-        finally:
-            self._button.enable()
-        if errors:
-            self._form.show_errors(errors)
-            return
-        count = len(wanted.values) + len(wanted.unset)
-        ui.notify(
-            f"{count} settings of {self._skill} changed" if count else "Nothing was changed",
-            type="positive" if count else "info",
-        )
-        self._dialog.close()
+            errors[(name,)] = str(error)
+    return errors

@@ -3,59 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nicegui import ui
 
 from solward.client import ClientError, Judged, NotFoundError, Transaction
+from solward.operations.declared import OPERATIONS
+from solward.resources.fields import Address
 from solward.solana.token_list import TokenList, token_list
 from solward.support import jsontext
 from solward.types.record import LEAVES, PLUGIN_DETAILS
+from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import copy_button, fact, heading, result_of
-from solward_dashboard.frame import Poll, frame_of_one
+from solward_dashboard.dialogs import result_of, titled
+from solward_dashboard.forms.fields import in_words
+from solward_dashboard.frame import frame_of_one
 from solward_dashboard.pages.transactions.rows import amount, details, explorer, fee_facts
 from solward_dashboard.people import People
 from solward_dashboard.refused import leaving_list, number_list, rule_text
 from solward_dashboard.wording import local_times, second
 
 EVERY_S = 10.0
-# What a field of the details says; any other is shown by its own name.
-_TITLES: Mapping[str, str] = {
-    "from": "From",
-    "to": "To",
-    "account": "Token account",
-    "mint": "Token",
-    "inputToken": "Sold",
-    "outputToken": "Bought",
-    "inputAmount": "Amount sold",
-    "outputAmount": "Amount bought",
-    "received": "Arrives",
-    "slippageBps": "Slippage, in basis points",
-    "priceImpact": "Price impact, as a fraction",
-    "venue": "Venue",
-    "stakeAccount": "Stake account",
-    "validator": "Validator",
-    "validatorReason": "Why this validator",
-    "reclaimed": "SOL that comes back",
-    "supply": "Supply",
-    "pocket": "Pocket",
-    "site": "Site",
-    "url": "URL",
-    "method": "Method",
-    "protocol": "Payment protocol",
-    "mode": "Mode",
-    "asset": "Token",
-    "name": "Name",
-    "symbol": "Symbol",
-    "decimals": "Decimals",
-    "authorityType": "Authority",
+# The details of every operation's record, as they are declared.
+_DETAILS = {each.json: each for one in OPERATIONS.values() for each in one.details}
+_TITLES = {name: each.label for name, each in _DETAILS.items()} | {
     LEAVES: "Leaves, by its bytes",
     PLUGIN_DETAILS: "The plugin says (nothing checks it)",
 }
-_ADDRESSES = frozenset({"from", "to", "account", "pocket"})
-_MINTS = frozenset({"mint", "inputToken", "outputToken", "asset"})
+_ADDRESSES = {name for name, each in _DETAILS.items() if isinstance(each, Address)}
+# Of payments and pockets.
+_ADDRESSES |= {"asset", "pocket"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,40 +51,23 @@ async def fetch(transaction_id: str) -> One | None:
         judged = await api().transactions.get(transaction_id)
     except NotFoundError:
         return None
-    health, wallets, agents, keys, contacts = await asyncio.gather(
-        api().health(),
-        api().wallets.list(),
-        api().agents.list(),
-        api().keys.list(),
-        api().contacts.list(),
-    )
-    return One(judged, People.of(wallets, agents, keys, contacts), health.network)
+    health, people = await asyncio.gather(api().health(), People.ask())
+    return One(judged, people, health.network)
 
 
 def page(transaction_id: str) -> None:
     """The page of one transaction; built anew when it has changed."""
-    with frame_of_one("/transactions", "Transaction") as (freshness, title):
-        title.show(transaction_id)
-        ui.link("All transactions", "/transactions").classes("sw-back")
-        missing = ui.label("There is no such transaction.").classes("sw-empty")
-        missing.set_visibility(False)
-        card = ui.element("section").classes("sw-card").props('data-testid="transaction"')
-        card.set_visibility(False)
-        shown: list[One] = []
+    with frame_of_one("/transactions", "Transaction", transaction_id) as one:
+        with sw.card(testid="transaction"):
+            shown = sw.Redrawn(_whole, "sw-stack")
+        one.poll(EVERY_S, lambda: fetch(transaction_id), shown.show)
 
-        def show(latest: One | None) -> None:
-            missing.set_visibility(latest is None)
-            card.set_visibility(latest is not None)
-            if latest is None or (shown and shown[0] == latest):
-                return
-            shown[:] = [latest]
-            card.clear()
-            with card:
-                with ui.element("div").classes("sw-row"):
-                    _title(latest.judged.transaction)
-                _body(latest)
 
-        Poll(freshness, EVERY_S, lambda: fetch(transaction_id), show)
+def _whole(one: One) -> None:
+    with sw.row():
+        sw.heading(one.judged.transaction.type.replace("_", " "))
+        _status(one)
+    _body(one)
 
 
 async def show_record(record: Transaction, wallet: str, network: str) -> None:
@@ -119,20 +80,17 @@ async def show_record(record: Transaction, wallet: str, network: str) -> None:
         one = await fetch(record.id)
     except ClientError as error:
         one, problem = None, f"Only what the list said: {error}"
-    if one is None:
-        people = People({f"wallet:{record.wallet_id}": wallet})
-        one = One(_listed(record), people, network)
-    with ui.dialog() as dialog, ui.card().classes("sw-dialog sw-dialog-wide"):
-        dialog.props('aria-label="Transaction"')
-        with ui.element("div").classes("sw-row"):
-            _title(one.judged.transaction)
-            ui.space()
-            ui.link("Its own page", f"/transactions/{record.id}")
-            close = ui.button(icon="close", color=None, on_click=dialog.close)
-            close.props('flat round dense aria-label="Close"')
+    shown = one or One(_listed(record), People({f"wallet:{record.wallet_id}": wallet}), network)
+
+    def beside() -> None:
+        _status(shown)
+        ui.space()
+        ui.link("Its own page", f"/transactions/{record.id}")
+
+    with titled(record.type.replace("_", " "), wide=True, beside=beside) as dialog:
         if problem:
-            ui.label(problem).classes("sw-dim sw-text")
-        _body(one)
+            sw.dim(problem)
+        _body(shown)
     await result_of(dialog)
 
 
@@ -144,89 +102,74 @@ def _listed(record: Transaction) -> Judged:
     return Judged.of(raw)
 
 
-def _title(record: Transaction) -> None:
-    heading(record.type.replace("_", " "))
-    ui.badge(record.status).classes(f"sw-{record.status}")
+def _status(one: One) -> None:
+    status = one.judged.transaction.status
+    ui.badge(status).classes(f"sw-{status}")
 
 
 def _body(one: One) -> None:
     judged, record = one.judged, one.judged.transaction
     tokens = token_list(one.network)
     if judged.rule is not None:
-        with ui.element("div").classes("sw-outcome sw-outcome-bad").props('data-testid="refusal"'):
-            ui.label(f"Refused by {rule_text(judged.rule)}").classes("sw-strong sw-text")
-            ui.label(local_times(judged.reason)).classes("sw-text")
+        with sw.marked(sw.stack("sw-outcome sw-outcome-bad"), "refusal"):
+            sw.text(f"Refused by {rule_text(judged.rule)}", "sw-strong sw-text")
+            sw.text(local_times(judged.reason))
             number_list(judged.numbers, tokens)
     elif record.error is not None:
-        ui.label(local_times(record.error)).classes("sw-outcome sw-outcome-bad sw-text")
+        sw.text(local_times(record.error), "sw-outcome sw-outcome-bad sw-text")
     if judged.could_leave is not None or judged.rule is not None:
         _leaving(one, tokens)
-    with ui.element("dl").classes("sw-facts"):
-        fact("Wallet", one.people.wallet(record.wallet_id))
-        if record.principal is not None:
-            fact("Asked by", one.people.who(record.principal))
-        if record.agent_id is not None and record.principal != f"agent:{record.agent_id}":
-            fact("Agent", one.people.who(f"agent:{record.agent_id}"))
-        fact("Time", second(record.timestamp))
-        states_amount = "amount" in record.details or LEAVES in record.details
-        if (said := amount(record, tokens)) and states_amount:
-            fact("Amount", said)
-        for name, text in _details(record, one.people, tokens):
-            fact(name, text, "sw-mono")
-        for name, text in () if record.fee is None else fee_facts(record.fee):
-            fact(name, text, "sw-mono")
+    with sw.facts():
+        sw.lines(_facts(one, tokens))
+        sw.lines(_details(record, one.people, tokens), "sw-mono")
+        sw.lines(() if record.fee is None else fee_facts(record.fee), "sw-mono")
         if record.signature is not None:
-            _signature(record, one.network)
-        fact("Record", record.id, "sw-mono")
-    heading("Guardrails applied")
-    with ui.element("div").classes("sw-row"):
+            sw.signature_fact(record.signature, explorer(record, one.network))
+        sw.fact("Record", record.id, "sw-mono")
+    sw.heading("Guardrails applied")
+    with sw.row():
         for rule in record.guardrails_applied:
-            bad = rule == judged.rule
-            if bad:
+            if rule == judged.rule:
                 ui.badge(f"{rule} refused").classes("sw-blocked")
             else:
-                ui.badge(rule).props("outline").classes("sw-tag")
+                sw.tag(rule)
         if not record.guardrails_applied:
-            ui.label("none").classes("sw-dim")
-    with ui.expansion("As JSON").classes("sw-expansion").props('data-testid="raw"'):
-        ui.label(jsontext.indented(judged.raw)).classes("sw-mono sw-pre")
+            sw.dim("none")
+    with sw.marked(ui.expansion("As JSON").classes("sw-expansion"), "raw"):
+        sw.text(jsontext.indented(judged.raw), "sw-mono sw-pre")
+
+
+def _facts(one: One, tokens: TokenList) -> Iterator[tuple[str, str]]:
+    record = one.judged.transaction
+    yield "Wallet", one.people.wallet(record.wallet_id)
+    if record.principal is not None:
+        yield "Asked by", one.people.who(record.principal)
+    if record.agent_id is not None and record.principal != f"agent:{record.agent_id}":
+        yield "Agent", one.people.who(f"agent:{record.agent_id}")
+    yield "Time", second(record.timestamp)
+    states_amount = "amount" in record.details or LEAVES in record.details
+    if (said := amount(record, tokens)) and states_amount:
+        yield "Amount", said
 
 
 def _leaving(one: One, tokens: TokenList) -> None:
-    judged = one.judged
-    made = judged.transaction.status in ("confirmed", "pending")
-    by_bytes = judged.could_leave is not None
-    title = "The most it could take, by its bytes" if by_bytes else "What was asked for"
-    with ui.element("div").classes("sw-list").props('data-testid="could-leave"'):
-        heading(title if made else f"{title}; none of it was sent", 3)
-        leaving_list(judged, tokens, one.people)
-        if by_bytes and judged.could_leave is not None and not judged.could_leave.lines:
-            ui.label("Nothing but fee and rent.").classes("sw-dim")
+    could_leave = one.judged.could_leave
+    made = one.judged.transaction.status in ("confirmed", "pending")
+    title = "What was asked for" if could_leave is None else "The most it could take, by its bytes"
+    with sw.marked(sw.stack("sw-list"), "could-leave"):
+        sw.heading(title if made else f"{title}; none of it was sent", 3)
+        leaving_list(one.judged, tokens, one.people)
+        if could_leave is not None and not could_leave.lines:
+            sw.dim("Nothing but fee and rent.")
 
 
 def _details(record: Transaction, people: People, tokens: TokenList) -> list[tuple[str, str]]:
     """Every detail but the amount as (title, text), addresses and mints with their names."""
     found = []
-    for name, text in details(record):
-        if name == "amount":
-            continue
+    for name, said in details(record):
         if name in _ADDRESSES:
-            text = people.receiver(text)
-        elif name in _MINTS and (symbol := tokens.symbol_of(text)) is not None:
-            text = f"{symbol}, {text}"
-        found.append((_TITLES.get(name, name), text))
+            symbol = tokens.symbol_of(said)
+            said = people.receiver(said) if symbol is None else f"{symbol}, {said}"
+        if name != "amount":
+            found.append((_TITLES.get(name, in_words(name)), said))
     return found
-
-
-def _signature(record: Transaction, network: str) -> None:
-    signature = record.signature or ""
-    with ui.element("div"):
-        with ui.element("dt"):
-            ui.label("Signature")
-        with ui.element("dd").classes("sw-row"):
-            ui.label(signature).classes("sw-mono").props('data-testid="signature"')
-            copy_button(signature, "Signature")
-            address = explorer(record, network)
-            if address is not None:
-                link = ui.link("Open in the explorer", address, new_tab=True)
-                link.props('rel="noopener noreferrer"')

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
-from datetime import date, datetime, time, timedelta
 from urllib.parse import urlencode
 
 from fastapi import Request, Response
@@ -23,14 +22,16 @@ from solward.solana.token_list import token_list
 from solward.support.clock import iso, now_ms
 from solward.types.address_book import AddressBook
 from solward.types.errors import InvalidRequest
+from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import notify_error, result_of, titled
+from solward_dashboard.dialogs import close_button, result_of, titled
 from solward_dashboard.forms.form import RECIPIENT_HINT, FormError
 from solward_dashboard.forms.request_form import RequestForm
 from solward_dashboard.frame import Freshness, Poll, frame
 from solward_dashboard.pages.transactions.detail import show_record
-from solward_dashboard.pages.transactions.rows import Filter, changed, moment, row, row_changes
-from solward_dashboard.wording import ASKING, counted
+from solward_dashboard.pages.transactions.rows import Filter, changed, moment, row_changes
+from solward_dashboard.pages.transactions.rows import row as record_row
+from solward_dashboard.wording import ASKING, counted, midnight
 
 _ALL = TransactionFilter()
 EVERY_S = 3.0
@@ -42,12 +43,7 @@ _STATUS_CLASS = {f"sw-text-{status}": f"x == '{status}'" for status in Transacti
 _WHOLE = {"wrapText": True, "autoHeight": True, "cellClass": "sw-whole"}
 _COLUMNS = [
     {"field": "at", "hide": True, "sort": "desc"},
-    {
-        "headerName": "Status",
-        "field": "status",
-        "minWidth": 95,
-        "cellClassRules": _STATUS_CLASS,
-    },
+    {"headerName": "Status", "field": "status", "minWidth": 95, "cellClassRules": _STATUS_CLASS},
     {"headerName": "Amount", "field": "amount", "minWidth": 115, "sortable": False} | _WHOLE,
     {
         "headerName": "To",
@@ -90,6 +86,19 @@ _MOVED = """params => {
   if (row === null || row === cell.rowIndex) return;
   if (document.activeElement?.closest(".ag-root")) api.setFocusedCell(row, cell.column);
 }"""
+_GRID = {
+    "columnDefs": _COLUMNS,
+    "defaultColDef": {"flex": 1, "resizable": True},
+    ":getRowId": "params => params.data.id",
+    "rowSelection": {"mode": "singleRow", "checkboxes": False, "enableClickSelection": True},
+    "suppressCellFocus": False,
+    ":tabToNextCell": _LEFT,
+    ":tabToNextHeader": _LEFT,
+    ":onCellFocused": _FOCUSED,
+    ":onModelUpdated": _MOVED,
+    ":onGridSizeChanged": _FITTED,
+    "ensureDomOrder": True,
+}
 # Pages of a filter without a record that are asked for before somebody presses the button again.
 _MOST_EMPTY = 20
 
@@ -135,70 +144,34 @@ class Table:
         self._ended = False
         # The id after which older ones begin, in the order of the service's answer to this filter.
         self._oldest: str | None = None
-        with ui.element("div").classes("sw-row sw-filters"):
-            self._wallet = _select("Wallet", {"": "All wallets"})
-            kinds = {"": "All types"} | {
-                each.value: each.replace("_", " ") for each in TransactionType
-            }
-            self._type = _select("Type", kinds)
-            self._status = _select(
-                "Status",
-                {"": "Any status"} | {each.value: each.value for each in TransactionStatus},
-            )
-            self._agent = _select("Agent", {"": "All agents"})
+        types = {each.value: each.replace("_", " ") for each in TransactionType}
+        statuses = {each.value: each.value for each in TransactionStatus}
+        with sw.row("sw-filters"):
+            self._wallet = sw.choice("Wallet", {"": "All wallets"})
+            self._type = sw.choice("Type", {"": "All types"} | types)
+            self._status = sw.choice("Status", {"": "Any status"} | statuses)
+            self._agent = sw.choice("Agent", {"": "All agents"})
             self._recipient = ui.input("To", autocomplete=[], validation=self._recipient_error)
             self._recipient.props("outlined dense clearable debounce=400 hide-bottom-space")
             self._recipient.tooltip(RECIPIENT_HINT)
-            self._since, self._until = _day("From"), _day("Until")
-            self._text = ui.input("Search").props("outlined dense clearable debounce=300")
-            self._text.classes("sw-search")
-        for control in (
-            self._wallet,
-            self._type,
-            self._status,
-            self._agent,
-            self._recipient,
-            self._since,
-            self._until,
-            self._text,
-        ):
-            control.on_value_change(self._filtered)
-        self._empty = ui.label().classes("sw-empty").props('data-testid="empty"')
+            self._since, self._until = sw.day_field("From"), sw.day_field("Until")
+            self._text = sw.search_field("Search")
+            for each in ui.context.slot.children:
+                if isinstance(each, ui.input | ui.select):
+                    each.on_value_change(self._filtered)
+        self._empty = sw.text("", "sw-empty", testid="empty")
         ui.element("span").classes("sw-before-table").props("tabindex=-1")
-        self._grid = ui.aggrid(
-            {
-                "columnDefs": _COLUMNS,
-                "rowData": [],
-                "defaultColDef": {"flex": 1, "resizable": True},
-                ":getRowId": "params => params.data.id",
-                "rowSelection": {
-                    "mode": "singleRow",
-                    "checkboxes": False,
-                    "enableClickSelection": True,
-                },
-                "suppressCellFocus": False,
-                ":tabToNextCell": _LEFT,
-                ":tabToNextHeader": _LEFT,
-                "context": {},
-                ":onCellFocused": _FOCUSED,
-                ":onModelUpdated": _MOVED,
-                ":onGridSizeChanged": _FITTED,
-                "ensureDomOrder": True,
-            },
-            auto_size_columns=False,
-        )
-        self._grid.classes("sw-table").props('data-testid="transactions"')
+        self._grid = ui.aggrid(_GRID | {"rowData": [], "context": {}}, auto_size_columns=False)
+        sw.marked(self._grid, "transactions").classes("sw-table")
         self._grid.on("selectionChanged", self._selected, [])
         ui.element("span").classes("sw-behind-table").props("tabindex=-1")
-        with ui.element("div").classes("sw-row"):
-            self._count = ui.label().classes("sw-dim").props('data-testid="count" role=status')
+        with sw.row():
+            self._count = sw.marked(sw.dim().props("role=status"), "count")
             ui.space()
-            contacts = ui.button("Contacts", color=None, on_click=self._show_contacts)
-            contacts.props("outline no-caps")
-            export = ui.button("Export CSV", color=None, on_click=self._export)
-            export.props("outline no-caps").tooltip("All that the filters let through")
-            self._older = ui.button("Load older", color=None, on_click=self._load_older)
-            self._older.props("outline no-caps")
+            sw.button("Contacts", lambda: edit_contacts(self._contacts))
+            export = sw.button("Export CSV", self._export)
+            export.tooltip("All that the filters let through")
+            self._older = sw.button("Load older", lambda: self._load(MORE))
         self._poll = Poll(freshness, EVERY_S, self._fetch, self._show)
         self._update_count()
 
@@ -280,7 +253,7 @@ class Table:
 
     def _row(self, record: Transaction) -> dict[str, str]:
         wallet = self._wallets.get(record.wallet_id, record.wallet_id)
-        return row(record, wallet, token_list(self._network), self._recipients)
+        return record_row(record, wallet, token_list(self._network), self._recipients)
 
     def _matches(self, record: Transaction) -> bool:
         return self._filter.matches(record, self._wallets.get(record.wallet_id, ""))
@@ -292,13 +265,13 @@ class Table:
             # Its field says so; the other filters hold.
             recipient = ""
         wanted = Filter(
-            wallet_id=self._wallet.value or "",
-            agent_id=self._agent.value or "",
-            recipient=recipient,
-            type=self._type.value or "",
-            status=self._status.value or "",
-            since=_midnight(self._since.value),
-            until=_midnight(self._until.value, days=1),
+            wallet_id=self._wallet.value or None,
+            agent_id=self._agent.value or None,
+            recipient=recipient or None,
+            type=self._type.value or None,
+            status=self._status.value or None,
+            since=midnight(self._since.value),
+            until=midnight(self._until.value, days=1),
             text=self._text.value or "",
         )
         before, self._filter = self._filter, wanted
@@ -308,20 +281,15 @@ class Table:
             self._oldest, self._ended = None, False
             await self._load(LIMIT)
 
-    async def _load_older(self) -> None:
-        await self._load(MORE)
-
     async def _load(self, limit: int) -> None:
         """Ask for the next page of what the filter lets through."""
         wanted, oldest = self._filter.server_filter(), self._oldest
-        self._older.disable()
         try:
-            older, behind = await _page_of(wanted, limit, oldest)
+            with sw.disabled(self._older):
+                older, behind = await _page_of(wanted, limit, oldest)
         except ClientError as error:
-            notify_error(error)
+            sw.notify_error(error)
             return
-        finally:
-            self._older.enable()
         if wanted != self._filter.server_filter():
             return
         self._ended, self._oldest = behind is None, behind
@@ -337,10 +305,6 @@ class Table:
             return
         asked = asdict(self._filter.server_filter())
         ui.download.from_url(f"{EXPORT}?{urlencode(requested(TransactionFilter, **asked))}")
-
-    async def _show_contacts(self) -> None:
-        await edit_contacts(self._contacts)
-        await self._poll.refresh()
 
     def _update_count(self) -> None:
         shown = sum(map(self._matches, self._known.values()))
@@ -388,75 +352,52 @@ async def _page_of(
     return [], before
 
 
-def _midnight(day: str | None, *, days: int = 0) -> datetime | None:
-    """When a day begins in the machine's zone, or one `days` after it."""
-    try:
-        first = date.fromisoformat(day or "") + timedelta(days)
-        return datetime.combine(first, time()).astimezone()
-    except (ValueError, OverflowError):
-        # Nothing, or half of a date that somebody types.
-        return None
-
-
-def _day(label: str) -> ui.input:
-    chosen = ui.input(label).props("outlined dense clearable type=date stack-label")
-    return chosen.classes("sw-select")
-
-
-def _select(label: str, options: dict[str, str]) -> ui.select:
-    chosen = ui.select(options, value="", label=label).props("outlined dense options-dense")
-    return chosen.classes("sw-select")
-
-
-async def edit_contacts(contacts: tuple[Contact, ...]) -> None:
+async def edit_contacts(contacts: Sequence[Contact]) -> None:
     """Show the contacts, name and forget some; returns when the dialog is closed."""
-    with titled("Contacts", wide=True) as dialog:
-        ui.label(_ABOUT).classes("sw-dim sw-text")
-        rows = ui.element("div").classes("sw-points").props('data-testid="contacts"')
-        form = RequestForm(fields_of(request))
-        add = ui.button("Add").props('no-caps unelevated data-testid="add-contact"')
-        add.classes("sw-needs-policy")
-        with ui.element("div").classes("sw-row sw-end"):
-            ui.button("Close", on_click=dialog.close).props("flat no-caps")
 
-    def show(found: tuple[Contact, ...]) -> None:
-        rows.clear()
-        with rows:
-            for each in found:
-                _row(each, remove)
-            if not found:
-                ui.label("No recipient has a name yet.").classes("sw-dim")
-
-    async def change(asked: Awaitable[object]) -> None:
-        try:
-            await asked
-            form.clear()
-            show(await api().contacts.list())
-        except ClientError as refused:
-            form.show_error(str(refused))
+    async def changed() -> None:
+        shown.show(await api().contacts.list())
 
     async def save() -> None:
-        with contextlib.suppress(FormError):
+        try:
             given = {name: value.strip() for name, value in form.values().items()}
-            await change(api().contacts.put(**given))
+            await api().contacts.put(**given)
+        except FormError:
+            return
+        except ClientError as refused:
+            form.show_error(str(refused))
+            return
+        form.clear()
+        await changed()
 
     async def remove(contact: Contact) -> None:
-        await change(api().contacts.remove(contact.address))
+        await api().contacts.remove(contact.address)
+        await changed()
 
-    add.on_click(save)
-    show(contacts)
+    def build(found: Sequence[Contact]) -> None:
+        sw.listed(found, lambda each: _contact(each, remove), "No recipient has a name yet.")
+
+    with titled("Contacts", wide=True) as dialog:
+        sw.dim(_ABOUT)
+        shown = sw.Redrawn(build, "sw-points")
+        sw.marked(shown.element, "contacts")
+        shown.show(contacts)
+        form = RequestForm(fields_of(request))
+        sw.button("Add", save, look=sw.PRIMARY, needs=sw.POLICY, testid="add-contact")
+        close_button(dialog)
     await result_of(dialog)
 
 
-def _row(contact: Contact, remove: Callable[[Contact], Awaitable[None]]) -> None:
-    with ui.element("div").classes("sw-line"):
+def _contact(contact: Contact, remove: Callable[[Contact], Awaitable[None]]) -> None:
+    with sw.stack("sw-line"):
         with ui.element("div"):
-            ui.label(contact.name).classes("sw-text")
-            ui.label(contact.address).classes("sw-mono sw-dim")
+            sw.text(contact.name)
+            sw.dim(contact.address, "sw-mono")
         if contact.created_at is not None:
-            button = ui.button(icon="delete", color=None, on_click=lambda: remove(contact))
-            button.props("flat round dense").classes("sw-needs-policy")
-            button.props["aria-label"] = f"Remove the name {contact.name}"
+            name = f"Remove the name {contact.name}"
+            sw.button(
+                "", lambda: remove(contact), icon="delete", look=sw.ICON, needs=sw.POLICY, of=name
+            )
 
 
 async def export(request: Request) -> Response:

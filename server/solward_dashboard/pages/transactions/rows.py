@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -24,34 +24,28 @@ _CLUSTERS: Mapping[str, str | None] = {
 _NOBODY = AddressBook()
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Criteria of the records shown; empty ones match everything.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter(TransactionFilter):
+    """Criteria of the records shown; the recipient is an address.
 
     Attributes:
-        recipient: an address.
-        since, until: with a zone; `until` is the first moment after.
         text: what is searched for in the records that the page has.
     """
 
-    wallet_id: str = ""
-    agent_id: str = ""
-    recipient: str = ""
-    type: str = ""
-    status: str = ""
     since: datetime | None = None
     until: datetime | None = None
     text: str = ""
 
     def matches(self, record: Transaction, wallet: str) -> bool:
         """Whether a record, of the wallet of this name, matches."""
-        if self.wallet_id not in ("", record.wallet_id):
-            return False
-        if self.type not in ("", record.type) or self.status not in ("", record.status):
-            return False
-        if self.agent_id not in ("", record.agent_id):
-            return False
-        if self.recipient not in ("", recipient_of(record.type, record.details)):
+        found = {
+            "wallet_id": record.wallet_id,
+            "agent_id": record.agent_id,
+            "recipient": recipient_of(record.type, record.details),
+            "type": record.type,
+            "status": record.status,
+        }
+        if any(getattr(self, name) not in (None, value) for name, value in found.items()):
             return False
         if self.since is not None and record.timestamp < self.since:
             return False
@@ -63,13 +57,7 @@ class Filter:
     def server_filter(self) -> TransactionFilter:
         """What the service is asked for: all but the text."""
         return TransactionFilter(
-            wallet_id=self.wallet_id or None,
-            agent_id=self.agent_id or None,
-            recipient=self.recipient or None,
-            type=self.type or None,
-            status=self.status or None,
-            since=self.since,
-            until=self.until,
+            **{each.name: getattr(self, each.name) for each in fields(TransactionFilter)}
         )
 
 

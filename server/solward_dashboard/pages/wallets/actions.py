@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import uuid4
 
@@ -18,9 +18,12 @@ from solward.support.jsontext import dumps
 from solward.types.address_book import AddressBook
 from solward.types.errors import SolwardError
 from solward.types.record import TransactionType
+from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, notify_error
-from solward_dashboard.forms.form import FormError, schema_form
+from solward_dashboard.dialogs import confirmed
+from solward_dashboard.forms.fields import in_words
+from solward_dashboard.forms.form import Form, FormError
+from solward_dashboard.forms.request_form import form_schema
 from solward_dashboard.people import People
 from solward_dashboard.previews import previewed
 from solward_dashboard.wording import value_text
@@ -42,6 +45,7 @@ class Action:
         asks: whether a person confirms it first.
         trial: a dry run with the form's values; None where it has none.
         recipient: the field of whom it pays, which takes a name too; empty where there is none.
+        known: what the form begins with, beside the schema's defaults.
     """
 
     name: str
@@ -52,17 +56,14 @@ class Action:
     asks: bool = False
     trial: Callable[[str, Mapping[str, Any]], Awaitable[Trial]] | None = None
     recipient: str = ""
+    known: Mapping[str, Any] = field(default_factory=dict)
 
 
-def of_operation(declared: Operation, defaults: Mapping[str, str] | None = None) -> Action:
-    """Performing a declared operation.
-
-    Args:
-        defaults: what the form starts with, by field, beside the operation's own defaults.
-    """
+def of_operation(declared: Operation, known: Mapping[str, str] | None = None) -> Action:
+    """Performing a declared operation; its form begins with what is `known`."""
 
     def fields(values: Mapping[str, Any]) -> dict[str, Any]:
-        return {field.name: _stripped(values.get(field.json)) for field in declared.fields}
+        return {each.name: _stripped(values.get(each.json)) for each in declared.fields}
 
     async def run(wallet_id: str, values: Mapping[str, Any], key: str) -> str:
         method = getattr(api().wallets, declared.name)
@@ -74,18 +75,13 @@ def of_operation(declared: Operation, defaults: Mapping[str, str] | None = None)
         )
         return found
 
-    schema = declared.schema()
-    for field in declared.fields:
-        if field.title:
-            schema["properties"][field.json]["title"] = field.title
-        if defaults and field.json in defaults:
-            schema["properties"][field.json]["default"] = defaults[field.json]
     return Action(
         declared.name.replace("_", " ").capitalize(),
         declared.verb,
         f"{declared.title}." + (" It cannot be taken back." if declared.is_irreversible else ""),
-        schema,
+        form_schema(declared.fields),
         run,
+        known=known or {},
         asks=declared.type != TransactionType.AIRDROP,
         trial=trial,
         recipient=_recipient_of(declared.name),
@@ -127,71 +123,47 @@ SWAP = of_operation(swap.SWAP, {"inputToken": "SOL"})
 class ActionPanel:
     """The form of an action at this place of the page."""
 
-    def __init__(
-        self,
-        action: Action,
-        wallet: Callable[[], Wallet | None],
-        done: Callable[[], Awaitable[None]],
-    ) -> None:
+    def __init__(self, action: Action, wallet: Callable[[], Wallet]) -> None:
         self._action = action
         self._wallet = wallet
-        self._done = done
         # A payment whose fate is not known is asked for again under its own key.
         self._open: tuple[Mapping[str, Any], str] | None = None
-        self._busy = False
-        with ui.element("div").classes("sw-form sw-needs-policy"):
-            ui.label(action.about).classes("sw-dim sw-text")
-            self._form = schema_form(action.schema)
+        slug = action.name.lower().replace(" ", "-")
+        with sw.stack(f"sw-form {sw.POLICY}"):
+            sw.dim(action.about)
+            self._form = Form(action.schema, action.known)
             if action.recipient:
                 self._form.take_names(action.recipient, AddressBook())
-            with ui.element("div").classes("sw-row"):
-                self._button = ui.button(action.verb, on_click=self._run)
-                self._button.props("no-caps unelevated")
-                self._button.props["data-testid"] = f"run-{_slug(action.name)}"
+            with sw.row():
+                self._button = sw.button(
+                    action.verb, self._run, look=sw.PRIMARY, testid=f"run-{slug}"
+                )
             with ui.element("div").props("role=status"):
-                self._outcome = ui.label().classes("sw-outcome sw-text")
-                self._outcome.props["data-testid"] = f"outcome-{_slug(action.name)}"
+                self._outcome = sw.text("", "sw-outcome sw-text", testid=f"outcome-{slug}")
         self._outcome.set_visibility(False)
         if action.recipient:
             ui.timer(0, self.learn_names, once=True)
 
     async def _run(self) -> None:
-        # A second click, or one that came late, sends nothing of its own.
-        if self._busy:
-            return
-        self._busy = True
-        try:
-            has_run = await self._run_once()
-        finally:
-            self._busy = False
-        if has_run:
-            # A service that is away is waited for: the button is enabled again by then, and works.
-            await self._done()
-
-    async def _run_once(self) -> bool:
-        """Whether the action was sent."""
-        wallet = self._wallet()
-        if wallet is None:
-            return False
         if self._action.recipient:
             # By today's names: a wallet or a contact may be new, or be called otherwise.
             await self.learn_names()
         try:
             values = self._form.values()
         except FormError:
-            return False
-        key = self._key(values)
+            return
+        wallet, key = self._wallet(), self._key(values)
         if not await self._agreed(wallet, values):
-            return False
-        self._button.props("loading").disable()
+            return
+        self._button.props("loading")
         try:
-            self._notify(await self._action.run(wallet.id, values, key), good=True)
+            with sw.disabled(self._button):
+                self._notify(await self._action.run(wallet.id, values, key), good=True)
             self._open = None
         except SolwardError as error:
             self._failed(error, values)
         finally:
-            self._button.props(remove="loading").enable()
-        return True
+            self._button.props(remove="loading")
 
     async def learn_names(self) -> None:
         """Let the recipient be given by what the service calls it; where it does not answer, by an
@@ -234,30 +206,25 @@ class ActionPanel:
     def _failed(self, error: SolwardError, values: Mapping[str, Any]) -> None:
         key = error.idempotency_key if isinstance(error, ClientError) else None
         self._open = None if key is None else (values, key)
-        again = (
-            ""
-            if key is None
-            else f" Whether it was paid is not known: {self._action.verb} again with the same"
-            " values tells, and pays at most once."
-        )
-        notify_error(error)
-        self._notify(f"{error}{again}", good=False)
+        sw.notify_error(error)
+        said = str(error)
+        if key is not None:
+            said += f" Whether it was paid is not known: {self._action.verb} again with the same"
+            said += " values tells, and pays at most once."
+        self._notify(said, good=False)
 
-    def _notify(self, text: str, *, good: bool) -> None:
-        self._outcome.set_text(text)
-        self._outcome.classes(add="sw-outcome-good" if good else "sw-outcome-bad")
-        self._outcome.classes(remove="sw-outcome-bad" if good else "sw-outcome-good")
+    def _notify(self, said: str, *, good: bool) -> None:
+        self._outcome.set_text(said)
+        now, before = ("good", "bad") if good else ("bad", "good")
+        self._outcome.classes(add=f"sw-outcome-{now}", remove=f"sw-outcome-{before}")
         self._outcome.set_visibility(True)
 
 
 class SkillChooser:
     """Any skill that is loaded, and its form."""
 
-    def __init__(
-        self, wallet: Callable[[], Wallet | None], done: Callable[[], Awaitable[None]]
-    ) -> None:
+    def __init__(self, wallet: Callable[[], Wallet]) -> None:
         self._wallet = wallet
-        self._done = done
         self._skills: dict[str, Skill] = {}
         self._select = ui.select([], label="Skill", with_input=True, on_change=self._chosen)
         self._select.props('outlined dense data-testid="skill"').classes("sw-field")
@@ -278,7 +245,7 @@ class SkillChooser:
         skill = self._skills.get(str(self._select.value))
         if skill is not None:
             with self._place:
-                ActionPanel(of_skill(skill), self._wallet, self._done)
+                ActionPanel(of_skill(skill), self._wallet)
 
 
 def _lines(values: Mapping[str, Any]) -> list[str]:
@@ -287,18 +254,15 @@ def _lines(values: Mapping[str, Any]) -> list[str]:
 
 async def _facts(values: Mapping[str, Any], fields: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What was asked for; addresses with their names, where the service says them."""
-    try:
-        wallets, contacts = await asyncio.gather(api().wallets.list(), api().contacts.list())
-    except SolwardError:
-        people = People()
-    else:
-        people = People.of(wallets, contacts=contacts)
+    people = People()
+    with suppress(SolwardError):
+        people = await People.ask()
     found = []
     for name, value in values.items():
-        text = _value_text(value)
+        said = _value_text(value)
         if name == "to" and isinstance(value, str):
-            text = f"{value.strip()}\n{people.warned(value.strip())}"
-        found.append((fields[name].get("title", _titled(name)), text))
+            said = f"{value.strip()}\n{people.warned(value.strip())}"
+        found.append((fields[name].get("title", in_words(name)), said))
     return found
 
 
@@ -308,11 +272,6 @@ async def _can_leave(wallet_id: str) -> str:
     except SolwardError as error:
         return f"What can leave the wallet is not known: {error}"
     return str(sentence)
-
-
-def _titled(name: str) -> str:
-    """`outputToken` as `Output token`."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).capitalize()
 
 
 def _stripped(value: Any) -> Any:
@@ -329,7 +288,3 @@ def _ended(record: Transaction) -> str:
     arrived = record.details.get("outputAmount")
     got = "" if arrived is None else f", {value_text(arrived)} received"
     return f"{what} {record.status}{got}{signature}"
-
-
-def _slug(name: str) -> str:
-    return name.lower().replace(" ", "-")

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from solward.client import ApiError, Balance, TokenBalance, Wallet
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward_dashboard.api import api
+from solward_dashboard.api import api, of_each
 from solward_dashboard.wording import plain, short
 
-_AT_ONCE = 6
 _ADDRESS_PART = 4
 _TOKENS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a wallet holds, and whether it is frozen."""
+    """What a wallet holds, and its limits (`GET /wallets/:id/limits`)."""
 
     balance: Balance
-    frozen: bool
+    limits: Mapping[str, Any]
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it is frozen."""
+        return bool(self.limits.get("frozen"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +45,18 @@ async def fetch(shown: Sequence[str], first: int) -> Wallets:
     wallets = await api().wallets.list()
     known = {each.id for each in wallets}
     wanted = [each for each in shown if each in known] or [each.id for each in wallets[:first]]
-    limiter = asyncio.Semaphore(_AT_ONCE)
+    holdings = await of_each(wanted, holding)
+    check_any([*holdings.values()])
+    return Wallets(wallets, holdings)
 
-    async def holding(wallet_id: str) -> Holding | ApiError:
-        async with limiter:
-            try:
-                balance = await api().wallets.balance(wallet_id)
-                limits = await api().wallets.limits(wallet_id)
-            except ApiError as error:
-                return error
-        return Holding(balance, bool(limits.get("frozen")))
 
-    holdings = await asyncio.gather(*map(holding, wanted))
-    check_any(holdings)
-    return Wallets(wallets, dict(zip(wanted, holdings, strict=True)))
+async def holding(wallet_id: str) -> Holding | ApiError:
+    """What a wallet holds, or why that cannot be read."""
+    try:
+        balance = await api().wallets.balance(wallet_id)
+        return Holding(balance, await api().wallets.limits(wallet_id))
+    except ApiError as error:
+        return error
 
 
 def check_any(answers: Sequence[object]) -> None:

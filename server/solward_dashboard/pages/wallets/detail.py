@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -22,22 +22,24 @@ from nicegui import ui
 from solward.client import (
     Balance,
     Decision,
+    Health,
     Hold,
     NotFoundError,
     Pocket,
+    Reclaimable,
     Schedule,
     Skill,
     Stake,
     Transaction,
     Wallet,
 )
-from solward_dashboard.api import api
+from solward.resources.wallets import Pockets, Stakes
+from solward_dashboard import charts
+from solward_dashboard import parts as sw
+from solward_dashboard.api import api, of_each
 from solward_dashboard.charts import LINE_COLOUR, TEXT_COLOUR
-from solward_dashboard.dialogs import (
-    heading,
-)
 from solward_dashboard.frame import Poll, frame_of_one
-from solward_dashboard.grants import CanLeave, GrantsLeft, OpenHolds
+from solward_dashboard.grants import can_leave, grants_left, open_holds
 from solward_dashboard.pages.wallets.actions import (
     AIRDROP,
     SWAP,
@@ -48,16 +50,18 @@ from solward_dashboard.pages.wallets.actions import (
 )
 from solward_dashboard.pages.wallets.cards import (
     Head,
-    Holdings,
-    Limits,
-    Pockets,
-    RecentTransactions,
-    Rent,
-    Stakes,
+    holdings,
+    limit_bars,
+    pocket_rows,
+    recent_rows,
+    rent_of,
+    rent_rows,
+    stake_rows,
 )
 from solward_dashboard.pages.wallets.schedules import Schedules
 
 EVERY_S = 10.0
+RENT_EVERY_S = 60.0
 _RECORDS = 200
 _DECISIONS = 200
 # Decisions between two polls: an agent takes at most one a second.
@@ -76,15 +80,15 @@ class OneWallet:
     """Everything the page shows."""
 
     wallet: Wallet
-    network: str
+    decisions: tuple[Decision, ...]
+    health: Health
+    skills: tuple[Skill, ...]
     balance: Balance
     limits: Mapping[str, Any]
-    pockets: tuple[Pocket, ...]
-    stakes: tuple[Stake, ...]
+    pockets: Pockets
+    stakes: Stakes
     schedules: tuple[Schedule, ...]
     records: tuple[Transaction, ...]
-    decisions: tuple[Decision, ...]
-    skills: tuple[Skill, ...]
     waiting: tuple[Hold, ...]
 
 
@@ -98,119 +102,102 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet | None:
         wallet = await api().wallets.get(wallet_id)
     except NotFoundError:
         return None
-    health, skills = await asyncio.gather(api().health(), api().skills())
-    balance, limits, pockets, stakes, records, agents = await asyncio.gather(
+    agents = [each.id for each in await api().agents.list() if each.wallet_id == wallet_id]
+    by_agent = await of_each(
+        agents[:_AGENTS], lambda agent: api().agents.decisions(agent, limit=decisions)
+    )
+    latest: list[Any] = await asyncio.gather(
+        api().health(),
+        api().skills(),
         api().wallets.balance(wallet_id),
         api().wallets.limits(wallet_id),
         api().wallets.pockets(wallet_id),
         api().wallets.stakes(wallet_id),
-        api().wallets.transactions(wallet_id, limit=_RECORDS),
-        api().agents.list(),
-    )
-    waiting, schedules = await asyncio.gather(
-        api().holds.list(wallet_id=wallet_id, is_open=True),
         api().schedules.list(wallet_id),
+        api().wallets.transactions(wallet_id, limit=_RECORDS),
+        api().holds.list(wallet_id=wallet_id, is_open=True),
     )
-    agent_ids = [each.id for each in agents if each.wallet_id == wallet_id][:_AGENTS]
-    by_agent = await asyncio.gather(
-        *(api().agents.decisions(each, limit=decisions) for each in agent_ids)
-    )
-    newest = tuple(each for found in by_agent for each in found)
-    POLLED.add(wallet_id, Point(datetime.now(UTC), balance.sol))
-    return OneWallet(
-        wallet,
-        health.network,
-        balance,
-        limits,
-        pockets.pockets,
-        stakes.stakes,
-        schedules,
-        records,
-        newest,
-        skills,
-        waiting,
-    )
+    decided = tuple(each for some in by_agent.values() for each in some)
+    found = OneWallet(wallet, decided, *latest)
+    POLLED.add(wallet_id, Point(datetime.now(UTC), found.balance.sol))
+    return found
 
 
 def page(wallet_id: str) -> None:
     """Built once a visitor; elements are updated in place."""
-    with frame_of_one("/wallets", "Wallet") as (freshness, title):
+    with frame_of_one("/wallets", "Wallet", wallet_id) as one:
         current: list[Wallet] = []
         observed = ObservedBalances()
         fetched: list[datetime] = []
-        ui.link("All wallets", "/wallets").classes("sw-back")
-        missing = ui.label("There is no such wallet.").classes("sw-empty")
-        missing.set_visibility(False)
 
-        def wallet() -> Wallet | None:
-            return current[0] if current else None
+        def wallet() -> Wallet:
+            return current[0]
 
-        async def refresh() -> None:
-            await poll.refresh()
+        head = Head(wallet)
+        with sw.stack("sw-wide sw-top"):
+            with sw.stack():
+                waiting = open_holds()
+                balance = sw.card_of("Balance", holdings)
+                leaving = can_leave()
+                limits = sw.card_of("Limits", limit_bars, "limits")
+                grants = grants_left()
+                pockets: sw.Redrawn[Sequence[Pocket]] = sw.card_of(
+                    "At risk in pockets",
+                    lambda found: pocket_rows(found, wallet),
+                    "pockets",
+                    hides=True,
+                )
+                rent: sw.Redrawn[Reclaimable | None] = sw.card_of(
+                    "Rent that can come back",
+                    lambda found: rent_rows(found, wallet),
+                    "rent",
+                    hides=True,
+                )
+            with sw.card("Do something"):
+                chooser, faucet = _actions(wallet)
+        with sw.card("SOL over time"):
+            chart = ui.echart({}).classes("sw-chart")
+            chart.props('role=img aria-label="SOL balance over time" data-testid="chart"')
+            source = sw.dim()
+        with sw.stack("sw-wide sw-top"):
+            with sw.stack():
+                schedules = Schedules(wallet)
+                stakes: sw.Redrawn[Sequence[Stake]] = sw.card_of(
+                    "Stakes", lambda found: stake_rows(found, wallet), "stakes"
+                )
+            recent = sw.card_of("Last transactions", recent_rows, "recent")
 
-        with ui.element("div").classes("sw-stack") as content:
-            head = Head(wallet, refresh)
-            with ui.element("div").classes("sw-wide sw-top"):
-                with ui.element("div").classes("sw-stack"):
-                    waiting = OpenHolds()
-                    holdings = Holdings()
-                    leaving = CanLeave()
-                    limits = Limits()
-                    grants = GrantsLeft()
-                    pockets = Pockets()
-                    rent = Rent(wallet, refresh)
-                with ui.element("section").classes("sw-card"):
-                    heading("Do something")
-                    chooser, faucet = _actions(wallet, refresh)
-            with ui.element("section").classes("sw-card"):
-                heading("SOL over time")
-                chart = ui.echart({}).classes("sw-chart")
-                chart.props('role=img aria-label="SOL balance over time" data-testid="chart"')
-                source = ui.label().classes("sw-dim")
-            with ui.element("div").classes("sw-wide sw-top"):
-                with ui.element("div").classes("sw-stack"):
-                    schedules = Schedules(wallet, refresh)
-                    stakes = Stakes(wallet, refresh)
-                recent = RecentTransactions()
-        content.set_visibility(False)
-
-        def show(latest: OneWallet | None) -> None:
-            content.set_visibility(latest is not None)
-            missing.set_visibility(latest is None)
-            title.show(wallet_id if latest is None else latest.wallet.name)
-            if latest is None:
-                return
+        def show(latest: OneWallet) -> None:
             current[:] = [latest.wallet]
             head.show(latest.wallet, frozen=bool(latest.limits.get("frozen")))
-            holdings.show(latest.balance)
+            balance.show(latest.balance)
             limits.show(latest.limits)
             leaving.show(latest.limits["canLeave"])
             grants.show(latest.limits["grants"])
             waiting.show(latest.waiting)
-            pockets.show(latest.pockets, latest.wallet, refresh)
-            rent.show()
+            pockets.show(latest.pockets.pockets)
             schedules.show(latest.schedules, latest.skills)
-            stakes.show(latest.stakes)
+            stakes.show(latest.stakes.stakes)
             recent.show(latest.records)
             chooser.offer(latest.skills)
-            faucet.set_visibility(not latest.network.startswith("mainnet"))
-            points, text = _history(latest, observed)
-            source.set_text(text)
-            _draw(chart, points)
+            faucet.set_visibility(not latest.health.network.startswith("mainnet"))
+            points, said = _history(latest, observed)
+            source.set_text(said)
+            charts.draw(chart, history_chart(points))
 
         async def fetch_new() -> OneWallet | None:
             now = datetime.now(UTC)
             just_fetched = bool(fetched) and (now - fetched[-1]).total_seconds() < 2 * EVERY_S
             latest = await fetch(wallet_id, _NEWEST if just_fetched else _DECISIONS)
             fetched[:] = [now]
-            if latest is not None:
-                await rent.read(wallet_id)
             return latest
 
-        poll = Poll(freshness, EVERY_S, fetch_new, show)
+        one.poll(EVERY_S, fetch_new, show, lambda latest: latest.wallet.name)
+        # What can come back takes the ledger some calls.
+        Poll(one.freshness, RENT_EVERY_S, lambda: rent_of(wallet_id), rent.show)
 
 
-def _actions(wallet: Any, refresh: Any) -> tuple[SkillChooser, ui.tab]:
+def _actions(wallet: Callable[[], Wallet]) -> tuple[SkillChooser, ui.tab]:
     with ui.tabs().props("dense no-caps align=left outside-arrows mobile-arrows") as tabs:
         action_tabs = [
             (each, ui.tab(each.name)) for each in (TRANSFER, TRANSFER_TOKEN, SWAP, AIRDROP)
@@ -219,9 +206,9 @@ def _actions(wallet: Any, refresh: Any) -> tuple[SkillChooser, ui.tab]:
     with ui.tab_panels(tabs, value=action_tabs[0][1]).props("keep-alive").classes("sw-panels"):
         for action, tab in action_tabs:
             with ui.tab_panel(tab):
-                ActionPanel(action, wallet, refresh)
-        with ui.tab_panel(more), ui.element("div").classes("sw-form"):
-            chooser = SkillChooser(wallet, refresh)
+                ActionPanel(action, wallet)
+        with ui.tab_panel(more), sw.stack("sw-form"):
+            chooser = SkillChooser(wallet)
     return chooser, action_tabs[-1][1]
 
 
@@ -243,14 +230,6 @@ def _history(latest: OneWallet, balances: ObservedBalances) -> tuple[Sequence[Po
             "As its agents observed it before their last decisions, and as seen on this page.",
         )
     return polled, "As seen while this page was open; the dashboard keeps it until it is stopped."
-
-
-def _draw(chart: ui.echart, points: Sequence[Point]) -> None:
-    options = history_chart(points)
-    if chart.options != options:
-        chart.options.clear()
-        chart.options.update(options)
-        chart.update()
 
 
 @dataclass(frozen=True, slots=True)

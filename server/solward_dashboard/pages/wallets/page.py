@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from nicegui import ui
 
 from solward.client import ApiError, Wallet
-from solward_dashboard.dialogs import copy_button
+from solward_dashboard import parts as sw
 from solward_dashboard.frame import Poll, frame
-from solward_dashboard.paged_list import PagedList
+from solward_dashboard.lists import PagedCards
 from solward_dashboard.pages.wallets.data import Holding, Wallets, fetch, matching, tokens_text
-from solward_dashboard.pages.wallets.dialogs import CreateDialog
+from solward_dashboard.pages.wallets.dialogs import create_wallet
 from solward_dashboard.wording import short, sol
 
 EVERY_S = 10.0
@@ -23,84 +23,50 @@ _TAGS = 4
 def page() -> None:
     """Built once a visitor; elements are updated in place."""
     with frame("/wallets") as freshness:
-        create = CreateDialog()
-        latest = Wallets((), {})
-
-        def match(text: str) -> list[Wallet]:
-            return matching(latest.wallets, text)
-
-        def render() -> None:
-            cards.show(listing.on_page(), latest.holdings, any_exist=bool(latest.wallets))
-
-        listing = PagedList("wallets", SEARCH_LABEL, SHOWN, match, render)
-        with listing.toolbar:
-            new = ui.button("New wallet", icon="add", on_click=create.open)
-            new.props("no-caps unelevated").classes("sw-needs-policy")
-        cards = _Cards()
+        # Holdings of other pages are kept until their page is fetched again.
+        holdings: dict[str, Holding | ApiError] = {}
+        cards = PagedCards[Wallet](
+            "wallets",
+            SEARCH_LABEL,
+            SHOWN,
+            matching,
+            lambda wallet: _Card(wallet, holdings.get),
+            "No wallet yet. Make the first one.",
+        )
+        with cards.toolbar:
+            sw.button("New wallet", create_wallet, icon="add", look=sw.PRIMARY, needs=sw.POLICY)
 
         async def fetch_page() -> Wallets:
-            return await fetch([each.id for each in listing.on_page()], SHOWN)
+            return await fetch([each.id for each in cards.on_page()], SHOWN)
 
         def show(answer: Wallets) -> None:
-            nonlocal latest
-            # Holdings of other pages are kept until their page is fetched again.
-            latest = Wallets(answer.wallets, {**latest.holdings, **answer.holdings})
-            listing.show(len(latest.wallets))
+            holdings.update(answer.holdings)
+            cards.show(answer.wallets)
 
-        poll = Poll(freshness, EVERY_S, fetch_page, show)
-        listing.add_pagination(poll.refresh)
-
-
-class _Cards:
-    """A card a wallet, rebuilt only when other wallets are shown."""
-
-    def __init__(self) -> None:
-        self._cards: dict[str, _Card] = {}
-        self._order: list[str] = []
-        self._place = ui.element("ul").classes("sw-cards")
-        self._empty = ui.label().classes("sw-empty")
-        self._empty.set_visibility(False)
-
-    def show(
-        self,
-        wallets: Sequence[Wallet],
-        holdings: Mapping[str, Holding | ApiError],
-        *,
-        any_exist: bool,
-    ) -> None:
-        order = [each.id for each in wallets]
-        if order != self._order:
-            self._order = order
-            self._place.clear()
-            with self._place:
-                self._cards = {each.id: _Card(each) for each in wallets}
-        for each in wallets:
-            self._cards[each.id].show(each, holdings.get(each.id))
-        nothing = (
-            "No wallet fits the search." if any_exist else "No wallet yet. Make the first one."
-        )
-        self._empty.set_text(nothing)
-        self._empty.set_visibility(not wallets)
+        Poll(freshness, EVERY_S, fetch_page, show)
 
 
 class _Card:
-    def __init__(self, wallet: Wallet) -> None:
-        with ui.element("li").classes("sw-card sw-card-link") as card:
-            card.props["data-testid"] = f"wallet-{wallet.name}"
-            with ui.element("div").classes("sw-row"):
+    def __init__(self, wallet: Wallet, held: Callable[[str], Holding | ApiError | None]) -> None:
+        self._held = held
+        with ui.element("li").classes("sw-card sw-card-link") as self.element:
+            self.element.props["data-testid"] = f"wallet-{wallet.name}"
+            with sw.row():
                 ui.link(wallet.name, f"/wallets/{wallet.id}").classes("sw-card-title sw-text")
                 ui.space()
                 self._frozen = ui.badge("frozen", color="blue-8")
-            with ui.element("div").classes("sw-row sw-dim"):
+            with sw.row("sw-dim"):
                 ui.label(short(wallet.address, 6)).classes("sw-mono")
-                copy_button(wallet.address, "Address").classes("sw-above")
+                sw.copy_button(wallet.address, "Address").classes("sw-above")
             self._sol = ui.label("…").classes("sw-figure")
-            self._tokens = ui.label().classes("sw-dim sw-text")
-            self._tags = ui.element("div").classes("sw-row sw-tags")
+            self._tokens = sw.dim()
+            self._tags = sw.Redrawn[Sequence[str]](
+                lambda tags: [*map(sw.tag, tags[:_TAGS])], "sw-row sw-tags"
+            )
         self._frozen.set_visibility(False)
-        self._shown_tags: tuple[str, ...] = ()
 
-    def show(self, wallet: Wallet, holding: Holding | ApiError | None) -> None:
+    def show(self, wallet: Wallet) -> None:
+        holding = self._held(wallet.id)
         if isinstance(holding, ApiError):
             self._sol.set_text("…")
             self._tokens.set_text(f"Cannot be read: {holding}")
@@ -108,9 +74,4 @@ class _Card:
             self._sol.set_text(sol(holding.balance.sol))
             self._tokens.set_text(tokens_text(holding.balance.tokens))
             self._frozen.set_visibility(holding.frozen)
-        if wallet.tags != self._shown_tags:
-            self._shown_tags = wallet.tags
-            self._tags.clear()
-            with self._tags:
-                for tag in wallet.tags[:_TAGS]:
-                    ui.badge(tag).props("outline").classes("sw-tag")
+        self._tags.show(wallet.tags)

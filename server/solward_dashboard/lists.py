@@ -1,0 +1,223 @@
+"""Lists that grow: cards, a page of them at a time, and the newest with older ones on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from nicegui import ui
+
+from solward_dashboard import parts as sw
+from solward_dashboard.wording import ASKING, counted
+
+T = TypeVar("T")
+
+
+class Identified(Protocol):
+    """Something with an id."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+
+One = TypeVar("One", bound=Identified)
+
+
+class Card(Protocol[T]):  # type: ignore[misc]
+    """The card of one element, which is updated in place."""
+
+    element: ui.element
+
+    def show(self, one: T) -> None:
+        """Show it as it is now."""
+
+
+class PagedCards(Generic[One]):
+    """A searchable list of cards, a page at a time; cards are kept, since one may have the focus.
+
+    Args:
+        name: of the elements, in the plural.
+        search_label: of the search field.
+        size: cards on a page.
+        match: the elements that fit a search text.
+        make: builds the card of an element.
+        none: what stands there while there is no element.
+
+    Attributes:
+        toolbar: the row of the search field; buttons may be added.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        search_label: str,
+        size: int,
+        match: Callable[[Sequence[One], str], Sequence[One]],
+        make: Callable[[One], Card[One]],
+        none: str,
+    ) -> None:
+        self._name = name
+        self._size = size
+        self._match = match
+        self._make = make
+        self._none = none
+        self._every: Sequence[One] = ()
+        self._note = ""
+        self._cards: dict[str, Card[One]] = {}
+        with sw.row() as self.toolbar:
+            self._search = sw.marked(sw.search_field(search_label, self._searched), "search")
+            self._count = sw.dim(classes="").props("aria-live=polite")
+            ui.space()
+        self._place = ui.element("ul").classes(f"sw-{name}")
+        self._empty = ui.label(ASKING).classes("sw-empty")
+        self._pages = ui.pagination(1, 1, direction_links=True, on_change=self._turned)
+        self._pages.props("max-pages=5 boundary-numbers")
+        self._pages.props["aria-label"] = f"Pages of {name}"
+        self._pages.set_visibility(False)
+
+    def on_page(self) -> list[One]:
+        """The elements of the current page that fit the search."""
+        start = (self._pages.value - 1) * self._size
+        return list(self._found()[start : start + self._size])
+
+    def show(self, every: Sequence[One], note: str = "") -> None:
+        """Show all there are; `note` follows their count."""
+        self._every, self._note = every, note
+        found = len(self._found())
+        self._pages.max = max(1, -(-found // self._size))
+        if self._pages.value > self._pages.max:
+            self._pages.set_value(self._pages.max)
+        self._pages.set_visibility(self._pages.max > 1)
+        count = f"{found} of {len(every)}" if found != len(every) else f"{found} in all"
+        self._count.set_text(f"{count}{note}")
+        shown = self.on_page()
+        self._arrange(shown)
+        for each in shown:
+            self._cards[each.id].show(each)
+        fits_none = f"No {self._name.removesuffix('s')} fits the search."
+        self._empty.set_text(fits_none if every else self._none)
+        self._empty.set_visibility(not shown)
+
+    def _found(self) -> Sequence[One]:
+        return self._match(self._every, self._search.value or "")
+
+    def _arrange(self, shown: Sequence[One]) -> None:
+        order = [each.id for each in shown]
+        for removed in self._cards.keys() - set(order):
+            self._cards.pop(removed).element.delete()
+        with self._place:
+            for each in shown:
+                if each.id not in self._cards:
+                    self._cards[each.id] = self._make(each)
+        # The dict has the order of the cards on the page.
+        if list(self._cards) != order:
+            self._cards = {each: self._cards[each] for each in order}
+            for at, card in enumerate(self._cards.values()):
+                card.element.move(target_index=at)
+
+    async def _searched(self) -> None:
+        self._pages.set_value(1)
+        await self._turned()
+
+    async def _turned(self) -> None:
+        if self._count.text:
+            self.show(self._every, self._note)
+            await sw.refresh_page()
+
+
+class NewestFirst(Generic[T]):
+    """The newest of many, and older ones when they are asked for; what is open stays open.
+
+    Args:
+        name: of one element; `plural` where that is not `name` with an s.
+        make: builds an element.
+        older: asks for `size` of those behind the given one, which is the oldest that is shown.
+        key: what tells two of them apart.
+        none: what stands there where there is none.
+        most: so many stay while newer ones come; those that were asked for are not among them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[T], ui.element],
+        older: Callable[[T], Awaitable[Sequence[T]]],
+        size: int,
+        *,
+        key: Callable[[T], object],
+        none: str,
+        testid: str,
+        plural: str = "",
+        more: str = "Load older",
+        most: int | None = None,
+    ) -> None:
+        self._names = name, plural
+        self._make = make
+        self._key = key
+        self._load = older
+        self._size = size
+        self._most = most
+        self._shown: dict[object, tuple[T, ui.element]] = {}
+        self.none = none
+        self._empty = sw.marked(ui.label(ASKING).classes("sw-empty"), "empty")
+        self._place = sw.marked(ui.element("ul").classes("sw-list"), testid)
+        with sw.row():
+            self._count = sw.marked(sw.dim(classes="").props("role=status"), "count")
+            ui.space()
+            self._more = sw.button(more, self.load_older, testid="older")
+        self._more.set_visibility(False)
+
+    def clear(self) -> None:
+        """Show none, such as of another filter."""
+        self._place.clear()
+        self._shown.clear()
+
+    def show(self, newest: Sequence[T]) -> None:
+        """Show the newest `size` ones, newest first."""
+        added = [each for each in newest if self._key(each) not in self._shown]
+        if added and len(added) == len(newest):
+            # None of those that were shown, or so many came meanwhile that some are missing.
+            self.clear()
+            self._more.set_visibility(len(newest) == self._size)
+        for place, each in enumerate(newest):
+            known = self._shown.get(self._key(each))
+            if known is None or known[0] != each:
+                if known is not None:
+                    known[1].delete()
+                self._add(each).move(target_index=place)
+        ids = [self._key(each) for each in newest]
+        self._shown = {each: self._shown[each] for each in dict.fromkeys([*ids, *self._shown])}
+        while self._most is not None and len(self._shown) > self._most:
+            self._shown.popitem()[1][1].delete()
+            self._more.set_visibility(True)
+        self._tell()
+
+    def _add(self, one: T) -> ui.element:
+        with self._place:
+            made = self._make(one)
+        self._shown[self._key(one)] = one, made
+        return made
+
+    def _tell(self) -> None:
+        count = len(self._shown)
+        self._place.set_visibility(count > 0)
+        self._empty.set_visibility(count == 0)
+        self._empty.set_text(self.none)
+        self._count.set_text(counted(count, *self._names) if count else "")
+
+    async def load_older(self) -> None:
+        """Ask for those behind the oldest that is shown."""
+        oldest = next(reversed(self._shown))
+        with sw.disabled(self._more):
+            found = await self._load(self._shown[oldest][0])
+        # Another filter was chosen meanwhile.
+        if oldest not in self._shown:
+            return
+        for each in found:
+            if self._key(each) not in self._shown:
+                self._add(each)
+        if self._most is not None:
+            self._most += len(found)
+        self._more.set_visibility(len(found) == self._size)
+        self._tell()

@@ -1,0 +1,382 @@
+"""The parts that pages are made of: cards, rows, buttons, fields, facts, bars, and what is built
+anew where it shows something else."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Generic, TypeVar
+
+from nicegui import Client, ui
+
+from solward.resources.answers import Answer
+from solward.resources.declare import declared_fields
+from solward.types.errors import SolwardError
+from solward_dashboard.wording import ago, local_times, second, value_text
+
+T = TypeVar("T")
+Element = TypeVar("Element", bound=ui.element)
+
+# How a button looks, and whose role hides it.
+PRIMARY: Final = "unelevated no-caps"
+OUTLINE: Final = "outline no-caps"
+SMALL: Final = "outline dense no-caps"
+FLAT: Final = "flat dense no-caps"
+ICON: Final = "flat round dense"
+OPERATE: Final = "sw-needs-operate"
+POLICY: Final = "sw-needs-policy"
+
+# Options of a select that are not looked through.
+_MANY = 9
+_NEARLY_FULL, _FULL = 0.7, 0.9
+# What asks anew for the content of a page, by its client's id.
+_POLLS: dict[str, list[Callable[[], Awaitable[None]]]] = {}
+
+
+def row(classes: str = "") -> ui.element:
+    """Elements beside each other."""
+    return ui.element("div").classes(f"sw-row {classes}")
+
+
+def stack(classes: str = "sw-stack") -> ui.element:
+    """Elements below each other."""
+    return ui.element("div").classes(classes)
+
+
+def text(words: str = "", classes: str = "sw-text", *, testid: str = "") -> ui.label:
+    """A text of others, whole; a label shows text, never markup."""
+    return marked(ui.label(words).classes(classes), testid)
+
+
+def dim(words: str = "", classes: str = "sw-text") -> ui.label:
+    """A text that says less than those around it."""
+    return ui.label(words).classes(f"sw-dim {classes}")
+
+
+def heading(words: str = "", level: int = 2) -> ui.label:
+    """The heading of a card or a dialog."""
+    return ui.label(words).classes("sw-card-title").props(f"role=heading aria-level={level}")
+
+
+def tag(words: str) -> ui.badge:
+    """A word about what stands beside it."""
+    return ui.badge(words).props("outline").classes("sw-tag")
+
+
+def card(title: str = "", testid: str = "", more: tuple[str, str] | None = None) -> ui.element:
+    """A card; `more` is the text and the path of a link beside its title."""
+    made = marked(ui.element("section").classes("sw-card"), testid)
+    with made:
+        if more is not None:
+            with row():
+                heading(title)
+                ui.space()
+                ui.link(*more).classes("sw-more")
+        elif title:
+            heading(title)
+    return made
+
+
+def marked(element: Element, testid: str) -> Element:
+    """The element, found by `testid` on the page."""
+    if testid:
+        element.props["data-testid"] = testid
+    return element
+
+
+def on_refresh(refresh: Callable[[], Awaitable[None]]) -> None:
+    """Let `refresh` ask anew for what the page that is built shows."""
+    client = ui.context.client
+    if client.id not in _POLLS:
+        client.on_delete(lambda: _POLLS.pop(client.id, None))
+    _POLLS.setdefault(client.id, []).append(refresh)
+
+
+async def refresh_page(client: Client | None = None) -> None:
+    """Ask anew for everything that a page shows, such as after a change; of none for this one."""
+    polls = _POLLS.get((client or ui.context.client).id, ())
+    await asyncio.gather(*(each() for each in polls))
+
+
+def button(
+    words: str,
+    act: Callable[[], object],
+    *,
+    icon: str | None = None,
+    look: str = OUTLINE,
+    needs: str = "",
+    of: str = "",
+    testid: str = "",
+) -> ui.button:
+    """A button that does `act` once at a time, and asks anew for what the page shows then.
+
+    What `act` shows, such as a dialog, belongs to the page and stays where the button is built
+    anew. An error of the service is told.
+
+    Args:
+        needs: hides it from whose role may not do this: `OPERATE` or `POLICY`.
+        of: what it is of, where its own words do not tell it from others.
+    """
+    client = ui.context.client
+    made = ui.button(words, icon=icon, color="primary" if look is PRIMARY else None)
+    marked(made.props(look).classes(needs), testid)
+    if of:
+        made.props["aria-label"] = f"{words} {of}".strip()
+    busy: list[bool] = []
+
+    async def pressed() -> None:
+        if busy:
+            return
+        busy.append(True)
+        try:
+            with client:
+                try:
+                    done = act()
+                    if inspect.isawaitable(done):
+                        await done
+                except SolwardError as error:
+                    notify_error(error)
+        finally:
+            busy.clear()
+        await refresh_page(client)
+
+    return made.on_click(pressed)
+
+
+def action(
+    words: str,
+    call: Callable[[], Awaitable[T]],
+    *,
+    ask: Callable[[], Awaitable[object]] | None = None,
+    said: str | Callable[[T], str] = "",
+    **more: Any,
+) -> ui.button:
+    """A button that makes one call of the service, and is disabled until its answer comes.
+
+    Args:
+        ask: whether a person confirms it first.
+        said: what is told then.
+        more: as `button` takes it.
+    """
+
+    async def act() -> None:
+        if ask is not None and not await ask():
+            return
+        with disabled(made):
+            answer = await call()
+        if said:
+            ui.notify(said if isinstance(said, str) else said(answer), type="positive")
+
+    made = button(words, act, **more)
+    return made
+
+
+@contextmanager
+def disabled(*buttons: ui.button) -> Iterator[None]:
+    """Disable buttons meanwhile."""
+    for each in buttons:
+        each.disable()
+    try:
+        yield
+    finally:
+        for each in buttons:
+            if not each.is_deleted:
+                each.enable()
+
+
+def choice(label: str, options: Any, value: Any = "", *, testid: str = "") -> ui.select:
+    """A select among filters."""
+    made = ui.select(options, value=value, label=label).props("outlined dense options-dense")
+    return marked(made.classes("sw-select"), testid)
+
+
+def field_choice(label: str, options: Any, value: Any = None, *, testid: str) -> ui.select:
+    """A select of a form; one can search among many options."""
+    made = ui.select(options, value=value, label=label, with_input=len(options) > _MANY)
+    return marked(made.props("outlined dense").classes("sw-field"), testid)
+
+
+def day_field(label: str) -> ui.input:
+    """A day among filters."""
+    # A date's own placeholder would lie under the label.
+    made = ui.input(label).props("type=date outlined dense stack-label clearable")
+    return made.classes("sw-select")
+
+
+def search_field(label: str, changed: Callable[[], object] | None = None) -> ui.input:
+    """What is searched for, told when nothing is typed for a moment."""
+    made = ui.input(label, on_change=changed).classes("sw-search")
+    return made.props("outlined dense clearable debounce=200 type=search")
+
+
+@contextmanager
+def facts(testid: str = "") -> Iterator[ui.element]:
+    """A description list."""
+    with marked(ui.element("dl").classes("sw-facts"), testid) as made:
+        yield made
+
+
+@contextmanager
+def fact_of(name: str, classes: str = "") -> Iterator[None]:
+    """A name in a description list; what is built inside describes it."""
+    with ui.element("div"):
+        with ui.element("dt"):
+            ui.label(name)
+        with ui.element("dd").classes(classes):
+            yield
+
+
+def fact(name: str, words: str, classes: str = "sw-text") -> None:
+    """A name and its text in a description list."""
+    with fact_of(name):
+        ui.label(words).classes(classes)
+
+
+def facts_of(answer: Answer, *names: str) -> None:
+    """Fields of an answer by their declared labels; nothing of one that is None."""
+    declared = declared_fields(type(answer))
+    for name in names:
+        value = getattr(answer, name)
+        label = declared[name].label if name in declared else name.replace("_", " ").capitalize()
+        if isinstance(value, datetime):
+            fact(label, second(value))
+        elif value is not None:
+            fact(label, value_text(value), "sw-mono")
+
+
+def signature_fact(signature: str, explorer: str | None = None) -> None:
+    """A transaction's signature, to be copied, and its address in the explorer."""
+    with fact_of("Signature", "sw-row"):
+        text(signature, "sw-mono", testid="signature")
+        copy_button(signature, "Signature")
+        if explorer is not None:
+            link = ui.link("Open in the explorer", explorer, new_tab=True)
+            link.props('rel="noopener noreferrer"')
+
+
+def copy_button(words: str, what: str) -> ui.button:
+    """A button that puts a text on the clipboard."""
+
+    def copy() -> None:
+        ui.clipboard.write(words)
+        ui.notify(f"{what} copied", type="positive")
+
+    made = ui.button(icon="content_copy", color=None, on_click=copy)
+    made.props("flat round dense size=sm").props["aria-label"] = f"Copy {what.lower()}"
+    return made
+
+
+def notify_error(error: Exception | str) -> None:
+    """What the service refused and why, as a page shows its texts."""
+    ui.notify(local_times(str(error)), type="negative", multi_line=True)
+
+
+class Age(ui.label):
+    """How long ago a moment was; each answer of a page's polls brings it up to date."""
+
+    def __init__(self, moment: datetime, told: Callable[[datetime], str] = ago) -> None:
+        super().__init__(told(moment))
+        self._moment, self._told = moment, told
+
+    def tick(self) -> None:
+        """Tell it as of now."""
+        self.set_text(self._told(self._moment))
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """How much of a limit is used; `share` is 0 to 1."""
+
+    title: str
+    text: str
+    share: float
+
+
+def show_bar(bar: Bar, reserved: float | None = None) -> None:
+    """A limit's title, what is used of it, and its bar; `reserved` is drawn behind that."""
+    with ui.element("div"):
+        with row("sw-dim"):
+            ui.label(bar.title).classes("sw-text")
+            ui.space()
+            ui.label(bar.text).classes("sw-number")
+        line = ui.linear_progress(bar.share, show_value=False, size="6px").props("rounded")
+        full = bar.share if reserved is None else reserved
+        colour = "negative" if full >= _FULL else "warning" if full >= _NEARLY_FULL else "teal"
+        line.props["color"] = colour
+        line.props["aria-label"] = ": ".join(filter(None, (bar.title, bar.text)))
+        if reserved is not None:
+            line.props["buffer"] = reserved
+
+
+class Redrawn(Generic[T]):
+    """A place whose content is built anew where it shows something else.
+
+    Args:
+        build: builds the content of a value.
+        of: what of a value the content is made of; the rest changes nothing.
+        hides: an element that is hidden while the value has nothing.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[T], object],
+        classes: str = "sw-list",
+        *,
+        of: Callable[[T], object] = lambda value: value,
+        hides: ui.element | None = None,
+    ) -> None:
+        self._build = build
+        self._of = of
+        self._hides = hides
+        self._shown: object = None
+        self._is_shown = False
+        self.element = ui.element("div").classes(classes)
+        if hides is not None:
+            hides.set_visibility(False)
+
+    def show(self, value: T) -> None:
+        """Show a value."""
+        shown = self._of(value)
+        if self._is_shown and shown == self._shown:
+            return
+        self._shown, self._is_shown = shown, True
+        self.element.clear()
+        if self._hides is not None:
+            self._hides.set_visibility(bool(value))
+        with self.element:
+            self._build(value)
+
+
+def card_of(
+    title: str,
+    build: Callable[[T], object],
+    testid: str = "",
+    more: tuple[str, str] | None = None,
+    *,
+    hides: bool = False,
+    of: Callable[[T], object] = lambda value: value,
+) -> Redrawn[T]:
+    """A card whose list is built anew where it shows something else.
+
+    Args:
+        hides: whether the card is hidden while there is nothing.
+    """
+    with card(title, testid, more) as made:
+        return Redrawn(build, of=of, hides=made if hides else None)
+
+
+def listed(values: Iterable[T], show: Callable[[T], object], none: str) -> None:
+    """Each of them, or `none` where there is none."""
+    some = [show(each) for each in values]
+    if not some:
+        ui.label(none).classes("sw-dim")
+
+
+def lines(values: Iterable[tuple[str, str]], classes: str = "sw-text") -> None:
+    """Facts of (name, text)."""
+    for name, words in values:
+        fact(name, words, classes)

@@ -1,0 +1,123 @@
+"""Lists keep what is there: what is open stays open, and no more is kept than is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from nicegui import Client, ui
+from nicegui.page import page
+
+from solward_dashboard.lists import NewestFirst
+from solward_dashboard.parts import Age, Redrawn, on_refresh, refresh_page
+
+
+@pytest.fixture(autouse=True)
+def visited() -> Iterator[None]:
+    """A page that nobody looks at."""
+    with Client(page("/list")):
+        yield
+
+
+class Log:
+    """Numbers, newest first, two a page; at most four stay."""
+
+    def __init__(self) -> None:
+        self.made: list[int] = []
+        self.place = ui.element("div")
+        with self.place:
+            self.shown = NewestFirst[int](
+                "number", self.make, self.older, 2, key=abs, none="None.", testid="log", most=4
+            )
+
+    def make(self, number: int) -> ui.element:
+        self.made.append(abs(number))
+        return ui.label(str(number))
+
+    async def older(self, last: int) -> Sequence[int]:
+        return [each for each in (last - 1, last - 2) if each > 0]
+
+    @property
+    def texts(self) -> list[str]:
+        (listed,) = (each for each in self.place if each.props.get("data-testid") == "log")
+        return [each.text for each in listed if isinstance(each, ui.label)]
+
+
+@pytest.fixture
+def log(visited: None) -> Log:
+    return Log()
+
+
+def test_new_ones_come_on_top_and_others_are_not_made_again(log: Log) -> None:
+    log.shown.show([2, 1])
+    log.shown.show([3, 2])
+    assert (log.texts, log.made) == (["3", "2", "1"], [2, 1, 3])
+    # One that has changed is made anew in its place.
+    log.shown.show([3, -2])
+    assert (log.texts, log.made) == (["3", "-2", "1"], [2, 1, 3, 2])
+
+
+def test_the_oldest_leave_a_page_that_is_left_open(log: Log) -> None:
+    for newest in range(2, 8):
+        log.shown.show([newest, newest - 1])
+    assert log.texts == ["7", "6", "5", "4"]
+
+
+def test_where_some_are_missing_between_the_list_begins_anew(log: Log) -> None:
+    log.shown.show([2, 1])
+    log.shown.show([9, 8])
+    assert log.texts == ["9", "8"]
+
+
+async def test_older_ones_are_added_and_kept(log: Log) -> None:
+    log.shown.show([9, 8])
+    for _ in range(2):
+        await log.shown.load_older()
+    log.shown.show([10, 9])
+    assert log.texts == ["10", "9", "8", "7", "6", "5", "4"]
+
+
+def test_content_is_built_anew_where_what_it_is_made_of_changes() -> None:
+    built: list[str] = []
+    shown = Redrawn[str](built.append, of=lambda word: word[0])
+    for word in ("a1", "a2", "b1"):
+        shown.show(word)
+    assert built == ["a1", "b1"]
+
+
+def test_nothing_is_shown_as_nothing_and_hidden() -> None:
+    card = ui.element("div")
+    shown = Redrawn[list[int]](lambda found: [ui.label(str(each)) for each in found], hides=card)
+    assert not card.visible
+    for found, visible in (([], False), ([1], True), ([], False)):
+        shown.show(found)
+        assert (card.visible, len(list(shown.element))) == (visible, len(found))
+
+
+def test_an_age_is_told_as_of_now() -> None:
+    told: list[datetime] = []
+    moment = datetime.now(UTC) - timedelta(minutes=3)
+
+    def tell(at: datetime) -> str:
+        told.append(at)
+        return f"told {len(told)} times"
+
+    age = Age(moment, tell)
+    age.tick()
+    assert (age.text, told) == ("told 2 times", [moment, moment])
+
+
+async def test_a_page_that_is_gone_is_asked_for_nothing() -> None:
+    asked: list[str] = []
+
+    async def ask() -> None:
+        asked.append("asked")
+
+    client = Client(page("/gone"))
+    with client:
+        on_refresh(ask)
+    await refresh_page(client)
+    client.delete()
+    await refresh_page(client)
+    assert asked == ["asked"]
