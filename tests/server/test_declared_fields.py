@@ -171,7 +171,7 @@ FIELDS = [
 
 def test_every_request_is_looked_at() -> None:
     assert SURFACES.keys() == {
-        each.request for calls in CALLS.values() for each in calls if each.has_body
+        each.body for calls in CALLS.values() for each in calls if each.body is not None
     }
 
 

@@ -59,7 +59,7 @@ class Asking:
             fields = requested(call.request, **given)
         if call.method == "GET":
             return await self._http.get(path, fields)
-        if call.has_body:
+        if call.body is not None:
             return await self._http.send(call.method, path, fields)
         return await self._http.send(call.method, path, query=fields)
 

@@ -186,7 +186,7 @@ def requests() -> str:
     made = []
     for name, calls in CALLS.items():
         made.append(f'\nclass {name}(Asking):\n    """The declared requests."""\n')
-        made += [_request(each) for each in calls if each.name]
+        made += [_request(each) for each in calls if each.client_name]
     named = sorted(
         {module.partition(".")[0] for module in re.findall(r"\b(\w+)\.[A-Z]", "".join(made))}
     )
@@ -212,7 +212,7 @@ def _request(call: Call[Any]) -> str:
     given = ", ".join([_constant(call), *call.parts, *sent])
     asks = "_listed" if call.listed else "_raw" if kind == "Raw" else "_asked"
     return _method(
-        f"{call.name}({signature}) -> {f'tuple[{kind}, ...]' if call.listed else kind}",
+        f"{call.client_name}({signature}) -> {f'tuple[{kind}, ...]' if call.listed else kind}",
         call.does,
         f"return await self.{asks}({given})",
         arguments=said,

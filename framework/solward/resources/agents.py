@@ -430,17 +430,15 @@ _ONE = "/agents/{agent_id}"
 
 def _switch(name: str, does: str, about: str = "") -> Call[SwitchedAgent]:
     path = f"{_ONE}/{name}"
-    return Call(f"{name}Agent", does, "POST", path, None, SwitchedAgent, name=name, about=about)
+    return Call(f"{name}Agent", f"POST {path}", does, SwitchedAgent, about=about)
 
 
 CREATE_AGENT = Call(
     "createAgent",
+    "POST /agents",
     "Create an agent, idle.",
-    "POST",
-    "/agents",
-    NewAgent,
     Agent,
-    name="create",
+    body=NewAgent,
     short=CreatedAgent,
     about="Without `walletId` and with `maxSolPerTransaction` at the top level, a wallet is made"
     " for it, and provider and model may come from the defaults; so with `template`, whose"
@@ -483,36 +481,27 @@ class AgentTemplate(Answer):
 
 LIST_AGENT_TEMPLATES = Call(
     "listAgentTemplates",
+    "GET /agent-templates",
     "Starting points of agents.",
-    "GET",
-    "/agent-templates",
-    None,
     AgentTemplate,
     name="templates",
     listed="templates",
 )
-LIST_AGENTS = Call(
-    "listAgents", "List agents.", "GET", "/agents", None, Agent, name="list", listed="agents"
-)
-GET_AGENT = Call("getAgent", "One agent.", "GET", _ONE, None, Agent, name="get")
+LIST_AGENTS = Call("listAgents", "GET /agents", "List agents.", Agent, listed="agents")
+GET_AGENT = Call("getAgent", f"GET {_ONE}", "One agent.", Agent)
 CHANGE_AGENT = Call(
     "changeAgent",
+    f"PATCH {_ONE}",
     "Change an agent; a running one goes by it from its next cycle.",
-    "PATCH",
-    _ONE,
-    AgentChange,
     Agent,
-    name="change",
+    body=AgentChange,
     about="By `grants` it goes at once. A number of `llmBudget` that is null has no limit.",
 )
 DELETE_AGENT = Call(
     "deleteAgent",
+    f"DELETE {_ONE}",
     "Delete an agent with its decisions and memory; its transactions stay.",
-    "DELETE",
-    _ONE,
-    None,
     Deleted,
-    name="delete",
 )
 START_AGENT = _switch(
     "start",
@@ -523,41 +512,37 @@ STOP_AGENT = _switch("stop", "Stop an agent, once what it pays is recorded.")
 PAUSE_AGENT = _switch("pause", "Set a running agent aside.")
 GET_AGENT_LIMITS: Call[Any] = Call(
     "getAgentLimits",
+    f"GET {_ONE}/limits",
     "An agent's own limits, and what is spent of them.",
-    "GET",
-    f"{_ONE}/limits",
-    None,
     AgentLimits,
     name="limits",
     is_raw=True,
 )
 LIST_DECISIONS = Call(
     "listDecisions",
+    f"GET {_ONE}/decisions",
     "What an agent decided, the newest first.",
-    "GET",
-    f"{_ONE}/decisions",
-    ListedDecisions,
     Decision,
+    query=ListedDecisions,
     name="decisions",
     listed="decisions",
 )
 LIST_MEMORY = Call(
     "listMemory",
+    f"GET {_ONE}/memory",
     "What an agent remembers, the newest first.",
-    "GET",
-    f"{_ONE}/memory",
-    ListedMemory,
     Memory,
+    query=ListedMemory,
     name="memory",
     listed="memory",
 )
 CHAT = Call(
     "chat",
+    f"POST {_ONE}/chat",
     "Ask a running agent; nothing is executed.",
-    "POST",
-    f"{_ONE}/chat",
-    Said,
     Reply,
+    body=Said,
+    name=None,
     about="With `Accept: text/event-stream` the answer comes while it is made.",
 )
 AGENT_CALLS: tuple[Call[Any], ...] = (

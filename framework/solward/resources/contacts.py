@@ -43,33 +43,22 @@ class Removed(Answer):
 
 LIST_CONTACTS = Call(
     "listContacts",
+    "GET /contacts",
     "The address book: contacts by name, and behind them the members of the policy's groups.",
-    "GET",
-    "/contacts",
-    None,
     Contact,
-    name="list",
     listed="contacts",
     about="Contacts allow nothing, and no grant reads them. Groups are changed with the policy.",
 )
 PUT_CONTACT = Call(
     "putContact",
+    "POST /contacts",
     "Name an address, or rename it.",
-    "POST",
-    "/contacts",
-    NewContact,
     Contact,
-    name="put",
+    body=NewContact,
     about="No two names look alike, and no address that has a name can be taken for another one by"
     " its first and last characters.",
 )
 REMOVE_CONTACT = Call(
-    "removeContact",
-    "Take a recipient's name away.",
-    "DELETE",
-    "/contacts/{contact_id}",
-    None,
-    Removed,
-    name="remove",
+    "removeContact", "DELETE /contacts/{contact_id}", "Take a recipient's name away.", Removed
 )
 CALLS: tuple[Call[Any], ...] = (LIST_CONTACTS, PUT_CONTACT, REMOVE_CONTACT)

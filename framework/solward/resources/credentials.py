@@ -283,95 +283,65 @@ class RevokedAdmin(Revoked):
 
 CREATE_KEY = Call(
     "createKey",
+    "POST /keys",
     "Create an API key.",
-    "POST",
-    "/keys",
-    NewKey,
     CreatedKey,
-    name="create",
+    body=NewKey,
     about="The key itself is in this answer and nowhere else. It ends no later than the admin"
     " credential that makes it.",
 )
 LIST_KEYS = Call(
     "listKeys",
+    "GET /keys",
     "List API keys, the oldest first.",
-    "GET",
-    "/keys",
-    ListedKeys,
     ApiKey,
-    name="list",
+    query=ListedKeys,
     listed="keys",
 )
 GET_OWN_KEY = Call(
     "getOwnKey",
+    "GET /keys/self",
     "The API key of this request, with its details.",
-    "GET",
-    "/keys/self",
-    None,
     OwnKey,
     name="own",
 )
 ROTATE_KEY = Call(
     "rotateKey",
+    "POST /keys/{key_id}/rotate",
     "Give an API key another secret.",
-    "POST",
-    "/keys/{key_id}/rotate",
-    NewSecret,
     RotatedKey,
-    name="rotate",
+    body=NewSecret,
     about="Limits, what is spent of them and the wallet it may use stay. The secret it had works"
     " until the overlap ends; one before that ends at once. An admin credential that has an end"
     " rotates no key that ends later.",
 )
-REVOKE_KEY = Call(
-    "revokeKey",
-    "Revoke an API key at once.",
-    "DELETE",
-    "/keys/{key_id}",
-    None,
-    Revoked,
-    name="revoke",
-)
+REVOKE_KEY = Call("revokeKey", "DELETE /keys/{key_id}", "Revoke an API key at once.", Revoked)
 KEY_CALLS = (CREATE_KEY, LIST_KEYS, GET_OWN_KEY, ROTATE_KEY, REVOKE_KEY)
 
 CREATE_ADMIN = Call(
     "createAdmin",
+    "POST /admins",
     "Create an admin credential with a role.",
-    "POST",
-    "/admins",
-    NewAdmin,
     CreatedAdmin,
-    name="create",
+    body=NewAdmin,
     about="Its secret is in this answer and nowhere else. It may do no more than who creates it,"
     " and ends no later.",
 )
 LIST_ADMINS = Call(
     "listAdmins",
+    "GET /admins",
     "List the admin credentials, the oldest first.",
-    "GET",
-    "/admins",
-    None,
     AdminCredential,
-    name="list",
     listed="admins",
 )
 OWN_ADMIN = Call(
-    "ownAdmin",
-    "What the credential of the request may do.",
-    "GET",
-    "/admins/self",
-    None,
-    OwnAdmin,
-    name="own",
+    "ownAdmin", "GET /admins/self", "What the credential of the request may do.", OwnAdmin
 )
 REVOKE_ADMIN = Call(
     "revokeAdmin",
+    "DELETE /admins/{admin_id}",
     "Revoke an admin credential at once.",
-    "DELETE",
-    "/admins/{admin_id}",
-    None,
     RevokedAdmin,
-    name="revoke",
     about="Its event streams and dashboard sessions end too. What it made stays; keys and"
     " credentials among it end no later than it would have.",
 )

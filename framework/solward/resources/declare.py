@@ -130,13 +130,15 @@ class Call(Generic[A]):
 
     Attributes:
         id: in the API's description.
+        route: method, and path below the API's prefix; it may name parts in braces, which the
+            client's method takes.
         does: what it does, in a sentence.
-        path: below the API's prefix; it may name parts in braces, which the method takes.
-        request: its body; of GET and DELETE its query. None: it has none.
         answer: None where the client's method gives the JSON as it is.
+        body, query: its fields; None: it has none.
         about: more about it, for the API's description.
         listed: the answer is an object with one field of this name, a list of `answer`.
-        name: of the client's method; empty: it is written by hand, or there is none.
+        name: of the client's method where the first word of the id does not do; None: it is written
+            by hand, or there is none.
         short: where its own answer has a few fields alone, the id among them: the client reads
             `answer` after it.
         is_raw: the method gives the JSON as it is, and not as `answer`.
@@ -147,29 +149,44 @@ class Call(Generic[A]):
     """
 
     id: str
+    route: str
     does: str
-    method: str
-    path: str
-    request: type[Request] | None
     answer: type[A] | None
     _: KW_ONLY
+    body: type[Request] | None = None
+    query: type[Request] | None = None
     about: str = ""
     listed: str = ""
-    name: str = ""
+    name: str | None = ""
     short: type[Any] | None = None
     is_raw: bool = False
     takes_key: bool = False
     takes_json: bool = False
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        """The names of the parts of its path."""
-        return tuple(re.findall(r"\{(\w+)\}", self.path))
+    def method(self) -> str:
+        """Of HTTP."""
+        return self.route.partition(" ")[0]
 
     @property
-    def has_body(self) -> bool:
-        """Whether `request` is its body, and not its query."""
-        return self.request is not None and self.method not in ("GET", "DELETE")
+    def path(self) -> str:
+        """Below the API's prefix."""
+        return self.route.partition(" ")[2]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of the parts of its path."""
+        return tuple(re.findall(r"\{(\w+)\}", self.route))
+
+    @property
+    def request(self) -> type[Request] | None:
+        """Its fields, wherever they are."""
+        return self.body or self.query
+
+    @property
+    def client_name(self) -> str | None:
+        """The name of the client's method."""
+        return re.split(r"(?=[A-Z])", self.id)[0] if self.name == "" else self.name
 
 
 def fields_of(kind: type[Request]) -> tuple[Field, ...]:

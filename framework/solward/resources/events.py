@@ -122,21 +122,20 @@ class AuditPage(Answer):
 
 STREAM_EVENTS: Call[Event] = Call(
     "streamEvents",
+    "GET /events",
     "What happens, as server-sent events without end.",
-    "GET",
-    "/events",
-    StreamedEvents,
     None,
+    query=StreamedEvents,
+    name=None,
     about="From now on, or after the event that `Last-Event-ID` or `lastEventId` names; the header"
     " wins. A comment comes every 15 seconds of silence.",
 )
 LIST_AUDIT = Call(
     "listAudit",
+    "GET /audit",
     "Entries of the audit log, or those that fit a filter.",
-    "GET",
-    "/audit",
-    ListedAudit,
     AuditPage,
+    query=ListedAudit,
     name="audit",
     about="A page looks at a bounded number of entries, so it may have fewer than `limit`, or none,"
     " and be followed by another: go on with `next` as `before` until it is null.",

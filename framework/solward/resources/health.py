@@ -61,10 +61,8 @@ class Health(Answer):
 
 GET_HEALTH = Call(
     "getHealth",
+    "GET /health",
     "Is it up, which version, and does its ledger answer.",
-    "GET",
-    "/health",
-    None,
     Health,
     name="health",
     about="Answers within a second, always with 200.",

@@ -196,43 +196,37 @@ class DecidedHold(Answer):
 
 LIST_HOLDS = Call(
     "listHolds",
+    "GET /holds",
     "What waits for a person, and what became of it, the newest first.",
-    "GET",
-    "/holds",
-    ListedHolds,
     Hold,
-    name="list",
+    query=ListedHolds,
     listed="holds",
     about="The admin and keys that may approve see all, others what they asked for.",
 )
-GET_HOLD = Call("getHold", "One hold.", "GET", "/holds/{hold_id}", None, Hold, name="get")
+GET_HOLD = Call("getHold", "GET /holds/{hold_id}", "One hold.", Hold)
 APPROVE_HOLD = Call(
     "approveHold",
+    "POST /holds/{hold_id}/approve",
     "Approve what is held, once.",
-    "POST",
-    "/holds/{hold_id}/approve",
-    HoldNote,
     Hold,
-    name="approve",
+    body=HoldNote,
     about="It is made again, judged by everything again, and sent; at most what was shown leaves.",
 )
 DENY_HOLD = Call(
     "denyHold",
+    "POST /holds/{hold_id}/deny",
     "Deny what is held, for good.",
-    "POST",
-    "/holds/{hold_id}/deny",
-    HoldNote,
     Hold,
-    name="deny",
+    body=HoldNote,
     about="Its caller is answered with a blocked record from then on.",
 )
 DECIDE_HOLD = Call(
     "decideHoldBySignature",
+    "POST /holds/{hold_id}/webhook",
     "Approve or deny what is held, as the receiver of the webhook.",
-    "POST",
-    "/holds/{hold_id}/webhook",
-    SignedHoldDecision,
     DecidedHold,
+    body=SignedHoldDecision,
+    name=None,
     about="The signature is the credential; no key and no secret is sent. It counts once and for"
     " five minutes.",
 )

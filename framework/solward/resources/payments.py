@@ -270,11 +270,11 @@ class StoredPayment(PaidAnswer):
 
 PAY = Call(
     "pay",
+    "POST /wallets/{wallet_id}/pay",
     "Make a request over HTTP, and pay for it.",
-    "POST",
-    "/wallets/{wallet_id}/pay",
-    PaidRequest,
     PaidAnswer,
+    body=PaidRequest,
+    name=None,
     about="The service makes the request; where the seller answers 402 it pays one of its offers,"
     " at most `max`, and makes the request once more, with the payment. It waits up to"
     f" {ANSWER_WAIT_S:.0f} seconds for that answer, follows no redirect, and pays once, whatever is"
@@ -282,22 +282,14 @@ PAY = Call(
 )
 LIST_PAYMENTS = Call(
     "listPayments",
+    "GET /payments",
     "What was paid for, the newest first.",
-    "GET",
-    "/payments",
-    ListedPayments,
     Payment,
-    name="list",
+    query=ListedPayments,
     listed="payments",
     about="A key that is confined to one wallet sees that wallet's.",
 )
 GET_PAYMENT = Call(
-    "getPayment",
-    "A payment and its answer.",
-    "GET",
-    "/payments/{payment_id}",
-    None,
-    StoredPayment,
-    name="get",
+    "getPayment", "GET /payments/{payment_id}", "A payment and its answer.", StoredPayment
 )
 CALLS = (PAY, LIST_PAYMENTS, GET_PAYMENT)

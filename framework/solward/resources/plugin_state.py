@@ -129,62 +129,52 @@ class Purged(Answer):
 
 SHOW_SETTINGS = Call(
     "getPluginSettings",
+    f"GET {_SKILLS_SETTINGS}",
     "What is set for a plugin's skill.",
-    "GET",
-    _SKILLS_SETTINGS,
-    None,
     SkillSettings,
     name="settings",
     about="Of a secret only whether it is set.",
 )
 SET = Call(
     "setPluginSetting",
+    f"PUT {_SKILLS_SETTINGS}/{{name}}",
     "Set a setting of a plugin's skill.",
-    "PUT",
-    _SKILLS_SETTINGS + "/{name}",
-    NewSetting,
     SettingState,
+    body=NewSetting,
+    name=None,
     takes_json=True,
     about="From the skill's next call on. The audit log does not have the value.",
 )
 UNSET = Call(
     "unsetPluginSetting",
+    f"DELETE {_SKILLS_SETTINGS}/{{name}}",
     "Unset a setting of a plugin's skill.",
-    "DELETE",
-    _SKILLS_SETTINGS + "/{name}",
-    None,
     SettingState,
-    name="unset",
 )
 LIST_ENTRIES = Call(
     "listPluginEntries",
+    f"GET {_STORE}",
     "What a plugin keeps for a wallet, by key.",
-    "GET",
-    _STORE,
-    ListedEntries,
     PluginEntry,
+    query=ListedEntries,
     name="entries",
     listed="entries",
 )
 DELETE_ENTRY = Call(
     "deletePluginEntry",
+    f"DELETE {_STORE}",
     "Delete an entry that a plugin keeps for a wallet.",
-    "DELETE",
-    _STORE,
-    OneEntry,
     DeletedEntry,
-    name="delete",
+    query=OneEntry,
     about="What it made the plugin leave undone, it may do again. The audit log says which one was"
     " deleted, and not its value.",
 )
 PURGE = Call(
     "purgePlugin",
+    "DELETE /plugins/state",
     "Delete all that a distribution's plugins keep, and all that is set for its skills.",
-    "DELETE",
-    "/plugins/state",
-    OnePlugin,
     Purged,
-    name="purge",
+    query=OnePlugin,
     about="For every wallet, not to be undone. Only of a distribution of which nothing is loaded."
     " Its files are deleted by `solward plugins remove --purge` alone.",
 )

@@ -175,23 +175,19 @@ class SkillResult(Answer):
 
 LIST_SKILLS = Call(
     "listSkills",
+    "GET /skills",
     "The loaded skills with their schemas.",
-    "GET",
-    "/skills",
-    None,
     Skill,
     name="skills",
     listed="skills",
 )
 RUN_SKILL = Call(
-    "skill", "Run a skill.", "POST", "/wallets/{wallet_id}/skills/{name}", None, SkillResult
+    "skill", "POST /wallets/{wallet_id}/skills/{name}", "Run a skill.", SkillResult, name=None
 )
 LIST_PLUGINS = Call(
     "listPlugins",
+    "GET /plugins",
     "Loaded plugins, extra guardrails, and plugins that were left out.",
-    "GET",
-    "/plugins",
-    None,
     Plugins,
     name="plugins",
 )

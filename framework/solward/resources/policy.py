@@ -201,58 +201,48 @@ class Replay(Answer):
     changes: tuple[ReplayedChange, ...] = declared(Json(f"In order; the first {MOST_CHANGES}."))
 
 
-GET_POLICY = Call(
-    "getPolicy", "Who is under which grants.", "GET", "/policy", None, Policy, name="get"
-)
+GET_POLICY = Call("getPolicy", "GET /policy", "Who is under which grants.", Policy)
 REPLACE_POLICY = Call(
     "replacePolicy",
+    "PUT /policy",
     "Put every principal under exactly these grants.",
-    "PUT",
-    "/policy",
-    NewPolicy,
     Policy,
-    name="replace",
+    body=NewPolicy,
     takes_json=True,
     about="A principal that the body does not name is no longer under grants. A grant that is"
     " written anew starts with what its principal moved in its windows.",
 )
 GET_GRANTS = Call(
     "getGrants",
+    "GET /policy/{principal}",
     "The grants of one principal, such as `agent:scout`.",
-    "GET",
-    "/policy/{principal}",
-    None,
     PrincipalGrants,
     name="of",
 )
 REPLACE_GRANTS = Call(
     "replaceGrants",
+    "PUT /policy/{principal}",
     "Put one principal under exactly these grants.",
-    "PUT",
-    "/policy/{principal}",
-    NewGrants,
     PrincipalGrants,
+    body=NewGrants,
+    name=None,
     takes_json=True,
     about="`[]` lets it only read; null takes it out of grants. At most 100.",
 )
 REPLAY_POLICY = Call(
     "replayPolicy",
+    "POST /policy/replay",
     "What a draft would have changed in the last days; nothing changes.",
-    "POST",
-    "/policy/replay",
-    ReplayRequest,
     Replay,
-    name="replay",
+    body=ReplayRequest,
     about="Without a draft the policy in force is replayed, which changes nothing.",
 )
 CHECK_POLICY = Call(
     "checkPolicy",
+    "POST /policy/check",
     "What a policy would say; nothing changes.",
-    "POST",
-    "/policy/check",
-    PolicyDraft,
     Policy,
-    name="check",
+    body=PolicyDraft,
     takes_json=True,
 )
 CALLS = (GET_POLICY, REPLACE_POLICY, GET_GRANTS, REPLACE_GRANTS, REPLAY_POLICY, CHECK_POLICY)

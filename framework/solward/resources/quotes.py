@@ -27,10 +27,9 @@ class SwapQuote(Answer):
 
 QUOTE_SWAP = Call(
     "quoteSwap",
+    "POST /quote",
     "What a swap would bring now.",
-    "POST",
-    "/quote",
-    None,
     SwapQuote,
+    name=None,
     about="Nothing is sent, reserved or recorded.",
 )

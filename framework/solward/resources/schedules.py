@@ -248,50 +248,40 @@ _ONE = f"{_ALL}/{{schedule_id}}"
 
 
 def _act(act: str, does: str, **more: Any) -> Call[Schedule]:
-    return Call(f"{act}Schedule", does, "POST", f"{_ONE}/{act}", None, Schedule, **more)
+    return Call(f"{act}Schedule", f"POST {_ONE}/{act}", does, Schedule, **more)
 
 
 CREATE_SCHEDULE = Call(
     "createSchedule",
+    f"POST {_ALL}",
     "Run a skill on a wallet at times; a name is a wallet's once.",
-    "POST",
-    _ALL,
-    NewSchedule,
     Schedule,
-    name="create",
+    body=NewSchedule,
     about="It has the rights of who makes it: a key's has the key's limits and grants and ends with"
     " the key. Unknown fields are refused.",
 )
 LIST_SCHEDULES = Call(
     "listSchedules",
+    f"GET {_ALL}",
     "A wallet's schedules, the oldest first.",
-    "GET",
-    _ALL,
-    None,
     Schedule,
-    name="list",
     listed="schedules",
 )
-GET_SCHEDULE = Call("getSchedule", "One schedule.", "GET", _ONE, None, Schedule, name="get")
+GET_SCHEDULE = Call("getSchedule", f"GET {_ONE}", "One schedule.", Schedule)
 CHANGE_SCHEDULE = Call(
     "changeSchedule",
+    f"PATCH {_ONE}",
     "Change fields, named as in the REST interface; null takes one away.",
-    "PATCH",
-    _ONE,
-    ChangedSchedule,
     Schedule,
-    name="change",
+    body=ChangedSchedule,
     takes_json=True,
     about="A run that goes on keeps what it began with.",
 )
 DELETE_SCHEDULE = Call(
     "deleteSchedule",
+    f"DELETE {_ONE}",
     "Delete a schedule with its runs; its transactions stay.",
-    "DELETE",
-    _ONE,
-    None,
     Deleted,
-    name="delete",
 )
 PAUSE_SCHEDULE = _act(
     "pause", "Run it no more until it is resumed; takes effect at once.", name="pause"
@@ -307,11 +297,10 @@ RUN_SCHEDULE = _act(
 )
 LIST_RUNS = Call(
     "listScheduleRuns",
+    f"GET {_ONE}/runs",
     "What became of a schedule's due times, the newest first.",
-    "GET",
-    f"{_ONE}/runs",
-    ListedRuns,
     ScheduleRun,
+    query=ListedRuns,
     name="runs",
     listed="runs",
     about=f"The latest {RUNS_KEPT} are kept.",

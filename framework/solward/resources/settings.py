@@ -38,10 +38,8 @@ class Setting(Answer):
 
 LIST_SETTINGS = Call(
     "listSettings",
+    "GET /settings",
     "Every setting of this process.",
-    "GET",
-    "/settings",
-    None,
     Setting,
     name="settings",
     listed="settings",

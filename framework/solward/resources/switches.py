@@ -81,30 +81,19 @@ class Frozen(Answer):
 
 LIST_FROZEN = Call(
     "listFrozen",
+    "GET /freeze",
     "What is frozen, since when and why.",
-    "GET",
-    "/freeze",
-    ListedFrozen,
     Frozen,
+    query=ListedFrozen,
     name="frozen",
 )
 FREEZE = Call(
     "freeze",
+    "POST /freeze",
     "Stop every new transaction, of one wallet or of all.",
-    "POST",
-    "/freeze",
-    Freeze,
     SwitchOn,
-    name="freeze",
+    body=Freeze,
     about="What was sent already goes on to its end. A restart does not lift it.",
 )
-UNFREEZE = Call(
-    "unfreeze",
-    "Allow transactions again.",
-    "POST",
-    "/unfreeze",
-    Unfreeze,
-    Switch,
-    name="unfreeze",
-)
+UNFREEZE = Call("unfreeze", "POST /unfreeze", "Allow transactions again.", Switch, body=Unfreeze)
 CALLS: tuple[Call[Any], ...] = (LIST_FROZEN, FREEZE, UNFREEZE)

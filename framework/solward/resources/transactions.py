@@ -325,47 +325,43 @@ class Trial(Answer):
 
 EXPORT_TRANSACTIONS: Call[Any] = Call(
     "exportTransactions",
+    "GET /transactions.csv",
     "Records as CSV.",
-    "GET",
-    "/transactions.csv",
-    TransactionFilter,
     None,
+    query=TransactionFilter,
+    name=None,
     about="All that fit, newest first. A key that is confined to one wallet gets that wallet's, and"
     " no key gets names.",
 )
 LIST_TRANSACTIONS = Call(
     "listTransactions",
+    "GET /transactions",
     "Records of all wallets.",
-    "GET",
-    "/transactions",
-    ListedTransactions,
     TransactionPage,
+    query=ListedTransactions,
+    name=None,
     about="A key that is confined to one wallet sees that wallet's.",
 )
 LIST_WALLET_TRANSACTIONS = Call(
     "listWalletTransactions",
+    "GET /wallets/{wallet_id}/transactions",
     "Records of one wallet.",
-    "GET",
-    "/wallets/{wallet_id}/transactions",
-    ListedTransactions,
     TransactionPage,
+    query=ListedTransactions,
+    name=None,
 )
 GET_TRANSACTION = Call(
     "getTransaction",
+    "GET /transactions/{transaction_id}",
     "One record, why it was refused, and what its bytes could take.",
-    "GET",
-    "/transactions/{transaction_id}",
-    None,
     Judged,
-    name="get",
 )
 LIST_REFUSALS = Call(
     "listRefusals",
+    "GET /refusals",
     "What was refused and why, and how much of it in 24 hours.",
-    "GET",
-    "/refusals",
-    OfWallet,
     Refusals,
+    query=OfWallet,
     name="refusals",
     about=f"Among the newest {REFUSALS_OF:,} transactions. A key that is confined to one wallet"
     " sees that wallet's.",

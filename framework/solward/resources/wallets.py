@@ -268,85 +268,72 @@ class Stakes(Answer):
 
 
 CREATE_WALLET = Call(
-    "createWallet", "Create a wallet.", "POST", "/wallets", NewWallet, CreatedWallet, name="create"
+    "createWallet", "POST /wallets", "Create a wallet.", CreatedWallet, body=NewWallet
 )
 LIST_WALLETS = Call(
     "listWallets",
+    "GET /wallets",
     "List wallets.",
-    "GET",
-    "/wallets",
-    ListedWallets,
     Wallet,
+    query=ListedWallets,
+    name=None,
     listed="wallets",
     about="All of them, oldest first; with `limit` or `before` a page, newest first, of 50 where"
     " `limit` is left out. A key that is confined to one wallet sees that one.",
 )
-GET_WALLET = Call(
-    "getWallet", "One wallet.", "GET", "/wallets/{wallet_id}", None, Wallet, name="get"
-)
+GET_WALLET = Call("getWallet", "GET /wallets/{wallet_id}", "One wallet.", Wallet)
 CHANGE_WALLET = Call(
     "changeWallet",
+    "PATCH /wallets/{wallet_id}",
     "Replace a wallet's tags.",
-    "PATCH",
-    "/wallets/{wallet_id}",
-    ChangedWallet,
     Wallet,
+    body=ChangedWallet,
     name="tag",
 )
 GET_BALANCE = Call(
     "getBalance",
+    "GET /wallets/{wallet_id}/balance",
     "What a wallet holds on the ledger.",
-    "GET",
-    "/wallets/{wallet_id}/balance",
-    AskedBalance,
     Balance,
+    query=AskedBalance,
     name="balance",
 )
 GET_LIMITS: Call[Any] = Call(
     "getWalletLimits",
+    "GET /wallets/{wallet_id}/limits",
     "The service's limits for a wallet, and what is spent of them.",
-    "GET",
-    "/wallets/{wallet_id}/limits",
-    None,
     WalletLimits,
     name="limits",
     is_raw=True,
 )
 GET_RECLAIMABLE = Call(
     "getReclaimableRent",
+    "GET /wallets/{wallet_id}/reclaimable",
     "The rent that a wallet's token accounts can give back.",
-    "GET",
-    "/wallets/{wallet_id}/reclaimable",
-    None,
     Reclaimable,
     name="reclaimable",
     about="What `reclaim-rent` would take, in as many calls as it needs.",
 )
 GET_POCKETS = Call(
     "getWalletPockets",
+    "GET /wallets/{wallet_id}/pockets",
     "A wallet's pockets that may hold something, and what is at risk.",
-    "GET",
-    "/wallets/{wallet_id}/pockets",
-    None,
     Pockets,
     name="pockets",
 )
 SWEEP_POCKET = Call(
     "sweepPocket",
+    "POST /wallets/{wallet_id}/pockets/{pocket_id}/sweep",
     "Take home what a pocket holds.",
-    "POST",
-    "/wallets/{wallet_id}/pockets/{pocket_id}/sweep",
-    Sweep,
     Transaction,
+    body=Sweep,
     name="sweep_pocket",
     about="A frozen wallet's pockets too: nothing leaves but the network fee.",
 )
 LIST_STAKES = Call(
     "listStakes",
+    "GET /wallets/{wallet_id}/stakes",
     "Stake accounts the wallet may unstake or withdraw.",
-    "GET",
-    "/wallets/{wallet_id}/stakes",
-    None,
     Stakes,
     name="stakes",
 )

@@ -50,10 +50,10 @@ class Route:
         """Its part of the document."""
         call, body = self.call, None
         parameters = [PATH_PARAMETERS[part] for part in call.parts]
-        if call.request is not None and call.has_body:
-            body = body_of(call.request)
-        elif call.request is not None:
-            parameters += map(queried, fields_of(call.request))
+        if call.body is not None:
+            body = body_of(call.body)
+        if call.query is not None:
+            parameters += map(queried, fields_of(call.query))
         if call.takes_key:
             parameters.append(IDEMPOTENCY_KEY)
         given = {"tag": tag, "parameters": parameters, "body": body, "response": self._response()}

@@ -68,14 +68,13 @@ SwaggerUIBundle({
 
 _SHOW: Call[Any] = Call(
     "getDocs",
+    "GET /docs",
     "This description as a page to read and try.",
-    "GET",
-    "/docs",
     None,
-    None,
+    name=None,
     about="Everything it needs comes from this service.",
 )
-_FILE: Call[Any] = Call("getDocsFile", "A file of the page.", "GET", "/docs/{file}", None, None)
+_FILE: Call[Any] = Call("getDocsFile", "GET /docs/{file}", "A file of the page.", None, name=None)
 
 routes = Routes("docs", "This description to read.")
 """From the root; its handlers take `folder()`."""

@@ -15,11 +15,10 @@ from solward_server.openapi.route import Routes
 _TEXT = {"schema": {"type": "string"}}
 _SCRAPE: Call[Any] = Call(
     "getMetrics",
+    "GET /metrics",
     "What this process counts and measures, for Prometheus.",
-    "GET",
-    "/metrics",
     None,
-    None,
+    name=None,
     about="As OpenMetrics where `Accept` asks for it, else as text 0.0.4.",
 )
 

@@ -159,7 +159,7 @@ def _skill_operation(skill: LoadedSkill) -> Operation:
         calls.RUN_SKILL,
         id=f"skill_{spec.name}",
         does=f"Run the skill {spec.name} of {skill.distribution}",
-        path=calls.RUN_SKILL.path.replace("{name}", spec.name),
+        route=calls.RUN_SKILL.route.replace("{name}", spec.name),
         about=spec.description,
     )
     more = {
