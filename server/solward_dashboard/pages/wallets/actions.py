@@ -23,7 +23,6 @@ from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed
 from solward_dashboard.forms.fields import in_words
 from solward_dashboard.forms.form import Form, FormError
-from solward_dashboard.forms.request_form import form_schema
 from solward_dashboard.people import People
 from solward_dashboard.previews import previewed
 from solward_dashboard.wording import value_text
@@ -75,11 +74,15 @@ def of_operation(declared: Operation, known: Mapping[str, str] | None = None) ->
         )
         return found
 
+    schema = declared.schema()
+    for each in declared.fields:
+        if each.title:
+            schema["properties"][each.json]["title"] = each.title
     return Action(
         declared.name.replace("_", " ").capitalize(),
         declared.verb,
         f"{declared.title}." + (" It cannot be taken back." if declared.is_irreversible else ""),
-        form_schema(declared.fields),
+        schema,
         run,
         known=known or {},
         asks=declared.type != TransactionType.AIRDROP,
