@@ -89,7 +89,7 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     "holds._confirmed": ("/holds", (first('[data-testid^="approve-"]'),)),
     "pages.agents.form.create_agent": (
         "/agents",
-        (clicks("New agent"), chooses("Start from", "Stake keeper"), presses("create")),
+        (clicks("New agent"), chooses("Start from", "Balance reporter"), presses("create")),
     ),
     "pages.agents.strategy_editor.reviewed": (
         "/agents/{agent_id}",
@@ -107,7 +107,10 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     "pages.wallets.dialogs.freeze_reason": ("/wallets/{wallet_id}", (presses("freeze"),)),
     "pages.wallets.dialogs.new_tags": ("/wallets/{wallet_id}", (clicks("Edit tags"),)),
     "pages.wallets.dialogs.show_qr": ("/wallets/{wallet_id}", (clicks("Show the QR code"),)),
-    "pages.wallets.dialogs.create_wallet": ("/wallets", (clicks("New wallet"), presses("create"))),
+    "pages.wallets.dialogs.create_wallet": (
+        "/wallets",
+        (clicks("New wallet", "Add to tags"), presses("create")),
+    ),
     "pages.credentials._create": ("/admins", (clicks("New admin credential"), presses("create"))),
     "dialogs.shown_once": (
         "/api-keys",
