@@ -167,7 +167,7 @@ from solward_cli.notes import notes
 from solward_dashboard.forms.request_form import form_schema
 
 assert Notes.add.__doc__.startswith("Keep a note.")
-(argument,) = notes.commands["add"].params
+argument = notes.commands["add"].params[0]
 assert (argument.name, argument.required) == ("text", True)
 assert form_schema(fields_of(NewNote))["properties"]["text"]["maxLength"] == 500
 
