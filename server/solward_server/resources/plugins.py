@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from solward.plugins import ProblemCode
+from solward.plugins import ProblemCode, Registry
 from solward.plugins.discovery import Place, canonical
 from solward.plugins.loaded import LoadedProvider
 from solward.resources.answers import answer_json
@@ -22,7 +22,11 @@ routes = Routes("plugins")
 
 @routes.serve(LIST_PLUGINS, keyed(Role.READ))
 async def listing(context: RouteContext) -> dict[str, Any]:
-    registry, settings = context.service.registry, context.service.settings
+    return plugins_report(context.service.registry, context.service.settings)
+
+
+def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
+    """Loaded plugins by kind, plugins' guardrails, and problems of plugins that were left out."""
     kinds: dict[str, Mapping[str, Any]] = {
         "skill": registry.skills,
         "provider": registry.providers,
