@@ -99,7 +99,7 @@ from typing import Any
 
 import click
 
-from solward.resources.notes import NewNote
+from solward.resources import notes as declared
 from solward_cli.declared import request_options, sent
 from solward_cli.render import Output
 from solward_cli.service_call import ServiceCall, service_call
@@ -112,11 +112,11 @@ def notes() -> None:
 
 
 @notes.command()
-@request_options(NewNote)
+@request_options(declared.NewNote)
 @service_call
 async def add(call: ServiceCall, **values: Any) -> Output:
     """Keep TEXT."""
-    made = await call.client.notes.add(**sent(NewNote, values))
+    made = await call.client.notes.add(**sent(declared.NewNote, values))
     return answer_table([made], "id", "text", empty="")
 
 
@@ -162,14 +162,14 @@ from tests.support.services import serving_api
 
 from solward.client.requests import Notes
 from solward.resources.declare import fields_of
-from solward.resources.notes import NewNote
-from solward_cli.notes import notes
+from solward.resources import notes as declared
+from solward_cli import notes as commands
 from solward_dashboard.forms.request_form import form_schema
 
 assert Notes.add.__doc__.startswith("Keep a note.")
-argument = notes.commands["add"].params[0]
+argument = commands.notes.commands["add"].params[0]
 assert (argument.name, argument.required) == ("text", True)
-assert form_schema(fields_of(NewNote))["properties"]["text"]["maxLength"] == 500
+assert form_schema(fields_of(declared.NewNote))["properties"]["text"]["maxLength"] == 500
 
 
 async def serve(home: Path) -> None:
@@ -200,7 +200,10 @@ def test_the_recipe_is_short() -> None:
 @pytest.mark.more
 def test_a_resource_made_by_the_recipe_is_on_every_surface(tmp_path: Path) -> None:
     copy = Copy.made(tmp_path / "tree")
-    for path in (*NEW, *CHANGES):
+    for path in NEW:
+        folder, _, name = path.rpartition("/")
+        assert f"module `{name.removesuffix('.py')}` in `{folder}/`" in RECIPE
+    for path in CHANGES:
         # The recipe names the files by where they stand below these two.
         assert f"`{path.removeprefix(f'{FRAMEWORK}/')}`" in RECIPE or f"`{path}`" in RECIPE, path
     for path, text in NEW.items():
