@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from solward.resources.events import LAST_EVENT
-from solward.resources.examples import AGENT, CREDENTIAL, KEY, SCHEDULE, WALLET
-from solward.resources.fields import Schema
+from solward.resources.examples import AGENT, CREDENTIAL, HOLD, KEY, SCHEDULE, WALLET
+from solward.resources.fields import Schema, camel
 from solward.resources.schema import (
     address,
     flag,
@@ -25,11 +25,6 @@ def _parameter(place: str, name: str, schema: Schema, **more: Any) -> Parameter:
     return {"name": name, "in": place, "description": description, "schema": bare} | more
 
 
-def path_parameter(name: str, schema: Schema, example: Any) -> Parameter:
-    """A part of the path."""
-    return _parameter("path", name, schema, required=True, example=example)
-
-
 def header(name: str, schema: Schema) -> Parameter:
     """A required header."""
     return _parameter("header", name, schema, required=True)
@@ -40,41 +35,35 @@ def query(name: str, schema: Schema, **more: Any) -> Parameter:
     return _parameter("query", name, schema, **more)
 
 
-WALLET_ID = path_parameter("walletId", identifier("The wallet."), WALLET)
-AGENT_ID = path_parameter("agentId", identifier("The agent."), AGENT)
 POCKET = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
-POCKET_ID = path_parameter("pocketId", address("The pocket."), POCKET)
-HOLD = "3f0e8a52-7a5c-4c0b-9d1e-5a0c6d2f4b18"
-HOLD_ID = path_parameter("holdId", identifier("The hold."), HOLD)
-RECORD = "93698b99-39ce-4d15-841f-684b9de7d8bc"
-RECORD_ID = path_parameter("transactionId", identifier("The record."), RECORD)
-KEY_ID = path_parameter("keyId", identifier("The key."), KEY)
-CONTACT_ID = path_parameter("contactId", address("The recipient."), POCKET)
-ADMIN_ID = path_parameter("adminId", identifier("The admin credential."), CREDENTIAL)
-
-PATH_PARAMETERS: dict[str, Parameter] = {
-    "wallet_id": WALLET_ID,
-    "agent_id": AGENT_ID,
-    "pocket_id": POCKET_ID,
-    "hold_id": HOLD_ID,
-    "transaction_id": RECORD_ID,
-    "key_id": KEY_ID,
-    "admin_id": ADMIN_ID,
-    "schedule_id": path_parameter("scheduleId", identifier("The schedule."), SCHEDULE),
-    "contact_id": CONTACT_ID,
-    "skill": path_parameter("skill", text("The skill's name.", 64), "transfer"),
-    "name": path_parameter("name", text("The setting's name.", 200), "signingKey"),
-    "file": path_parameter("file", text("One of the files the page names."), "swagger-ui.css"),
-    "plugin": path_parameter("plugin", text("The plugin's distribution.", 200), "acme-tools"),
-    "principal": path_parameter(
-        "principal",
+_RECORD = "93698b99-39ce-4d15-841f-684b9de7d8bc"
+# A part of a path, as calls name it -> its schema and an example.
+_PARTS: dict[str, tuple[Schema, str]] = {
+    "wallet_id": (identifier("The wallet."), WALLET),
+    "agent_id": (identifier("The agent."), AGENT),
+    "pocket_id": (address("The pocket."), POCKET),
+    "hold_id": (identifier("The hold."), HOLD),
+    "transaction_id": (identifier("The record."), _RECORD),
+    "key_id": (identifier("The key."), KEY),
+    "admin_id": (identifier("The admin credential."), CREDENTIAL),
+    "schedule_id": (identifier("The schedule."), SCHEDULE),
+    "contact_id": (address("The recipient."), POCKET),
+    "skill": (text("The skill's name.", 64), "transfer"),
+    "name": (text("The setting's name.", 200), "signingKey"),
+    "file": (text("One of the files the page names."), "swagger-ui.css"),
+    "plugin": (text("The plugin's distribution.", 200), "acme-tools"),
+    "principal": (
         text("Such as `agent:scout` or `key:<id>`: a kind, and an id or a unique name.", 300)
         | {"minLength": 3},
         f"agent:{AGENT}",
     ),
-    "payment_id": path_parameter("paymentId", identifier("The payment."), RECORD),
+    "payment_id": (identifier("The payment."), _RECORD),
 }
-"""Parts of paths, as calls name them."""
+PATH_PARAMETERS: dict[str, Parameter] = {
+    name: _parameter("path", camel(name), schema, required=True, example=example)
+    for name, (schema, example) in _PARTS.items()
+}
+WALLET_ID = PATH_PARAMETERS["wallet_id"]
 
 
 DRY_RUN = query("dryRun", flag("Judge and simulate only; nothing is recorded, reserved or sent."))
@@ -94,15 +83,9 @@ IDEMPOTENCY_KEY = _parameter(
 LAST_EVENT_HEADER = _parameter("header", "Last-Event-ID", whole(LAST_EVENT, 0))
 
 PARAMETERS: dict[str, Parameter] = {
-    "WalletId": WALLET_ID,
-    "AgentId": AGENT_ID,
-    "KeyId": KEY_ID,
-    "AdminId": ADMIN_ID,
-    "HoldId": HOLD_ID,
-    "RecordId": RECORD_ID,
     "DryRun": DRY_RUN,
     "IdempotencyKey": IDEMPOTENCY_KEY,
-}
+} | {name.title().replace("_", ""): each for name, each in PATH_PARAMETERS.items()}
 
 
 def shared(parameter: Parameter) -> Parameter:

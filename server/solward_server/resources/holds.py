@@ -18,7 +18,7 @@ from solward_server.http.auth import caller, keyed, signed
 from solward_server.http.body import query_of, read_body
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
-from solward_server.openapi.parameters import HOLD_ID, header
+from solward_server.openapi.parameters import PATH_PARAMETERS, header
 from solward_server.openapi.route import H, Routes
 
 NO_HOLD = "Hold not found"
@@ -103,7 +103,7 @@ async def deny(context: RouteContext, hold_id: str) -> dict[str, Any]:
         409: "The hold is denied; nothing was changed",
     },
     parameters=(
-        HOLD_ID,
+        PATH_PARAMETERS["hold_id"],
         header(TIMESTAMP, text("Seconds since 1970.", pattern="^[1-9][0-9]{0,11}$")),
         header(NONCE, text("Never sent before.", pattern="^[A-Za-z0-9_-]{16,128}$")),
         header(
