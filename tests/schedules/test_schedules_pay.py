@@ -283,7 +283,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"cron": "*/5 * * * * *"}, "five fields"),
     ({"cron": "61 * * * *"}, "Bad minute"),
     ({"cron": "0 0 30 2 *"}, "Bad day-of-month"),
-    ({"cron": 5}, "cron must be text"),
+    ({"cron": 5}, "cron must be a string"),
     ({"cron": "0 9 * * *", "timeZone": "Mars/Olympus"}, "timeZone"),
     ({"cron": "0 9 * * *", "timeZone": "../../etc/passwd"}, "timeZone"),
     ({"cron": "0 9 * * *", "timeZone": "\x00"}, "timeZone"),

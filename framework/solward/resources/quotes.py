@@ -21,7 +21,7 @@ class SwapQuote(Answer):
     minimum_units: int = declared(
         Units("Least that must arrive, after slippage.", example="4900000"), read=int
     )
-    slippage_bps: int = declared(Whole("As given.", example=50))
+    slippage_bps: int = declared(Whole("As given.", example=70))
     price_impact: Decimal = declared(Number("A fraction: 0.003 is 0.3%.", example=0.003))
 
 
