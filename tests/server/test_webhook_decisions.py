@@ -108,9 +108,12 @@ async def test_a_signed_decision_is_carried_out_once_as_the_webhooks(webhook: We
     yes, no = signed("approve"), signed("deny", note="who is that?")
     assert await webhook.decide(people, yes) == Answered(HOLD, "approved")
     assert await webhook.decide(people, no) == Answered(HOLD, "denied")
+    # Receivers send an empty note, too.
+    assert await webhook.decide(people, signed("deny", note="")) == Answered(HOLD, "denied")
     assert people.decided == [
         ("approve", HOLD, "webhook", "None", "webhook"),
         ("deny", HOLD, "webhook", "who is that?", "webhook"),
+        ("deny", HOLD, "webhook", "", "webhook"),
     ]
     assert await refusals(webhook._database) == []
 

@@ -10,7 +10,18 @@ from typing import Any, ClassVar
 from solward.resources import examples
 from solward.resources.answers import Answer, sol
 from solward.resources.declare import Call, Request, declared, resource
-from solward.resources.fields import Choice, Flag, Id, Json, Shape, Text, Texts, Time, WalletId
+from solward.resources.fields import (
+    Choice,
+    Flag,
+    Id,
+    Json,
+    RawText,
+    Shape,
+    Text,
+    Texts,
+    Time,
+    WalletId,
+)
 from solward.resources.lists import LIMIT
 from solward.resources.schema import (
     array,
@@ -77,7 +88,9 @@ class SignedHoldDecision(Request):
         )
     )
     note: str | None = declared(
-        Text("Why, for the audit log.", most=MAX_NOTE, example="not a vendor of ours"), default=None
+        # Receivers send an empty one, too, whose decision must not be lost.
+        RawText("Why, for the audit log.", least=0, most=MAX_NOTE, example="not a vendor of ours"),
+        default=None,
     )
 
 
