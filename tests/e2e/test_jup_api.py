@@ -1,29 +1,44 @@
-"""The swap API's own client for JavaScript against the market of a `solward localnet` process."""
+"""The swap API's own client for JavaScript against the swap API that tests of the plugin use."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
-import subprocess
+from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
 
 import pytest
 from tests.support.environments import npm_environment
-from tests.support.localnet import localnet_process
+from tests.support.services import settings
+from tests.swap_api import venue_app
+
+from solward.service.cluster import localnet_options
+from solward_localnet.node import Localnet
+from solward_localnet.server import serving
+from solward_localnet.venue import PREFIX
 
 JUP_API = Path(__file__).parent / "jup_api"
 
 
 @pytest.mark.more
 @pytest.mark.timeout(300)
-def test_jup_ag_api_quotes_and_swaps_at_the_localnets_market(tmp_path: Path) -> None:
+async def test_jup_ag_api_quotes_and_swaps_at_the_localnets_market(tmp_path: Path) -> None:
     shutil.copy(JUP_API / "check.mjs", tmp_path)
     (tmp_path / "node_modules").symlink_to(npm_environment(JUP_API, "jup-api"))
-    with localnet_process(tmp_path / "localnet.db", "--slot-ms", "100") as node:
-        command = ["node", "check.mjs", node.http]
-        check = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=90)
-    assert check.returncode == 0, check.stdout + check.stderr
-    assert json.loads(check.stdout.splitlines()[-1]) == [
+    localnet = await Localnet.open(None, localnet_options(settings(tmp_path / "home")))
+    try:
+        mounts = {PREFIX: venue_app(localnet.call)}
+        async with serving(localnet, "127.0.0.1", 0, mounts=mounts) as addresses:
+            command = ["node", "check.mjs", addresses.http]
+            check = await asyncio.create_subprocess_exec(
+                *command, cwd=tmp_path, stdout=PIPE, stderr=STDOUT
+            )
+            out, _ = await asyncio.wait_for(check.communicate(), 90)
+    finally:
+        await localnet.close()
+    assert check.returncode == 0, out.decode()
+    assert json.loads(out.decode().splitlines()[-1]) == [
         "quoteGet",
         "swapPost",
         "swapInstructionsPost",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -130,7 +131,7 @@ async def test_its_skill_runs_in_a_host_with_the_modules_of_its_folder(
         word, pid = (await stand.service.run_skill("acme", {}, wallet.id, ADMIN)).split()
         report = plugins_report(stand.service.registry, stand.service.settings)
         # Upgrades and removals leave what a running service imports from.
-        solward("remove", "acme-tools")
+        await asyncio.to_thread(solward, "remove", "acme-tools")
         assert (await stand.service.run_skill("acme", {}, wallet.id, ADMIN)).startswith("hello ")
     assert word == "hello"
     assert int(pid) != os.getpid()
