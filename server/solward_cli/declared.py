@@ -89,12 +89,12 @@ def _parameter(field: Field) -> Decorator:
         case Moment():
             more = {"metavar": "TIME"}
             text = f"{field.text} Or a span from now, such as 90d."
-        case Time():
-            more = {"metavar": "TIME"}
-            text = "When it ends: ISO 8601, or 90d."
         case Past():
             more = {"metavar": "TIME"}
             text = f"{field.text} ISO 8601 (UTC), or a span before now, such as 7d."
+        case Time():
+            more = {"metavar": "TIME"}
+            text = "When it ends: ISO 8601, or 90d."
         case Choices() | Texts():
             more = {"multiple": True}
             text = f"{field.text} May be given more than once."
@@ -134,7 +134,7 @@ def sent(kind: type[Request], values: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for each in fields_of(kind):
         value = values.get(each.name)
-        if isinstance(each, Part):
+        if isinstance(each, Part) and "cli" not in each.left_out:
             given = {part.json: values[part.name] for part in fields_of(each.kind)}
             value = {name: of for name, of in given.items() if of is not None}
         # Not by `in`: 0 equals False, and a limit of 0 is one.

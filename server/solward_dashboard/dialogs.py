@@ -81,29 +81,31 @@ async def filled(
             values = made.values()
         except FormError:
             return
+        # What comes may be shown this once, so nobody closes the dialog meanwhile.
+        dialog.props("persistent")
         try:
-            with sw.disabled(button):
+            with sw.disabled(*buttons):
                 dialog.submit(await send(values))
         except SolwardError as error:
             made.show_error(str(error))
+        finally:
+            dialog.props(remove="persistent")
 
     with titled(title, wide=wide) as dialog:
         made = form()
-        button = submit_buttons(dialog, verb, submit, testid)
+        buttons = submit_buttons(dialog, verb, submit, testid)
     found: T | None = await result_of(dialog)
     return found
 
 
 def submit_buttons(
     dialog: ui.dialog, verb: str, submit: Callable[[], object], testid: str = "confirm"
-) -> ui.button:
-    """A row of Cancel, which closes the dialog with None, and the button that submits it, which is
-    returned."""
+) -> tuple[ui.button, ui.button]:
+    """A row of Cancel, which closes the dialog with None, and the button that submits it."""
     with sw.row("sw-end"):
-        ui.button("Cancel", on_click=lambda: dialog.submit(None)).props("flat no-caps")
+        cancel = ui.button("Cancel", on_click=lambda: dialog.submit(None)).props("flat no-caps")
         button = ui.button(verb, on_click=submit).props(sw.PRIMARY)
-    sw.marked(button, testid)
-    return button
+    return cancel, sw.marked(button, testid)
 
 
 def close_button(dialog: ui.dialog) -> None:

@@ -159,6 +159,8 @@ class NewestFirst(Generic[T]):
         self._size = size
         self._most = most
         self._shown: dict[object, tuple[T, ui.element]] = {}
+        # How often another filter was chosen.
+        self._filters = 0
         self.none = none
         self._empty = sw.marked(ui.label(ASKING).classes("sw-empty"), "empty")
         self._place = sw.marked(ui.element("ul").classes("sw-list"), testid)
@@ -170,8 +172,10 @@ class NewestFirst(Generic[T]):
 
     def clear(self) -> None:
         """Show none, such as of another filter."""
+        self._filters += 1
         self._place.clear()
         self._shown.clear()
+        self._more.set_visibility(False)
 
     def show(self, newest: Sequence[T]) -> None:
         """Show the newest `size` ones, newest first."""
@@ -208,11 +212,14 @@ class NewestFirst(Generic[T]):
 
     async def load_older(self) -> None:
         """Ask for those behind the oldest that is shown."""
-        oldest = next(reversed(self._shown))
+        if not self._shown:
+            return
+        oldest, _ = self._shown[next(reversed(self._shown))]
+        filters = self._filters
         with sw.disabled(self._more):
-            found = await self._load(self._shown[oldest][0])
+            found = await self._load(oldest)
         # Another filter was chosen meanwhile.
-        if oldest not in self._shown:
+        if filters != self._filters:
             return
         for each in found:
             if self._key(each) not in self._shown:

@@ -112,7 +112,8 @@ def button(
     of: str = "",
     testid: str = "",
 ) -> ui.button:
-    """A button that does `act` once at a time, and asks anew for what the page shows then.
+    """A button that does `act` once at a time; where that takes time, the page then asks anew for
+    what it shows.
 
     What `act` shows, such as a dialog, belongs to the page and stays where the button is built
     anew. An error of the service is told.
@@ -136,8 +137,9 @@ def button(
             with client:
                 try:
                     done = act()
-                    if inspect.isawaitable(done):
-                        await done
+                    if not inspect.isawaitable(done):
+                        return
+                    await done
                 except SolwardError as error:
                     notify_error(error)
         finally:
@@ -343,12 +345,14 @@ class Redrawn(Generic[T]):
         shown = self._of(value)
         if self._is_shown and shown == self._shown:
             return
-        self._shown, self._is_shown = shown, True
+        # Not until it is built: what failed is built again.
+        self._is_shown = False
         self.element.clear()
         if self._hides is not None:
             self._hides.set_visibility(bool(value))
         with self.element:
             self._build(value)
+        self._shown, self._is_shown = shown, True
 
 
 def card_of(

@@ -5,11 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from decimal import Decimal
 
+import click
 import pytest
 
 from solward.resources.answers import Answer
 from solward.resources.declare import declared, resource
 from solward.resources.fields import Amount, Choice, Flag, Id, Text, Texts, Time
+from solward_cli.audit import audit
+from solward_cli.credentials import key
 from solward_cli.render import show
 from solward_cli.shown_answers import answer_fields, answer_table
 
@@ -86,3 +89,13 @@ def test_a_list_leaves_out_what_there_is_not_and_has_what_is_given(
 def test_an_empty_table_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     show(answer_table((), *CELLS, empty="There are no lamps."))
     assert capsys.readouterr().out == "There are no lamps.\n"
+
+
+def test_an_option_of_a_time_says_which_way_it_goes() -> None:
+    listed = {each.name: each for each in audit.commands["list"].params}
+    since, ends = listed["since"], {each.name: each for each in key.commands["create"].params}
+    assert isinstance(since, click.Option)
+    assert since.help == (
+        "Only entries of this moment or later. ISO 8601 (UTC), or a span before now, such as 7d."
+    )
+    assert ends["expires_at"].help == "When it ends: ISO 8601, or 90d."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -76,6 +77,45 @@ async def test_older_ones_are_added_and_kept(log: Log) -> None:
         await log.shown.load_older()
     log.shown.show([10, 9])
     assert log.texts == ["10", "9", "8", "7", "6", "5", "4"]
+
+
+async def test_another_filter_has_no_older_ones_of_the_one_before(log: Log) -> None:
+    log.shown.show([9, 8])
+    waits = asyncio.Event()
+    older = log.older
+
+    async def later(last: int) -> Sequence[int]:
+        await waits.wait()
+        return await older(last)
+
+    log.shown._load = later
+    asked = asyncio.create_task(log.shown.load_older())
+    await asyncio.sleep(0)
+    log.shown.clear()
+    # The same one fits the other filter, too.
+    log.shown.show([9, 4])
+    waits.set()
+    await asked
+    assert log.texts == ["9", "4"]
+    log.shown.clear()
+    await log.shown.load_older()
+    assert (log.texts, log.shown._more.visible) == ([], False)
+
+
+def test_what_could_not_be_built_is_built_again() -> None:
+    tried: list[str] = []
+
+    def build(word: str) -> None:
+        tried.append(word)
+        if len(tried) == 1:
+            raise LookupError(word)
+
+    shown = Redrawn[str](build)
+    with pytest.raises(LookupError):
+        shown.show("a")
+    shown.show("a")
+    shown.show("a")
+    assert tried == ["a", "a"]
 
 
 def test_content_is_built_anew_where_what_it_is_made_of_changes() -> None:

@@ -77,7 +77,7 @@ def page(kind: Any) -> set[str]:
 
 def of_agents(make: Callable[..., dict[str, Any]], *more: Any) -> set[str]:
     """The fields that the dialog of an agent sends."""
-    filled: dict[str, Any] = defaultdict(dict, template="t", parameters={}, grants=[])
+    filled: dict[str, Any] = defaultdict(dict, template="t", grants=[])
     return set(make(filled, *more))
 
 

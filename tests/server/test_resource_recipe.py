@@ -38,8 +38,9 @@ class Note(Answer):
 
 
 ADD_NOTE = Call("addNote", "POST /notes", "Keep a note.", Note, body=NewNote)
+GET_NOTE = Call("getNote", "GET /notes/{note_id}", "A note.", Note)
 LIST_NOTES = Call("listNotes", "GET /notes", "The notes, oldest first.", Note, listed="notes")
-CALLS = (ADD_NOTE, LIST_NOTES)
+CALLS = (ADD_NOTE, GET_NOTE, LIST_NOTES)
 '''
 TABLE = """
 notes = Table(
@@ -63,6 +64,7 @@ from sqlalchemy import insert, select
 from solward.database.tables import notes
 from solward.resources import notes as calls
 from solward.support.clock import iso, now_ms
+from solward.types.errors import NotFound
 from solward.types.roles import Role
 from solward_server.http.auth import admin
 from solward_server.http.body import read_body
@@ -79,6 +81,16 @@ async def add(context: RouteContext) -> dict[str, Any]:
     async with context.service.database.write() as connection:
         await connection.execute(insert(notes).values(**made))
     return _json(made)
+
+
+@routes.serve(calls.GET_NOTE, admin(Role.READ), {404: "Note not found"})
+async def one(context: RouteContext, note_id: str) -> dict[str, Any]:
+    async with context.service.database.read() as connection:
+        found = await connection.execute(select(notes).where(notes.c.id == note_id))
+    row = found.first()
+    if row is None:
+        raise NotFound("Note not found")
+    return _json(row._asdict())
 
 
 @routes.serve(calls.LIST_NOTES, admin(Role.READ))
@@ -139,6 +151,11 @@ CHANGES = {
         "    keys,\n": "    notes,\n",
         "    settings.routes,\n": "    notes.routes,\n",
     },
+    f"{SERVER}/openapi/parameters.py": {
+        '    "payment_id": (identifier("The payment."), _RECORD),\n': (
+            '    "note_id": (identifier("The note."), _RECORD),\n'
+        )
+    },
     f"{FRAMEWORK}/operations/generate.py": {
         '    "Keys": credentials.KEY_CALLS,\n': '    "Notes": notes.CALLS,\n',
         "    holds,\n": "    notes,\n",
@@ -176,6 +193,8 @@ async def serve(home: Path) -> None:
     async with serving_api(home) as api:
         made = (await api.post("/notes", {"text": "ask ana"})).json
         assert (await api.get("/notes")).json == {"notes": [made]}
+        assert (await api.get(f"/notes/{made['id']}")).json == made
+        assert (await api.get("/notes/none")).status == 404
         long = await api.post("/notes", {"text": "a" * 501})
         assert long.error == "text must be a string of 1 to 500 characters"
         unknown = await api.post("/notes", {"text": "b", "note": "c"})

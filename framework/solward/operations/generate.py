@@ -252,12 +252,13 @@ def _about(field: Field) -> str:
 def rest_page() -> str:
     """`docs/rest.md`, with the tables of fields between their marks."""
     text = _REST.read_text()
-    for kind in filter(None, {each.request for calls in CALLS.values() for each in calls}):
-        mark = f"<!-- fields of {kind.__name__} -->\n"
-        before, found, rest = text.partition(mark)
-        if found:
-            end = rest[rest.index("<!-- end -->") :]
-            text = before + mark + "\n".join(_table(kind)) + "\n" + end
+    asked = filter(None, (each.request for calls in CALLS.values() for each in calls))
+    kinds = {each.__name__: each for each in asked}
+    for name in re.findall(r"<!-- fields of (\w+) -->", text):
+        mark = f"<!-- fields of {name} -->\n"
+        before, _, rest = text.partition(mark)
+        end = rest[rest.index("<!-- end -->") :]
+        text = before + mark + "\n".join(_table(kinds[name])) + "\n" + end
     return text
 
 

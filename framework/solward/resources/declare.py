@@ -63,6 +63,9 @@ def resource(kind: type[T]) -> type[T]:
     made = dataclass(frozen=True, slots=True, kw_only=True)(kind)
     name = vars(made).get("component")
     if name is not None:
+        known = COMPONENTS.get(name, made)
+        if (known.__module__, known.__qualname__) != (made.__module__, made.__qualname__):
+            raise ValueError(f"{name} is the component of {known.__qualname__} already")
         COMPONENTS[name] = made
     return made
 

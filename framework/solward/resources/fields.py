@@ -305,6 +305,8 @@ class Recipient(Address):
     """Who receives: an address; on each surface an admin may name a contact or a wallet instead
     (`solward.types.address_book`), and models and API keys may not."""
 
+    _takes = "an address; from an admin also a name"
+
     def _bounds(self) -> Schema:
         return {"minLength": 1, "maxLength": MAX_TEXT}
 
@@ -313,6 +315,7 @@ class Recipient(Address):
 class Id(Text):
     """The UUID of a stored record."""
 
+    _takes = "an id"
     _sample = "4f1c8a63-8a0f-4a55-9f43-6a1c4a3f9b0e"
 
     def _form(self) -> Schema:

@@ -78,14 +78,17 @@ class PaidRequest(Request):
             most=MAX_URL,
             cli="ADDRESS",
             example="https://api.example.com/weather",
-        )
+        ),
+        secret=True,
     )
     method: str = declared(_Method("Of the request.", options=METHODS), default="GET")
     headers: Mapping[str, str] | None = declared(
         _Headers("Headers by name."), default=None, secret=True
     )
     body: str | None = declared(
-        RawText("Text, of at most 1 MiB.", least=0, most=MAX_BODY_BYTES), default=None
+        RawText("Text, of at most 1 MiB.", least=0, most=MAX_BODY_BYTES),
+        default=None,
+        secret=True,
     )
     max: str | None = declared(
         RawText(

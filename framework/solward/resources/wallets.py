@@ -32,7 +32,7 @@ from solward.resources.schema import array, mapping, number, text, units
 from solward.resources.transactions import Transaction
 from solward.types.address_book import DEFAULT_NAME
 
-_WALLET = Id("The wallet.", example=examples.WALLET)
+_WALLET = Id("The wallet.", title="Wallet", example=examples.WALLET)
 _TAGS = Texts(
     "For people; doubles are left out.",
     each="1 to 64 printable characters.",

@@ -47,10 +47,10 @@ class PayRequest:
         protocol: the only protocol to pay by; None for any.
     """
 
-    url: str
+    url: str = field(repr=False)
     method: str = "GET"
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: bytes = field(default=b"", repr=False)
     max: str | None = None
     protocol: str | None = None
 

@@ -51,7 +51,7 @@ async def listing(call: ServiceCall, limit: int | None, before: str | None) -> O
 async def create(call: ServiceCall, **values: Any) -> Output:
     """Create a wallet."""
     made = await call.client.wallets.create(**sent(NewWallet, values))
-    return answer_fields(made, "id", "name", "address", ("tags", values["tags"]), "created_at")
+    return answer_fields(made, "id", "name", "address", ("Tags", values["tags"]), "created_at")
 
 
 @wallet.command("show")

@@ -194,7 +194,6 @@ class _Page:
         details = ["Its limits stay. The secret it has works for one hour more.", key.id]
         if await confirmed(f"Give {key.name} another secret?", details, "Rotate"):
             created = await api().keys.rotate(key.id)
-            await sw.refresh_page()
             await self._kind.show_secret(created)
 
     async def _create(self) -> None:
@@ -206,7 +205,6 @@ class _Page:
             testid="create",
         )
         if created is not None:
-            await sw.refresh_page()
             await self._kind.show_secret(created)
 
 

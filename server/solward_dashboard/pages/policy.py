@@ -224,7 +224,7 @@ async def _new_grant(policy: Policy) -> dict[str, Any] | None:
         said = sw.text("", "sw-text sw-outcome sw-outcome-good", testid="said")
         changed = sw.marked(sw.dim(), "consequences")
         check = ui.button("Check", on_click=read).props('no-caps outline data-testid="check"')
-        save = submit_buttons(dialog, "Save", lambda: dialog.submit(checked[0]))
+        _, save = submit_buttons(dialog, "Save", lambda: dialog.submit(checked[0]))
     check.classes("sw-start")
     unread()
     found: dict[str, Any] | None = await result_of(dialog)

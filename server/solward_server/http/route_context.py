@@ -60,7 +60,7 @@ class RouteContext:
         return agent
 
     async def recipient(self, text: str, field: str) -> str:
-        """The address that the caller means: an admin may give it as `RecipientNames.address` has
+        """The address that the caller means: an admin may give it as `AddressBook.address` has
         it, an API key as the address alone. Names are the operator's: no key is told of them.
 
         Raises:

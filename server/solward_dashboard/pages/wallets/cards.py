@@ -72,8 +72,9 @@ class Head:
             await api().wallets.tag(wallet.id, tags=tags)
 
     async def _toggle(self) -> None:
-        wallet, reason = self._wallet(), None
-        if not self._frozen:
+        # As it was when it was pressed: it may be switched elsewhere while the dialog is open.
+        wallet, thaws, reason = self._wallet(), self._frozen, None
+        if not thaws:
             reason = await freeze_reason(wallet.name)
         else:
             details = ["It may make transactions again.", *await _unfrozen(wallet)]
@@ -81,7 +82,7 @@ class Head:
                 reason = ""
         if reason is not None:
             with sw.disabled(self._switch):
-                await set_frozen(not self._frozen, reason, wallet.id)
+                await set_frozen(not thaws, reason, wallet.id)
 
 
 def _address(wallet: Wallet) -> None:
