@@ -49,8 +49,8 @@ def declared(
         named: its name in JSON where that is another one; `a.b` is the field `b` of `a`.
         read: reads it from JSON where its type does not say how.
         secret: whether it is left out of what `repr` shows.
-        nullable: whether an answer that has it may say null. One without a default may where its
-            type says so.
+        nullable: of an answer's attribute with a default: whether the JSON may say null as well as
+            leave it out. Without a default the type says whether null is allowed.
     """
     path = {"path": tuple(named.split("."))} if named else {}
     metadata = {"declared": kind, "read": read, "nullable": nullable} | path
@@ -142,8 +142,8 @@ class Call(Generic[A]):
         listed: the answer is an object with one field of this name, a list of `answer`.
         name: of the client's method where the first word of the id does not do; None: it is written
             by hand, or there is none.
-        short: where its own answer has a few fields alone, the id among them: the client reads
-            `answer` after it.
+        short: what the service answers, where that has only a few fields of `answer`, the id among
+            them. The client then asks for the rest.
         is_raw: the method gives the JSON as it is, and not as `answer`.
         takes_key: it takes an Idempotency-Key, with which the client asks again where the answer is
             lost, so that it happens once.

@@ -11,7 +11,7 @@ LIMIT = Whole("How many at most.", least=1, most=500)
 
 @resource
 class OfWallet(Request):
-    """Which of a list that all wallets share are listed."""
+    """A list over all wallets, or one wallet's part of it."""
 
     wallet_id: str | None = declared(WalletId("Only this wallet's.", cli="--wallet"), default=None)
     limit: int = declared(LIMIT, default=50)
