@@ -18,6 +18,8 @@ async def _pay(service: Service, wallet: str, to: str) -> list[int | None]:
     first one is paid."""
     assert service.process is not None
     process = service.process
+    # The service ends at once by a second signal that comes a second later: only one is sent.
+    stopping = asyncio.Event()
 
     async def pay(client: httpx.AsyncClient, number: int) -> int | None:
         headers = {"Idempotency-Key": f"payment {number}"}
@@ -26,7 +28,8 @@ async def _pay(service: Service, wallet: str, to: str) -> list[int | None]:
             answer = await client.post(f"/wallets/{wallet}/transfer", json=body, headers=headers)
         except httpx.TransportError:
             return None
-        if process.poll() is None:
+        if not stopping.is_set():
+            stopping.set()
             process.terminate()
         # A whole answer is a payment that ended.
         assert answer.status_code == 200, answer.text
