@@ -25,8 +25,6 @@ class Bounds:
 
     # Connections that stay open; for a moment there may be up to twice as many.
     connections: int = 1_024
-    # Concurrent requests of one HTTP/2 connection.
-    streams: int = 100
     # Size of a request's line and headers.
     head_bytes: int = 64 * 1024
     # Time for a whole head to arrive, and for the rest of a request that is already answered.
@@ -127,9 +125,8 @@ class Connection:
             abort: closes it at once; True says that an answer is cut off and must not look whole.
         """
         self.kept, self._abort = kept, abort
-        # Unanswered requests; those of them that arrived whole; answers being sent; requests that
-        # the client gave up, less those that were answered.
-        self.running = self.whole = self.answering = self.given_up = 0
+        # Unanswered requests; those of them that arrived whole; answers being sent.
+        self.running = self.whole = self.answering = 0
         self._waiting: dict[Connection, float] | None = None
         kept.add(self)
 
@@ -150,9 +147,6 @@ class Connection:
         """Count a request whose head has come."""
         self.running += 1
         self.place(self.kept.heads)
-        # Twice, because the client sees a stream end a little earlier than the server does.
-        if self.running > 2 * self.kept.bounds.streams:
-            self.cut_off()
 
     def cut_off(self) -> None:
         """Close it at once; its requests end as those of a client that goes away."""
@@ -175,8 +169,7 @@ class Request:
 
     async def run(self, app: App, scope: Any) -> None:
         """Call the application until the request has ended."""
-        has_framing = any(name in FRAMINGS for name, _ in scope["headers"])
-        self._note({"more_body": scope["http_version"] == "2" or has_framing})
+        self._note({"more_body": any(name in FRAMINGS for name, _ in scope["headers"])})
         try:
             await app(scope, self.receive, self.send)
         except TimeoutError:
@@ -192,7 +185,7 @@ class Request:
                 if self._begun or not self._came:
                     # It must not look whole, and nobody reads the rest of the request.
                     self.cut_off()
-                self._end(1)
+                self._end()
 
     async def receive(self) -> Message:
         """The next part of the request, for its application."""
@@ -219,7 +212,7 @@ class Request:
             message = {"type": kind, "body": b""}
         await self._pass_on(message)
         if is_last:
-            self._end(-1)
+            self._end()
 
     async def _pass_on(self, message: Message) -> None:
         """Send a message, its body in pieces; each waits until the client has read those before."""
@@ -250,12 +243,9 @@ class Request:
             self._connection.place(self._waiting)
         return message
 
-    def _end(self, given_up: int) -> None:
+    def _end(self) -> None:
         connection = self._connection
         self._ended = True
         connection.running -= 1
         connection.whole -= self._came
-        connection.given_up = max(0, connection.given_up + given_up)
         connection.place(connection.kept.bodies)
-        if connection.given_up > connection.kept.bounds.streams:
-            self.cut_off()

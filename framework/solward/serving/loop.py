@@ -7,7 +7,6 @@ import contextlib
 import logging
 import re
 import socket
-import ssl
 import struct
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,7 +18,7 @@ from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.config import Config
 
-from solward.serving.bounds import CLOSE, App, Bounds, Connection, Connections, Request
+from solward.serving.bounds import App, Bounds, Connection, Connections, Request
 
 BACKLOG = 1_024
 _READ_BYTES = 64 * 1024
@@ -51,8 +50,6 @@ class _Streams:
         writer: asyncio.StreamWriter,
     ) -> None:
         self._app, self._reader, self._writer = app, reader, writer
-        tls = writer.get_extra_info("ssl_object")
-        self._speaks_h2 = tls is not None and tls.selected_alpn_protocol() == "h2"
         # The context. With a shared event, an idle connection would outlive its client.
         self.event_class, self.terminated = WorkerContext.event_class, asyncio.Event()
         # The writer.
@@ -74,15 +71,7 @@ class _Streams:
             self._writer.transport.abort()
 
     async def __call__(self, scope: Any, receive: Any, send: Any, *_spawners: Any) -> None:
-        if scope["type"] == "websocket":
-            # Over HTTP/2.
-            with contextlib.suppress(Exception):
-                kind = "websocket.http.response"
-                await send({"type": f"{kind}.start", "status": 400, "headers": CLOSE})
-                await send({"type": f"{kind}.body", "body": b""})
-            self.connection.running = 0
-            self.connection.cut_off()
-        elif self.connection in self.connection.kept.all:
+        if self.connection in self.connection.kept.all:
             try:
                 await Request(self.connection, receive, send).run(self._app, scope)
             except asyncio.CancelledError:
@@ -115,10 +104,6 @@ class _Streams:
         Hypercorn gets no bytes of the next request, which could spoil the answer to this one.
         """
         try:
-            while self._speaks_h2 and await self._more():
-                if not self.connection.running:
-                    self.connection.wait(self.connection.kept.heads)
-                yield self._taken(len(self._came))
             while head := await self._head():
                 yield head
                 if head is _REFUSED:
@@ -231,9 +216,8 @@ class _Streams:
         if is_answer:
             self._set_option(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()
-        if not self._speaks_h2:
-            # Hypercorn does not read the end behind a request that it has not parsed.
-            self.task.cancel()
+        # Hypercorn does not read the end behind a request that it has not parsed.
+        self.task.cancel()
 
 
 async def serve_http(
@@ -241,11 +225,9 @@ async def serve_http(
     listening: socket.socket,
     stopping: Callable[[], Awaitable[object]],
     bounds: Bounds | None = None,
-    *,
-    tls: ssl.SSLContext | None = None,
 ) -> None:
-    """Serve an application on a socket that listens already, until `stopping` returns; requests
-    that run then have `stop_s` to end. The process's signals stay its own.
+    """Serve an application by HTTP/1.1 on a socket that listens already, until `stopping` returns;
+    requests that run then have `stop_s` to end. The process's signals stay its own.
 
     Raises:
         LifespanFailureError: the application could not begin.
@@ -257,7 +239,6 @@ async def serve_http(
         # Only the application's failures are logged: clients could fill any other log.
         errorlog=logging.getLogger("hypercorn.error"),
         h11_max_incomplete_size=bounds.head_bytes,
-        h2_max_concurrent_streams=bounds.streams,
         include_server_header=False,
         keep_alive_max_requests=sys.maxsize,
         keep_alive_timeout=None,
@@ -279,9 +260,8 @@ async def serve_http(
             if living.done():
                 await living
             server = await asyncio.start_server(
-                accept, sock=listening, backlog=min(BACKLOG, bounds.connections), ssl=tls,
-                ssl_handshake_timeout=bounds.head_s if tls else None,
-            )  # fmt: skip
+                accept, sock=listening, backlog=min(BACKLOG, bounds.connections)
+            )
             try:
                 await stopping()
             finally:
