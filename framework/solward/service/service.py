@@ -73,7 +73,6 @@ from solward.schedules.journal import no_hook as no_schedule_hook
 from solward.schedules.service import ScheduleService
 from solward.service.cluster import Localnet, open_cluster
 from solward.service.display_reads import Display, Shown
-from solward.service.event_feed import event_feed
 from solward.service.live_plugins import LivePlugins
 from solward.service.record_filter import RecordFilter, filtered_ids
 from solward.service.record_pages import RecordPages
@@ -86,6 +85,7 @@ from solward.settings.settings import MAINNET
 from solward.solana.balances import Balances, balances_of
 from solward.solana.stakes import RecordedStakes, Stake, read_stakes
 from solward.solana.token_list import KnownToken, TokenList, know_decimals, token_list
+from solward.support.tasks import in_background
 from solward.telemetry import metrics
 from solward.telemetry.scrub import concealed
 from solward.types.errors import (
@@ -123,6 +123,8 @@ from solward.vault.store.spending import FrozenSwitch
 
 # Long enough for a ledger that answers to settle everything, short enough to start without one.
 RECONCILE_WAIT_S = 5.0
+# Between two looks of event streams for what other processes did: half of what docs/events.md says.
+EVENTS_POLL_S = 0.25
 # Records that an export holds at once.
 _EXPORT_PAGE = 50
 # The health route answers within a second, ledger or not.
@@ -251,7 +253,9 @@ class Solward:
             events = EventBus()
             stack.callback(events.close)
             database.on_committed = events.publish_stored
-            await stack.enter_async_context(event_feed(database, events))
+            if database.shared:
+                work = _told_by_others(events)
+                await stack.enter_async_context(in_background(work, "solward-events"))
             wallets = await Wallets.open(database, settings, home.path)
             process = Process.new(kind)
             live = LivePlugins(
@@ -790,6 +794,13 @@ class Solward:
             scope = f"wallet:{(await self.wallets.get(wallet_id)).id}"
         async with self.database.write() as connection:
             await spending.set_frozen(connection, scope, frozen, reason)
+
+
+async def _told_by_others(events: EventBus) -> None:
+    """Have event streams read the log again and again: other processes write it, too."""
+    while True:
+        await asyncio.sleep(EVENTS_POLL_S)
+        events.wake()
 
 
 async def _check_place(connection: AsyncConnection, before: str | None) -> None:
