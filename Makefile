@@ -131,7 +131,7 @@ assurance: install
 
 # The typed methods of client and context, from the operations' declarations.
 operations: install
-	$(BIN)/python -m solward.operations.generate
+	$(BIN)/python -m tests.operations.generate
 
 # The locks from pyproject.toml; UPGRADE is uv's, such as '--upgrade' or '--upgrade-package NAME'.
 lock:

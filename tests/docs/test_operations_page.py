@@ -24,9 +24,8 @@ PAGE = (ROOT / "docs" / "operations.md").read_text()
 TEXT = " ".join(PAGE.split())
 
 BOUNDS = Bounds()
-FEED = 2
 LISTENER = 1
-API = database._POOL + database._POOL_OVERFLOW + FEED
+API = database._POOL + database._POOL_OVERFLOW
 WORKER = API + worker._POOL + LISTENER
 
 

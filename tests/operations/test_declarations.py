@@ -10,9 +10,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from tests.operations import generate
 from tests.support.repository import DOCS, ROOT
 
-from solward.operations import generate, perform
+from solward.operations import perform
 from solward.operations.declared import OPERATIONS, Field, Operation
 from solward.operations.plans import PLANS
 from solward.resources.fields import REQUIRED, Amount, Text, Whole

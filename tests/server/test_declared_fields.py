@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 import pytest
+from tests.operations.generate import CALLS
 from tests.promises import promise
 from tests.support.services import serving_api
 
@@ -27,7 +28,6 @@ from solward.client.requests import (
     WalletRequests,
 )
 from solward.client.wallets import Wallets
-from solward.operations.generate import CALLS
 from solward.resources.agents import AgentChange, NewAgent, Said
 from solward.resources.answers import answer_example
 from solward.resources.contacts import NewContact

@@ -110,5 +110,5 @@ def test_a_field_made_by_the_recipe_is_on_every_surface(tmp_path: Path) -> None:
         lines = difflib.ndiff(before.splitlines(), (copy.tree / path).read_text().splitlines())
         changed += sum(each.startswith("+ ") for each in lines)
     assert changed <= 15
-    copy.run("-m", "solward.operations.generate")
+    copy.run("-m", "tests.operations.generate")
     assert copy.run("-c", FOUND, str(tmp_path / "home")).endswith("found everywhere\n")

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.support.repository import Copy, recipe
+from tests.support.repository import WRITER, Copy, recipe
 
 RECIPE = recipe("Adding a resource")
 FRAMEWORK, SERVER = "framework/solward", "server/solward_server"
@@ -156,7 +156,7 @@ CHANGES = {
             '    "note_id": (identifier("The note."), _RECORD),\n'
         )
     },
-    f"{FRAMEWORK}/operations/generate.py": {
+    WRITER: {
         '    "Keys": credentials.KEY_CALLS,\n': '    "Notes": notes.CALLS,\n',
         "    holds,\n": "    notes,\n",
     },
@@ -231,5 +231,5 @@ def test_a_resource_made_by_the_recipe_is_on_every_surface(tmp_path: Path) -> No
         for at, more in put.items():
             copy.put(path, at, more)
     assert "`make operations`" in RECIPE
-    copy.run("-m", "solward.operations.generate")
+    copy.run("-m", "tests.operations.generate")
     assert copy.run("-c", FOUND, str(tmp_path / "home")).endswith("found everywhere\n")

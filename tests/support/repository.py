@@ -12,6 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
 DOCS = ROOT / "docs"
+# Writes what is made from declarations.
+WRITER = "tests/operations/generate.py"
 
 
 def recipe(title: str) -> str:
@@ -32,6 +34,8 @@ class Copy:
         ignore = shutil.ignore_patterns("__pycache__")
         for folder in ("framework", "plugins", "server", "docs"):
             shutil.copytree(ROOT / folder, tree / folder, ignore=ignore)
+        (tree / WRITER).parent.mkdir(parents=True)
+        shutil.copy(ROOT / WRITER, tree / WRITER)
         return cls(tree)
 
     def run(self, *arguments: str) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import solward
 from solward import resources
 from solward.operations.declared import OPERATIONS, Field, Operation
 from solward.operations.declared.swap import SWAP
@@ -41,7 +42,7 @@ from solward.resources.fields import REQUIRED, Amount, Required, Setting, Whole
 from solward.support import jsontext
 from solward.support.child_processes import child_environment
 
-_PACKAGE = Path(__file__).parents[1]
+_PACKAGE = Path(solward.__file__).parent
 _REST = _PACKAGE.parents[1] / "docs" / "rest.md"
 _HEADER = "# Written by `make operations` from the declarations; change it there.\n"
 _WIDTH = 100
@@ -298,7 +299,7 @@ def main() -> None:
 def _formatted(title: str, head: str, methods: Iterable[str]) -> str:
     text = f'{_HEADER}"""{title}"""\n\n{head}\n' + "\n".join(methods)
     command = [sys.executable, "-m", "ruff", "format", "--isolated", f"--line-length={_WIDTH}", "-"]
-    return subprocess.run(  # noqa: S603 - this project's own formatter
+    return subprocess.run(
         command,
         input=text,
         capture_output=True,
