@@ -27,7 +27,8 @@ from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list
 from solward.types.errors import ConfigError
 from solward.vault.grants.dollars import AssetPrice, NoPrice, Price
-from solward.vault.ledger.protocol import Ledger, Tip
+from solward.vault.ledger.client import Ledger
+from solward.vault.ledger.protocol import Tip
 from solward.vault.money.judge.prices import Prices
 
 USDC = token_list("mainnet-beta").resolve("USDC", "mint")

@@ -19,7 +19,7 @@ from solward.solana.programs import LOCALNET_USDC_MINT, TOKEN_2022_PROGRAM
 from solward.solana.token_list import known_decimals
 from solward.types.errors import StoreError
 from solward.types.ledger import Account
-from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.client import Ledger
 
 
 def launched(home: Path, *symbols: str) -> dict[str, str]:
@@ -194,15 +194,15 @@ def test_decimals_of_the_list_are_taken_from_no_node(
     file = published(tmp_path / "list.json", mints)
     assert known_decimals(mints["ACME"]) is None
     assert solward(home, "tokens", "refresh", file, "--yes").exit_code == 0
-    honest = RpcLedger.account
+    honest = Ledger.account
 
-    async def lies(self: RpcLedger, address: str) -> Account | None:
+    async def lies(self: Ledger, address: str) -> Account | None:
         found = await honest(self, address)
         if address != mints["ACME"] or found is None:
             return found
         return Account(found.lamports, found.owner, found.data[:44] + b"\x08" + found.data[45:])
 
-    monkeypatch.setattr(RpcLedger, "account", lies)
+    monkeypatch.setattr(Ledger, "account", lies)
     status, answer = burned(home, mints["ACME"])
     assert status == 500
     assert f"{mints['ACME']} has 8 decimals; it has 6" in answer["error"]

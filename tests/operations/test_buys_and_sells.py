@@ -50,7 +50,7 @@ from solward.types.venue import Quote
 from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.ledger import client
-from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.client import Ledger
 from solward.vault.money.engine import Engine, EngineOptions
 from solward.vault.money.request import ADMIN, Actor
 from solward.vault.money.reserve import reservation
@@ -170,7 +170,7 @@ async def restarted(swaps: SwapBench, *, with_the_first: bool = False) -> AsyncI
     first, options = swaps.bench.engine, EngineOptions(Policy(), ScopeLimits())
     if not with_the_first:
         await first.close()
-    ledger = RpcLedger(swaps.bench.wire)
+    ledger = Ledger(swaps.bench.wire)
     engine = Engine(ledger, swaps.bench.database, swaps.bench.wallets, options)
     engine.sender.start()
     swaps.bench.engine, swaps.bench.ledger = engine, ledger

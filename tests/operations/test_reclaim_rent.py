@@ -57,7 +57,7 @@ from solward.types.money import lamports_to_sol
 from solward.types.record import HoldState, TransactionRecord, TransactionStatus
 from solward.vault.grants.model import NewRecipient, Window
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.client import Ledger
 from solward.vault.money.request import ADMIN, Actor
 from solward.vault.money.steps import Step, no_hook
 
@@ -298,7 +298,7 @@ async def test_a_record_says_what_came_whatever_a_node_says_of_the_rent(
         return 1
 
     tokens.bench.wire.faults["getMinimumBalanceForRentExemption"] = lower
-    tokens.bench.ledger = RpcLedger(tokens.bench.wire)
+    tokens.bench.ledger = Ledger(tokens.bench.wire)
     assert (await there(tokens)).accounts[0].lamports == RENT + 9_000 - 1
     before, record = await tokens.lamports(), await reclaim_rent(tokens)
     assert record.details["reclaimed"] == Decimal("0.000009")

@@ -16,7 +16,7 @@ from tests.support.services import NOBODY, STRANGER, Api, serving_api
 from solward.database import tables
 from solward.database.database import clock
 from solward.support.clock import iso, ms_of, now_ms
-from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.client import Ledger
 from solward_server.http.auth import KEY_INVALID
 
 HOUR_MS = 3_600_000
@@ -76,14 +76,14 @@ async def test_a_revoked_key_ends_what_it_had_begun(
         wallet = await api.wallet(1)
         key, key_id = await api.key(expiresAt=iso(now_ms() + HOUR_MS))
         reached, go = asyncio.Event(), asyncio.Event()
-        simulate = RpcLedger.simulate
+        simulate = Ledger.simulate
 
-        async def held(self: RpcLedger, *given: Any, **named: Any) -> Any:
+        async def held(self: Ledger, *given: Any, **named: Any) -> Any:
             reached.set()
             await go.wait()
             return await simulate(self, *given, **named)
 
-        monkeypatch.setattr(RpcLedger, "simulate", held)
+        monkeypatch.setattr(Ledger, "simulate", held)
         path = "transfer" if by == "route" else "skills/transfer"
         body = {"to": STRANGER, "amount": 0.5}
         paying = asyncio.create_task(api.post(f"/wallets/{wallet}/{path}", body, token=key))

@@ -11,7 +11,7 @@ from tests.support.services import Api
 from solward.solana.stakes import RecordedStakes, read_stakes
 from solward.types.errors import LedgerRejected
 from solward.types.ledger import NOT_SERVED
-from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.client import Ledger
 
 
 def besides_details(answer: dict[str, Any], *more: str) -> dict[str, Any]:
@@ -116,7 +116,7 @@ async def test_stakes_are_of_the_records_where_no_provider_lists_them(
     async def refused(*_given: Any, **_named: Any) -> None:
         raise LedgerRejected(NOT_SERVED, "The RPC provider does not serve getProgramAccounts")
 
-    monkeypatch.setattr(RpcLedger, "program_accounts", refused)
+    monkeypatch.setattr(Ledger, "program_accounts", refused)
     found = (await api.get(f"/wallets/{wallet}/stakes")).json
     assert found["complete"] is False
     assert [(each["address"], each["state"]) for each in found["stakes"]] == [(kept, "activating")]

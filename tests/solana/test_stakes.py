@@ -11,7 +11,7 @@ from solward.solana.programs import CLOCK_SYSVAR, STAKE_HISTORY_SYSVAR, STAKE_PR
 from solward.solana.stakes import StakeState, StakeTime, read_stake, stake_at, stake_time
 from solward.types.errors import LedgerUnavailable
 from solward.types.ledger import Account, VoteAccount
-from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.client import Ledger
 
 SOL = 10**9
 NEVER = 2**64 - 1
@@ -158,7 +158,7 @@ class Answers:
 
 @pytest.mark.parametrize("answer", [None, 5, [{}], [{"pubkey": ADDRESS, "account": {"data": 5}}]])
 async def test_program_accounts_of_another_shape_are_no_answer(answer: Any) -> None:
-    ledger = RpcLedger(Answers(getProgramAccounts=answer))
+    ledger = Ledger(Answers(getProgramAccounts=answer))
     with pytest.raises(LedgerUnavailable, match="unexpected shape"):
         await ledger.program_accounts(STAKE_PROGRAM, size=200, offset=12, key=ADDRESS)
 
@@ -168,7 +168,7 @@ VOTE = {"votePubkey": "v", "activatedStake": 7, "commission": 5, "epochCredits":
 
 async def test_a_vote_account_is_read_with_what_it_earned_in_each_epoch() -> None:
     transport = Answers(getVoteAccounts={"current": [VOTE], "delinquent": [VOTE, VOTE]})
-    [found] = await RpcLedger(transport).vote_accounts()
+    [found] = await Ledger(transport).vote_accounts()
     assert found == VoteAccount("v", 7, 5, ((1, 7),))
 
 
@@ -187,18 +187,18 @@ async def test_a_vote_account_is_read_with_what_it_earned_in_each_epoch() -> Non
 )
 async def test_vote_accounts_of_another_shape_are_no_answer(answer: Any) -> None:
     with pytest.raises(LedgerUnavailable, match="unexpected shape"):
-        await RpcLedger(Answers(getVoteAccounts=answer)).vote_accounts()
+        await Ledger(Answers(getVoteAccounts=answer)).vote_accounts()
 
 
 @pytest.mark.parametrize("answer", [5, {"value": "1"}, {"value": None}])
 async def test_a_minimum_delegation_of_another_shape_is_no_answer(answer: Any) -> None:
     with pytest.raises(LedgerUnavailable, match="unexpected shape"):
-        await RpcLedger(Answers(getStakeMinimumDelegation=answer)).stake_minimum_delegation()
+        await Ledger(Answers(getStakeMinimumDelegation=answer)).stake_minimum_delegation()
 
 
 async def test_a_stake_is_read_with_its_clock_in_one_call() -> None:
     transport = Answers(getMultipleAccounts={"value": [None, None, None]})
     with pytest.raises(LedgerUnavailable):
-        await read_stake(RpcLedger(transport), ADDRESS, "stakeAccount")
+        await read_stake(Ledger(transport), ADDRESS, "stakeAccount")
     [(_method, params)] = transport.asked
     assert params[0] == [ADDRESS, CLOCK_SYSVAR, STAKE_HISTORY_SYSVAR]

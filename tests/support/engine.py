@@ -53,7 +53,7 @@ from solward.types.money import LAMPORTS_PER_SOL, lamports_to_sol, sol_to_lampor
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.custody import Wallet, Wallets
 from solward.vault.guardrails import Policy, ScopeLimits
-from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.transport import IN_PROCESS
 from solward.vault.money.engine import Engine, EngineOptions
 from solward.vault.money.judge.assess import compile_instructions
@@ -125,7 +125,7 @@ class Bench:
 
     localnet: Localnet
     wire: Wire
-    ledger: RpcLedger
+    ledger: Ledger
     database: Database
     wallets: Wallets
     engine: Engine
@@ -180,7 +180,7 @@ class Bench:
         return found[scope].units_last_day.get(spending.SOL_ASSET, 0)
 
 
-def fast_slots(ledger: RpcLedger, slot_s: float = 0.01) -> None:
+def fast_slots(ledger: Ledger, slot_s: float = 0.01) -> None:
     """Wait as on a cluster whose slots take so long, however long they take."""
     for each in ledger._known.slot_times.values():
         each.measured_s = slot_s
@@ -210,7 +210,7 @@ async def open_bench(
         localnet = await Localnet.open(None, options)
         stack.push_async_callback(localnet.close)
         wire = Wire(localnet)
-        ledger = RpcLedger(wire)
+        ledger = Ledger(wire)
         settings = Settings(_env_file=None, solward_home=tmp_path)
         database = await Database.open(None, tmp_path)
         stack.push_async_callback(database.close)

@@ -51,9 +51,8 @@ from solward.types.guardrail import SOL
 from solward.types.ledger import ReadLedger
 from solward.types.money import SOL_DECIMALS
 from solward.vault.grants.dollars import Price
-from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.failover import FailoverTransport, Node
-from solward.vault.ledger.protocol import Ledger
 from solward.vault.ledger.transport import HttpTransport, InProcessTransport
 from solward.vault.money.judge.assess import no_verification
 from solward.vault.money.judge.prices import DEADLINE_S as PRICE_DEADLINE_S
@@ -150,9 +149,7 @@ async def open_cluster(
                 options = localnet_options(settings, genesis)
                 localnet = await Localnet.open(settings.localnet_path, options)
             stack.push_async_callback(localnet.close)
-            ledger = RpcLedger(
-                InProcessTransport(localnet.call, _rejection, lambda: localnet.changes)
-            )
+            ledger = Ledger(InProcessTransport(localnet.call, _rejection, lambda: localnet.changes))
             await ledger.look()
             venue = httpx.AsyncClient(
                 transport=httpx.ASGITransport(venue_app(localnet.call)),
@@ -165,7 +162,7 @@ async def open_cluster(
             if len(urls) > 1:
                 nodes_away = transport.away
                 await transport.check()
-            ledger = RpcLedger(transport)
+            ledger = Ledger(transport)
             verify = partial(_check_cluster, ledger, settings.solana_network)
             # A ledger that is away now is checked again before the first transaction is built.
             with contextlib.suppress(LedgerUnavailable):

@@ -23,8 +23,8 @@ from solward.support.tasks import end
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.types.ledger import Account, TokenHolding
 from solward.vault.ledger.answers import Malformed
+from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.patience import READ_WAIT_S, left, within
-from solward.vault.ledger.protocol import Ledger
 
 # How late, with `Display.observed`, a token account may show that somebody else opened at his own
 # cost. To list a wallet's token accounts takes two calls for each wallet; to read those that are

@@ -108,8 +108,8 @@ from solward.vault.custody import Wallet, Wallets
 from solward.vault.grants.document import GrantPolicy
 from solward.vault.grants.dollars import Worth, worth
 from solward.vault.guardrails import Policy, ScopeLimits
+from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.patience import READ_WAIT_S, within
-from solward.vault.ledger.protocol import Ledger
 from solward.vault.money.engine import Engine, EngineOptions
 from solward.vault.money.judge.prices import Prices, PriceSource
 from solward.vault.money.ledger_time import ledger_time_read

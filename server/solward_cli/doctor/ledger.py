@@ -34,7 +34,7 @@ from solward.types.money import SOL_DECIMALS, format_amount, format_sol, from_un
 from solward.types.provider import CompletionRequest, Message
 from solward.types.venue import BEST_VENUE, FUNDS_FIRST, QuoteRequest
 from solward.vault.grants.dollars import NoPrice
-from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.finality import CONFIRMED, FINALIZED, has_certificate
 from solward.vault.ledger.slot_time import bounded_s, sampled_s
 from solward.vault.ledger.transport import HttpTransport, host_of
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from solward.plugins import LoadedProvider
     from solward.settings import Settings
     from solward.solana.token_list import KnownToken
-    from solward.vault.ledger.client import RpcLedger
+    from solward.vault.ledger.client import Ledger
     from solward.vault.ledger.protocol import Tip
     from solward.vault.ledger.transport import HttpTransport
     from solward.vault.money.judge.prices import PriceSource
@@ -106,7 +106,7 @@ class _Node:
     name: str
     url: str
     transport: HttpTransport
-    ledger: RpcLedger
+    ledger: Ledger
     tip: Tip | None = None
     slot_s: float = UNMEASURED_SLOT_MS / 1000
     takes_v1: bool | None = None
@@ -114,7 +114,7 @@ class _Node:
     @classmethod
     def of(cls, number: int, url: str, real: str) -> _Node:
         transport = HttpTransport(url, together=False)
-        return cls(f"RPC {number} {urlsplit(real).hostname}", real, transport, RpcLedger(transport))
+        return cls(f"RPC {number} {urlsplit(real).hostname}", real, transport, Ledger(transport))
 
     async def check(self, subject: Subject) -> list[Line]:
         began = time.monotonic()

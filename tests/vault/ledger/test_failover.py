@@ -20,7 +20,7 @@ from solward.service.cluster import WrongCluster, open_cluster
 from solward.settings import Settings
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.answers import TooLong, unanswered
-from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.failover import ADMISSION_S, MAX_REST_S, FailoverTransport, Node
 from solward.vault.ledger.transport import HttpTransport
 
@@ -97,7 +97,7 @@ async def test_what_one_node_does_not_answer_the_next_one_does(pair: Pair, fault
 async def test_a_node_of_another_cluster_does_not_speak_for_those_that_fail(clock: Clock) -> None:
     async with listening(answers_name("a"), answers_name("b", "another")) as (a, b):
         transport = failover(clock, a, b)
-        ledger = RpcLedger(transport)
+        ledger = Ledger(transport)
         a.faults["getSlot"] = 500
         with pytest.raises(LedgerUnavailable):
             await ledger.on_one_node(lambda node: node.slot())
@@ -352,7 +352,7 @@ async def test_a_node_of_another_cluster_ends_no_work_while_the_other_rests(
         await rests.call("getSlot", [])
     a.faults.clear()
     b.faults = {"*": answers_name("wrong", "another genesis")}
-    found = await RpcLedger(transport).on_one_node(lambda node: node.genesis_hash())
+    found = await Ledger(transport).on_one_node(lambda node: node.genesis_hash())
     assert found == GENESIS
     assert b.calls["getGenesisHash"] == 2
 

@@ -9,7 +9,7 @@ import pytest
 from solders.pubkey import Pubkey
 
 from solward.types.errors import LedgerUnavailable
-from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.protocol import SignatureStatus, Tip
 
 
@@ -31,24 +31,24 @@ class Canned:
 @pytest.mark.parametrize("answer", [None, [], {}, {"absoluteSlot": 1}, {"absoluteSlot": "1"}])
 async def test_a_tip_of_another_shape_is_no_answer(answer: Any) -> None:
     with pytest.raises(LedgerUnavailable, match="unexpected shape"):
-        await RpcLedger(Canned(answer)).tip()
+        await Ledger(Canned(answer)).tip()
 
 
 async def test_a_tip_is_the_slot_and_the_height_of_one_block() -> None:
     transport = Canned({"absoluteSlot": 9, "blockHeight": 7, "epoch": 0})
-    assert await RpcLedger(transport).tip() == Tip(slot=9, block_height=7)
+    assert await Ledger(transport).tip() == Tip(slot=9, block_height=7)
     assert transport.asked == ["getEpochInfo"]
 
 
 @pytest.mark.parametrize("answer", [None, "0", 1.5, True])
 async def test_a_first_slot_that_is_no_number_is_no_answer(answer: Any) -> None:
     with pytest.raises(LedgerUnavailable, match="unexpected shape"):
-        await RpcLedger(Canned(answer)).first_slot()
+        await Ledger(Canned(answer)).first_slot()
 
 
 @pytest.mark.parametrize("context", [None, {}, {"slot": None}, {"slot": 4}])
 async def test_statuses_from_before_a_slot_are_no_answer(context: Any) -> None:
-    ledger = RpcLedger(Canned({"context": context, "value": [None]}))
+    ledger = Ledger(Canned({"context": context, "value": [None]}))
     with pytest.raises(LedgerUnavailable):
         await ledger.statuses(["a"], min_slot=5)
     assert await ledger.statuses(["a"]) == [None]
@@ -57,16 +57,16 @@ async def test_statuses_from_before_a_slot_are_no_answer(context: Any) -> None:
 @pytest.mark.parametrize("answer", [None, "", "\x00\x1b[31m", "a" * 88, 7, {}, "1" * 63])
 async def test_a_faucets_answer_that_is_no_signature_is_none(answer: Any) -> None:
     with pytest.raises(LedgerUnavailable, match="unexpected shape"):
-        await RpcLedger(Canned(answer)).request_airdrop("a", 1)
+        await Ledger(Canned(answer)).request_airdrop("a", 1)
 
 
 async def test_statuses_at_the_slot_count() -> None:
-    ledger = RpcLedger(Canned({"context": {"slot": 5}, "value": [None]}))
+    ledger = Ledger(Canned({"context": {"slot": 5}, "value": [None]}))
     assert await ledger.statuses(["a"], min_slot=5) == [None]
 
 
 def test_a_transport_of_one_node_is_that_node() -> None:
-    ledger = RpcLedger(Canned(None))
+    ledger = Ledger(Canned(None))
     assert ledger.nodes() == (ledger,)
 
 
@@ -89,7 +89,7 @@ def in_value(rows: list[Any]) -> Any:
     return {"context": {"slot": 1}, "value": rows}
 
 
-async def listed_stakes(ledger: RpcLedger) -> Any:
+async def listed_stakes(ledger: Ledger) -> Any:
     return await ledger.program_accounts(KEY, size=1, offset=0, key=KEY)
 
 
@@ -117,14 +117,14 @@ async def listed_stakes(ledger: RpcLedger) -> Any:
 async def test_a_row_that_cannot_be_read_hides_no_other(
     read: Any, wrapped: Any, good: Any, odd: Any
 ) -> None:
-    expected = await read(RpcLedger(Canned(wrapped([good]))))
+    expected = await read(Ledger(Canned(wrapped([good]))))
     assert expected
     for rows in ([odd, good], [good, odd]):
-        assert await read(RpcLedger(Canned(wrapped(rows)))) == expected
+        assert await read(Ledger(Canned(wrapped(rows)))) == expected
     # Of nothing but such rows, the method's shape is another one.
     for none in (wrapped([odd, odd]), wrapped("rows"), None, {}):
         with pytest.raises(LedgerUnavailable, match="unexpected shape"):
-            await read(RpcLedger(Canned(none)))
+            await read(Ledger(Canned(none)))
 
 
 ODD = {"slot": "soon", "err": None, "confirmationStatus": "confirmed"}
@@ -136,11 +136,11 @@ ODD = {"slot": "soon", "err": None, "confirmationStatus": "confirmed"}
 async def test_a_status_that_cannot_be_read_is_no_proof_and_hides_no_other(odd: Any) -> None:
     landed = {"slot": 7, "err": None, "confirmationStatus": "confirmed"}
     for beside, expected in ((landed, SignatureStatus(7, None, "confirmed")), (None, None)):
-        ledger = RpcLedger(Canned({"context": {"slot": 9}, "value": [odd, beside]}))
+        ledger = Ledger(Canned({"context": {"slot": 9}, "value": [odd, beside]}))
         unread, other = await ledger.statuses(["a", "b"])
         assert other == expected
         # Not None, which would say that the node has none of it.
         assert unread is not None
         assert unread.confirmation is None
     with pytest.raises(LedgerUnavailable, match="unexpected shape"):
-        await RpcLedger(Canned({"context": {"slot": 9}, "value": [odd, odd]})).statuses(["a", "b"])
+        await Ledger(Canned({"context": {"slot": 9}, "value": [odd, odd]})).statuses(["a", "b"])

@@ -20,7 +20,7 @@ from tests.support.rpc import GENESIS, answer_each
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger import patience
 from solward.vault.ledger.answers import MAX_WAIT_S, wait_of
-from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.patience import NodeBusy, left, within
 from solward.vault.ledger.transport import HttpTransport
@@ -59,7 +59,7 @@ Said = Callable[[str], tuple[int, dict[str, str], dict[str, Any]]]
 
 
 @asynccontextmanager
-async def provider(say: Said) -> AsyncIterator[tuple[RpcLedger, list[str]]]:
+async def provider(say: Said) -> AsyncIterator[tuple[Ledger, list[str]]]:
     """A ledger over one provider, which answers as `say` does, and what it was asked."""
     asked: list[str] = []
 
@@ -80,7 +80,7 @@ async def provider(say: Said) -> AsyncIterator[tuple[RpcLedger, list[str]]]:
         http = HttpTransport(url, 2.0)
         transport = FailoverTransport([Node("one", http, lambda _genesis: None)])
         try:
-            yield RpcLedger(transport), asked
+            yield Ledger(transport), asked
         finally:
             await transport.close()
 

@@ -16,7 +16,7 @@ from tests.vault.ledger.test_failover import Clock
 
 from solward.solana.protocol import LEAST_SLOT_MS, MOST_SLOT_MS, UNMEASURED_SLOT_MS
 from solward.types.money import U64_MAX
-from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.slot_time import (
     LEAST_OVER_S,
@@ -155,7 +155,7 @@ async def test_plans_are_as_old_as_the_clusters_slots_allow(tmp_path: Path, slot
 async def test_a_node_that_does_not_say_delays_nothing(bench: Bench) -> None:
     for method in ("getRecentPerformanceSamples", "getAgGenesisCert"):
         bench.wire.away(method)
-    ledger = RpcLedger(bench.wire)
+    ledger = Ledger(bench.wire)
     await ledger.look()
     assert ledger.slot_s == UNMEASURED_SLOT_MS / 1000
     asked = bench.wire.calls.total()
@@ -200,7 +200,7 @@ async def test_a_node_that_knows_confirmed_no_more_works(tmp_path: Path) -> None
     """And does not say its consensus."""
     async with open_bench(tmp_path, localnet_options={"finality": "finalized"}) as bench:
         bench.wire.away("getAgGenesisCert")
-        ledger = RpcLedger(bench.wire)
+        ledger = Ledger(bench.wire)
         assert await ledger.balance(bench.wallet.address) == 10 * 10**9
         bench.wire.calls.clear()
         assert await ledger.balance(bench.wallet.address) == 10 * 10**9
@@ -232,7 +232,7 @@ async def test_one_nodes_certificate_has_no_other_node_asked_for_older_state(
         honest.faults["getBalance"] = notes
         transports = [HttpTransport(node.url, 5, retries=0) for node in (liar, honest)]
         transport = FailoverTransport([Node(t.origin, t, lambda _hash: None) for t in transports])
-        ledger = RpcLedger(transport)
+        ledger = Ledger(transport)
         for made, host in zip(transports, ("liar.example", "honest.example"), strict=True):
             made.origin = host
         try:

@@ -27,7 +27,7 @@ from solward.types.errors import LedgerRejected, LedgerUnavailable, TransactionF
 from solward.types.money import LAMPORTS_PER_SOL
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import Policy
-from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.patience import within
 from solward.vault.ledger.transport import HttpTransport
@@ -50,7 +50,7 @@ class Pair:
 
     bench: Bench
     engine: Engine
-    ledger: RpcLedger
+    ledger: Ledger
     knows: RpcNode
     ignorant: RpcNode
 
@@ -129,7 +129,7 @@ async def pair(
             ]
         )
         options = EngineOptions(Policy(), UNLIMITED, close_wait_s=0.1)
-        ledger = RpcLedger(transport)
+        ledger = Ledger(transport)
         engine = Engine(ledger, bench.database, bench.wallets, options)
         engine.sender._resend_s = engine.sender._poll_s = 0.02
         engine.sender.start()
@@ -531,7 +531,7 @@ async def test_no_node_alone_says_from_which_slot_a_payment_may_have_landed(
             [Node(n.url, of_host(n, h), lambda _: None) for n, h in zip(nodes, hosts, strict=True)]
         )
         try:
-            source = BlockhashSource(RpcLedger(transport))
+            source = BlockhashSource(Ledger(transport))
             await bench.localnet.advance_slots(50)
             for _ in range(3):
                 with suppress(LedgerUnavailable):

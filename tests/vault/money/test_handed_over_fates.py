@@ -34,7 +34,7 @@ from solward.types.errors import LedgerRejected
 from solward.types.payment import Served
 from solward.types.record import TransactionStatus
 from solward.vault.guardrails import Policy
-from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.transport import HttpTransport
 from solward.vault.money.engine import Engine, EngineOptions
@@ -444,7 +444,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
         failover = FailoverTransport(nodes)
         options = EngineOptions(Policy(), UNLIMITED, close_wait_s=0.1)
         bench = shop.bench
-        engine = Engine(RpcLedger(failover), bench.database, bench.wallets, options)
+        engine = Engine(Ledger(failover), bench.database, bench.wallets, options)
         engine.watcher.pace = 0.02
         engine.sender.start()
         whole, bench.engine = bench.engine, engine

@@ -43,7 +43,7 @@ from solward.types.guardrail import Line, Operation
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.types.venue import SwapInstructions
 from solward.vault.grants.model import USD
-from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.client import Ledger
 from solward.vault.money.send.settlement import (
     Landed,
     StepsTotal,
@@ -229,7 +229,7 @@ async def test_balances_give_back_only_where_two_hosts_have_the_same(
 
     if lies:
         wires[1].faults["getTransaction"] = cheaper
-    ledger = RpcLedger(Several([wires[0], wires[1]]))
+    ledger = Ledger(Several([wires[0], wires[1]]))
     async with swaps.bench.database.read() as connection:
         wire_bytes = (await connection.execute(select(attempts.c.wire))).scalar_one()
     message = VersionedTransaction.from_bytes(wire_bytes).message

@@ -25,7 +25,7 @@ from solward.solana.protocol import BLOCKHASH_BLOCKS
 from solward.types.errors import TransactionFailed
 from solward.types.payment import PaymentMode
 from solward.types.record import TransactionStatus
-from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.client import Ledger
 from solward.vault.money.engine import CONFIRM_MARGIN_S, confirm_wait_s
 from solward.vault.money.request import ADMIN
 from solward.vault.money.send.sender import LATER_POLLS
@@ -190,7 +190,7 @@ async def test_it_is_dead_after_three_polls_past_its_last_block(
 async def test_the_end_of_bytes_is_waited_for_as_long_as_they_can_live(
     bench: Bench, slot_ms: int
 ) -> None:
-    ledger = RpcLedger(bench.wire)
+    ledger = Ledger(bench.wire)
     fast_slots(ledger, slot_ms / 1000)
     lives_s = BLOCKHASH_BLOCKS * slot_ms / 1000
     assert answer_wait_s(ledger.slot_s) == pytest.approx(min(40, lives_s + ANSWER_MARGIN_S))

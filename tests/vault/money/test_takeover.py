@@ -22,7 +22,7 @@ from solward.types.errors import SkillError, TakenOver, TransactionFailed
 from solward.types.money import LAMPORTS_PER_SOL
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import Policy
-from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.client import Ledger
 from solward.vault.money.engine import Engine, EngineOptions
 from solward.vault.money.request import ADMIN, Actor, AgentRun
 from solward.vault.money.send.lease import registered
@@ -38,7 +38,7 @@ HALF_LAMPORTS = LAMPORTS_PER_SOL // 2
 async def another(bench: Bench) -> AsyncIterator[Engine]:
     """The engine of another process, with the same database and the same ledger."""
     options = EngineOptions(policy=Policy(), wallet_limits=LIMITS)
-    ledger = RpcLedger(Wire(bench.localnet))
+    ledger = Ledger(Wire(bench.localnet))
     engine = Engine(ledger, bench.database, bench.wallets, options)
     engine.sender.start()
     try:

@@ -67,7 +67,7 @@ from solward.types.payment import (
 )
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.custody import Wallet, Wallets
-from solward.vault.ledger.protocol import Ledger
+from solward.vault.ledger.client import Ledger
 from solward.vault.money.engine import Engine
 from solward.vault.money.failures import refusal, wait_for_task
 from solward.vault.money.judge.trial import Trial

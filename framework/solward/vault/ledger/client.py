@@ -1,4 +1,4 @@
-"""The ledger protocol over Solana JSON-RPC (solana.com/docs/rpc), one client for every cluster."""
+"""A ledger over Solana JSON-RPC (solana.com/docs/rpc), one client for every cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ from solward.vault.ledger.patience import NodeBusy, patiently, pause
 from solward.vault.ledger.protocol import (
     MIN_CONTEXT_SLOT,
     Blockhash,
-    Ledger,
     SignatureRow,
     SignatureStatus,
     SimulationResult,
@@ -91,9 +90,13 @@ class _Known:
     landed: int = 0
 
 
-class RpcLedger:
-    """`Ledger` over a transport. Every method may raise `LedgerUnavailable`, also for an answer of
-    the wrong shape, or `LedgerRejected`."""
+class Ledger:
+    """All that Solward needs of a cluster. Whatever only reads takes it as a `ReadLedger`.
+
+    Addresses, signatures and blockhashes are base58 text; amounts are lamports or token units.
+    Every method may raise `LedgerUnavailable` (no answer, or one of the wrong shape: nothing is
+    known) or `LedgerRejected` (a JSON-RPC error object).
+    """
 
     def __init__(self, transport: Transport, known: _Known | None = None) -> None:
         self._transport = transport
@@ -101,29 +104,31 @@ class RpcLedger:
         # Asked once: a check of a protocol looks up each of its members.
         self._many = transport if isinstance(transport, ManyNodes) else None
         self._sees = transport if isinstance(transport, SeesChanges) else None
-        self._over_nodes: dict[Transport, RpcLedger] = {}
+        self._over_nodes: dict[Transport, Ledger] = {}
         self._slot_time = SlotTime()
         self._is_without_confirmed = False
         if self._many is None:
             self._known.slot_times[transport] = self._slot_time
 
-    def nodes(self) -> tuple[RpcLedger, ...]:
-        """A ledger for each usable node; itself where there is one node."""
+    def nodes(self) -> tuple[Ledger, ...]:
+        """A ledger for each usable node, the one to ask first; itself where there is one node.
+
+        None switches to another node: for conclusions that need two answers of one node.
+        """
         if self._many is None:
             return (self,)
         return tuple(map(self._over, self._many.nodes()))
 
-    def _over(self, node: Transport) -> RpcLedger:
+    def _over(self, node: Transport) -> Ledger:
         """The ledger over one of the nodes."""
         found = self._over_nodes.get(node)
         if found is None:
-            found = self._over_nodes[node] = RpcLedger(node, self._known)
+            found = self._over_nodes[node] = Ledger(node, self._known)
         return found
 
-    def beside(self, node: Ledger) -> tuple[RpcLedger, ...]:
-        """The usable nodes other than `node`."""
-        mine = node._transport if isinstance(node, RpcLedger) else None
-        return tuple(each for each in self.nodes() if each._transport is not mine)
+    def beside(self, node: Ledger) -> tuple[Ledger, ...]:
+        """The usable nodes other than `node`, which is one of `nodes()`."""
+        return tuple(each for each in self.nodes() if each._transport is not node._transport)
 
     async def on_one_node(self, work: Callable[[Ledger], Awaitable[T]]) -> T:
         """What `work` gives on one node, the next where it does not answer or is too far behind;
@@ -158,7 +163,8 @@ class RpcLedger:
         return together_s(self._known.slot_times.values())
 
     async def look(self) -> None:
-        """See `Ledger.look`."""
+        """Ask the nodes for the pace of slots and for the consensus, unless that was done lately.
+        Never raises for the ledger."""
         known, now = self._known, time.monotonic()
         if now - known.looked_at < _LOOK_EVERY_S:
             return
@@ -190,22 +196,24 @@ class RpcLedger:
 
     @property
     def newest_landed_slot(self) -> int:
-        """See `Ledger.newest_landed_slot`."""
+        """The newest slot in which a node told this process that a transaction landed, 0 for none.
+        A node that has not reached it shows the wallets as they were before."""
         return self._known.newest_landed_slot
 
     @property
     def changes(self) -> int:
-        """See `Ledger.changes`."""
+        """How many changes of the ledger this process knows of: a node said that a transaction
+        landed; on the embedded ledger, whatever changed an account."""
         seen = 0 if self._sees is None else self._sees.changes
         return self._known.landed + seen
 
     @property
     def origin(self) -> str:
-        """Whose answers these are; of several nodes, those of the one in use."""
+        """Whose word the answers of one node are; see `solward.vault.ledger.trust`."""
         return self._transport.origin
 
     def origins(self) -> frozenset[str]:
-        """The origins of every node that is configured."""
+        """The origins of every node that is configured, those that rest included."""
         if self._many is None:
             return frozenset({self._transport.origin})
         return self._many.origins()
@@ -219,7 +227,11 @@ class RpcLedger:
         return _account(_value(await self._read("getAccountInfo", address, _BASE64)))
 
     async def account_from(self, address: str, min_slot: int) -> Account | None:
-        """See `Ledger.account_from`."""
+        """An account's state at `min_slot` or later.
+
+        Raises:
+            LedgerUnavailable: no node has reached it, though it was waited for.
+        """
         try:
             answer = await self._read("getAccountInfo", address, _BASE64, min_slot=min_slot)
         except LedgerRejected as error:
@@ -237,7 +249,14 @@ class RpcLedger:
     async def accounts_at(
         self, addresses: Sequence[str], *, min_slot: int = 0, finalized: bool = False
     ) -> tuple[int, dict[str, Account | None]]:
-        """See `Ledger.accounts_at`."""
+        """As `accounts`, with the slot they were read at, the earliest where it took several calls.
+
+        Args:
+            finalized: as they are at `finalized`; with a `min_slot`.
+
+        Raises:
+            LedgerRejected: with `MIN_CONTEXT_SLOT`, no node has reached `min_slot`.
+        """
         options = _BASE64 | _at(finalized)
         chunks = [
             list(addresses[start : start + _MAX_ACCOUNTS])
@@ -333,7 +352,7 @@ class RpcLedger:
             raise _malformed("getEpochInfo") from None
 
     async def first_slot(self) -> int:
-        """The first slot the node's history still has."""
+        """The first slot in the node's history; of older ones it knows nothing."""
         return _int(await self._call("getFirstAvailableBlock"))
 
     async def latest_blockhash(self) -> Blockhash:
@@ -350,7 +369,8 @@ class RpcLedger:
             raise _malformed("getLatestBlockhash") from None
 
     async def prioritization_fees(self, addresses: Sequence[str]) -> list[int]:
-        """See `Ledger.prioritization_fees`."""
+        """For each of the last slots the node has, oldest first, the least price in micro-lamports
+        a compute unit at which a transaction that writes `addresses` (at most 128) landed."""
         answer = await self._call("getRecentPrioritizationFees", list(addresses))
         found = _read_each("getRecentPrioritizationFees", answer, _slot_fee)
         return [fee for _slot, fee in sorted(found)]
@@ -398,7 +418,10 @@ class RpcLedger:
             raise _malformed("simulateTransaction") from None
 
     async def send(self, wire: bytes) -> str:
-        """Send bytes without preflight or retries: the engine simulated and resends them itself."""
+        """Send bytes without preflight or retries: the engine simulated and resends them itself.
+
+        An error here is never the transaction's fate: only statuses are.
+        """
         options = {"encoding": "base64", "skipPreflight": True, "maxRetries": 0}
         return str(
             await self._call("sendTransaction", base64.b64encode(wire).decode("ascii"), options)
@@ -407,8 +430,8 @@ class RpcLedger:
     async def statuses(
         self, signatures: Sequence[str], *, search_history: bool = False, min_slot: int = 0
     ) -> list[SignatureStatus | None]:
-        """Statuses of signatures in their order, None where unknown; 256 a call. An answer from
-        before `min_slot` counts as none."""
+        """Statuses of signatures in their order, None where unknown; 256 a call. A node that has
+        not reached `min_slot` counts as no answer: it may not know them yet."""
         found: list[SignatureStatus | None] = []
         for start in range(0, len(signatures), _MAX_STATUSES):
             chunk = list(signatures[start : start + _MAX_STATUSES])
@@ -438,7 +461,15 @@ class RpcLedger:
         finalized: bool = False,
         min_slot: int = 0,
     ) -> list[SignatureRow]:
-        """See `Ledger.signatures_for`."""
+        """Transactions that mention an address, the newest first; at `confirmed` or `finalized`.
+
+        Args:
+            before: only older ones than this.
+            limit: at most as many, at most 1,000.
+
+        Raises:
+            LedgerRejected: with `MIN_CONTEXT_SLOT`, no node has reached `min_slot`.
+        """
         options: dict[str, Any] = {"limit": limit} | _at(finalized) | _from(min_slot)
         if before is not None:
             options["before"] = before
@@ -448,7 +479,7 @@ class RpcLedger:
         return list(map(_signature_row, answer))
 
     async def transaction_wire(self, signature: str, *, finalized: bool = False) -> bytes | None:
-        """See `Ledger.transaction_wire`."""
+        """The bytes of a landed transaction, None when unknown."""
         options = {"encoding": "base64", "maxSupportedTransactionVersion": 1} | _at(finalized)
         answer = await self._call("getTransaction", signature, options)
         if answer is None:

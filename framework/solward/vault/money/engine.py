@@ -50,8 +50,8 @@ from solward.types.record import (
 from solward.types.site import SITE
 from solward.vault.custody import Wallet, Wallets
 from solward.vault.guardrails import PluginGuardrail, Policy, ScopeLimits
+from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.patience import left, within
-from solward.vault.ledger.protocol import Ledger
 from solward.vault.money.failures import ended_by, refusal, wait_for_task, would_fail
 from solward.vault.money.judge.assess import Assessment, Assessor, no_verification
 from solward.vault.money.judge.granting import Granting

@@ -54,14 +54,9 @@ from solward.vault.guardrails import Simulation, analyse, inner_from_json
 from solward.vault.guardrails.comparison import unwelcome
 from solward.vault.guardrails.rules import PAYMENT_TERMS
 from solward.vault.guardrails.worst_case import known_lines
+from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.patience import pause
-from solward.vault.ledger.protocol import (
-    MIN_CONTEXT_SLOT,
-    Blockhash,
-    Ledger,
-    SimulationResult,
-    Tip,
-)
+from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT, Blockhash, SimulationResult, Tip
 from solward.vault.money.failures import explain, is_passing, would_fail
 from solward.vault.money.judge.payment_terms import (
     check_draft,

@@ -32,7 +32,7 @@ from solward.solana.protocol import (
     MAX_LOADED_BYTES,
 )
 from solward.types.errors import LedgerError
-from solward.vault.ledger.protocol import Ledger
+from solward.vault.ledger.client import Ledger
 
 PriorityFee: TypeAlias = Literal["off", "auto"] | int
 """`off`: no Compute Budget instructions. A number: micro-lamports for each compute unit."""

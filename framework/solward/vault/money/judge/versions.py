@@ -22,7 +22,8 @@ from spl.memo.constants import MEMO_PROGRAM_ID
 
 from solward.solana.protocol import MAX_COMPUTE_UNITS, MAX_LOADED_BYTES
 from solward.types.errors import LedgerError, LedgerRejected, LedgerUnavailable
-from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT, Ledger
+from solward.vault.ledger.client import Ledger
+from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT
 
 TransactionVersion: TypeAlias = Literal["auto", 0, 1]
 """`auto`: 1 where the cluster takes it, 0 elsewhere."""

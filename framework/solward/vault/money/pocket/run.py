@@ -56,8 +56,9 @@ from solward.types.record import TransactionRecord, TransactionStatus, Transacti
 from solward.vault.custody import Wallets
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.guardrails.worst_case import known_lines
+from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.patience import pause, within
-from solward.vault.ledger.protocol import Ledger, SimulationResult
+from solward.vault.ledger.protocol import SimulationResult
 from solward.vault.ledger.trust import is_enough
 from solward.vault.money.failures import explain
 from solward.vault.money.judge.assess import (

@@ -25,7 +25,8 @@ from solward.types.money import SOL_DECIMALS
 from solward.types.record import TransactionRecord
 from solward.vault.custody import Pocket, Wallets
 from solward.vault.guardrails.worst_case import worst_case
-from solward.vault.ledger.protocol import Ledger, SimulationResult
+from solward.vault.ledger.client import Ledger
+from solward.vault.ledger.protocol import SimulationResult
 from solward.vault.money.failures import explain
 from solward.vault.money.judge.assess import BlockhashSource, compile_instructions, with_budget
 from solward.vault.money.judge.priority import PriorityFees

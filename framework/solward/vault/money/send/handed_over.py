@@ -38,8 +38,9 @@ from solward.support.tasks import end
 from solward.types.errors import LedgerError, LedgerRejected, LedgerUnavailable
 from solward.types.guardrail import COSTS, SOL
 from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.finality import FINALIZED, is_final
-from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT, Ledger, SignatureRow, SignatureStatus
+from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT, SignatureRow, SignatureStatus
 from solward.vault.ledger.trust import is_enough
 from solward.vault.money.judge.assess import MAX_VALID_BLOCKS
 from solward.vault.money.send.sender import (

@@ -19,7 +19,7 @@ from solward.solana.fees import network_fee
 from solward.types.errors import LedgerError
 from solward.types.guardrail import TransactionEffects
 from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
-from solward.vault.ledger.protocol import Ledger
+from solward.vault.ledger.client import Ledger
 from solward.vault.money.judge.assess import MAX_VALID_BLOCKS
 from solward.vault.money.send.handed_over import Watcher, live_payment
 from solward.vault.money.send.sender import InFlight, Sender, tell_set_apart

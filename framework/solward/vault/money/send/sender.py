@@ -35,8 +35,9 @@ from solward.telemetry import metrics
 from solward.types.errors import LedgerError, LedgerRejected
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails.worst_case import Unbounded, worst_case
+from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.finality import is_final
-from solward.vault.ledger.protocol import Ledger, SignatureStatus
+from solward.vault.ledger.protocol import SignatureStatus
 from solward.vault.ledger.trust import is_enough
 from solward.vault.money.failures import explain, may_not_have_run, took_no_fee
 from solward.vault.money.send.settlement import (

@@ -24,7 +24,7 @@ from solward.types.guardrail import Line
 from solward.types.money import SOL_DECIMALS, from_units, lamports_to_sol
 from solward.types.record import TransactionType
 from solward.vault.grants.model import USD
-from solward.vault.ledger.protocol import Ledger
+from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.trust import is_enough
 from solward.vault.store.attempts import Spent
 from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
