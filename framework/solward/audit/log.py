@@ -56,7 +56,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One row; `data` is its canonical JSON text.
+    """One row of the table, in its order; `data` is its canonical JSON text.
 
     Attributes:
         seq: its place in the order of all rows.
@@ -95,7 +95,7 @@ async def after(connection: AsyncConnection, seq: int, limit: int) -> list[Audit
     """Up to `limit` entries, oldest first, of those above `seq`, without gaps."""
     statement = _AFTER[connection.dialect.name]
     rows = await connection.execute(statement, {"after": seq, "at_most": limit})
-    return [entry_of(row) for row in rows.mappings()]
+    return [AuditEntry(*row) for row in rows]
 
 
 async def latest(
@@ -106,21 +106,7 @@ async def latest(
     statement = select(audit).where(settled).order_by(audit.c.seq.desc()).limit(limit)
     if before is not None:
         statement = statement.where(audit.c.seq < before)
-    return [entry_of(row) for row in (await connection.execute(statement)).mappings()]
-
-
-def entry_of(row: Any) -> AuditEntry:
-    """An entry of a row of the table."""
-    return AuditEntry(
-        int(row["seq"]),
-        row["chain"],
-        int(row["number"]),
-        int(row["created_ms"]),
-        row["event"],
-        row["data"],
-        row["previous_hash"],
-        row["hash"],
-    )
+    return [AuditEntry(*row) for row in await connection.execute(statement)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +203,7 @@ async def _check_all_there(connection: AsyncConnection, ends: Mapping[str, Head]
 
 async def _pages(connection: AsyncConnection) -> AsyncGenerator[list[AuditEntry], None]:
     rows = await connection.execute(_BY_CHAIN, {"at_most": PAGE})
-    while page := [entry_of(row) for row in rows.mappings()]:
+    while page := [AuditEntry(*row) for row in rows]:
         yield page
         last = {"b_chain": page[-1].chain, "b_number": page[-1].number}
         rows = await connection.execute(_FURTHER, {"at_most": PAGE} | last)
@@ -242,8 +228,8 @@ async def heads(connection: AsyncConnection) -> dict[str, Head]:
 
 async def find(connection: AsyncConnection, hash_: str) -> AuditEntry | None:
     """The entry with this hash, None when there is none."""
-    row = (await connection.execute(select(audit).where(audit.c.hash == hash_))).mappings().first()
-    return None if row is None else entry_of(row)
+    row = (await connection.execute(select(audit).where(audit.c.hash == hash_))).first()
+    return None if row is None else AuditEntry(*row)
 
 
 async def continues(connection: AsyncConnection, log: Log, chain: str, head: Head) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from sqlalchemy import ColumnElement, and_, func, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.audit.log import SETTLED, AuditEntry, entry_of, latest
+from solward.audit.log import SETTLED, AuditEntry, latest
 from solward.database.tables import FREQUENT, RARE, audit
 from solward.support import jsontext
 
@@ -148,7 +148,7 @@ async def search(
         .order_by(audit.c.seq.desc())
         .limit(limit)
     )
-    found = [entry_of(row) for row in rows.mappings()]
+    found = [AuditEntry(*row) for row in rows]
     end = int(floor) if count == WALKED else None
     if len(found) == limit:
         end = found[-1].seq

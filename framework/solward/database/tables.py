@@ -7,7 +7,7 @@ identifiers text.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import (
     JSON,
@@ -26,6 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Dialect
+from sqlalchemy.schema import SchemaItem
 
 from solward.types.money import COUNTED_MAX
 
@@ -63,8 +64,12 @@ def _partial(condition: str, name: str, *columns: str, unique: bool = False) -> 
     return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
 
 
+def _table(name: str, *parts: SchemaItem, **options: Any) -> Table:
+    return Table(name, metadata, *parts, **options)
+
+
 # The hash of all that this module declares, in one row (`solward.database.schema`).
-schema_hash = Table("schema_hash", metadata, Column("hash", Text, primary_key=True))
+schema_hash = _table("schema_hash", Column("hash", Text, primary_key=True))
 
 # Kinds that are written by the thousand, each where an agent thinks or money moves.
 FREQUENT = (
@@ -80,9 +85,8 @@ FREQUENT = (
 RARE = f"event NOT IN ({', '.join(map(repr, FREQUENT))})"
 
 # `seq` orders all of it; `number` counts within a chain, and the hashes run along the chain.
-audit = Table(
+audit = _table(
     "audit",
-    metadata,
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("chain", Text, nullable=False, server_default=""),
     Column("number", BigInteger, nullable=False),
@@ -98,9 +102,8 @@ audit = Table(
 
 # Where each chain ends, and what retention has cut from its beginning. Appending locks the row,
 # and a chain cut short no longer fits it. `mac` authenticates it: `solward.database.audit_heads`.
-audit_heads = Table(
+audit_heads = _table(
     "audit_heads",
-    metadata,
     Column("chain", Text, primary_key=True),
     Column("number", BigInteger, nullable=False),
     Column("hash", Text, nullable=False),
@@ -113,9 +116,8 @@ audit_heads = Table(
 
 # One row: what PostgreSQL adds to its transaction ids so that `seq` never goes back, not even
 # where a dump was restored into another cluster.
-audit_offset = Table(
+audit_offset = _table(
     "audit_offset",
-    metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("value", BigInteger, nullable=False),
 )
@@ -128,9 +130,8 @@ _Bytewise = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
 
 # Processes on this database. On SQLite there is one at a time, by the home's lock; on PostgreSQL
 # each renews its lease every few seconds, by the database's clock.
-processes = Table(
+processes = _table(
     "processes",
-    metadata,
     Column("id", Text, primary_key=True),  # new at each start
     Column("kind", Text, nullable=False),  # api, worker
     Column("host", Text, nullable=False),
@@ -138,9 +139,8 @@ processes = Table(
     Column("lease_until_ms", BigInteger, nullable=False),
 )
 
-wallets = Table(
+wallets = _table(
     "wallets",
-    metadata,
     Column("id", Text, primary_key=True),
     Column("name", Text, nullable=False),
     Column("public_key", Text, nullable=False, unique=True),
@@ -157,18 +157,16 @@ wallets = Table(
     Index(None, "name"),
 )
 
-keystore = Table(
+keystore = _table(
     "keystore",
-    metadata,
     Column("kek_version", Integer, primary_key=True),
     Column("kdf", JSON, nullable=False),
     Column("verifier", LargeBinary, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
 )
 
-switches = Table(
+switches = _table(
     "switches",
-    metadata,
     Column("scope", Text, primary_key=True),  # "service" or "wallet:<id>"
     Column("frozen", Boolean, nullable=False),
     Column("reason", Text),
@@ -176,9 +174,8 @@ switches = Table(
 )
 
 # What the operator's list adds to the built-in symbols (`solward.service.token_refresh`).
-token_lists = Table(
+token_lists = _table(
     "token_lists",
-    metadata,
     Column("network", Text, primary_key=True),
     Column("tokens", JSON, nullable=False),  # symbol, mint and decimals of each
     Column("stored_ms", BigInteger, nullable=False),
@@ -187,26 +184,23 @@ token_lists = Table(
 
 # The one network of this database, in one row; null before the first start
 # (`solward.database.ledger_network`).
-ledger_network = Table(
+ledger_network = _table(
     "ledger_network",
-    metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("network", Text),
 )
 AFTERWARDS.append((None, "INSERT INTO ledger_network (id, network) VALUES (1, NULL)"))
 
 # The latest time of the ledger that was believed, in one row; 0 before there was any.
-ledger_time = Table(
+ledger_time = _table(
     "ledger_time",
-    metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("ms", BigInteger, nullable=False),
 )
 AFTERWARDS.append((None, "INSERT INTO ledger_time (id, ms) VALUES (1, 0)"))
 
-transactions = Table(
+transactions = _table(
     "transactions",
-    metadata,
     Column("seq", Sequence, primary_key=True, autoincrement=True),
     Column("id", Text, nullable=False, unique=True),
     Column("wallet_id", Text, ForeignKey("wallets.id"), nullable=False),
@@ -257,9 +251,8 @@ transactions = Table(
 )
 
 # What plugins keep for wallets, by their distribution (`solward.vault.store.plugin_entries`).
-plugin_entries = Table(
+plugin_entries = _table(
     "plugin_entries",
-    metadata,
     Column("wallet_id", Text, ForeignKey("wallets.id"), primary_key=True),
     Column("plugin", Text, primary_key=True),
     Column("key", _Bytewise, primary_key=True),
@@ -271,18 +264,16 @@ plugin_entries = Table(
 )
 
 # The latest version that was given to an entry of each: none is given twice.
-plugin_stores = Table(
+plugin_stores = _table(
     "plugin_stores",
-    metadata,
     Column("wallet_id", Text, ForeignKey("wallets.id"), primary_key=True),
     Column("plugin", Text, primary_key=True),
     Column("version", BigInteger, nullable=False),
 )
 
 # What the operator set for a plugin's skill, each in clear or sealed under a key of the keystore.
-plugin_settings = Table(
+plugin_settings = _table(
     "plugin_settings",
-    metadata,
     Column("plugin", Text, primary_key=True),
     Column("skill", Text, primary_key=True),
     Column("name", Text, primary_key=True),
@@ -295,9 +286,8 @@ plugin_settings = Table(
 # `plugin:<distribution>`, `grant:<principal>#<grant>`) and asset ("SOL", a mint, "COSTS"; of a
 # grant "USD" too). The SOL row always exists, so counting it gives the rate. Rows of a transaction
 # that certainly never landed are deleted; the others hold what counts against the limits.
-reservations = Table(
+reservations = _table(
     "reservations",
-    metadata,
     Column("transaction_id", Text, primary_key=True),
     Column("scope", Text, primary_key=True),
     Column("asset", Text, primary_key=True),
@@ -307,26 +297,23 @@ reservations = Table(
 )
 
 # A principal that has a row is under grants: what these say may leave, and nothing else.
-grant_sets = Table(
+grant_sets = _table(
     "grant_sets",
-    metadata,
     Column("principal", Text, primary_key=True),
     Column("grants", Text, nullable=False),  # JSON, amounts in smallest units
     Column("changed_ms", BigInteger, nullable=False),
 )
 
 # The groups of the policy, which grants name as `@name`; only changes of the policy write them.
-address_book = Table(
+address_book = _table(
     "address_book",
-    metadata,
     Column("name", Text, primary_key=True),
     Column("address", Text, primary_key=True),
 )
 
 # What people call recipients. A table of its own, so that no name can become a member of a group.
-contacts = Table(
+contacts = _table(
     "contacts",
-    metadata,
     Column("address", Text, primary_key=True),
     Column("name", Text, nullable=False),
     Column("skeleton", Text, nullable=False, unique=True),  # what the name looks like
@@ -334,9 +321,8 @@ contacts = Table(
 )
 
 # One row, which every change of grants or of the book counts up: caches end with it.
-grant_version = Table(
+grant_version = _table(
     "grant_version",
-    metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("version", BigInteger, nullable=False),
 )
@@ -348,9 +334,8 @@ FOUND_BY: Final = ("skill:", "plugin:", "site:")
 # What the reservations of a scope are in each hour since the epoch, kept by triggers on
 # `reservations`, of every scope that has windows. Units are high * 2**32 + low, so that no sum of
 # them overflows.
-reservation_totals = Table(
+reservation_totals = _table(
     "reservation_totals",
-    metadata,
     Column("scope", _Bytewise, primary_key=True),
     Column("asset", _Bytewise, primary_key=True),
     Column("hour", BigInteger, primary_key=True, autoincrement=False),
@@ -402,9 +387,8 @@ _keep_totals("removed", "DELETE", _SUBTRACT, "OLD")
 
 # What grants judged of each transaction whose bytes were known, in that order: others may judge it
 # again.
-judged_effects = Table(
+judged_effects = _table(
     "judged_effects",
-    metadata,
     Column("seq", Sequence, primary_key=True, autoincrement=True),
     Column("transaction_id", Text, nullable=False, unique=True),  # or the id of what was held
     Column("wallet_id", Text, nullable=False),
@@ -420,9 +404,8 @@ judged_effects = Table(
 )
 
 # Whom a wallet paid, by the transaction that did or may have; it has paid where that is confirmed.
-paid_recipients = Table(
+paid_recipients = _table(
     "paid_recipients",
-    metadata,
     Column("wallet_id", Text, primary_key=True),
     Column("address", _Bytewise, primary_key=True),
     Column("transaction_id", Text, nullable=False),
@@ -430,9 +413,8 @@ paid_recipients = Table(
 
 # Token accounts of wallets' own, and the transaction that opened each and paid its rent, which is
 # credited when the account is closed. Rows that are too old for that are deleted.
-opened_accounts = Table(
+opened_accounts = _table(
     "opened_accounts",
-    metadata,
     Column("account", Text, primary_key=True),
     Column("transaction_id", Text, nullable=False),
     Column("rent_lamports", U64, nullable=False),
@@ -443,9 +425,8 @@ opened_accounts = Table(
 # Keys derived from a wallet's own, which sign what the wallet's must not
 # (`solward.vault.custody.pockets`). The row is written before the key first signs, so no counter
 # is used twice.
-pockets = Table(
+pockets = _table(
     "pockets",
-    metadata,
     Column("wallet_id", Text, ForeignKey("wallets.id"), primary_key=True),
     Column("counter", BigInteger, primary_key=True, autoincrement=False),
     Column("address", Text, nullable=False, unique=True),
@@ -463,9 +444,8 @@ pockets = Table(
     Index("uq_pockets_position", "wallet_id", "program", "position", unique=True),
 )
 
-attempts = Table(
+attempts = _table(
     "attempts",
-    metadata,
     Column("id", Sequence, primary_key=True, autoincrement=True),
     Column("transaction_id", Text, ForeignKey("transactions.id"), nullable=False),
     Column("attempt_no", Integer, nullable=False),
@@ -492,9 +472,8 @@ attempts = Table(
 # seller answered. The signed bytes are the record's attempt, whose `signature` is the wallet's own:
 # of a sponsored payment that is not the transaction's.
 IS_KEPT: Final = "(offer <> '{}' OR answer_headers IS NOT NULL)"
-payments = Table(
+payments = _table(
     "payments",
-    metadata,
     Column("seq", Sequence, primary_key=True, autoincrement=True),
     Column("transaction_id", Text, ForeignKey("transactions.id"), nullable=False, unique=True),
     Column("wallet_id", Text, ForeignKey("wallets.id"), nullable=False),
@@ -531,9 +510,8 @@ payments = Table(
 
 # Transactions that wait for a person. Rows are never deleted: a request's Idempotency-Key may point
 # at one.
-holds = Table(
+holds = _table(
     "holds",
-    metadata,
     Column("seq", Sequence, primary_key=True, autoincrement=True),
     Column("id", Text, nullable=False, unique=True),
     Column("wallet_id", Text, ForeignKey("wallets.id"), nullable=False),
@@ -562,9 +540,8 @@ holds = Table(
     _partial("state IN ('held', 'approved')", "uq_holds_open", "digest", unique=True),
 )
 
-idempotency = Table(
+idempotency = _table(
     "idempotency",
-    metadata,
     # principal|method|path|key of callers; of the service itself action|key and cycle|agent|call.
     Column("scope", Text, primary_key=True),
     Column("fingerprint", Text, nullable=False),
@@ -577,9 +554,8 @@ idempotency = Table(
 )
 
 # API keys and admin credentials.
-credentials = Table(
+credentials = _table(
     "credentials",
-    metadata,
     Column("id", Text, primary_key=True),
     Column("hash", Text, nullable=False, unique=True),
     Column("name", Text, nullable=False),
@@ -603,9 +579,8 @@ credentials = Table(
 )
 
 # Transaction requests of keys in the last minute, counted here where several processes serve.
-key_requests = Table(
+key_requests = _table(
     "key_requests",
-    metadata,
     Column("id", Sequence, primary_key=True, autoincrement=True),
     Column("key_id", Text, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
@@ -614,17 +589,15 @@ key_requests = Table(
 
 # All requests of keys by the second since the epoch, those of the last minute, where several
 # processes serve.
-key_traffic = Table(
+key_traffic = _table(
     "key_traffic",
-    metadata,
     Column("key_id", Text, primary_key=True),
     Column("second", BigInteger, primary_key=True, autoincrement=False),
     Column("requests", BigInteger, nullable=False),
 )
 
-agents = Table(
+agents = _table(
     "agents",
-    metadata,
     Column("id", Text, primary_key=True),
     Column("name", Text, nullable=False),
     Column("wallet_id", Text, ForeignKey("wallets.id"), nullable=False),
@@ -650,9 +623,8 @@ agents = Table(
     Index(None, "wallet_id"),
 )
 
-decisions = Table(
+decisions = _table(
     "decisions",
-    metadata,
     Column("agent_id", Text, primary_key=True),
     Column("cycle", BigInteger, primary_key=True),
     Column("observations", Text, nullable=False),
@@ -667,9 +639,8 @@ decisions = Table(
 )
 
 # Agents' model usage by the hour since the epoch, chats included.
-agent_usage = Table(
+agent_usage = _table(
     "agent_usage",
-    metadata,
     Column("agent_id", Text, primary_key=True),
     Column("hour", BigInteger, primary_key=True),
     Column("tokens", BigInteger, nullable=False),
@@ -677,9 +648,8 @@ agent_usage = Table(
     Column("unpriced_tokens", BigInteger, nullable=False),
 )
 
-memory = Table(
+memory = _table(
     "memory",
-    metadata,
     Column("agent_id", Text, primary_key=True),
     Column("cycle", BigInteger, primary_key=True),
     Column("reasoning", Text, nullable=False),
@@ -689,9 +659,8 @@ memory = Table(
 )
 
 # What the webhooks tell, written with the event it tells of.
-webhook_deliveries = Table(
+webhook_deliveries = _table(
     "webhook_deliveries",
-    metadata,
     Column("id", Text, primary_key=True),
     Column("channel", Text, nullable=False, server_default="approvals"),  # or: alerts
     Column("subject", Text, nullable=False),  # a hold; what is newer of it supersedes
@@ -708,9 +677,8 @@ webhook_deliveries = Table(
 
 # What the alerts' webhook has to tell, by what it is about: what came since it was last told is one
 # line of the next message.
-alert_groups = Table(
+alert_groups = _table(
     "alert_groups",
-    metadata,
     Column("key", Text, primary_key=True),
     Column("name", Text, nullable=False),  # of an alert or of an event
     Column("fields", Text, nullable=False),  # JSON, of the latest
@@ -725,9 +693,8 @@ alert_groups = Table(
 )
 
 # Nonces of accepted decisions, so that none is accepted twice.
-webhook_nonces = Table(
+webhook_nonces = _table(
     "webhook_nonces",
-    metadata,
     Column("nonce", Text, primary_key=True),
     Column("created_ms", BigInteger, nullable=False),
     Index(None, "created_ms"),
@@ -735,9 +702,8 @@ webhook_nonces = Table(
 
 # Commands that changed what is installed in folders of its own, each once, and what is installed
 # after it. The newest of a distribution is what all processes agree on.
-plugin_acts = Table(
+plugin_acts = _table(
     "plugin_acts",
-    metadata,
     Column("id", Text, primary_key=True),
     Column("distribution", Text, nullable=False),
     Column("made_ms", BigInteger, nullable=False),
@@ -748,17 +714,15 @@ plugin_acts = Table(
 )
 
 # Others' distributions in the environment of a process: version by name.
-process_plugins = Table(
+process_plugins = _table(
     "process_plugins",
-    metadata,
     Column("process_id", Text, primary_key=True),
     Column("versions", JSON, nullable=False),
 )
 
 # What runs a skill at times. Its run and what it may spend are fenced as an agent's cycle.
-schedules = Table(
+schedules = _table(
     "schedules",
-    metadata,
     Column("id", Text, primary_key=True),
     Column("name", Text, nullable=False),
     Column("wallet_id", Text, ForeignKey("wallets.id"), nullable=False),
@@ -792,9 +756,8 @@ schedules = Table(
 )
 
 # What became of due times, the latest of each schedule.
-schedule_runs = Table(
+schedule_runs = _table(
     "schedule_runs",
-    metadata,
     Column("schedule_id", Text, primary_key=True),
     Column("due_ms", BigInteger, primary_key=True, autoincrement=False),
     Column("status", Text, nullable=False),

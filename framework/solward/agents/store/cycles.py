@@ -97,7 +97,7 @@ _EARLIER_ACTION = select(agents.c.id, transactions.c.action_key, *RECORD).where(
     transactions.c.action_key < _PREFIX + ";",
 )
 # What it asked for that a person has not decided yet; what was decided has a record.
-_EARLIER_HOLD = select(agents.c.id.label("of_agent"), *holds_store.COLUMNS).where(
+_EARLIER_HOLD = select(*holds_store.COLUMNS, agents.c.id.label("of_agent")).where(
     agents.c.id.in_(_IDS),
     holds_store.OPEN,
     holds.c.action_key >= _PREFIX + ":",

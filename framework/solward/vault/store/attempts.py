@@ -23,6 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.prepared import Prepared
+from solward.database.records import Records, words
 from solward.database.tables import U64, attempts, reservations, transactions
 from solward.support import jsontext
 from solward.support.clock import now_ms as clock_ms
@@ -184,6 +185,7 @@ def _added(column: ColumnElement[int], name: str) -> ColumnElement[int]:
 
 
 _PRICE = transactions.c.compute_unit_price
+_ATTEMPTS = Records(Attempt, attempts, state=words(AttemptState))
 _INSERT = Prepared(insert(attempts))
 _SIGNED = Prepared(
     update(transactions)
@@ -231,22 +233,7 @@ async def write_ahead(
     }
     if await _SIGNED.run(connection, signed) != 1:
         raise TakenOver
-    await _INSERT.run(
-        connection,
-        {
-            "transaction_id": attempt.transaction_id,
-            "attempt_no": attempt.attempt_no,
-            "signature": attempt.signature,
-            "wire": attempt.wire,
-            "blockhash": attempt.blockhash,
-            "last_valid_block_height": attempt.last_valid_block_height,
-            "context_slot": attempt.context_slot,
-            "max_debit": attempt.max_debit,
-            "state": attempt.state.value,
-            "step": attempt.step,
-            "created_ms": now_ms,
-        },
-    )
+    await _INSERT.run(connection, _ATTEMPTS.row(attempt) | {"created_ms": now_ms})
 
 
 _MARK_SENT = Prepared(
@@ -562,28 +549,17 @@ async def live_states(connection: AsyncConnection) -> dict[str, int]:
     return {state: int(count) for state, count in await connection.execute(statement)}
 
 
-_ATTEMPT = (
-    attempts.c.attempt_no,
-    attempts.c.signature,
-    attempts.c.wire,
-    attempts.c.blockhash,
-    attempts.c.last_valid_block_height,
-    attempts.c.context_slot,
-    attempts.c.max_debit,
-    attempts.c.state,
-    attempts.c.step,
-)
-
-
 _OF_TRANSACTION = Prepared(
-    select(*_ATTEMPT).where(attempts.c.transaction_id == bindparam("b_id")).order_by(attempts.c.id)
+    select(*_ATTEMPTS.columns)
+    .where(attempts.c.transaction_id == bindparam("b_id"))
+    .order_by(attempts.c.id)
 )
 
 
 async def of_transaction(connection: AsyncConnection, transaction_id: str) -> list[Attempt]:
     """Every attempt of a transaction, oldest first."""
     rows = await _OF_TRANSACTION.all(connection, {"b_id": transaction_id})
-    return [_attempt_of(transaction_id, values) for values in rows]
+    return [_ATTEMPTS.read(row) for row in rows]
 
 
 async def last_steps(
@@ -601,38 +577,12 @@ async def last_steps(
     return {row.transaction_id: row.step for row in await connection.execute(statement)}
 
 
-def _attempt_of(transaction_id: str, values: Sequence[Any]) -> Attempt:
-    (
-        attempt_no,
-        signature,
-        wire,
-        blockhash,
-        last_valid,
-        context_slot,
-        max_debit,
-        state,
-        step,
-    ) = values
-    return Attempt(
-        transaction_id=transaction_id,
-        attempt_no=attempt_no,
-        signature=signature,
-        wire=bytes(wire),
-        blockhash=blockhash,
-        last_valid_block_height=last_valid,
-        context_slot=context_slot,
-        max_debit=max_debit,
-        state=AttemptState(state),
-        step=step,
-    )
-
-
 async def pending(
     connection: AsyncConnection, seqs: Sequence[int]
 ) -> list[tuple[TransactionRecord, int, Attempt | None]]:
     """Unfinished transactions with what each holds and its live attempt, oldest first."""
     statement = (
-        select(*RECORD, transactions.c.held_lamports, *_ATTEMPT)
+        select(*RECORD, transactions.c.held_lamports, *_ATTEMPTS.columns)
         .select_from(
             transactions.outerjoin(
                 attempts, and_(attempts.c.transaction_id == transactions.c.id, _LIVE)
@@ -645,6 +595,6 @@ async def pending(
     for row in await connection.execute(statement):
         record = record_of(row[: len(RECORD)])
         held, *values = row[len(RECORD) :]
-        attempt = None if values[1] is None else _attempt_of(record.id, values)
+        attempt = None if values[0] is None else _ATTEMPTS.read(values)
         found.append((record, int(held), attempt))
     return found

@@ -7,7 +7,7 @@ end is stored, by everybody, so that none deadlocks.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.audit.acts import SERVICE, record_act
 from solward.database.database import clock
 from solward.database.prepared import Prepared
+from solward.database.records import EXACT, TEXTS, Records, words
 from solward.database.tables import holds, processes
 from solward.database.tables import idempotency as idempotency_table
 from solward.database.window_clock import Moment
@@ -73,7 +74,9 @@ class HoldRow:
     owner: str | None = None
 
 
-COLUMNS: Final = tuple(holds.c)
+_HOLDS = Records(Hold, holds, chain=TEXTS, state=words(HoldState))
+_ROWS = Records(HoldRow, holds, recipe=EXACT, applied=TEXTS)
+COLUMNS: Final = (*_HOLDS.columns, *_ROWS.columns, holds.c.shown, holds.c.seq)
 """What `row_of` reads."""
 _SELECT = select(*COLUMNS)
 _BY_ID = Prepared(_SELECT.where(holds.c.id == bindparam("b_id")))
@@ -134,26 +137,8 @@ async def add(connection: AsyncConnection, row: HoldRow) -> None:
         "details": dict(hold.details),
         "keyless": row.keyless,
     }
-    await connection.execute(
-        _INSERT,
-        {
-            "id": hold.id,
-            "wallet_id": hold.wallet_id,
-            "agent_id": hold.agent_id,
-            "principal": hold.principal,
-            "chain": list(hold.chain),
-            "type": hold.type,
-            "state": hold.state.value,
-            "digest": row.digest,
-            "action_key": row.action_key,
-            "recipe": None if row.recipe is None else jsontext.dumps(dict(row.recipe)),
-            "shown": jsontext.dumps(shown),
-            "applied": list(row.applied),
-            "created_ms": hold.created_ms,
-            "expires_ms": hold.expires_ms,
-            "trace": row.trace,
-        },
-    )
+    values = _HOLDS.row(hold) | _ROWS.row(row) | {"shown": jsontext.dumps(shown)}
+    await connection.execute(_INSERT, values)
     _record_event(connection, hold, hold.principal)
 
 
@@ -404,40 +389,18 @@ def _one(row: Row[Any] | None) -> HoldRow | None:
     return None if row is None else row_of(row)
 
 
-def row_of(row: Row[Any]) -> HoldRow:
+def row_of(row: Any) -> HoldRow:
     """A row of `COLUMNS`."""
     shown = jsontext.loads(row.shown)
-    lines: Sequence[Mapping[str, Any]] = shown["lines"]
-    hold = Hold(
-        id=row.id,
-        wallet_id=row.wallet_id,
-        agent_id=row.agent_id,
-        principal=row.principal,
-        chain=tuple(row.chain),
-        type=row.type,
-        state=HoldState(row.state),
+    ends = len(_HOLDS.columns)
+    hold = _HOLDS.read(
+        row[:ends],
         sentence=shown["sentence"],
         reasons=tuple(shown["reasons"]),
-        lines=tuple(lines),
+        lines=tuple(shown["lines"]),
         costs_lamports=int(shown["costsLamports"]),
         arrives={mint: int(units) for mint, units in shown["arrives"].items()},
         details=shown["details"],
         repeats=row.recipe is None,
-        created_ms=int(row.created_ms),
-        expires_ms=int(row.expires_ms),
-        decided_by=row.decided_by,
-        decided_ms=None if row.decided_ms is None else int(row.decided_ms),
-        note=row.note,
-        transaction_id=row.transaction_id,
     )
-    recipe = None if row.recipe is None else jsontext.loads(row.recipe)
-    return HoldRow(
-        hold,
-        row.digest,
-        row.action_key,
-        recipe,
-        tuple(row.applied),
-        row.trace,
-        shown["keyless"],
-        row.owner,
-    )
+    return _ROWS.read(row[ends : ends + len(_ROWS.columns)], hold=hold, keyless=shown["keyless"])

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database import outbox
 from solward.database.prepared import Prepared
+from solward.database.records import Form, Records, words
 from solward.database.tables import IS_KEPT, attempts, payments, reservations, transactions
 from solward.support import jsontext
 from solward.types.events import EventKind
@@ -126,14 +127,16 @@ def payment_json(record: TransactionRecord, row: PaymentRow, state: PaymentState
     return view.to_json()
 
 
-_COLUMNS = tuple(payments.c[name] for name in (
-    "transaction_id", "wallet_id", "protocol", "mode", "site", "url", "method", "fingerprint",
-    "offer", "asset", "units", "decimals", "pay_to", "source", "source_units", "memo",
-    "message_sha256", "signer_index", "created_ms", "served", "hint", "answer_status",
-    "answer_headers", "answer_body", "answered_ms",
-))  # fmt: skip
-
-
+_PAYMENTS = Records(
+    PaymentRow,
+    payments,
+    mode=words(PaymentMode),
+    # As many bytes as characters, which `_TOTAL` counts: databases differ in functions that count
+    # the bytes of text.
+    offer=Form(jsontext.loads, lambda offer: jsontext.dumps(dict(offer), ascii_only=True)),
+)
+_ANSWER = ("served", "hint", "answer_status", "answer_headers", "answer_body", "answered_ms")
+_COLUMNS = (*_PAYMENTS.columns, *payments.c[_ANSWER])
 # A mebibyte each is much for lists and for a start that takes over what is live.
 _WITHOUT_BODIES = tuple(
     literal(b"").label("answer_body") if each.name == "answer_body" else each for each in _COLUMNS
@@ -145,32 +148,8 @@ _ADD = Prepared(insert(payments))
 
 async def add(connection: AsyncConnection, row: PaymentRow, principal: str) -> None:
     """Store a payment with its reservation, before anything is signed."""
-    await _ADD.run(
-        connection,
-        {
-            "transaction_id": row.transaction_id,
-            "wallet_id": row.wallet_id,
-            "principal": principal,
-            "protocol": row.protocol,
-            "mode": row.mode.value,
-            "site": row.site,
-            "url": row.url,
-            "method": row.method,
-            "fingerprint": row.fingerprint,
-            "offer": _stored(dict(row.offer)),
-            "asset": row.asset,
-            "units": row.units,
-            "decimals": row.decimals,
-            "pay_to": row.pay_to,
-            "source": row.source,
-            "source_units": row.source_units,
-            "memo": row.memo,
-            "message_sha256": row.message_sha256,
-            "signer_index": row.signer_index,
-            "served": Served.UNKNOWN.value,
-            "created_ms": row.created_ms,
-        },
-    )
+    values = {"principal": principal, "served": Served.UNKNOWN.value}
+    await _ADD.run(connection, _PAYMENTS.row(row) | values)
 
 
 _NOTE_ANSWER = update(payments).where(payments.c.transaction_id == bindparam("b_id"))
@@ -191,7 +170,7 @@ async def note_answer(
             "served": answer.served.value,
             "hint": answer.hint,
             "answer_status": answer.status,
-            "answer_headers": _stored([list(each) for each in answer.headers]),
+            "answer_headers": jsontext.dumps(list(answer.headers), ascii_only=True),
             "answer_body": answer.body,
             "answered_ms": answer.answered_ms,
         },
@@ -338,28 +317,7 @@ async def last_paid(
 
 
 def _row(row: Row[Any]) -> PaymentRow:
-    return PaymentRow(
-        transaction_id=row.transaction_id,
-        wallet_id=row.wallet_id,
-        protocol=row.protocol,
-        mode=PaymentMode(row.mode),
-        site=row.site,
-        url=row.url,
-        method=row.method,
-        fingerprint=row.fingerprint,
-        offer=jsontext.loads(row.offer),
-        asset=row.asset,
-        units=row.units,
-        decimals=row.decimals,
-        pay_to=row.pay_to,
-        source=row.source,
-        source_units=row.source_units,
-        memo=row.memo,
-        message_sha256=row.message_sha256,
-        signer_index=row.signer_index,
-        created_ms=row.created_ms,
-        answer=_answer(row),
-    )
+    return _PAYMENTS.read(row[: len(_PAYMENTS.columns)], answer=_answer(row))
 
 
 def _answer(row: Row[Any]) -> StoredAnswer | None:
@@ -376,12 +334,6 @@ def _answer(row: Row[Any]) -> StoredAnswer | None:
         answered_ms=row.answered_ms,
         is_whole=is_whole,
     )
-
-
-def _stored(value: Any) -> str:
-    """JSON of as many bytes as characters, which `_TOTAL` counts: databases differ in functions
-    that count the bytes of text."""
-    return jsontext.dumps(value, ascii_only=True)
 
 
 # As the partial indexes have it; the name of the column is that of this table alone.

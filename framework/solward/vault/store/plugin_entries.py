@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Row, delete, func, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -232,12 +232,7 @@ async def _check_bounds(
             )
 
 
-def _entry(row: Row[Any]) -> Entry:
-    return Entry(
-        key=row.key,
-        value=jsontext.loads(row.value),
-        version=int(row.version),
-        changed_ms=int(row.changed_ms),
-        transaction_id=row.transaction_id,
-        status=None if row.status is None else TransactionStatus(row.status),
-    )
+def _entry(row: Sequence[Any]) -> Entry:
+    key, text, version, changed_ms, transaction_id, status = row
+    stands = None if status is None else TransactionStatus(status)
+    return Entry(key, jsontext.loads(text), version, changed_ms, transaction_id, stands)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from sqlalchemy import bindparam, func, insert, literal_column, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.database.records import TEXTS, Form, Records, words
 from solward.database.tables import pockets, transactions
 from solward.vault.store.transactions import UNFINISHED
 
@@ -53,6 +53,10 @@ class PocketRow:
 # As the partial index has it, so that both databases use it.
 _IS_OPEN = pockets.c.state == literal_column("'open'")
 
+_POCKETS = Records(
+    PocketRow, pockets, mints=TEXTS, state=words(PocketState), at_risk=Form(dict, dict)
+)
+_SELECT = select(*_POCKETS.columns)
 _INSERT = insert(pockets)
 _LAST = select(func.max(pockets.c.counter)).where(pockets.c.wallet_id == bindparam("b_wallet"))
 _USED = select(pockets.c.counter).where(
@@ -72,23 +76,7 @@ async def add(connection: AsyncConnection, row: PocketRow) -> None:
     Raises:
         sqlalchemy.exc.IntegrityError: the counter or the position is used.
     """
-    await connection.execute(
-        _INSERT,
-        {
-            "wallet_id": row.wallet_id,
-            "counter": row.counter,
-            "address": row.address,
-            "transaction_id": row.transaction_id,
-            "program": row.program,
-            "position": row.position,
-            "mints": list(row.mints),
-            "output_mint": row.output_mint,
-            "state": row.state.value,
-            "at_risk": dict(row.at_risk),
-            "created_ms": row.created_ms,
-            "opened_by": row.opened_by,
-        },
-    )
+    await connection.execute(_INSERT, _POCKETS.row(row))
 
 
 async def last_counter(connection: AsyncConnection, wallet_id: str) -> int:
@@ -134,31 +122,34 @@ async def of_wallet(
     connection: AsyncConnection, wallet_id: str, *, open_only: bool = False
 ) -> list[PocketRow]:
     """A wallet's pockets, oldest first."""
-    statement = select(pockets).where(pockets.c.wallet_id == wallet_id)
+    statement = _SELECT.where(pockets.c.wallet_id == wallet_id)
     if open_only:
         statement = statement.where(_IS_OPEN)
-    return [_row(row) for row in await connection.execute(statement.order_by(pockets.c.counter))]
+    return [
+        _POCKETS.read(row)
+        for row in await connection.execute(statement.order_by(pockets.c.counter))
+    ]
 
 
 async def of_transactions(
     connection: AsyncConnection, transaction_ids: Collection[str]
 ) -> dict[str, PocketRow]:
     """transaction id -> the pocket it used last."""
-    statement = select(pockets).where(pockets.c.transaction_id.in_(transaction_ids))
-    return {row.transaction_id: _row(row) for row in await connection.execute(statement)}
+    statement = _SELECT.where(pockets.c.transaction_id.in_(transaction_ids))
+    return {row.transaction_id: _POCKETS.read(row) for row in await connection.execute(statement)}
 
 
 async def at_position(
     connection: AsyncConnection, wallet_id: str, program: str, position: str
 ) -> PocketRow | None:
     """The pocket of a position, None where there is none yet."""
-    statement = select(pockets).where(
+    statement = _SELECT.where(
         pockets.c.wallet_id == wallet_id,
         pockets.c.program == program,
         pockets.c.position == position,
     )
     found = (await connection.execute(statement)).first()
-    return None if found is None else _row(found)
+    return None if found is None else _POCKETS.read(found)
 
 
 async def use_again(
@@ -205,11 +196,9 @@ async def open_funded(connection: AsyncConnection, transaction_id: str) -> None:
 
 async def at_address(connection: AsyncConnection, wallet_id: str, address: str) -> PocketRow | None:
     """A wallet's pocket, None where it has none of this address."""
-    statement = select(pockets).where(
-        pockets.c.wallet_id == wallet_id, pockets.c.address == address
-    )
+    statement = _SELECT.where(pockets.c.wallet_id == wallet_id, pockets.c.address == address)
     found = (await connection.execute(statement)).first()
-    return None if found is None else _row(found)
+    return None if found is None else _POCKETS.read(found)
 
 
 async def set_state(
@@ -233,20 +222,3 @@ _COUNT_OPEN = select(func.count()).select_from(pockets).where(_IS_OPEN)
 async def count_open(connection: AsyncConnection) -> int:
     """How many pockets may hold something."""
     return int((await connection.execute(_COUNT_OPEN)).scalar_one())
-
-
-def _row(row: Any) -> PocketRow:
-    return PocketRow(
-        row.wallet_id,
-        int(row.counter),
-        row.address,
-        row.transaction_id,
-        row.program,
-        row.position,
-        tuple(row.mints),
-        row.output_mint,
-        PocketState(row.state),
-        int(row.created_ms),
-        dict(row.at_risk),
-        row.opened_by,
-    )

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database import outbox
 from solward.database.prepared import Prepared
+from solward.database.records import TEXTS, Form, Records, words
 from solward.database.tables import transactions, wallets
 from solward.support import jsontext
 from solward.types.entries import HistoryRequest
@@ -28,25 +29,16 @@ _NEWEST = 2**62
 UNFINISHED = text("transactions.status = 'pending'")
 
 
-# A record's columns, read by position: for a page of history, lookups by name cost more than the
-# query.
-RECORD = (
-    transactions.c.id,
-    transactions.c.wallet_id,
-    transactions.c.agent_id,
-    transactions.c.principal,
-    transactions.c.type,
-    transactions.c.status,
-    transactions.c.signature,
-    transactions.c.details,
-    transactions.c.guardrails_applied,
-    transactions.c.error,
-    transactions.c.fee_lamports,
-    transactions.c.created_ms,
-    transactions.c.compute_units,
-    transactions.c.compute_unit_limit,
-    transactions.c.compute_unit_price,
+_RECORDS = Records(
+    TransactionRecord,
+    transactions,
+    status=words(TransactionStatus),
+    details=Form(jsontext.loads, lambda details: jsontext.dumps_own(dict(details))),
+    guardrails_applied=TEXTS,
 )
+RECORD = _RECORDS.columns
+record_of = _RECORDS.read
+"""The columns of `RECORD`, in their order, as a record."""
 
 _AMONG_IDS = transactions.c.id.in_(bindparam("b_ids", expanding=True))
 _INSERT = Prepared(insert(transactions))
@@ -78,21 +70,9 @@ async def insert_record(
         plugin: the distribution of a third party's plugin that asked for it.
         refusal_numbers: what the refusal of a blocked one says, by name.
     """
-    values: dict[str, Any] = {
-        "id": record.id,
-        "wallet_id": record.wallet_id,
-        "agent_id": record.agent_id,
-        "principal": record.principal,
+    values = _RECORDS.row(record) | {
         "action_key": action_key,
-        "type": record.type,
-        "status": record.status.value,
-        "signature": record.signature,
-        "details": jsontext.dumps_own(dict(record.details)),
-        "guardrails_applied": list(record.guardrails_applied),
-        "error": record.error,
-        "fee_lamports": record.fee_lamports,
         "held_lamports": held_lamports,
-        "created_ms": record.created_ms,
         "owner": owner,
         "trace": trace,
         "plugin": plugin,
@@ -319,44 +299,6 @@ async def recent(
         record = record_of(values)
         found.setdefault(record.wallet_id, []).append(record)
     return found
-
-
-def record_of(values: Sequence[Any]) -> TransactionRecord:
-    """The columns of `RECORD`, in their order, as a record."""
-    (
-        record_id,
-        wallet_id,
-        agent_id,
-        principal,
-        kind,
-        status,
-        signature,
-        details,
-        applied,
-        error,
-        fee_lamports,
-        created_ms,
-        compute_units,
-        compute_unit_limit,
-        compute_unit_price,
-    ) = values
-    return TransactionRecord(
-        id=record_id,
-        wallet_id=wallet_id,
-        agent_id=agent_id,
-        principal=principal,
-        type=kind,
-        status=TransactionStatus(status),
-        signature=signature,
-        details=jsontext.loads(details),
-        guardrails_applied=tuple(applied),
-        error=error,
-        fee_lamports=fee_lamports,
-        created_ms=created_ms,
-        compute_units=compute_units,
-        compute_unit_limit=compute_unit_limit,
-        compute_unit_price=compute_unit_price,
-    )
 
 
 _STAKED = select(transactions.c.details).where(

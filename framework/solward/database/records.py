@@ -1,0 +1,74 @@
+"""Records as rows: each field is in the column of its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from enum import StrEnum
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+
+from sqlalchemy import Table
+
+from solward.support import jsontext
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    T = TypeVar("T", bound=DataclassInstance)
+else:
+    T = TypeVar("T")
+
+
+class Form(NamedTuple):
+    """How the value of a field is read from its column, and written to it; None stays None."""
+
+    read: Callable[[Any], Any]
+    write: Callable[[Any], Any]
+
+
+TEXTS: Final = Form(tuple, list)
+"""A tuple in a column of JSON."""
+EXACT: Final = Form(jsontext.loads, lambda value: jsontext.dumps(dict(value)))
+"""An object in a column of text, as JSON with exact decimals."""
+
+
+def words(kind: type[StrEnum]) -> Form:
+    """A member of an enumeration in a column of text."""
+    return Form(kind, attrgetter("value"))
+
+
+class Records(Generic[T]):
+    """The records of a class in a table.
+
+    Fields that have no column are given beside the row, or have a default.
+
+    Attributes:
+        columns: of the record, in the order in which `read` takes their values.
+    """
+
+    def __init__(self, record: type[T], table: Table, **forms: Form) -> None:
+        """Args:
+        forms: of fields whose columns do not have just their values.
+        """
+        self._record = record
+        self._names = tuple(each.name for each in fields(record) if each.name in table.c)
+        self._forms = tuple(forms.items())
+        self.columns = tuple(table.c[name] for name in self._names)
+
+    def read(self, values: Sequence[Any], **others: Any) -> T:
+        """The record of a row of `columns`; `others` are its fields that have none."""
+        found = dict(zip(self._names, values, strict=True), **others)
+        for name, form in self._forms:
+            value = found[name]
+            if value is not None:
+                found[name] = form.read(value)
+        return self._record(**found)
+
+    def row(self, record: T) -> dict[str, Any]:
+        """The values of a record by column."""
+        row = {name: getattr(record, name) for name in self._names}
+        for name, form in self._forms:
+            if row[name] is not None:
+                row[name] = form.write(row[name])
+        return row
