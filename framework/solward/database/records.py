@@ -6,18 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from enum import StrEnum
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import Table
 
 from solward.support import jsontext
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-    T = TypeVar("T", bound=DataclassInstance)
-else:
-    T = TypeVar("T")
+T = TypeVar("T")
 
 
 class Form(NamedTuple):
@@ -52,7 +47,8 @@ class Records(Generic[T]):
         forms: of fields whose columns do not have just their values.
         """
         self._record = record
-        self._names = tuple(each.name for each in fields(record) if each.name in table.c)
+        dataclass: Any = record
+        self._names = tuple(each.name for each in fields(dataclass) if each.name in table.c)
         self._forms = tuple(forms.items())
         self.columns = tuple(table.c[name] for name in self._names)
 
