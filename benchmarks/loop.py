@@ -11,7 +11,6 @@ from benchmarks.report import Ratio
 from sqlalchemy import func, select
 
 from solward.agents.cycle import run_cycle
-from solward.agents.service import parts_of
 from solward.database.tables import decisions
 from solward.service.service import Solward
 from solward.settings import Settings
@@ -49,7 +48,7 @@ async def one_agent_ms(home: Path) -> float:
         await service.agents.stop(agent)
         started = await service.agents.get(agent)
         await service.agents.start(agent)
-        parts = parts_of(service)
+        parts = service.agents.parts
         cycle = started.cycle_no + 1
         while (await service.agents.get(agent)).cycle_no < cycle:
             await asyncio.sleep(0.01)

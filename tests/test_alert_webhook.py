@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -437,11 +437,18 @@ class Service:
     async def ledger_health(self) -> dict[str, Any]:
         return {"healthy": self.healthy, "network": "devnet", "slot": 1}
 
-    def plugin_problems(self) -> Sequence[Any]:
-        return self.problems
 
-    def plugin_crashes(self) -> dict[str, int]:
-        return self.crashes
+def watch_of(
+    service: Service, sender: AlertWebhook, away: Callable[[], Sequence[str]] = tuple
+) -> Watch:
+    return Watch(
+        service.database,
+        sender,
+        service.ledger_health,
+        lambda: service.problems,
+        lambda: service.crashes,
+        away,
+    )
 
 
 async def watched(database: Database) -> Service:
@@ -461,7 +468,7 @@ async def test_conditions_are_raised_when_they_begin_and_again_when_they_come_ba
     database: Database,
 ) -> None:
     service, away = await watched(database), []
-    watch = Watch(service, webhook(database, "http://127.0.0.1:9"), lambda: away)
+    watch = watch_of(service, webhook(database, "http://127.0.0.1:9"), lambda: away)
     service.healthy = False
     await watch.look()
     assert await raised(database) == []  # it may pass
@@ -488,7 +495,7 @@ async def test_what_could_not_be_stored_is_raised_by_the_next_look(
 ) -> None:
     service = await watched(database)
     service.problems = ["acme: broken"]
-    watch = Watch(service, webhook(database, "http://127.0.0.1:9"))
+    watch = watch_of(service, webhook(database, "http://127.0.0.1:9"))
 
     def refuse(*_: object) -> None:
         raise StoreError("full")
@@ -505,7 +512,7 @@ async def test_a_broken_chain_is_told_without_an_event(
     database: Database, receiver: Receiver
 ) -> None:
     sender = webhook(database, receiver.url)
-    watch = Watch(await watched(database), sender)
+    watch = watch_of(await watched(database), sender)
     metrics.ALERTS.labels(AUDIT_BROKEN).inc()
     async with sender.delivering():
         await watch.look()
@@ -632,7 +639,7 @@ async def test_agents_without_a_worker_and_jobs_of_dead_ones_are_raised(
     postgres_url: str, tmp_path: Path
 ) -> None:
     database = await Database.open(postgres_url, tmp_path)
-    watch = Watch(await watched(database), webhook(database, "http://127.0.0.1:9"))
+    watch = watch_of(await watched(database), webhook(database, "http://127.0.0.1:9"))
     async with database.write() as connection:
         await connection.execute(insert(wallets).values(WALLET_ROW))
         await agents.insert_agent(connection, agent_row())

@@ -28,7 +28,6 @@ from tests.support.tokens import fund_instructions, mint_instructions
 
 from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
-from solward.agents.service import parts_of
 from solward.agents.store import agents as store
 from solward.operations.policies.changes import replace_policy
 from solward.service.service import Solward
@@ -222,7 +221,7 @@ class Lab:
         """Cycles until the model has nothing left to do."""
         first = len(await self.service.agents.decisions(agent.id)) + 1
         for cycle in range(first, first + MOST_CYCLES):
-            await run_cycle(agent.id, cycle, parts_of(self.service))
+            await run_cycle(agent.id, cycle, self.service.agents.parts)
             if model.done:
                 return
         raise AssertionError("the model found no end")

@@ -15,7 +15,6 @@ from tests.support.plugins import skill_source
 from solward.agents.act import actor_of
 from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
-from solward.agents.service import parts_of
 from solward.agents.store import agents as agent_store
 from solward.context import AgentView
 from solward.database.tables import transactions
@@ -78,7 +77,7 @@ def transfer(amount: str) -> dict[str, Any]:
 async def test_each_payment_of_a_cycle_has_its_own_number(service: Solward) -> None:
     agent = await hire_running(service, "scripted")
 
-    await run_cycle(agent.id, 1, parts_of(service))
+    await run_cycle(agent.id, 1, service.agents.parts)
 
     assert await keys(service, agent) == [
         f"{agent.id}:1:pay_twice:1",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 from tests.promises import promise
-from tests.support.agents import BODY, Host, agents_wallet
+from tests.support.agents import BODY, Host, agents_of, agents_wallet
 
 from solward.agents.agent import Agent
 from solward.agents.service import AgentService
@@ -43,7 +43,7 @@ async def host(tmp_path: Path) -> AsyncIterator[Host]:
 
 @pytest.fixture
 async def service(host: Host) -> AsyncIterator[AgentService]:
-    opened = AgentService(host)  # type: ignore[arg-type]
+    opened = agents_of(host)
     yield opened
     await opened.close()
 
@@ -265,7 +265,7 @@ async def test_an_uninstalled_provider_fails_the_cycle_and_says_so(
     host.registry.providers.clear()
     async with host.database.write() as connection:
         await store.update_agent(connection, agent.id, {"next_run_ms": 0})
-    restarted = AgentService(host)  # type: ignore[arg-type]
+    restarted = agents_of(host)
     await restarted.resume()
     await host.decisions(1)
     await restarted.close()

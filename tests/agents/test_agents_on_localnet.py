@@ -16,7 +16,6 @@ from tests.support.agents import hire
 from solward.agents.agent import Agent
 from solward.agents.cycle import CycleJournal, CycleResult, EnteredCycle, run_cycle
 from solward.agents.decisions import Decision
-from solward.agents.service import parts_of
 from solward.agents.store import agents as store
 from solward.service.service import Solward
 from solward.settings import Settings
@@ -126,7 +125,7 @@ async def test_a_cycle_that_died_after_paying_pays_once(
     agent = await hire(service, strategy=f"always do transfer to={RECIPIENT} amount=0.25")
     async with service.database.write() as connection:
         await store.update_agent(connection, agent.id, {"desired_state": "running"})
-    ready = parts_of(service)
+    ready = service.agents.parts
     parts = replace(ready, journal=Dying(ready.journal))
 
     with pytest.raises(StoreError):

@@ -123,7 +123,7 @@ async def test_a_newcomer_reads_a_launch_a_swap_a_stake_and_a_wrap_all_confirmed
         paid = STORY.index("payment") - 1
         assert 5_000 < costs[paid] < at_most[paid]
         assert costs[:paid] + costs[paid + 1 :] == at_most[:paid] + at_most[paid + 1 :]
-        [stake] = await service.stakes(seed.wallet.id)
+        [stake], _ = await service.stakes(seed.wallet.id)
         assert stake.lamports == 1_100_000_000
         # It buys a forecast once, and its seller has the money.
         decisions = await service.agents.decisions(seed.agent.id, limit=500)
@@ -143,7 +143,7 @@ async def test_it_is_refused_once_and_asks_a_person_once_and_says_so(
         said = (await service.policies.show())["sentences"]
         assert len([each for each in said if demo.DEMO_AGENT in each]) == len(demo.GRANTS)
         assert any("above 0.1 SOL a person is asked" in each for each in said)
-        [hold] = await service.holds()
+        [hold] = await service.approvals.listed()
         assert (hold.state, hold.principal) == (HoldState.HELD, f"agent:{seed.agent.id}")
         refused, asked, where, bought = printed
         assert "max_per_tx" in refused
@@ -163,7 +163,7 @@ async def test_it_is_refused_once_and_asks_a_person_once_and_says_so(
             assert again == [asked, its_where]
 
         with service.events.subscribe() as events:
-            await service.approve_hold(hold.id, "admin")
+            await service.approvals.approve(hold.id, "admin")
             async for event in events:
                 if event.event == "agent:decision":
                     break
@@ -184,12 +184,12 @@ async def test_what_nobody_wants_is_not_asked_for_again(
         seed,
         printed,
     ):
-        [hold] = await service.holds()
+        [hold] = await service.approvals.listed()
         if end == "denied":
-            await service.deny_hold(hold.id, "admin")
+            await service.approvals.deny(hold.id, "admin")
 
         async def ended() -> bool:
-            return (await service.holds())[0].state == end
+            return (await service.approvals.listed())[0].state == end
 
         await until(ended, f"the hold to be {end}")
         with service.events.subscribe() as events:
@@ -198,7 +198,7 @@ async def test_what_nobody_wants_is_not_asked_for_again(
                 cycles += event.event == "agent:decision"
                 if cycles == 3:
                     break
-        [hold] = await service.holds()
+        [hold] = await service.approvals.listed()
         assert hold.state == end
         assert (await service.balances(seed.savings.id)).lamports == 1_000_000
         assert len([line for line in printed if "A person is asked" in line]) == 1

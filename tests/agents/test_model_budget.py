@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.promises import promise
-from tests.support.agents import BODY, Host, agents_wallet
+from tests.support.agents import BODY, Host, agents_of, agents_wallet
 from tests.support.processes import written_log
 
 from solward.agents import provider_call
@@ -39,7 +39,7 @@ async def host(database: Database) -> Host:
 
 @pytest.fixture
 async def service(host: Host) -> AsyncIterator[AgentService]:
-    opened = AgentService(host)  # type: ignore[arg-type]
+    opened = agents_of(host)
     yield opened
     await opened.close()
 
@@ -136,7 +136,7 @@ async def test_a_cycle_and_a_chat_share_the_budget_and_a_cut_cycle_stays_counted
     with pytest.raises(TokenBudgetReached):
         await service.chat(agent.id, "hello")
     # Another process sees what this one asks for, so its end leaves it counted.
-    other = AgentService(host)  # type: ignore[arg-type]
+    other = agents_of(host)
     assert (await used(other, agent))["usd"] == 1
     await service.stop(agent.id)
     await service.close()
@@ -327,7 +327,7 @@ async def test_processes_share_the_budget(postgres_url: str, tmp_path: Path) -> 
             database = await Database.open(postgres_url, tmp_path)
             stack.push_async_callback(database.close)
             hosts.append(Host(database))
-            services.append(AgentService(hosts[-1]))  # type: ignore[arg-type]
+            services.append(agents_of(hosts[-1]))
             stack.push_async_callback(services[-1].close)
         await agents_wallet(hosts[0].database)
         for each in hosts:

@@ -12,12 +12,12 @@ import pytest
 from procrastinate import PsycopgConnector
 from procrastinate.exceptions import ConnectorException
 from sqlalchemy import text
-from tests.support.agents import BODY, Host, agents_wallet
+from tests.support.agents import BODY, Host, agents_of, agents_wallet
 
 from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
 from solward.agents.queue_placement import QueuePlacement
-from solward.agents.service import AgentService, parts_of
+from solward.agents.service import AgentService
 from solward.agents.store import jobs as store
 from solward.agents.store.agents import entered
 from solward.agents.worker import SWEEPS, Worker, WorkerLost
@@ -44,7 +44,7 @@ async def host(postgres_url: str, tmp_path: Path) -> AsyncIterator[Host]:
 
 async def service_of(host: Host) -> AgentService:
     """The agents as another process of the same database has them, which runs none itself."""
-    service = AgentService(host, lambda database, _run: QueuePlacement(database))  # type: ignore[arg-type]
+    service = agents_of(host, lambda database, _run: QueuePlacement(database))
     await service.resume()
     return service
 
@@ -161,7 +161,7 @@ async def test_a_cycle_whose_worker_died_in_it_is_run_again_and_the_dead_ones_ru
     host.answer = think
     # The job of a worker that is gone, and its run, which goes on as a frozen one's would.
     await execute(host, "UPDATE procrastinate_jobs SET status = 'doing'")
-    frozen = asyncio.create_task(run_cycle(agent.id, 1, parts_of(host)))  # type: ignore[arg-type]
+    frozen = asyncio.create_task(run_cycle(agent.id, 1, agents_of(host).parts))
     await thinking.wait()
     host.answer = lambda: Completion("Taken over.")
     async with working(service, host):

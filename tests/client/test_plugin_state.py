@@ -42,7 +42,7 @@ def keeps(api: Api) -> None:
     """The service has the skill `keeps` of the distribution `keeper`."""
     loaded = target_of(keeping_module(settings=SETTINGS)).loaded
     skills = {**api.service.registry.skills, "keeps": replace(loaded, distribution="Keeper")}
-    api.service.registry = replace(api.service.registry, skills=MappingProxyType(skills))
+    api.service.live.registry = replace(api.service.registry, skills=MappingProxyType(skills))
 
 
 @pytest.mark.more
@@ -134,7 +134,7 @@ async def test_a_distribution_is_purged_once_nothing_of_it_is_loaded(
     assert len(await state.entries(wallets[0].id, "keeper")) == 1
 
     loaded = api.service.registry
-    api.service.registry = loaded.without({"keeper"})
+    api.service.live.registry = loaded.without({"keeper"})
     purged = await state.purge(plugin="Keeper")
     assert purged.raw == {"plugin": "keeper", "entries": 2, "settings": 2}
     purged = await state.purge(plugin="keeper")
@@ -143,7 +143,7 @@ async def test_a_distribution_is_purged_once_nothing_of_it_is_loaded(
     told = {"distribution": "keeper", "principal": "admin", "entries": 2, "settings": 2}
     assert (newest.kind, newest.data) == ("plugin:purged", told)
 
-    api.service.registry = loaded
+    api.service.live.registry = loaded
     assert [each.set for each in (await state.settings("keeps")).settings] == [False, False]
     for each in wallets:
         assert await state.entries(each.id, "keeper") == ()

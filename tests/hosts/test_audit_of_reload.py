@@ -111,7 +111,7 @@ async def test_a_disable_waits_for_no_other_plugins_import(
         )  # fmt: skip
         began = time.monotonic()
         await put_plugin(home, slow, checked=False)
-        live = hosted.stand.service.plugins.hosts
+        live = hosted.stand.service.live.hosts.hosts
         await until(lambda: any(each.name == "slow-tools" for each in live.hosts), "its host")
         await switch_plugin(home, "acme-tools", False)
         await switch_plugin(home, "acme-rules", False)

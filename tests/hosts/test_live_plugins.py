@@ -70,7 +70,8 @@ async def test_a_distribution_comes_changes_and_goes_while_the_service_runs(
         await until(lambda: version(hosted) == "1", "version 1")
         assert "acme" in {each.name for each in hosted.stand.service.registry.tools()}
         running = asyncio.create_task(hosted.run("acme", wallet.id))
-        [old] = hosted.stand.service.plugins.hosts.hosts
+        hosts = hosted.stand.service.live.hosts.hosts
+        [old] = hosts.hosts
         await until(lambda: old.busy, "the call")
         await put_plugin(home, skill_wheel(tmp_path, "2", "await asyncio.sleep(60)"), upgrade=True)
         await until(lambda: version(hosted) == "2", "version 2")
@@ -78,9 +79,9 @@ async def test_a_distribution_comes_changes_and_goes_while_the_service_runs(
         assert not running.done()
         await wallet.fund(1)
         assert await running == "one"
-        await until(lambda: old not in hosted.stand.service.plugins.hosts.hosts, "its host's end")
+        await until(lambda: old not in hosts.hosts, "its host's end")
         running = asyncio.create_task(hosted.run("acme", wallet.id))
-        await until(lambda: hosted.stand.service.plugins.hosts.hosts[0].busy, "the call")
+        await until(lambda: hosts.hosts[0].busy, "the call")
         await switch_plugin(home, "acme-tools", False)
         with pytest.raises(SkillError, match="ended during the call: it was disabled") as caught:
             await running

@@ -144,7 +144,7 @@ async def test_its_site_gets_the_value_and_the_plugin_a_text_that_stands_for_it(
         assert value not in told
         assert value not in repr(logs)
         assert value not in repr([each.line for each in sites.other.requests])
-        [host] = hosted.stand.service.plugins.hosts.hosts
+        [host] = hosted.stand.service.live.hosts.hosts.hosts
         assert host.pid is not None
         sites.api.answer = says("what the host was told of " + API)
         await hosted.run("asks", wallet.id, url=f"https://{API}/v1")

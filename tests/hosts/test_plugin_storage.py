@@ -56,7 +56,7 @@ def home_of(hosted: Hosted) -> Path:
 
 async def gone(hosted: Hosted) -> None:
     """Wait until the only host has ended."""
-    [host] = hosted.stand.service.plugins.hosts.hosts
+    [host] = hosted.stand.service.live.hosts.hosts.hosts
     async with asyncio.timeout(20):
         while host.pid is not None:
             await asyncio.sleep(QUICK.watch_s / 10)
@@ -86,7 +86,7 @@ async def test_files_outlive_calls_hosts_and_services(
             # The distribution without a declaration shares a host with one that has it, not with
             # another distribution.
             told.append(await hosted.run("also", wallet, do="answer = os.listdir(root)"))
-            for each in stand.service.plugins.hosts.hosts:
+            for each in stand.service.live.hosts.hosts.hosts:
                 if each.name == "acme":
                     assert each.process is not None
                     each.process.kill("a test", blameless=True)

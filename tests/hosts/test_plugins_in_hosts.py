@@ -75,7 +75,7 @@ async def refused(hosted: Hosted, name: str, wallet: str, code: str) -> SkillErr
 
 async def stopped(hosted: Hosted, distribution: str) -> None:
     """Wait until the distribution's host has been ended."""
-    hosts = hosted.stand.service.plugins.hosts.hosts
+    hosts = hosted.stand.service.live.hosts.hosts.hosts
     async with asyncio.timeout(20):
         while next(each for each in hosts if each.name == distribution).pid:
             await asyncio.sleep(0.05)
@@ -511,7 +511,7 @@ async def test_a_guardrail_judges_in_a_host_of_its_own(
             await pay(3)
         with pytest.raises(Held, match="three") as held:
             await hosted.run("asks", wallet.id, actor=Actor("key:k1"))
-        assert held.value.hold in await hosted.stand.service.holds(wallet_id=wallet.id)
+        assert held.value.hold in await hosted.stand.service.approvals.listed(wallet_id=wallet.id)
         # What was approved waits where the rule failed, and for no other refusal.
         assert not await is_passing(2)
         assert await reason(4) == "the rule failed: ValueError"

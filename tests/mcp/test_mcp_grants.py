@@ -50,7 +50,7 @@ async def test_a_held_call_is_no_error_and_the_same_call_goes_on(api: Api) -> No
     wallet, token = await asking(api)
     arguments = {"wallet": wallet, "to": STRANGER, "amount": 0.25}
     first = await call(api, "transfer", arguments, token=token)
-    [hold] = await api.service.holds()
+    [hold] = await api.service.approvals.listed()
     told = first["structuredContent"]
     assert first["isError"] is False
     assert told == {
@@ -65,9 +65,9 @@ async def test_a_held_call_is_no_error_and_the_same_call_goes_on(api: Api) -> No
     # Still held, it is no second payment, whatever the order of its arguments.
     again = await call(api, "transfer", dict(reversed(arguments.items())), token=token)
     assert again["structuredContent"] == told
-    assert len(await api.service.holds()) == 1
+    assert len(await api.service.approvals.listed()) == 1
 
-    await api.service.approve_hold(hold.id, "admin")
+    await api.service.approvals.approve(hold.id, "admin")
     done = await call(api, "transfer", arguments, token=token)
     assert done["isError"] is False
     assert "Sent 0.25 SOL" in done["content"][0]["text"]
@@ -81,7 +81,7 @@ async def test_a_denied_call_is_told_once_and_pays_nothing(api: Api) -> None:
     wallet, token = await asking(api)
     arguments = {"wallet": wallet, "to": STRANGER, "amount": 0.25}
     held = await call(api, "transfer", arguments, token=token)
-    await api.service.deny_hold(held["structuredContent"]["holdId"], "admin", "not today")
+    await api.service.approvals.deny(held["structuredContent"]["holdId"], "admin", "not today")
     told = await call(api, "transfer", arguments, token=token)
     assert told["isError"] is True
     assert "not today" in told["content"][0]["text"]
@@ -99,7 +99,7 @@ async def test_callers_do_not_go_on_with_the_calls_of_others(api: Api) -> None:
     first = await call(api, "transfer", arguments, token=token)
     second = await call(api, "transfer", arguments, token=other)
     held = {each["structuredContent"]["holdId"] for each in (first, second)}
-    assert held == {hold.id for hold in await api.service.holds()}
+    assert held == {hold.id for hold in await api.service.approvals.listed()}
     assert len(held) == 2
 
 
@@ -191,7 +191,7 @@ async def test_a_quote_and_dry_runs_send_nothing(api: Api) -> None:
     swapped = await call(api, "dry_run", {"wallet": wallet, "tool": "swap", "arguments": swap})
     assert swapped["structuredContent"]["allowed"] is True
     assert (await api.get("/transactions")).text == before
-    assert await api.service.holds() == []
+    assert await api.service.approvals.listed() == []
     for arguments in ({"tool": "check_balance"}, {"tool": "transfer", "arguments": []}):
         wrong = await call(api, "dry_run", {"wallet": wallet, **arguments})
         assert wrong["isError"] is True
@@ -252,7 +252,7 @@ async def test_a_tool_that_spends_can_be_tried_by_itself(api: Api) -> None:
         assert (told.get("rule"), told.get("held", False)) == (rule, held)
         assert told["allowed"] is (rule is None and not held)
     assert (await api.get("/transactions")).text == before
-    assert await api.service.holds() == []
+    assert await api.service.approvals.listed() == []
     wrong = await call(api, "transfer", {**arguments, "dry_run": "yes"}, token=token)
     assert "dry_run must be true or false" in wrong["content"][0]["text"]
     arguments |= {"amount": 0.05, "dry_run": False}

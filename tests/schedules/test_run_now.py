@@ -80,15 +80,15 @@ async def test_one_idempotency_key_asks_for_one_run(table: Timetable) -> None:
 async def test_none_is_asked_for_while_one_goes_on_or_is_due(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     made = await table.add(wallet, PAY | {"every": "1h"})
-    run_skill = type(table.service).run_skill
+    run_skill = table.service.run_skill
     during: list[Answer] = []
 
-    async def asked_meanwhile(self: Any, *given: Any) -> str:
+    async def asked_meanwhile(*given: Any) -> str:
         during.append(await ask(table, wallet, made, "while it runs"))
-        return await run_skill(self, *given)
+        return await run_skill(*given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(table.service), "run_skill", asked_meanwhile)
+        patch.setattr(table.schedules, "run_skill", asked_meanwhile)
         assert (await ask(table, wallet, made)).status == 200
         early = await ask(table, wallet, made)
         assert (early.status, BUSY in early.error) == (409, True)

@@ -23,14 +23,14 @@ async def test_what_was_paused_while_its_skill_ran_reserves_nothing(tmp_path: Pa
     async with timetable(tmp_path) as table:
         wallet = await table.api.wallet(1)
         made = await table.add(wallet, PAY | {"every": "1h"})
-        run_skill = type(table.service).run_skill
+        run_skill = table.service.run_skill
 
-        async def late(self: Any, *given: Any) -> str:
+        async def late(*given: Any) -> str:
             assert (await table.post(wallet, f"/{made['id']}/pause")).status == 200
-            return await run_skill(self, *given)
+            return await run_skill(*given)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(table.service), "run_skill", late)
+            patch.setattr(table.schedules, "run_skill", late)
             await table.passes(HOUR)
         assert await paid(table, wallet) == []
         (run,) = await table.runs(wallet, made["id"])
@@ -45,14 +45,14 @@ async def test_what_was_deleted_while_its_skill_ran_reserves_nothing(tmp_path: P
         wallet = await table.api.wallet(1)
         made = await table.add(wallet, PAY | {"every": "1h"})
         path = f"/wallets/{wallet}/schedules/{made['id']}"
-        run_skill = type(table.service).run_skill
+        run_skill = table.service.run_skill
 
-        async def late(self: Any, *given: Any) -> str:
+        async def late(*given: Any) -> str:
             assert (await table.api.call("DELETE", path)).status == 200
-            return await run_skill(self, *given)
+            return await run_skill(*given)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(table.service), "run_skill", late)
+            patch.setattr(table.schedules, "run_skill", late)
             await table.passes(HOUR)
         assert await paid(table, wallet) == []
         assert (await table.api.get(path)).status == 404
@@ -77,13 +77,13 @@ async def test_a_skill_that_changed_since_is_not_run_with_what_does_not_fit(
             ({"transfer": stranger}, "another's now"),
             ({}, "not loaded"),
         ):
-            table.service.registry = replace(registry, skills=skills)
+            table.service.live.registry = replace(registry, skills=skills)
             await table.passes(HOUR)
             (run, *_) = await table.runs(wallet, made["id"])
             assert (run["status"], said in run["text"]) == ("refused", True), run
         assert await paid(table, wallet) == []
         # What a person resumes runs the distribution that has the name then.
-        table.service.registry = replace(registry, skills={"transfer": stranger})
+        table.service.live.registry = replace(registry, skills={"transfer": stranger})
         for path in ("/pause", "/resume"):
             assert (await table.post(wallet, f"/{made['id']}{path}")).status == 200
         await table.passes(HOUR)

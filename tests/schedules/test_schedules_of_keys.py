@@ -13,7 +13,7 @@ from tests.schedules.test_schedules_pay import LOOK, PAY, paid, told_of
 from tests.support.services import HOUR, Timetable, due, timetable
 
 from solward.resources.schedules import RunStatus
-from solward.schedules import runner
+from solward.schedules import service
 from solward.schedules.journal import Outcome, run_once
 from solward.schedules.schedule import Schedule
 from solward.support.clock import iso, now_ms
@@ -281,7 +281,7 @@ async def test_what_a_run_says_is_short_in_the_audit_log(
     async def says_much(_schedule: Schedule, _due_ms: int, **_given: Any) -> Outcome:
         return Outcome(RunStatus.SUCCEEDED, "x" * 4_000)
 
-    monkeypatch.setattr(runner, "run_once", says_much)
+    monkeypatch.setattr(service, "run_once", says_much)
     async with timetable(tmp_path, **MANY) as table:
         wallet = await table.api.wallet()
         token, _ = await table.api.key()
@@ -321,7 +321,7 @@ async def test_a_keys_slow_runs_leave_room_for_others(
         await ends.wait()
         return Outcome(RunStatus.SUCCEEDED, "")
 
-    monkeypatch.setattr(runner, "run_once", slow)
+    monkeypatch.setattr(service, "run_once", slow)
     async with timetable(tmp_path, **MANY) as table:
         wallet = await table.api.wallet(1)
         token, _ = await table.api.key(rateLimit=1000)
@@ -364,7 +364,7 @@ async def test_a_key_that_is_revoked_while_its_skill_runs_reserves_nothing(tmp_p
             async def count_request(self, key_id: str) -> str | None:
                 return await keys.count_request(key_id)
 
-        table.service.keys = Late()  # type: ignore[assignment]
+        table.service.schedules.keys = Late()  # type: ignore[assignment]
         await table.passes(HOUR)
         assert await paid(table, wallet) == []
         (run,) = await table.runs(wallet, made["id"])

@@ -62,7 +62,8 @@ async def dies(table: Timetable) -> None:
     """Let a service's lease be over, for what it had begun."""
     async with table.service.database.write() as connection:
         await connection.exec_driver_sql(
-            "UPDATE schedules SET owner = 'gone' WHERE owner = %s", (table.service.process.id,)
+            "UPDATE schedules SET owner = 'gone' WHERE owner = %s",
+            (table.service.engine.process.id,),
         )
 
 

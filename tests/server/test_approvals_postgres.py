@@ -36,19 +36,19 @@ async def test_two_processes_that_approve_at_once_pay_once(
                 headers={"Idempotency-Key": str(number)},
             )
             assert answer.status == 202, answer.text
-        holds = await second.service.holds(is_open=True)
+        holds = await second.service.approvals.listed(is_open=True)
         assert len(holds) == PAYMENTS
         await asyncio.gather(
             *(
-                api.service.approve_hold(hold.id, "admin")
+                api.service.approvals.approve(hold.id, "admin")
                 for hold in holds
                 for api in (first, second, first)
             )
         )
         async with asyncio.timeout(30):
-            while any(hold.state.is_open for hold in await first.service.holds()):
+            while any(hold.state.is_open for hold in await first.service.approvals.listed()):
                 await asyncio.sleep(0.05)
-        ended = await second.service.holds()
+        ended = await second.service.approvals.listed()
         assert {hold.state for hold in ended} == {HoldState.EXECUTED}
         assert len({hold.transaction_id for hold in ended}) == PAYMENTS
         async with asyncio.timeout(30):
@@ -71,15 +71,15 @@ async def test_of_an_approval_and_a_denial_at_once_one_counts(
         answer = await first.post(path, {"to": STRANGER, "amount": 0.01}, token=token)
         hold = answer.json["holdId"]
         both = await asyncio.gather(
-            first.service.approve_hold(hold, "admin"),
-            second.service.deny_hold(hold, "admin"),
+            first.service.approvals.approve(hold, "admin"),
+            second.service.approvals.deny(hold, "admin"),
             return_exceptions=True,
         )
         assert not [each for each in both if isinstance(each, BaseException)] or any(
             isinstance(each, HoldDecided) for each in both
         )
         async with asyncio.timeout(30):
-            while (ended := await first.service.hold(hold)).state.is_open:
+            while (ended := await first.service.approvals.get(hold)).state.is_open:
                 await asyncio.sleep(0.05)
         paid = await first.service.ledger.balance(STRANGER)
         assert paid == (LAMPORTS_PER_SOL // 100 if ended.state is HoldState.EXECUTED else 0)

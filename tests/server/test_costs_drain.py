@@ -18,7 +18,6 @@ from tests.support.localnet import rent
 from tests.support.services import Answer, serving_api
 
 from solward.agents.cycle import run_cycle
-from solward.agents.service import parts_of
 from solward.agents.store import agents as agent_store
 from solward.types.provider import Completion, CompletionRequest
 
@@ -132,7 +131,7 @@ async def test_an_agent_that_launches_tokens_takes_one_ceiling(tmp_path: Path) -
         def provider(_agent: object) -> Callable[[CompletionRequest], Awaitable[Completion]]:
             return Scripted(calls("launch_token", body)).complete
 
-        parts = replace(parts_of(service), provider=provider)
+        parts = replace(service.agents.parts, provider=provider)
         for cycle in range(1, 15):
             await run_cycle(agent.id, cycle, parts)
         decisions = await service.agents.decisions(agent.id)

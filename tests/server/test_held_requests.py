@@ -30,14 +30,14 @@ async def test_the_key_answers_202_and_then_the_record_byte_for_byte(api: Api) -
     path, again = f"/wallets/{wallet}/transfer", {"Idempotency-Key": "invoice-7"}
     first = await api.post(path, PAY, token=token, headers=again)
     assert first.status == 202, first.text
-    [hold] = await api.service.holds()
+    [hold] = await api.service.approvals.listed()
     more = {name: first.json[name] for name in ("expiresAt", "approveAt")}
     assert first.json == hold.answer() | more
     assert first.json["approveAt"].endswith(f"/holds/{hold.id}")
     assert (first.json["status"], first.json["holdId"]) == ("held", hold.id)
     waiting = await api.post(path, PAY, token=token, headers=again)
     assert (waiting.status, waiting.text) == (202, first.text)
-    assert len(await api.service.holds()) == 1
+    assert len(await api.service.approvals.listed()) == 1
 
     for query, body in (("?dryRun=true", None), ("", {"dryRun": True}), ("", {"dry_run": True})):
         tried = await api.post(f"/holds/{hold.id}/approve{query}", body)
@@ -45,7 +45,7 @@ async def test_the_key_answers_202_and_then_the_record_byte_for_byte(api: Api) -
         assert tried.error.startswith("dry")
     assert await paid(api) == 0
 
-    await api.service.approve_hold(hold.id, "admin")
+    await api.service.approvals.approve(hold.id, "admin")
     answer = await api.post(path, PAY, token=token, headers=again)
     assert (answer.status, answer.json["status"]) == (200, "confirmed")
     replayed = await api.post(path, PAY, token=token, headers=again)
@@ -63,7 +63,7 @@ async def test_a_dry_run_says_that_it_would_be_held_and_holds_nothing(api: Api) 
     assert (answer.status, answer.json["allowed"]) == (200, False)
     assert answer.json["held"] is True
     assert "asks:" in answer.json["reason"]
-    assert await api.service.holds() == []
+    assert await api.service.approvals.listed() == []
 
 
 async def test_a_skill_with_a_key_is_held_and_then_answers_with_its_payment(api: Api) -> None:
@@ -73,9 +73,9 @@ async def test_a_skill_with_a_key_is_held_and_then_answers_with_its_payment(api:
     body = {"to": STRANGER, "amount": 1}
     assert (await api.post(path, body, token=token, headers=again)).status == 202
     assert (await api.post(path, body, token=token, headers=again)).status == 202
-    [hold] = await api.service.holds()
+    [hold] = await api.service.approvals.listed()
     assert hold.chain[2:] == ("skill:transfer", "plugin:solward")
-    after = await api.service.approve_hold(hold.id, "admin")
+    after = await api.service.approvals.approve(hold.id, "admin")
     assert after.state is HoldState.EXECUTED
     answer = await api.post(path, body, token=token, headers=again)
     assert answer.status == 200, answer.text

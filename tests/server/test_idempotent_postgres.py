@@ -116,7 +116,7 @@ async def test_a_skill_call_of_a_process_that_lives_is_left_to_it(
         assert (again.status, again.text) == (200, answer.text)
         async with first.service.database.read() as connection:
             owner = (await connection.execute(select(idempotency.c.owner))).scalar_one()
-        assert owner == second.service.process.id
+        assert owner == second.service.engine.process.id
         # Its money call was made already, under the key's own name.
         assert await signatures(first) == signed
 

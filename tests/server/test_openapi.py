@@ -327,7 +327,7 @@ async def test_services_with_different_plugins_serve_different_documents(
         assert document != await served(api)
     async with serving_api(tmp_path / "same") as same:
         assert await served(same) == await served(api)
-        same.service.registry = replace(loaded, skills={**loaded.skills, "wait": other})
+        same.service.live.registry = replace(loaded, skills={**loaded.skills, "wait": other})
         assert (await served(same))["paths"][path]["post"]["description"] == "Sit still."
     assert (await served(api))["paths"][path]["post"]["description"] == wait.spec.description
 

@@ -25,7 +25,6 @@ from tests.support.examples import examples
 from tests.support.services import Api, serving_api
 
 from solward.agents.cycle import run_cycle
-from solward.agents.service import parts_of
 from solward.agents.store import agents as agent_store
 from solward.service.service import Solward
 from solward.support import jsontext
@@ -219,7 +218,7 @@ class Sequence:
     async def _by_model(self, skill: str, params: dict[str, Any]) -> object:
         own_id = self.chance.choice(self.agents)
         scripted = Scripted(calls(skill, params))
-        parts = replace(parts_of(self.service), provider=lambda _agent: scripted.complete)
+        parts = replace(self.service.agents.parts, provider=lambda _agent: scripted.complete)
         agent = await self.service.agents.get(own_id)
         return await run_cycle(own_id, agent.cycle_no, parts)
 

@@ -43,11 +43,11 @@ class People:
 
     decided: list[tuple[str, ...]] = field(default_factory=list)
 
-    async def approve_hold(self, hold_id: str, approver: str, note: str | None) -> Answered:
+    async def approve(self, hold_id: str, approver: str, note: str | None) -> Answered:
         self.decided.append(("approve", hold_id, approver, str(note), principal()))
         return Answered(hold_id, "approved")
 
-    async def deny_hold(self, hold_id: str, approver: str, note: str | None) -> Answered:
+    async def deny(self, hold_id: str, approver: str, note: str | None) -> Answered:
         self.decided.append(("deny", hold_id, approver, str(note), principal()))
         return Answered(hold_id, "denied")
 

@@ -27,13 +27,15 @@ from sqlalchemy import insert, select
 from tests.support.plugins import Shelf
 
 from solward.agents.agent import Agent, AgentGuardrails, DesiredState
-from solward.agents.cycle import CycleParts, CycleResult, EnteredCycle, no_hook
+from solward.agents.cycle import CycleParts, CycleResult, EnteredCycle
 from solward.agents.decisions import Decision
 from solward.agents.model_budget import ModelBudget
 from solward.agents.observe import Stored
 from solward.agents.permissions import WITHOUT_GRANTS, Permissions
+from solward.agents.placement import MakePlacement
 from solward.agents.queue_placement import QueuePlacement
 from solward.agents.runner import RunCycle
+from solward.agents.service import AgentService
 from solward.agents.store import agents as agent_store
 from solward.agents.store import agents as store
 from solward.agents.worker import Worker
@@ -64,6 +66,7 @@ from solward.types.provider import (
 )
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.types.skill import Effects
+from solward.vault.guardrails import ScopeLimits
 from solward.vault.money.request import ADMIN, Actor
 
 # Parts for cycles without a store or a ledger: what they did is kept in plain lists.
@@ -269,7 +272,7 @@ class Host:
             ),
         )
         self.lent = ProviderContext("key")
-        self.phase_hook = no_hook
+        self.policies = None
         self.published: list[tuple[str, Any]] = []
         database.on_committed = self._tell
         self.wallets = SimpleNamespace(get=self._wallet, create=self._create_wallet)
@@ -355,7 +358,7 @@ class Host:
             raise answer
         return answer  # type: ignore[no-any-return]
 
-    async def observed_balances(self, wallet_id: str, mark: Hashable) -> Balances:
+    async def balances(self, wallet_id: str, mark: Hashable) -> Balances:
         return Balances(10**9, ())
 
     async def run_skill(
@@ -369,6 +372,23 @@ class Host:
         self.paid.append(actor.action_key)
         outcome = self.pay()
         return str(await outcome if asyncio.iscoroutine(outcome) else outcome)
+
+
+def agents_of(host: Any, place: MakePlacement | None = None) -> AgentService:
+    """The agents of a process."""
+    return AgentService(
+        settings=host.settings,
+        network=host.network,
+        database=host.database,
+        wallets=host.wallets,
+        tokens=host.tokens,
+        policies=host.policies,
+        registry=lambda: host.registry,
+        ceilings=ScopeLimits(),
+        balances=host.balances,
+        run_skill=host.run_skill,
+        place=place,
+    )
 
 
 async def agents_wallet(

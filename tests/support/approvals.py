@@ -67,7 +67,8 @@ class Desk:
         return Approvals(
             database=self.bench.database,
             operations=operations or self.operations,
-            callers=self,
+            actor=self.actor,
+            wallet_of_key=self.wallet_of_key,
             process_id=process_id,
             may_approve=granted,
         )

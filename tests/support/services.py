@@ -469,7 +469,7 @@ class Timetable:
 async def timed(service: Solward, clock: ScheduleClock) -> None:
     """Let a service's schedules be due by a clock, and run when they are told to."""
     await service.schedules.runner.close()
-    service.schedules = ScheduleService(service, service.process.id, clock)
+    service.schedules = service.schedules_due_by(clock)
 
 
 @asynccontextmanager

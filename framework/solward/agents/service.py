@@ -1,17 +1,17 @@
-"""The agents: create, change, start, stop, chat, and read what they did; what they need of the
-service, and the parts of a cycle made from it."""
+"""The agents: create, change, start, stop, chat, and read what they did."""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakValueDictionary
 
 from solward.agents import placement
+from solward.agents.act import RunSkill
 from solward.agents.agent import (
     Agent,
     AgentGuardrails,
@@ -20,7 +20,7 @@ from solward.agents.agent import (
     agent_of,
 )
 from solward.agents.budget import TokensUsed
-from solward.agents.cycle import CycleParts, NextCycle, PhaseHook, run_cycle
+from solward.agents.cycle import CycleParts, NextCycle, PhaseHook, no_hook, run_cycle
 from solward.agents.decisions import Decision, MemoryEntry, decision_of, memory_of
 from solward.agents.fields import (
     Defaults,
@@ -46,11 +46,10 @@ from solward.agents.store.cycles import MEMORY_GIVEN
 from solward.agents.templates import TEMPLATES, template_of
 from solward.agents.think import chat_request, reply, stream_reply
 from solward.audit.acts import record_act
-from solward.context import AgentView
 from solward.database.database import Database
 from solward.operations.policies.changes import drop_set, lock_policy, put_set
 from solward.operations.policies.documents import Policies
-from solward.operations.policies.grant_report import can_leave, limits_report
+from solward.operations.policies.grant_report import can_leave, limits_report, principal_grants
 from solward.plugins import Registry
 from solward.resources.agents import MEMORY_KEPT, AgentStatus, Guardrails
 from solward.settings import Settings
@@ -68,7 +67,6 @@ from solward.types.skill import Effects
 from solward.vault.custody import Wallets
 from solward.vault.grants.model import Grant
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.money.request import Actor
 
 _WALLET_NAME_MAX = 64
 _ACTIVE = (AgentStatus.RUNNING, AgentStatus.ERROR)
@@ -78,14 +76,52 @@ class AgentService:
     """Every method that names an agent raises `AgentNotFound` when there is none.
 
     Args:
+        registry: the plugins that are in use now.
+        ceilings: of each wallet.
+        balances: what a wallet holds, for a cycle that knows a mark of its transactions.
+        hook: called after each phase of a cycle.
         place: makes the placement of cycles; `placement.default` where it is None.
     """
 
-    def __init__(self, service: ServiceForAgents, place: MakePlacement | None = None) -> None:
-        self._service = service
-        self._database = service.database
-        self._parts = parts_of(service)
-        self._placement = (place or placement.default)(service.database, self.run_cycle)
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        network: str,
+        database: Database,
+        wallets: Wallets,
+        tokens: TokenList,
+        policies: Policies,
+        registry: Callable[[], Registry],
+        ceilings: ScopeLimits,
+        balances: Callable[[str, Hashable], Awaitable[Balances]],
+        run_skill: RunSkill,
+        hook: PhaseHook = no_hook,
+        place: MakePlacement | None = None,
+    ) -> None:
+        self._settings = settings
+        self._database = database
+        self._wallets = wallets
+        self._tokens = tokens
+        self._policies = policies
+        self._registry = registry
+        self._ceilings = ceilings
+        permissions = PermissionReader(database, tokens)
+        self.parts = CycleParts(
+            journal=Journal(database),
+            wallet=wallets.get,
+            balances=balances,
+            stored=StoredReads(database, permissions),
+            permissions=permissions,
+            tools=lambda: registry().tools(),
+            provider=lambda agent: completer(settings, registry(), agent),
+            budget=ModelBudget(database, registry),
+            run_skill=run_skill,
+            spends=self._spends,
+            network=network,
+            hook=hook,
+        )
+        self._placement = (place or placement.default)(database, self.run_cycle)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def resume(self) -> None:
@@ -97,8 +133,8 @@ class AgentService:
         one, where it has what it needs."""
         async with self._database.read() as connection:
             found = await store.providers_to_run(connection)
-        settings = self._service.settings
-        default = self._service.registry.providers.get(settings.default_llm_provider or "")
+        settings = self._settings
+        default = self._registry().providers.get(settings.default_llm_provider or "")
         if default is not None and settings.configured(default.spec):
             found |= {default.spec.name}
         return frozenset(found)
@@ -109,7 +145,7 @@ class AgentService:
 
     async def run_cycle(self, agent_id: str, cycle: int) -> NextCycle | None:
         """Run one cycle here and now: `solward.agents.cycle.run_cycle`."""
-        return await run_cycle(agent_id, cycle, self._parts)
+        return await run_cycle(agent_id, cycle, self.parts)
 
     async def create(self, body: Mapping[str, Any]) -> Agent:
         """Create an agent from a request body; its second form gets a wallet of its own.
@@ -120,7 +156,7 @@ class AgentService:
             InvalidRequest: naming the field.
             WalletNotFound: no such wallet.
         """
-        providers = self._service.registry.providers
+        providers = self._registry().providers
         models = {name: loaded.spec.default_model for name, loaded in providers.items()}
         template = template_of(body)
         has_strategy = body.get("strategy") is not None
@@ -137,7 +173,7 @@ class AgentService:
         agent_id, grants, name = str(uuid.uuid4()), None, asked["name"]
         if body.get("grants") is not None:
             grants = await self._grants(agent_id, name, body["grants"])
-        wallets = self._service.wallets
+        wallets = self._wallets
         if asked["wallet_id"] is None:
             wallet = await wallets.create(f"{name[: _WALLET_NAME_MAX - len('-wallet')]}-wallet")
         else:
@@ -165,13 +201,13 @@ class AgentService:
         async with self._database.read() as connection:
             now = await self._database.moment(connection)
         # Nobody has this id, and no grant is stored for it.
-        who, ceilings = _principal(str(uuid.uuid4())), self._service.wallet_ceilings
+        who, ceilings = _principal(str(uuid.uuid4())), self._ceilings
         listed = []
         for each in TEMPLATES.values():
             own = Guardrails.of(each.guardrails)
             rails = read_guardrails(own, None, self._defaults().guardrails)
             try:
-                said = await self._service.policies.drafted(who, each.name, list(each.grants))
+                said = await self._policies.drafted(who, each.name, list(each.grants))
             except InvalidRequest:
                 # The network lacks a token that its grants name, so no agent of it can be made.
                 continue
@@ -218,14 +254,14 @@ class AgentService:
             if "grants" in body:
                 await lock_policy(connection)
             agent = self._agent(await store.get_agent(connection, agent_id, lock=True))
-            changed = read_update(body, self._service.registry.providers, agent)
+            changed = read_update(body, self._registry().providers, agent)
             if "grants" in body:
                 await put_set(self._database, connection, _principal(agent_id), grants)
             if not changed:
                 return agent
             was, agent = agent, replace(agent, **changed)
             if "llm_provider" in changed or "llm_options" in changed:
-                check_options(installed(self._service.registry, agent), agent.llm_options)
+                check_options(installed(self._registry(), agent), agent.llm_options)
             row = agent.to_row()
             columns = {name: row[name] for name in changed}
             if (before := was.audited()) != (after := agent.audited()):
@@ -261,7 +297,7 @@ class AgentService:
                 agent = self._agent(await store.get_agent(connection, agent_id, lock=True))
                 if agent.status is AgentStatus.RUNNING:
                     return agent
-                check_startable(self._service.settings, self._service.registry, agent)
+                check_startable(self._settings, self._registry(), agent)
                 fields = {
                     "status": AgentStatus.RUNNING.value,
                     "desired_state": DesiredState.RUNNING.value,
@@ -302,12 +338,12 @@ class AgentService:
             TokenBudgetReached: the agent's token budget has no room for it.
         """
         agent, request, reserved = await self._chat_request(agent_id, message)
-        provider = completer(self._service.settings, self._service.registry, agent)
+        provider = completer(self._settings, self._registry(), agent)
         try:
             completion = await reply(agent, request, provider)
         except ProviderError as error:
             if error.usage is None:
-                await self._parts.budget.failed(reserved, error)
+                await self.parts.budget.failed(reserved, error)
             else:
                 await self._add_usage(agent, reserved, error.usage)
             raise
@@ -320,7 +356,7 @@ class AgentService:
         Closing it ends the provider's call.
         """
         agent, request, reserved = await self._chat_request(agent_id, message)
-        provider = streamer(self._service.settings, self._service.registry, agent)
+        provider = streamer(self._settings, self._registry(), agent)
         usage: Usage | None = None
         try:
             async with aclosing(stream_reply(agent, request, provider)) as answer:
@@ -334,7 +370,7 @@ class AgentService:
                 usage = error.usage
             # Of an answer that its reader broke off, what was reserved stays counted.
             if usage is None:
-                await self._parts.budget.failed(reserved, error)
+                await self.parts.budget.failed(reserved, error)
             else:
                 await self._add_usage(agent, reserved, usage)
             raise
@@ -370,7 +406,7 @@ class AgentService:
         used = await self.tokens(agent_id)
         model = {"budget": agent.llm_budget.to_json(), "lastDay": used.to_json()}
         principals = (f"agent:{agent.id}", f"wallet:{agent.wallet_id}")
-        grants = {"grants": await self._service.grants_left(principals)}
+        grants = {"grants": await principal_grants(self._database, self._tokens, principals)}
         return {"agentId": agent.id, "walletId": agent.wallet_id, "model": model} | report | grants
 
     async def statistics(self) -> AgentStatistics:
@@ -383,7 +419,7 @@ class AgentService:
         )
 
     async def _grants(self, agent_id: str, name: str, value: object) -> Sequence[Grant]:
-        return await self._service.policies.grants_of(_principal(agent_id), name, value)
+        return await self._policies.grants_of(_principal(agent_id), name, value)
 
     async def _chat_request(
         self, agent_id: str, message: str
@@ -400,16 +436,16 @@ class AgentService:
             agent,
             message,
             entries,
-            network=self._service.network,
-            permissions=await self._parts.permissions(agent),
+            network=self.parts.network,
+            permissions=await self.parts.permissions(agent),
         )
-        return agent, *await self._parts.budget.reserve(agent, request)
+        return agent, *await self.parts.budget.reserve(agent, request)
 
     async def _add_usage(
         self, agent: Agent, reserved: Reserved | None, usage: Usage | None
     ) -> None:
         if reserved is not None:
-            await self._parts.budget.settle(reserved, usage)
+            await self.parts.budget.settle(reserved, usage)
         elif usage is not None:
             async with self._database.write() as connection:
                 await store.add_usage(connection, [usage_row(agent.id, now_ms(), usage)])
@@ -436,11 +472,15 @@ class AgentService:
     def _agent(self, row: Mapping[str, Any] | None) -> Agent:
         if row is None:
             raise AgentNotFound
-        loaded = self._service.registry.providers.get(row["llm_provider"])
+        loaded = self._registry().providers.get(row["llm_provider"])
         return agent_of(row, is_llm=loaded is None or loaded.spec.is_llm)
 
+    def _spends(self, skill: str) -> bool:
+        loaded = self._registry().skills.get(skill)
+        return loaded is not None and loaded.spec.effects is Effects.SPEND
+
     def _defaults(self) -> Defaults:
-        settings = self._service.settings
+        settings = self._settings
         return Defaults(
             AgentGuardrails(
                 settings.max_lamports_per_transaction,
@@ -464,68 +504,3 @@ def _principal(agent_id: str) -> str:
 
 def _subject(agent: Agent) -> dict[str, str]:
     return {"agentId": agent.id, "name": agent.name}
-
-
-class ServiceForAgents(Protocol):
-    """The part of `solward.service.service.Solward` that agents use."""
-
-    settings: Settings
-    network: str
-    database: Database
-    wallets: Wallets
-    registry: Registry
-    tokens: TokenList
-    policies: Policies
-
-    @property
-    def wallet_ceilings(self) -> ScopeLimits:
-        """See `Solward.wallet_ceilings`."""
-        ...
-
-    @property
-    def phase_hook(self) -> PhaseHook:
-        """Called after each phase of a cycle."""
-        ...
-
-    async def observed_balances(self, wallet_id: str, mark: Hashable) -> Balances:
-        """See `Solward.observed_balances`."""
-        ...
-
-    async def grants_left(self, principals: Sequence[str]) -> list[dict[str, Any]]:
-        """See `Solward.grants_left`."""
-        ...
-
-    async def run_skill(
-        self,
-        name: str,
-        params: Any,
-        wallet_id: str,
-        actor: Actor,
-        agent: AgentView | None = None,
-    ) -> str:
-        """See `Solward.run_skill`."""
-        ...
-
-
-def parts_of(service: ServiceForAgents) -> CycleParts:
-    """The parts of a cycle, from the service."""
-
-    def spends(skill: str) -> bool:
-        loaded = service.registry.skills.get(skill)
-        return loaded is not None and loaded.spec.effects is Effects.SPEND
-
-    permissions = PermissionReader(service.database, service.tokens)
-    return CycleParts(
-        journal=Journal(service.database),
-        wallet=service.wallets.get,
-        balances=service.observed_balances,
-        stored=StoredReads(service.database, permissions),
-        permissions=permissions,
-        tools=lambda: service.registry.tools(),
-        provider=lambda agent: completer(service.settings, service.registry, agent),
-        budget=ModelBudget(service.database, lambda: service.registry),
-        run_skill=service.run_skill,
-        spends=spends,
-        network=service.network,
-        hook=service.phase_hook,
-    )

@@ -7,10 +7,10 @@ on is raised once, one that ended and came back again. What watches the metrics 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -36,31 +36,22 @@ _log = structlog.get_logger(__name__)
 _Condition = tuple[Alert, str]
 
 
-class Watched(Protocol):
-    """The parts of the service that are looked at."""
-
-    database: Database
-
-    async def ledger_health(self) -> dict[str, Any]:
-        """`{healthy, network, slot}`."""
-
-    def plugin_problems(self) -> Sequence[Problem]:
-        """What plugins are not loaded, or were disabled."""
-
-    def plugin_crashes(self) -> Mapping[str, int]:
-        """How often the process of each distribution's plugins ended by itself."""
-
-
 @dataclass(slots=True)
 class Watch:
     """Looks at one process.
 
     Attributes:
+        ledger_health: `{healthy, network, slot}`.
+        problems: what plugins are not loaded, or were disabled.
+        crashes: how often the process of each distribution's plugins ended by itself.
         nodes_away: the RPC nodes that have not answered for a while, by name.
     """
 
-    service: Watched
+    database: Database
     webhook: AlertWebhook
+    ledger_health: Callable[[], Awaitable[Mapping[str, Any]]]
+    problems: Callable[[], Sequence[Problem]]
+    crashes: Callable[[], Mapping[str, int]]
     nodes_away: Callable[[], Sequence[str]] = tuple
     look_s: float = LOOK_S
     _found: dict[_Condition, int] = field(default_factory=dict)
@@ -84,7 +75,7 @@ class Watch:
         new = [
             each for each, looks in found.items() if looks == (LOOKS if each[0] in _PASSING else 1)
         ]
-        crashes = dict(self.service.plugin_crashes())
+        crashes = dict(self.crashes())
         new += [
             (Alert.PLUGIN_CRASHED, f"The process of {name} ended by itself")
             for name, count in crashes.items()
@@ -92,7 +83,7 @@ class Watch:
         ]
         broken = _broken_chains()
         if new:
-            async with self.service.database.write() as connection:
+            async with self.database.write() as connection:
                 for alert, detail in new:
                     alerts.of_service(connection, alert, detail)
         if broken > self._broken:
@@ -104,22 +95,20 @@ class Watch:
 
     async def _conditions(self) -> list[_Condition]:
         found: list[_Condition] = []
-        health = await self.service.ledger_health()
+        health = await self.ledger_health()
         if not health["healthy"]:
             found.append((Alert.LEDGER_AWAY, f"No RPC node of {health['network']} answers"))
         found += [
             (Alert.RPC_NODE_AWAY, f"The RPC node {name} does not answer, or is of another cluster")
             for name in self.nodes_away()
         ]
-        found += [
-            (Alert.PLUGIN_PROBLEM, str(problem)) for problem in self.service.plugin_problems()
-        ]
-        if self.service.database.shared:
+        found += [(Alert.PLUGIN_PROBLEM, str(problem)) for problem in self.problems()]
+        if self.database.shared:
             found += await self._queue()
         return list(dict.fromkeys(found))
 
     async def _queue(self) -> list[_Condition]:
-        async with self.service.database.read() as connection:
+        async with self.database.read() as connection:
             running = (await agents.count_by_status(connection)).get(AgentStatus.RUNNING.value)
             workers = await jobs.count_workers(connection)
             counts = await jobs.count(connection)

@@ -10,7 +10,7 @@ import time
 import uuid
 from collections import deque
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -20,7 +20,7 @@ from solward.database.database import Database, clock
 from solward.notify import deliveries as store
 from solward.notify.deliveries import Claimed
 from solward.notify.webhook_sender import Pace, Sender
-from solward.operations.approvals import WEBHOOK
+from solward.operations.approvals import WEBHOOK, Approvals
 from solward.resources.declare import fields_of
 from solward.resources.holds import SignedHoldDecision
 from solward.settings import Settings
@@ -64,16 +64,6 @@ class SentDecision:
     body: bytes
 
 
-class Decider(Protocol):
-    """Who carries out decisions: the service."""
-
-    async def approve_hold(self, hold_id: str, approver: str, note: str | None) -> Hold:
-        """See `solward.operations.approvals.Approvals.approve`."""
-
-    async def deny_hold(self, hold_id: str, approver: str, note: str | None) -> Hold:
-        """See `solward.operations.approvals.Approvals.deny`."""
-
-
 class Webhook(Sender):
     """The webhook of one process."""
 
@@ -108,18 +98,18 @@ class Webhook(Sender):
             pace=pace or Pace(),
         )
 
-    async def decide(self, service: Decider, sent: SentDecision) -> Hold:
+    async def decide(self, approvals: Approvals, sent: SentDecision) -> Hold:
         """Decide a hold as a receiver of the webhook says; the hold as it is then.
 
         Raises:
             DecisionRefused: as `check`.
             InvalidRequest: what was signed is no decision; names the field.
-            SolwardError: as `service` refuses it.
+            SolwardError: as `approvals` refuses it.
         """
         await self.check(sent)
         act_as(WEBHOOK)
         said = _read(sent.body)
-        decides = service.approve_hold if said.decision == "approve" else service.deny_hold
+        decides = approvals.approve if said.decision == "approve" else approvals.deny
         return await decides(sent.hold_id, WEBHOOK, said.note)
 
     async def check(self, sent: SentDecision) -> None:

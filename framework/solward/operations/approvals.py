@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -56,24 +56,6 @@ any does."""
 _log = structlog.get_logger(__name__)
 
 
-class Callers(Protocol):
-    """Who asks for transactions, with the limits of now."""
-
-    async def actor(self, principal: str) -> Actor | None:
-        """The principal as it would ask now; None where this process does not know its kind.
-
-        Raises:
-            SolwardError: it is gone, or may not ask any more.
-        """
-
-    async def wallet_of_key(self, key_id: str) -> str | None:
-        """The only wallet that an API key may use, None for all.
-
-        Raises:
-            SolwardError: there is no such key any more.
-        """
-
-
 async def nobody(_connection: AsyncConnection, _principal: str, _wallet_id: str | None) -> bool:
     """Nobody is granted to approve."""
     return False
@@ -87,14 +69,22 @@ class Approvals:
         *,
         database: Database,
         operations: Operations,
-        callers: Callers,
+        actor: Callable[[str], Awaitable[Actor | None]],
+        wallet_of_key: Callable[[str], Awaitable[str | None]],
         process_id: str,
         may_approve: MayApprove = nobody,
         hook: StepHook = no_hook,
     ) -> None:
+        """Args:
+        actor: a principal as it would ask now, None where this process does not know its kind;
+            raises `SolwardError` where it is gone, or may not ask any more.
+        wallet_of_key: the only wallet that an API key may use, None for all; raises
+            `SolwardError` where there is no such key any more.
+        """
         self._database = database
         self._operations = operations
-        self._callers = callers
+        self._actor = actor
+        self._wallet_of_key = wallet_of_key
         self._me = process_id
         self._may_approve = may_approve
         self._hook = hook
@@ -237,13 +227,13 @@ class Approvals:
         hold = row.hold
         error: str
         try:
-            actor = await self._callers.actor(hold.principal)
+            actor = await self._actor(hold.principal)
             if actor is None:
                 return
             for each in hold.chain:
                 if each.startswith("schedule:") and each != hold.principal:
                     # What a key's schedule asked for ends with it, and with its secret.
-                    actor = await self._callers.actor(each) or actor
+                    actor = await self._actor(each) or actor
             await self._make_again(row, actor)
         except (HoldWaits, LedgerError) as waits:
             await self._note_wait(row, str(waits))
@@ -335,7 +325,7 @@ class Approvals:
         kind, _, key_id = approver.partition(":")
         if kind != "key" or approver in hold.chain:
             raise MayNotDecide("Who asks for a transaction does not approve it")
-        if await self._callers.wallet_of_key(key_id) is not None:
+        if await self._wallet_of_key(key_id) is not None:
             raise MayNotDecide("A key of one wallet does not approve what wallets ask")
         if not await self._may_approve(connection, approver, hold.wallet_id):
             raise MayNotDecide("This key has no grant to approve")
@@ -351,7 +341,7 @@ class Approvals:
 
     async def _is_known(self, principal: str) -> bool:
         with contextlib.suppress(SolwardError):
-            return await self._callers.actor(principal) is not None
+            return await self._actor(principal) is not None
         return True
 
     async def _expire(self) -> None:

@@ -8,9 +8,9 @@ its rotations: a copy of the database alone opens nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -36,14 +36,6 @@ from solward.vault.store import plugin_entries, spending
 
 _KEY: Final = b"solward plugin settings/1"
 _LOCK: Final = "plugin settings"
-
-
-class ServiceForState(Protocol):
-    """The part of `solward.service.service.Solward` that is used here."""
-
-    registry: Registry
-    wallets: Wallets
-    database: Database
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +70,8 @@ async def purge(settings: PluginSettings, plugin: str) -> Purged:
 class PluginState:
     """Settings of loaded skills, and entries of plugins' stores."""
 
-    _service: ServiceForState
+    _registry: Callable[[], Registry]
+    _wallets: Wallets
     settings: PluginSettings
 
     async def settings_of(self, skill: LoadedSkill) -> Mapping[str, Any]:
@@ -156,8 +149,8 @@ class PluginState:
             InvalidRequest: a key or prefix that no entry has.
         """
         check_page(prefix, after, limit)
-        wallet = await self._service.wallets.get(wallet_id)
-        async with self._service.database.read() as connection:
+        wallet = await self._wallets.get(wallet_id)
+        async with self.settings.database.read() as connection:
             return await plugin_entries.listed(
                 connection, wallet.id, canonical(plugin), prefix=prefix, after=after, limit=limit
             )
@@ -168,8 +161,8 @@ class PluginState:
         The audit log says which one, and not its value, which is the plugin's own.
         """
         checked_key(key)
-        wallet, own = await self._service.wallets.get(wallet_id), canonical(plugin)
-        async with self._service.database.write() as connection:
+        wallet, own = await self._wallets.get(wallet_id), canonical(plugin)
+        async with self.settings.database.write() as connection:
             await spending.lock_wallet(connection, wallet.id)
             entry = await plugin_entries.get(connection, wallet.id, own, key)
             if entry is None:
@@ -186,7 +179,7 @@ class PluginState:
         Raises:
             InvalidRequest: one of its plugins is loaded, and would go on without its entries.
         """
-        registry, own = self._service.registry, canonical(plugin)
+        registry, own = self._registry(), canonical(plugin)
         kinds = (registry.skills, registry.providers, registry.venues, registry.payments)
         loaded = [
             name
@@ -202,9 +195,9 @@ class PluginState:
         return await purge(self.settings, own)
 
     def _declared(self, skill: str) -> tuple[str, SkillSettings]:
-        loaded = self._service.registry.skills.get(skill)
+        loaded = self._registry().skills.get(skill)
         if loaded is None:
-            raise SkillNotFound(skill, sorted(self._service.registry.skills))
+            raise SkillNotFound(skill, sorted(self._registry().skills))
         if loaded.settings is None:
             raise InvalidRequest(f"The skill {skill} declares no settings")
         return canonical(loaded.distribution), loaded.settings

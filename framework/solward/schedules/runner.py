@@ -10,14 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 import structlog
 
-from solward.operations.key_callers import KeyCallers
-from solward.plugins import Registry
-from solward.schedules.journal import Journal, RunSkill, ScheduleHook, SchedulePhase, run_once
+from solward.schedules.journal import Journal, Outcome, ScheduleHook, SchedulePhase
 from solward.schedules.schedule import Schedule
 from solward.support.tasks import end
 from solward.telemetry import metrics
@@ -36,35 +34,25 @@ CLOSE_WAIT_S: Final = 5.0
 _log = structlog.get_logger(__name__)
 
 
-class ServiceForRuns(Protocol):
-    """The part of `solward.service.service.Solward` that runs use."""
-
-    registry: Registry
-
-    @property
-    def keys(self) -> KeyCallers:
-        """The API keys of the service."""
-        ...
-
-    @property
-    def run_skill(self) -> RunSkill:
-        """See `Solward.run_skill`."""
-        ...
-
-
 class Runner:
     """Starts what is due, never two runs of one schedule at once.
 
     Args:
+        run: runs a schedule for a due time.
         is_shared: whether other processes work on the same database.
         hook: called after each phase of a run (tests kill the process there).
     """
 
     def __init__(
-        self, service: ServiceForRuns, journal: Journal, *, is_shared: bool, hook: ScheduleHook
+        self,
+        journal: Journal,
+        run: Callable[[Schedule, int], Awaitable[Outcome]],
+        *,
+        is_shared: bool,
+        hook: ScheduleHook,
     ) -> None:
-        self._service = service
         self._journal = journal
+        self._run = run
         self._poll_s = POLL_S if is_shared else LONGEST_WAIT_S
         self._hook = hook
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -146,13 +134,7 @@ class Runner:
     async def _one(self, schedule: Schedule, due_ms: int) -> None:
         self._hook(schedule.id, SchedulePhase.ENTERED)
         try:
-            outcome = await run_once(
-                schedule,
-                due_ms,
-                registry=self._service.registry,
-                keys=self._service.keys,
-                run_skill=self._service.run_skill,
-            )
+            outcome = await self._run(schedule, due_ms)
             self._hook(schedule.id, SchedulePhase.RAN)
             await self._journal.leave(schedule, due_ms, outcome)
         except TakenOver:

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import record_act
 from solward.database.database import Database, lock_exclusive
+from solward.operations.key_callers import KeyCallers
 from solward.operations.policies.changes import drop_set, lock_policy, put_set
 from solward.operations.policies.documents import Policies
-from solward.plugins.loaded import LoadedSkill
+from solward.plugins.loaded import LoadedSkill, Registry
 from solward.resources.schedules import Missed, NewSchedule, ScheduleStatus
 from solward.schedules import store
-from solward.schedules.journal import RUNS_DONE, Journal, Now, ScheduleHook, ended
-from solward.schedules.runner import Runner, ServiceForRuns
+from solward.schedules.journal import (
+    RUNS_DONE,
+    Journal,
+    Now,
+    RunSkill,
+    ScheduleHook,
+    ended,
+    no_hook,
+    run_once,
+)
+from solward.schedules.runner import Runner
 from solward.schedules.schedule import TERMS, Schedule, read_when
 from solward.support import jsontext
 from solward.support.clock import iso, now_ms
@@ -58,34 +68,44 @@ class Maker:
     key_hash: str | None = field(default=None, repr=False)
 
 
-class ServiceForSchedules(ServiceForRuns, Protocol):
-    """The part of `solward.service.service.Solward` that schedules use."""
-
-    database: Database
-    wallets: Wallets
-    policies: Policies
-
-    @property
-    def schedule_hook(self) -> ScheduleHook:
-        """Called after each phase of a run."""
-        ...
-
-
 class ScheduleService:
     """Every method that names a schedule raises `NotFound` when there is none.
 
     Args:
+        registry: the plugins that are in use now.
+        me: this process's id.
+        hook: called after each phase of a run.
         now: by which schedules are due; None for the clock of the limits' windows, which no single
             wrong clock moves ahead.
     """
 
-    def __init__(self, service: ServiceForSchedules, me: str, now: Now | None = None) -> None:
-        self._service = service
-        self._database = service.database
+    def __init__(
+        self,
+        *,
+        database: Database,
+        wallets: Wallets,
+        policies: Policies,
+        registry: Callable[[], Registry],
+        keys: KeyCallers,
+        run_skill: RunSkill,
+        me: str,
+        hook: ScheduleHook = no_hook,
+        now: Now | None = None,
+    ) -> None:
+        self._database = database
+        self._wallets = wallets
+        self._policies = policies
+        self._registry = registry
+        self.keys = keys
+        self.run_skill = run_skill
         self._now = self._window_ms if now is None else now
-        journal = Journal(service.database, me, self._now, lambda: service.registry)
         self.runner = Runner(
-            service, journal, is_shared=service.database.shared, hook=service.schedule_hook
+            Journal(database, me, self._now, registry),
+            lambda schedule, due_ms: run_once(
+                schedule, due_ms, registry=registry(), keys=self.keys, run_skill=self.run_skill
+            ),
+            is_shared=database.shared,
+            hook=hook,
         )
 
     async def create(self, wallet_id: str, body: Mapping[str, Any], maker: Maker) -> Schedule:
@@ -99,7 +119,7 @@ class ScheduleService:
         """
         asked = NewSchedule.of(body)
         skill = self._skill(asked.skill)
-        wallet = await self._service.wallets.get(wallet_id)
+        wallet = await self._wallets.get(wallet_id)
         schedule_id = str(uuid.uuid4())
         grants = await self._grants(schedule_id, asked.name, body, maker)
         async with self._database.write() as connection:
@@ -307,7 +327,7 @@ class ScheduleService:
         return (await self._database.moment(connection)).window_ms
 
     def _skill(self, name: str) -> LoadedSkill:
-        skills = self._service.registry.skills
+        skills = self._registry().skills
         if name not in skills:
             raise SkillNotFound(name, sorted(skills))
         return skills[name]
@@ -341,7 +361,7 @@ class ScheduleService:
         if body["grants"] is None:
             return None
         who = f"schedule:{schedule_id}"
-        return await self._service.policies.grants_of(who, name, body["grants"])
+        return await self._policies.grants_of(who, name, body["grants"])
 
     async def _hash_for(self, schedule: Schedule, maker: Maker) -> str | None:
         if schedule.key_id is None:
@@ -349,7 +369,7 @@ class ScheduleService:
         if maker.key_hash is not None:
             return maker.key_hash
         try:
-            return await self._service.keys.secret_hash(schedule.key_id)
+            return await self.keys.secret_hash(schedule.key_id)
         except KeyRevoked:
             raise InvalidRequest(
                 "The API key that made it is gone; create the schedule anew"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from solward.plugins.loaded import Registry
 from solward.plugins.problems import Problem, Rejected, shortened
 from solward.settings import Settings
 from solward.support.tasks import in_background
+from solward.telemetry import metrics
 from solward.types.errors import StoreError
 from solward.types.plugin_problems import ProblemCode
 
@@ -143,11 +145,13 @@ class LivePlugins:
         """
         self.on_change: Callable[[Registry], object] = lambda _registry: None
         """Called with the plugins whenever they were loaded again."""
+        self.registry = _NOTHING
+        """The plugins that are in use; what runs goes on with those it began with."""
         self._allow = settings.plugins
         self._home = home
         self._database = database
         self._process_id = process_id
-        self._hosts = hosts
+        self.hosts = hosts
         self._models = models
         self._demo = demo
         # What pip changes takes effect at the next start, so the environment is read once, with
@@ -158,7 +162,6 @@ class LivePlugins:
         # Upgrades that could not be loaded: the command's id, and the problems.
         self._failed: dict[str, tuple[str, list[Problem]]] = {}
         self._seen: _View | None = None
-        self._registry: Registry | None = None
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
@@ -206,18 +209,24 @@ class LivePlugins:
             news = [targets[name].news for name in ended]
             async with self._database.write() as connection:
                 await plugin_acts.store(connection, [each for each in news if each is not None])
-        if self._registry is not None:
-            self._use(self._registry.without(ended))
+        self._use(self.registry.without(ended))
         for name, running in ended.items():
             running.ended = True
-            self._hosts.retire(running.candidates, _why_ended(targets[name]), drain=False)
+            self.hosts.retire(running.candidates, _why_ended(targets[name]), drain=False)
 
     def _use(self, registry: Registry) -> Registry:
-        changed = registry != self._registry
-        self._registry = registry
-        if changed:
+        before, self.registry = self.registry, registry
+        if registry != before:
+            _tell_problems(before.problems, registry.problems)
             self.on_change(registry)
         return registry
+
+    def add_problem(self, problem: Problem) -> None:
+        """Show a problem that came up since the plugins were loaded beside those of then."""
+        before = self.registry.problems
+        if problem not in before:
+            self.registry = replace(self.registry, problems=(*before, problem))
+            _tell_problems(before, self.registry.problems)
 
     async def _has_changed(self) -> bool:
         seen = self._seen
@@ -273,10 +282,10 @@ class LivePlugins:
             await self._store([_stored(each, running) for each in targets.values()], versions)
         except BaseException:
             for each in started.values():
-                self._hosts.retire(each.candidates, _NOT_USED, drain=False)
+                self.hosts.retire(each.candidates, _NOT_USED, drain=False)
             raise
         for name in failed:
-            self._hosts.retire(started[name].candidates, _NOT_USED, drain=False)
+            self.hosts.retire(started[name].candidates, _NOT_USED, drain=False)
             self._failed[name] = (acts[name], _upgrade_problems(started[name]))
         self._swap(running, targets)
         stays = [
@@ -284,7 +293,7 @@ class LivePlugins:
             for name, each in running.items()
             if targets[name].is_mismatch or each.one.digest != _digest(targets[name])
         ]
-        problems += [*self._unreadable, *self._hosts.faults()]
+        problems += [*self._unreadable, *self.hosts.faults()]
         problems += _other_environments(versions, view.others)
         for target in targets.values():
             problems += self._problems(target)
@@ -329,7 +338,7 @@ class LivePlugins:
             or (each.installed is None and _key(each) not in self._environment)
         ]
         started: dict[str, _Running] = {}
-        for candidate, plugin in await loaded(wanted, self._hosts, self._models):
+        for candidate, plugin in await loaded(wanted, self.hosts, self._models):
             one, name = candidate.installed, candidate.distribution
             if one is None:
                 self._environment[_key(candidate)] = (candidate, plugin)
@@ -372,13 +381,13 @@ class LivePlugins:
         for name, old in before.items():
             target, new = targets.get(name), running.get(name)
             if target is None or new is None:
-                self._hosts.retire(old.candidates, _why_ended(target), drain=False)
+                self.hosts.retire(old.candidates, _why_ended(target), drain=False)
             elif new is not old:
                 reason = f"version {new.one.version} has replaced it"
-                self._hosts.retire(old.candidates, reason, drain=True)
+                self.hosts.retire(old.candidates, reason, drain=True)
             elif old.act != target.agreed.id and target.withheld is None:
                 # Somebody enabled it once more.
-                self._hosts.enable(old.candidates)
+                self.hosts.enable(old.candidates)
                 old.act = target.agreed.id
 
     def _problems(self, target: _Target) -> list[Problem]:
@@ -407,6 +416,17 @@ class LivePlugins:
 
 
 _NOT_USED: Final = "it was not taken over"
+_NOTHING: Final = Registry({}, {}, {}, {}, (), ())
+
+
+def _tell_problems(before: Collection[Problem], now: Collection[Problem]) -> None:
+    """Log new problems of plugins, and count every one."""
+    for problem in now:
+        if problem not in before:
+            _log.warning("plugin_problem", problem=str(problem))
+    metrics.PLUGIN_PROBLEMS.clear()
+    for code, count in Counter(each.code.value for each in now).items():
+        metrics.PLUGIN_PROBLEMS.labels(code).set(count)
 
 
 def _key(candidate: Candidate) -> _Key:

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
     Collection,
     Hashable,
-    Iterable,
     Mapping,
     Sequence,
 )
@@ -41,7 +39,7 @@ from solward.credentials.rates import Limiter, limiter
 from solward.database.database import Database
 from solward.database.ledger_network import bind_network, check_network
 from solward.hosts.models import ModelHosts
-from solward.hosts.plugins import PluginHosts, plugin_hosts, shared_zygote
+from solward.hosts.plugins import plugin_hosts, shared_zygote
 from solward.notify import deliveries as webhook_store
 from solward.notify.alert_watch import Watch
 from solward.notify.alert_webhook import AlertWebhook
@@ -55,20 +53,17 @@ from solward.operations.policies.changes import may_approve
 from solward.operations.policies.documents import Policies
 from solward.operations.policies.grant_report import (
     limits_report,
-    principal_grants,
     wallet_grants,
 )
-from solward.operations.policies.refusals import record_json, refusals
-from solward.operations.policies.replay import replay_stored
 from solward.operations.swap import SwapLimits
-from solward.plugins import Problem, Registry, run_skill
+from solward.plugins import Registry, run_skill
 from solward.plugins.discovery import canonical
 from solward.plugins.folders.layout import in_use
 from solward.plugins.folders.storage import make_storage, storage_folder
 from solward.plugins.loaded import LoadedSkill
 from solward.plugins.state import PluginSettings, PluginState
 from solward.resources.schedules import ScheduleStatus
-from solward.schedules.journal import ScheduleHook, actor_of, spends
+from solward.schedules.journal import Now, ScheduleHook, actor_of, spends
 from solward.schedules.journal import no_hook as no_schedule_hook
 from solward.schedules.service import ScheduleService
 from solward.service.cluster import Localnet, open_cluster
@@ -86,7 +81,6 @@ from solward.solana.balances import Balances, balances_of
 from solward.solana.stakes import RecordedStakes, Stake, read_stakes
 from solward.solana.token_list import KnownToken, TokenList, know_decimals, token_list
 from solward.support.tasks import in_background
-from solward.telemetry import metrics
 from solward.telemetry.scrub import concealed
 from solward.types.errors import (
     ConfigError,
@@ -102,10 +96,9 @@ from solward.types.events import EventBus
 from solward.types.guardrail import SOL
 from solward.types.manifest import Terms
 from solward.types.money import SOL_DECIMALS
-from solward.types.record import ACTION, Hold, TransactionRecord
+from solward.types.record import ACTION, TransactionRecord
 from solward.types.roles import key_principal
 from solward.vault.custody import Wallet, Wallets
-from solward.vault.grants.document import GrantPolicy
 from solward.vault.grants.dollars import Worth, worth
 from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.ledger.client import Ledger
@@ -138,7 +131,7 @@ class Solward:
     """The parts of one process. Open it with `Solward.open`.
 
     Attributes:
-        plugins: the processes in which third parties' plugins run.
+        live: the plugins that are in use, and what third parties' run in.
         models: the processes in which built-in language model providers run.
         keys: API keys, where this process serves requests with them: without, what keys asked for
             and a person approved is carried out by a process that does.
@@ -153,12 +146,11 @@ class Solward:
     engine: Engine
     operations: Operations
     payments: Payments
-    registry: Registry
+    live: LivePlugins
     events: EventBus
     audit: AuditLog
     localnet: Localnet | None
     prices: Prices
-    plugins: PluginHosts
     models: ModelHosts
     webhook: Webhook | None = None
     alert_webhook: AlertWebhook | None = None
@@ -184,14 +176,27 @@ class Solward:
             self.database, self.tokens, self.ledger, lambda: self.registry, self.keys.names
         )
         self.display = Display(self.ledger)
-        self.plugin_state = PluginState(self, PluginSettings(self.database))
-        # Agents call the service itself, so they are made last.
-        self.agents = AgentService(self)
-        self.schedules = ScheduleService(self, self.engine.process.id)
+        settings = PluginSettings(self.database)
+        self.plugin_state = PluginState(lambda: self.registry, self.wallets, settings)
+        self.agents = AgentService(
+            settings=self.settings,
+            network=self.network,
+            database=self.database,
+            wallets=self.wallets,
+            tokens=self.tokens,
+            policies=self.policies,
+            registry=lambda: self.registry,
+            ceilings=wallet_limits(self.settings),
+            balances=self.observed_balances,
+            run_skill=self.run_skill,
+            hook=self.phase_hook,
+        )
+        self.schedules = self.schedules_due_by(None)
         self.approvals = Approvals(
             database=self.database,
             operations=self.operations,
-            callers=self,
+            actor=self.actor,
+            wallet_of_key=self.keys.wallet_of,
             process_id=self.engine.process.id,
             may_approve=partial(may_approve, self.database),
             hook=self.step_hook,
@@ -262,7 +267,6 @@ class Solward:
                 settings, home.path, database, process.id, plugins, models, demo=demo
             )
             registry = await live.load()
-            _tell_problems(registry.problems, registry.problems)
             cluster = await stack.enter_async_context(open_cluster(settings, genesis))
 
             async def verify_network() -> None:
@@ -324,12 +328,11 @@ class Solward:
                     payments=payments,
                 ),
                 payments=payments,
-                registry=registry,
+                live=live,
                 events=events,
                 audit=AuditLog(database),
                 localnet=cluster.localnet,
                 prices=prices,
-                plugins=plugins,
                 models=models,
                 webhook=Webhook.of(database, settings),
                 alert_webhook=AlertWebhook.of(database, settings),
@@ -341,7 +344,7 @@ class Solward:
                 # Before anything runs for one of them.
                 for key in await service.credentials.keys():
                     await service.revoke_key(key.id)
-            plugins.on_problem = service.add_problem
+            plugins.on_problem = live.add_problem
             if service.webhook is not None:
                 # Before anything can be held.
                 await stack.enter_async_context(service.webhook.delivering())
@@ -355,47 +358,50 @@ class Solward:
             await service.agents.resume()
             await stack.enter_async_context(swept(service.approvals))
             await stack.enter_async_context(hourly_retention(database, settings))
-            live.on_change = partial(service.use_plugins, venues)
+
+            def use_plugins(registry: Registry) -> None:
+                engine.use_guardrails(registry.guardrails)
+                service.operations.use_venues(venues.venues(registry))
+                payments.use_protocols(registry.payments)
+                skills, problems = len(registry.skills), len(registry.problems)
+                _log.info("plugins_loaded", skills=skills, problems=problems)
+
+            live.on_change = use_plugins
             await stack.enter_async_context(live.watched())
             models.warm(await service.agents.providers_in_use())
             # Skills may be any plugin's, so what is due waits for all of the above.
             stack.push_async_callback(service.schedules.runner.close)
             service.schedules.runner.start()
             if service.alert_webhook is not None:
-                watch = Watch(service, service.alert_webhook, cluster.nodes_away)
+                watch = Watch(
+                    database,
+                    service.alert_webhook,
+                    service.ledger_health,
+                    lambda: live.registry.problems,
+                    plugins.crashes,
+                    cluster.nodes_away,
+                )
                 await stack.enter_async_context(watch.watching())
             yield service
 
-    def use_plugins(self, venues: VenueClients, registry: Registry) -> None:
-        """Work with these plugins from now on; what runs goes on with those it began with."""
-        before, now = self.registry.problems, registry.problems
-        _tell_problems([each for each in now if each not in before], now)
-        if registry.guardrails != self.registry.guardrails:
-            self.engine.use_guardrails(registry.guardrails)
-        self.registry = registry
-        self.operations.use_venues(venues.venues(registry))
-        self.payments.use_protocols(registry.payments)
-        _log.info("plugins_loaded", skills=len(registry.skills), problems=len(registry.problems))
-
-    def add_problem(self, problem: Problem) -> None:
-        """Show a problem that came up since the plugins were loaded beside those of then."""
-        if problem in self.registry.problems:
-            return
-        self.registry = replace(self.registry, problems=(*self.registry.problems, problem))
-        _tell_problems([problem], self.registry.problems)
-
-    def plugin_problems(self) -> Sequence[Problem]:
-        """The problems of plugins in this process."""
-        return self.registry.problems
-
-    def plugin_crashes(self) -> Mapping[str, int]:
-        """See `PluginHosts.crashes`."""
-        return self.plugins.crashes()
+    def schedules_due_by(self, now: Now | None) -> ScheduleService:
+        """The schedules, due by a clock; see `ScheduleService`."""
+        return ScheduleService(
+            database=self.database,
+            wallets=self.wallets,
+            policies=self.policies,
+            registry=lambda: self.registry,
+            keys=self.keys,
+            run_skill=self.run_skill,
+            me=self.engine.process.id,
+            hook=self.schedule_hook,
+            now=now,
+        )
 
     @property
-    def process(self) -> Process:
-        """This process as the others on its database see it."""
-        return self.engine.process
+    def registry(self) -> Registry:
+        """The plugins that are in use now."""
+        return self.live.registry
 
     async def run_skill(
         self,
@@ -492,11 +498,7 @@ class Solward:
         }
         return worth(holdings, await self.prices.prices(holdings))
 
-    async def stakes(self, wallet_id: str) -> tuple[Stake, ...]:
-        """`known_stakes`, whether or not these are all."""
-        return (await self.known_stakes(wallet_id))[0]
-
-    async def known_stakes(self, wallet_id: str) -> tuple[tuple[Stake, ...], bool]:
+    async def stakes(self, wallet_id: str) -> tuple[tuple[Stake, ...], bool]:
         """A wallet's stake accounts, and whether these are all: where no RPC provider lists them,
         they are those that the wallet's records name and the ledger has.
 
@@ -595,20 +597,6 @@ class Solward:
             raise NotFound("Transaction not found")
         return record
 
-    async def refusals(self, wallet_id: str | None = None, *, limit: int = 50) -> dict[str, Any]:
-        """What was refused and why, newest first, and how much of it in 24 hours.
-
-        Raises:
-            WalletNotFound: no such wallet.
-        """
-        if wallet_id is not None:
-            await self.wallets.get(wallet_id)
-        return await refusals(self.database, wallet_id, limit)
-
-    async def record_json(self, transaction_id: str) -> dict[str, Any]:
-        """One record with why it was refused and what it could have taken; raises `NotFound`."""
-        return await record_json(self.database, await self.record(transaction_id))
-
     async def record_of(self, name: str) -> TransactionRecord:
         """The record that an Idempotency-Key stands for: a transaction's id, or `Hold.action`.
 
@@ -635,34 +623,6 @@ class Solward:
         record = await self.engine.end_of_hold(name.removeprefix(ACTION))
         return None if record is None else record.id
 
-    async def holds(
-        self,
-        *,
-        wallet_id: str | None = None,
-        principal: str | None = None,
-        is_open: bool | None = None,
-        limit: int = 50,
-        before: str | None = None,
-    ) -> list[Hold]:
-        """See `Approvals.listed`; raises `WalletNotFound` too."""
-        if wallet_id is not None:
-            await self.wallets.get(wallet_id)
-        return await self.approvals.listed(
-            wallet_id=wallet_id, principal=principal, is_open=is_open, limit=limit, before=before
-        )
-
-    async def hold(self, hold_id: str) -> Hold:
-        """One hold; raises `NotFound`."""
-        return await self.approvals.get(hold_id)
-
-    async def approve_hold(self, hold_id: str, approver: str, note: str | None = None) -> Hold:
-        """See `Approvals.approve`."""
-        return await self.approvals.approve(hold_id, approver, note)
-
-    async def deny_hold(self, hold_id: str, approver: str, note: str | None = None) -> Hold:
-        """See `Approvals.deny`."""
-        return await self.approvals.deny(hold_id, approver, note)
-
     async def actor(self, principal: str) -> Actor | None:
         """An agent, API key or schedule as it would ask for a transaction now, outside of any
         request or run.
@@ -681,10 +641,6 @@ class Solward:
         if kind == "schedule":
             return await actor_of(await self.schedules.get(name), self.keys)
         return None
-
-    async def wallet_of_key(self, key_id: str) -> str | None:
-        """See `KeyCallers.wallet_of`."""
-        return await self.keys.wallet_of(key_id)
 
     async def revoke_key(self, key_id: str) -> None:
         """Delete an API key at once, with its grants and its count of requests; raises
@@ -731,7 +687,7 @@ class Solward:
         scope = f"wallet:{wallet.id}"
         async with self.database.read() as connection:
             frozen = await spending.freeze_reason(connection, wallet.id) is not None
-        ceilings = self.wallet_ceilings
+        ceilings = wallet_limits(self.settings)
         report = await limits_report(self.database, scope, ceilings)
         callers = [
             (f"agent:{agent.id}", agent.limits) for agent in await self.agents.list(wallet.id)
@@ -759,19 +715,6 @@ class Solward:
             [each.principal for each in of_keys],
         )
         return {"walletId": wallet.id, "frozen": frozen} | report | grants
-
-    @property
-    def wallet_ceilings(self) -> ScopeLimits:
-        """The service's limits for each wallet."""
-        return wallet_limits(self.settings)
-
-    async def grants_left(self, principals: Sequence[str]) -> list[dict[str, Any]]:
-        """What grants leave room for, of each of these principals that is under grants."""
-        return await principal_grants(self.database, self.tokens, principals)
-
-    async def replay_policy(self, days: int, draft: GrantPolicy | None = None) -> dict[str, Any]:
-        """See `replay_stored`."""
-        return await replay_stored(self.database, self.tokens, days, draft)
 
     async def freeze(self, wallet_id: str | None, reason: str | None = None) -> None:
         """Stop every new transaction of one wallet, or of all; takes effect at once."""
@@ -807,15 +750,6 @@ async def _check_place(connection: AsyncConnection, before: str | None) -> None:
     """Raise `InvalidRequest` where a page that is empty is older than no record."""
     if before is not None and await transaction_store.get(connection, before) is None:
         raise InvalidRequest("before must be the id of a transaction")
-
-
-def _tell_problems(new: Iterable[Problem], every: Iterable[Problem]) -> None:
-    """Log new problems of plugins, and count every one."""
-    for problem in new:
-        _log.warning("plugin_problem", problem=str(problem))
-    metrics.PLUGIN_PROBLEMS.clear()
-    for code, count in Counter(each.code.value for each in every).items():
-        metrics.PLUGIN_PROBLEMS.labels(code).set(count)
 
 
 def wallet_limits(settings: Settings) -> ScopeLimits:

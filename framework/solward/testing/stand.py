@@ -191,7 +191,7 @@ class Stand:
                 providers[target.name] = target.loaded
             else:
                 raise InvalidRequest(f"target: {target.name!r} is a {target.kind}")
-        self.service.registry = replace(
+        self.service.live.registry = replace(
             registry, skills=MappingProxyType(skills), providers=MappingProxyType(providers)
         )
 

@@ -215,7 +215,7 @@ async def _narrate(
 ) -> None:
     await begin.wait()
     agent = seed.agent
-    asked = await service.holds(principal=f"agent:{agent.id}", is_open=True)
+    asked = await service.approvals.listed(principal=f"agent:{agent.id}", is_open=True)
     known = {hold.id for hold in asked}
     for hold in reversed(asked):
         if hold.state is HoldState.HELD:

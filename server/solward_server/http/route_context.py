@@ -40,7 +40,9 @@ class RouteContext:
     @classmethod
     def of(cls, service: Solward) -> RouteContext:
         """The context of a service, with the counter that suits its database."""
-        return cls(service, traffic_limiter(service.database), SkillCalls(service.process.id))
+        return cls(
+            service, traffic_limiter(service.database), SkillCalls(service.engine.process.id)
+        )
 
     async def wallet(self, wallet_id: str) -> Wallet:
         """A wallet the caller may use; raises `WalletNotFound` for any other."""

@@ -63,7 +63,7 @@ async def listing(context: RouteContext) -> dict[str, Any]:
     only = query_of(calls.ListedHolds)
     if only.wallet_id is not None:
         await context.wallet(only.wallet_id)
-    found = await context.service.holds(
+    found = await context.service.approvals.listed(
         wallet_id=only.wallet_id,
         principal=None if await _sees_all(context) else caller().principal,
         is_open=only.is_open,
@@ -75,7 +75,7 @@ async def listing(context: RouteContext) -> dict[str, Any]:
 
 @routes.serve(calls.GET_HOLD, keyed(Role.READ), {404: NO_HOLD})
 async def one(context: RouteContext, hold_id: str) -> dict[str, Any]:
-    found = await context.service.hold(hold_id)
+    found = await context.service.approvals.get(hold_id)
     if found.principal != caller().principal and not await _sees_all(context):
         raise NotFound(NO_HOLD)
     return found.to_json()
@@ -84,13 +84,14 @@ async def one(context: RouteContext, hold_id: str) -> dict[str, Any]:
 @_decides(calls.APPROVE_HOLD, Role.POLICY)
 async def approve(context: RouteContext, hold_id: str) -> dict[str, Any]:
     note = await _decision_note(context)
-    return (await context.service.approve_hold(hold_id, caller().principal, note)).to_json()
+    approvals = context.service.approvals
+    return (await approvals.approve(hold_id, caller().principal, note)).to_json()
 
 
 @_decides(calls.DENY_HOLD, Role.OPERATE)
 async def deny(context: RouteContext, hold_id: str) -> dict[str, Any]:
     note = await _decision_note(context)
-    return (await context.service.deny_hold(hold_id, caller().principal, note)).to_json()
+    return (await context.service.approvals.deny(hold_id, caller().principal, note)).to_json()
 
 
 @routes.serve(
@@ -123,7 +124,7 @@ async def decide(context: RouteContext, hold_id: str) -> dict[str, Any]:
     body: str | bytes = await request.get_data(cache=False, as_text=False)
     assert isinstance(body, bytes)
     sent = SentDecision(hold_id, _header(TIMESTAMP), _header(NONCE), _header(SIGNATURE), body)
-    hold = await webhook.decide(context.service, sent)
+    hold = await webhook.decide(context.service.approvals, sent)
     return {"id": hold.id, "state": hold.state.value}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from solward.operations.policies.replay import replay_stored
 from solward.resources import policy as calls
 from solward.types.errors import InvalidRequest, LedgerUnavailable
 from solward.types.roles import Role
@@ -58,4 +59,5 @@ async def check(context: RouteContext) -> dict[str, Any]:
 async def replay(context: RouteContext) -> dict[str, Any]:
     asked = calls.ReplayRequest.of(await read_body())
     draft = None if asked.draft is None else await context.service.policies.read(asked.draft)
-    return await context.service.replay_policy(asked.days, draft)
+    service = context.service
+    return await replay_stored(service.database, service.tokens, asked.days, draft)

@@ -11,6 +11,8 @@ from typing import Any
 
 from quart import Response, request
 
+from solward.operations.policies.refusals import record_json
+from solward.operations.policies.refusals import refusals as refusals_json
 from solward.resources import transactions as calls
 from solward.resources.declare import fields_of
 from solward.resources.lists import OfWallet
@@ -88,7 +90,8 @@ async def export(context: RouteContext) -> Response:
 
 @routes.serve(calls.GET_TRANSACTION, keyed(Role.READ), {404: NO_RECORD})
 async def one(context: RouteContext, transaction_id: str) -> dict[str, Any]:
-    found = await context.service.record_json(transaction_id)
+    record = await context.service.record(transaction_id)
+    found = await record_json(context.service.database, record)
     if caller().wallet_id not in (None, found["walletId"]):
         raise NotFound(NO_RECORD)
     return found
@@ -100,7 +103,7 @@ async def refusals(context: RouteContext) -> dict[str, Any]:
     wallet_id = asked.wallet_id or caller().wallet_id
     if wallet_id is not None:
         await context.wallet(wallet_id)
-    return await context.service.refusals(wallet_id, limit=asked.limit)
+    return await refusals_json(context.service.database, wallet_id, asked.limit)
 
 
 async def _listing(context: RouteContext, wallet_id: str | None) -> Response:

@@ -25,7 +25,6 @@ from tests.support.tokens import TOKEN_2022, fund_instructions, named_mint_instr
 from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
 from solward.agents.decisions import Decision
-from solward.agents.service import parts_of
 from solward.agents.store import agents as store
 from solward.service.service import Solward
 from solward.settings import Settings
@@ -199,7 +198,7 @@ class Lab:
         self.model.answer = model
         self.model.requests.clear()
         before = await self.books(wallet, attacker)
-        parts = parts_of(service)
+        parts = service.agents.parts
         answers = []
         for cycle in range(1, cycles + 1):
             if script.channel is Channel.CHAT:
@@ -296,7 +295,7 @@ class Lab:
             "wallet": await self._holdings(wallet.address),
             "attacker": await self._holdings(str(attacker.pubkey())),
             "vault": await self._holdings(self.vault.address),
-            "vault stakes": await self.service.stakes(self.vault.id),
+            "vault stakes": (await self.service.stakes(self.vault.id))[0],
             "vault records": await self.service.transactions(self.vault.id),
         }
 
@@ -347,7 +346,7 @@ async def open_lab(folder: Path, **given: Any) -> AsyncIterator[Lab]:
             for _ in range(3):
                 await service.operations.perform("airdrop", vault.id, ADMIN, {"amount": 2})
             await service.operations.perform("stake", vault.id, ADMIN, {"amount": Decimal("1.5")})
-            (stake,) = await service.stakes(vault.id)
+            (stake,), _ = await service.stakes(vault.id)
             faults: dict[str, str] = {}
             _lying(service, faults)
             yield Lab(service, model, attacker, vault, stake, faults)

@@ -98,7 +98,7 @@ async def test_with_grants_no_more_moves_than_they_say(
         # It can fail: the grant lets one through, and the next one not.
         assert attacker[USDC] == 400_000
     if grants == "USDC with a person" and script.name == "send USDC in parts":
-        [hold] = await lab.service.holds(principal=f"agent:{played.agent.id}")
+        [hold] = await lab.service.approvals.listed(principal=f"agent:{played.agent.id}")
         assert hold.state == "held"
     the_vault_is_as_it_was(played)
 

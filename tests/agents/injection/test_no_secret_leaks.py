@@ -20,7 +20,6 @@ from tests.support.processes import written_log
 from tests.support.services import STRANGER
 
 from solward.agents.cycle import run_cycle
-from solward.agents.service import parts_of
 from solward.agents.store import agents as store
 from solward.service.service import Solward
 from solward.settings import Settings
@@ -223,7 +222,7 @@ async def play(stage: Stage, localnet_airdrop: Any, canaries: Canaries, requests
     made = jsontext.loads(await stage.rest("POST", "/keys", {"name": "chatter"}))
     stage.answers.pop()  # the one answer that shows an API key
     key = canaries.texts["API key"] = made["apiKey"]
-    parts = parts_of(service)
+    parts = service.agents.parts
     for cycle in itertools.count(1):
         for _, agent_id in pairs:
             await run_cycle(agent_id, cycle, parts)

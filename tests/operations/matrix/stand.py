@@ -15,7 +15,6 @@ from tests.support.services import Answer, Api
 
 from solward.agents.cycle import run_cycle
 from solward.agents.decisions import Decision
-from solward.agents.service import parts_of
 from solward.agents.store import agents as agent_store
 from solward.operations.perform import Operations
 from solward.operations.policies.changes import replace_set
@@ -210,7 +209,7 @@ async def by_agent(
     def provider(_agent: object) -> Callable[[CompletionRequest], Awaitable[Completion]]:
         return complete
 
-    await run_cycle(agent.id, 1, replace(parts_of(service), provider=provider))
+    await run_cycle(agent.id, 1, replace(service.agents.parts, provider=provider))
     [decision] = await service.agents.decisions(agent.id)
     assert (decision.action or "").startswith(f"{skill}(")
     # What a skill says is the cycle's outcome and never the cycle's failure.

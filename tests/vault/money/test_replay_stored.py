@@ -428,12 +428,14 @@ async def test_what_a_real_service_made_is_judged_alike(tmp_path: Path) -> None:
         assert isinstance(launched, TransactionRecord)
         # Nobody trades it, so it has no price.
         assert await make("burn", mint=launched.details["mint"], amount=1) == "grants"
-        found = await service.replay_policy(30)
+        found = await replay_stored(service.database, service.tokens, 30)
         assert (found["changed"], found["judged"]) == (0, 10)
         # A dollar less a day: the second payment of USDC is refused, and the third has room then.
         less = replace(made.assets[ANY_ASSET], windows=(Window(DAY, 6_000_000),))
         draft = replace(made, assets=dict(made.assets) | {ANY_ASSET: less})
-        found = await service.replay_policy(30, policy(replace(draft, id=grant_id(draft))))
+        found = await replay_stored(
+            service.database, service.tokens, 30, policy(replace(draft, id=grant_id(draft)))
+        )
         assert [(each["type"], each["then"], each["now"]) for each in found["changes"]] == [
             ("token_transfer", "held", "refused"),
             ("token_transfer", "allowed", "refused"),
@@ -441,6 +443,8 @@ async def test_what_a_real_service_made_is_judged_alike(tmp_path: Path) -> None:
         ]
         # Of what the grants of then did not count in dollars no price is known.
         alone = replace(made, assets={ANY_ASSET: less})
-        found = await service.replay_policy(30, policy(replace(alone, id=grant_id(alone))))
+        found = await replay_stored(
+            service.database, service.tokens, 30, policy(replace(alone, id=grant_id(alone)))
+        )
         unknown = [each["type"] for each in found["changes"] if each["now"] == "unknown"]
         assert unknown == ["swap", "transfer", "transfer", "wrap_sol"]
