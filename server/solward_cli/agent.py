@@ -9,11 +9,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from solward.resources import agents
 from solward.resources.agents import AgentChange, Guardrails, LlmBudget, NewAgent
 from solward.resources.declare import fields_of
-from solward_cli.declared import request_options, sent
-from solward_cli.named import agent_argument
-from solward_cli.options import count_option, limit_option, yes_option
+from solward_cli.declared import asks, lists, request_options, sent
+from solward_cli.named import argument
+from solward_cli.options import count_option
 from solward_cli.plugins.skill_run import parameters
 from solward_cli.render import (
     Output,
@@ -26,14 +27,7 @@ from solward_cli.render import (
     together,
     visible,
 )
-from solward_cli.service_call import (
-    ServiceCall,
-    confirmed,
-    fail,
-    interruptible,
-    service_call,
-    waiting,
-)
+from solward_cli.service_call import ServiceCall, fail, interruptible, service_call, waiting
 from solward_cli.shown_answers import answer_fields, answer_table
 from solward_cli.wallet.command import limits_table
 
@@ -98,7 +92,7 @@ async def create(
 
 
 @agent.command()
-@agent_argument
+@argument("agent")
 @request_options(AgentChange)
 @_strategy_file_option
 @service_call
@@ -225,90 +219,50 @@ def render_agent(found: Agent) -> Output:
     )
 
 
-@agent.command("list")
-@service_call
-async def listing(call: ServiceCall) -> Output:
-    """List the agents."""
-    return answer_table(
-        await call.client.agents.list(),
-        *("id", "name", "status"),
-        ("llm_provider", lambda each: each.llm_provider + ("" if each.is_llm else " (no LLM)")),
-        "wallet_id",
-        empty="There are no agents yet.",
-    )
-
-
-@agent.command("show")
-@agent_argument
-@service_call
-async def show_one(call: ServiceCall, agent: Agent) -> Output:
-    """Show an agent."""
-    call.set_json(agent.raw)
-    return render_agent(agent)
-
-
-@agent.command()
-@agent_argument
-@service_call
-async def limits(call: ServiceCall, agent: Agent) -> Output:
-    """Show an agent's limits, what is spent of each and what is left."""
-    return limits_table(await call.client.agents.limits(agent.id))
-
-
-@agent.command()
-@agent_argument
-@limit_option
-@service_call
-async def decisions(call: ServiceCall, agent: Agent, limit: int) -> Output:
-    """List what an agent decided, newest first."""
-    found = await call.client.agents.decisions(agent.id, limit=limit)
-    cells = ("cycle", "timestamp", "action", "outcome")
-    return answer_table(found, *cells, empty="There are no decisions yet.")
-
-
-@agent.command()
-@agent_argument
-@service_call
-async def start(call: ServiceCall, agent: Agent) -> Output:
-    """Start an agent, or resume it."""
-    return plain(f"{agent.name}: {(await call.client.agents.start(agent.id)).status}")
-
-
-@agent.command()
-@agent_argument
-@service_call
-async def stop(call: ServiceCall, agent: Agent) -> Output:
-    """Stop an agent, once what it was paying is finished."""
-    with waiting("Stopping"):
-        return plain(f"{agent.name}: {(await call.client.agents.stop(agent.id)).status}")
-
-
-@agent.command()
-@agent_argument
-@service_call
-async def pause(call: ServiceCall, agent: Agent) -> Output:
-    """Set a running agent aside; start resumes it."""
-    with waiting("Pausing"):
-        return plain(f"{agent.name}: {(await call.client.agents.pause(agent.id)).status}")
-
-
-@agent.command()
-@agent_argument
-@yes_option
-@service_call
-async def delete(call: ServiceCall, agent: Agent, yes: bool) -> Output:
-    """Delete an agent with its decisions and memory; its transactions and its wallet stay."""
-    confirmed(f"Delete the agent {visible(agent.name)} ({agent.id})?", yes)
-    with waiting("Deleting"):
-        await call.client.agents.delete(agent.id)
-    return plain(f"{agent.name}: deleted")
+lists(
+    agent,
+    agents.LIST_AGENTS,
+    "List the agents.",
+    *("id", "name", "status"),
+    ("llm_provider", lambda each: each.llm_provider + ("" if each.is_llm else " (no LLM)")),
+    "wallet_id",
+    empty="There are no agents yet.",
+)
+lists(
+    agent,
+    agents.LIST_DECISIONS,
+    "List what an agent decided, newest first.",
+    *("cycle", "timestamp", "action", "outcome"),
+    empty="There are no decisions yet.",
+)
+asks(agent, agents.GET_AGENT, "Show an agent.", render_agent, name="show")
+asks(
+    agent,
+    agents.GET_AGENT_LIMITS,
+    "Show an agent's limits, what is spent of each and what is left.",
+    limits_table,
+)
+for _call, _progress, _does in (
+    (agents.START_AGENT, "", "Start an agent, or resume it."),
+    (agents.STOP_AGENT, "Stopping", "Stop an agent, once what it was paying is finished."),
+    (agents.PAUSE_AGENT, "Pausing", "Set a running agent aside; start resumes it."),
+):
+    asks(agent, _call, _does, "{agent.name}: {answer.status}", progress=_progress)
+asks(
+    agent,
+    agents.DELETE_AGENT,
+    "Delete an agent with its decisions and memory; its transactions and its wallet stay.",
+    "{agent.name}: deleted",
+    question="Delete the agent {agent.name} ({agent.id})?",
+    progress="Deleting",
+)
 
 
 _PROMPT = "> "
 
 
 @agent.command()
-@agent_argument
+@argument("agent")
 @click.argument("message", required=False)
 @service_call
 async def chat(call: ServiceCall, agent: Agent, message: str | None) -> Output | None:
@@ -338,7 +292,7 @@ async def chat(call: ServiceCall, agent: Agent, message: str | None) -> Output |
 
 
 @agent.command()
-@agent_argument
+@argument("agent")
 @count_option
 @service_call
 async def watch(call: ServiceCall, agent: Agent, count: int | None) -> Output | None:

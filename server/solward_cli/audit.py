@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from solward.resources.events import AuditFilter, StreamedEvents
+from solward.resources.events import AuditFilter, ListedAudit, StreamedEvents
 from solward.support import jsontext
 from solward.support.clock import iso
 from solward.types.errors import AuditBroken
-from solward_cli.declared import request_options, sent
+from solward_cli.declared import default_of, request_options, sent
 from solward_cli.entrypoint import home_command
-from solward_cli.named import principal_option
 from solward_cli.offline import inspected_database, read_audit_key, refuse_unused
-from solward_cli.options import count_option, limit_option, several
+from solward_cli.options import count_option
 from solward_cli.render import Output, plain, short, summary, visible
 from solward_cli.service_call import ServiceCall, service_call
 from solward_cli.shown_answers import answer_table
@@ -37,31 +36,25 @@ def audit() -> None:
     """The hash-chained log of what was done."""
 
 
-_filters = several(
-    request_options(AuditFilter, without={"principal"}),
-    principal_option,
-    click.option("--before", type=click.IntRange(1), help="Only those below this number."),
-)
-
-
 def _filter(chosen: dict[str, Any]) -> AuditFilter:
     return AuditFilter(**sent(AuditFilter, chosen))
 
 
 @audit.command("list")
-@limit_option
-@_filters
+@request_options(ListedAudit, without=("after",))
 @service_call
-async def listing(call: ServiceCall, limit: int, before: int | None, **chosen: Any) -> Output:
+async def listing(
+    call: ServiceCall, limit: int | None, before: int | None, **chosen: Any
+) -> Output:
     """List the running service's audit log, newest first. Needs the admin secret."""
+    most = limit or default_of(ListedAudit, "limit")
+    only = asdict(_filter(chosen))
     found: list[AuditEntry] = []
-    only, pages = asdict(_filter(chosen)), 0
-    while True:
-        page = await call.client.audit(**only, limit=limit - len(found), before=before)
+    pages = 0
+    while len(found) < most and (before is not None or not pages):
+        page = await call.client.audit(**only, limit=most - len(found), before=before)
         found += page.entries
         before, pages = page.next, pages + 1
-        if before is None or len(found) >= limit:
-            break
     if pages > 1:
         call.set_json({"entries": [dict(each.raw) for each in found], "next": before})
     cells = ("seq", "timestamp", "kind", ("ABOUT", event_summary))
@@ -69,7 +62,7 @@ async def listing(call: ServiceCall, limit: int, before: int | None, **chosen: A
 
 
 @audit.command()
-@_filters
+@request_options(ListedAudit, without=("limit", "after"))
 @service_call
 async def export(call: ServiceCall, before: int | None, **chosen: Any) -> None:
     """Print every entry that fits as JSON, one a line, newest first. Needs the admin secret."""

@@ -1,13 +1,19 @@
-"""Declared fields as arguments and options of commands, and what is sent of them."""
+"""Commands by declarations: their arguments and options are the fields of a request, and what they
+print is of its answer.
+
+    lists(hold, LIST_HOLDS, "List what waits for a person, newest first.", "id", "state", empty="-")
+    asks(hold, GET_HOLD, "Show all of HOLD.", _render)
+"""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from solward.resources.declare import Part, fields_of
+from solward.resources.declare import Part, declared_fields, fields_of
 from solward.resources.fields import (
     AgentId,
     Amount,
@@ -20,6 +26,7 @@ from solward.resources.fields import (
     Moment,
     Parameters,
     Past,
+    Principal,
     Recipient,
     Setting,
     Texts,
@@ -28,14 +35,97 @@ from solward.resources.fields import (
     WalletId,
     Whole,
 )
-from solward_cli.named import AGENT_ID, RECIPIENT, WALLET_ID
-from solward_cli.options import expiry, past, several
-from solward_cli.service_call import exact
+from solward_cli.named import AGENT_ID, BY_NAME, PRINCIPAL, RECIPIENT, WALLET_ID
+from solward_cli.options import expiry, past, several, yes_option
+from solward_cli.render import Output, plain, visible
+from solward_cli.service_call import ServiceCall, confirmed, exact, service_call, waiting
+from solward_cli.shown_answers import Cell, answer_table
 
 if TYPE_CHECKING:
-    from solward.resources.declare import Request
+    from solward.resources.declare import Call, Request
 
 Decorator: TypeAlias = Callable[[Any], Any]
+
+
+def asks(
+    group: click.Group | None,
+    asked: Call[Any],
+    does: str,
+    shown: str | Callable[..., Any],
+    *,
+    name: str = "",
+    question: str | Callable[..., str] = "",
+    progress: str = "",
+    without: Collection[str] = (),
+    **given: Any,
+) -> click.Command:
+    """The command of a declared call, which is added to the group.
+
+    Its arguments are the records that the call's path names (`solward_cli.named`), and texts for
+    the path's other parts.
+
+    Args:
+        does: the command's help.
+        shown: makes what is printed of the answer, a coroutine function of the command's call and
+            the answer; or it is the text, which may name the answer and the records, as
+            `{agent.name}: {answer.status}`.
+        name: where it is not that of the client's method.
+        question: asked before what cannot be undone; it may name the records. A function makes it
+            of the options; without a text nothing is asked.
+        progress: what a terminal says while the service works.
+        without: fields of the request that are no options.
+        given: fields of the request that are not the caller's to choose.
+    """
+    parts = [each.removesuffix("_id") for each in asked.parts]
+    request = asked.request
+
+    async def command(call: ServiceCall, **values: Any) -> Output:
+        call.given = {**values}
+        named = {each: values.pop(each) for each in parts}
+        if question:
+            agreed = values.pop("yes")
+            text = question if isinstance(question, str) else question(**values)
+            confirmed(visible(text.format(**named)), agreed or not text)
+        fields = given if request is None else given | sent(request, values)
+        # A contact's id is its address.
+        ids = (getattr(each, "id", getattr(each, "address", each)) for each in named.values())
+        with waiting(progress):
+            answer = await call.ask(asked, *ids, **fields)
+        if isinstance(shown, str):
+            return plain(shown.format(answer=answer, **named))
+        if inspect.iscoroutinefunction(shown):
+            return await shown(call, answer)  # type: ignore[no-any-return]
+        return shown(answer)  # type: ignore[no-any-return]
+
+    command.__doc__ = does
+    decorated: Any = service_call(command)
+    if question:
+        decorated = yes_option(decorated)
+    if request is not None:
+        decorated = request_options(request, without={*without, *given})(decorated)
+    for each in reversed(parts):
+        decorated = click.argument(each, type=BY_NAME.get(each, str))(decorated)
+    made = click.command(name or asked.client_name)(decorated)
+    if group is not None:
+        group.add_command(made)
+    return made
+
+
+def lists(
+    group: click.Group,
+    asked: Call[Any],
+    does: str,
+    *cells: Cell,
+    empty: str,
+    name: str = "",
+    **given: Any,
+) -> None:
+    """Add a command as `asks` does, for a call that lists: a table of these cells."""
+
+    def table(found: Any) -> Output:
+        return answer_table(found, *cells, empty=empty)
+
+    asks(group, asked, does, table, name=name, **given)
 
 
 def request_options(kind: type[Request], *, without: Collection[str] = ()) -> Decorator:
@@ -122,10 +212,17 @@ def _kind(field: Field) -> Any:
             return AGENT_ID
         case WalletId():
             return WALLET_ID
+        case Principal():
+            return PRINCIPAL
         case Recipient():
             return RECIPIENT
         case _:
             return str
+
+
+def default_of(kind: type[Request], name: str) -> Any:
+    """What stands in for a field that is left out."""
+    return declared_fields(kind)[name].default
 
 
 def sent(kind: type[Request], values: Mapping[str, Any]) -> dict[str, Any]:

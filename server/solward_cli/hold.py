@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from solward_cli.named import hold_argument, wallet_option
-from solward_cli.options import limit_option, yes_option
+from solward.resources.holds import (
+    APPROVE_HOLD,
+    DENY_HOLD,
+    GET_HOLD,
+    LIST_HOLDS,
+    Hold,
+    HoldNote,
+    ListedHolds,
+)
+from solward_cli.declared import asks, request_options
+from solward_cli.named import argument
+from solward_cli.options import yes_option
 from solward_cli.render import Output, amount, show
 from solward_cli.service_call import EXIT_FAILED, ServiceCall, confirmed, service_call
 from solward_cli.shown_answers import answer_fields, answer_table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from solward.client import Hold
-
-_note_option = click.option("--note", help="One line for the record.")
 
 
 @click.group()
@@ -27,30 +31,19 @@ def hold() -> None:
 
 
 @hold.command("list")
-@wallet_option
+@request_options(ListedHolds)
 @click.option("--all", "all_", is_flag=True, help="Those that have ended too.")
-@limit_option
 @service_call
-async def listing(call: ServiceCall, wallet_id: str | None, all_: bool, limit: int) -> Output:
+async def listing(call: ServiceCall, all_: bool, **only: Any) -> Output:
     """List what waits for a person, newest first."""
-    is_open = None if all_ else True
-    found = await call.client.holds.list(wallet_id=wallet_id, is_open=is_open, limit=limit)
+    found = await call.ask(LIST_HOLDS, is_open=None if all_ else True, **only)
     cells = ("id", "state", "expires_at", "sentence")
     return answer_table(found, *cells, empty="Nothing waits for a person.")
 
 
-@hold.command("show")
-@hold_argument
-@service_call
-async def show_one(call: ServiceCall, hold: Hold) -> Output:
-    """Show all of HOLD: an id, or the beginning of one."""
-    call.set_json(hold.raw)
-    return _render(hold, await _refusal(call, hold))
-
-
 @hold.command()
-@hold_argument
-@_note_option
+@argument("hold")
+@request_options(HoldNote)
 @yes_option
 @service_call
 async def approve(call: ServiceCall, hold: Hold, note: str | None, yes: bool) -> Output:
@@ -59,23 +52,13 @@ async def approve(call: ServiceCall, hold: Hold, note: str | None, yes: bool) ->
     It exits with 1 where it was refused when it was judged again.
     """
     if not yes:
-        show(_render(hold), err=call.as_json)
+        show(_fields(hold), err=call.as_json)
         confirmed("Approve this?", yes)
-    decided = await call.client.holds.approve(hold.id, note=note)
-    refusal = await _refusal(call, decided)
+    decided = await call.ask(APPROVE_HOLD, hold.id, note=note)
     if decided.state == "refused":
         click.echo("It was approved, and refused when it was judged again.", err=True)
         call.exit_code = EXIT_FAILED
-    return _render(decided, refusal)
-
-
-@hold.command()
-@hold_argument
-@_note_option
-@service_call
-async def deny(call: ServiceCall, hold: Hold, note: str | None) -> Output:
-    """Refuse HOLD for good; its caller is told."""
-    return _render(await call.client.holds.deny(hold.id, note=note))
+    return await _render(call, decided)
 
 
 async def _refusal(call: ServiceCall, found: Hold) -> str | None:
@@ -90,7 +73,11 @@ async def _refusal(call: ServiceCall, found: Hold) -> str | None:
         return None
 
 
-def _render(found: Hold, refusal: str | None = None) -> Output:
+async def _render(call: ServiceCall, found: Hold) -> Output:
+    return _fields(found, await _refusal(call, found))
+
+
+def _fields(found: Hold, refusal: str | None = None) -> Output:
     """All of it; recipients and mints are whole."""
     arrives = [f"at least {units} units of {mint}" for mint, units in found.arrives.items()]
     again = "It is not made by the approval: its caller has to ask again."
@@ -116,3 +103,7 @@ def _line(line: Mapping[str, Any]) -> str:
     account, owner = line.get("account"), line.get("owner")
     to = "" if account is None else f" to {account}"
     return f"{line['operation']} {of}{to}" + (f", which is of {owner}" if owner else "")
+
+
+asks(hold, GET_HOLD, "Show all of HOLD: an id, or the beginning of one.", _render, name="show")
+asks(hold, DENY_HOLD, "Refuse HOLD for good; its caller is told.", _render)

@@ -16,10 +16,10 @@ from solward_cli.render import visible
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from solward.client import Hold, Payment, Skill, SolwardClient, Transaction
-    from solward.resources.payments import StoredPayment
+    from solward.client import Contact, Hold, Payment, Skill, SolwardClient, Transaction
     from solward.types.address_book import NamedAddress
 
+F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R", "Hold", "Payment", "Transaction")
 
 Find = Callable[["SolwardClient", str, Mapping[str, Any]], Awaitable[Any]]
@@ -159,8 +159,6 @@ def _one(
 
 
 _key = _one("key", lambda client, _: client.keys.list())
-_admin = _one("admin credential", lambda client, _: client.admins.list())
-_schedule = _one("schedule", lambda client, named: client.schedules.list(named["wallet"].id))
 
 
 async def _principal(client: SolwardClient, who: str, named: Mapping[str, Any]) -> str:
@@ -184,15 +182,14 @@ async def _hold(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Hold:
     return _begun("hold", text, [each for page in pages for each in page])
 
 
-async def _payment(client: SolwardClient, text: str, _: Mapping[str, Any]) -> StoredPayment:
+async def _payment(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Payment:
     """The payment of this id, or of the beginning of one of the newest."""
     from solward.client import NotFoundError
 
     try:
-        return await client.payments.get(text)
+        return (await client.payments.get(text)).payment
     except NotFoundError:
-        found = _begun("payment", text, await client.payments.list(limit=_PAGE))
-    return await client.payments.get(found.id)
+        return _begun("payment", text, await client.payments.list(limit=_PAGE))
 
 
 async def transaction(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Transaction:
@@ -229,6 +226,15 @@ def _fits(record: Hold | Payment | Transaction, text: str) -> bool:
     return begins or text == getattr(record, "signature", None)
 
 
+async def _contact(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Contact:
+    from solward.client import NotFoundError
+
+    for each in await client.contacts.list():
+        if text in (each.name, each.address) and each.created_at is not None:
+            return each
+    raise NotFoundError(404, f"No contact has the name or the address {text!r}")
+
+
 async def _skill(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Skill:
     from solward.client import NotFoundError
 
@@ -255,26 +261,24 @@ WALLET_ID: Final = Named(_wallet_id, _wallets)
 AGENT_ID: Final = Named(_agent_id, _agents)
 TRANSACTION: Final = Named(transaction)
 RECIPIENT: Final = Named(recipient, _wallets)
+SKILL: Final = Named(_skill, _skills)
+PRINCIPAL: Final = Named(_principal)
 
-wallet_argument = click.argument("wallet", type=WALLET)
-agent_argument = click.argument(
-    "agent", type=Named(lambda client, text, _: client.agents.find(text), _agents)
-)
-skill_argument = click.argument("name", type=Named(_skill, _skills))
-key_argument = click.argument("key", type=Named(_key))
-admin_argument = click.argument("admin", type=Named(_admin))
-schedule_argument = click.argument("schedule", type=Named(_schedule))
-hold_argument = click.argument("hold", type=Named(_hold))
-payment_argument = click.argument("payment", type=Named(_payment))
-wallet_option = click.option(
-    "--wallet", "wallet_id", type=WALLET_ID, help="This wallet only.  [default: all]"
-)
-agent_option = click.option(
-    "--agent", "agent_id", type=AGENT_ID, help="This agent only.  [default: all]"
-)
-principal_option = click.option(
-    "--principal",
-    type=Named(_principal),
-    metavar="WHO",
-    help="Only what it asked for: admin, key:scout or agent:scout, by name or id.",
-)
+BY_NAME: Final = {
+    "admin": Named(_one("admin credential", lambda client, _: client.admins.list())),
+    "agent": Named(lambda client, text, _: client.agents.find(text), _agents),
+    "contact": Named(_contact),
+    "hold": Named(_hold),
+    "key": Named(_key),
+    "payment": Named(_payment),
+    "schedule": Named(
+        _one("schedule", lambda client, named: client.schedules.list(named["wallet"].id))
+    ),
+    "wallet": WALLET,
+}
+"""By what a command's argument, or a part of a call's path, names."""
+
+
+def argument(name: str) -> Callable[[F], F]:
+    """The argument that names such a record."""
+    return click.argument(name, type=BY_NAME[name])

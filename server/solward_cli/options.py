@@ -67,14 +67,5 @@ def _moment(text: str, direction: int) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-since_option = click.option(
-    "--since", type=past, metavar="TIME", help="Not before: ISO 8601 (UTC), or 7d ago."
-)
-until_option = click.option(
-    "--until", type=past, metavar="TIME", help="Before: ISO 8601 (UTC), or 1d ago."
-)
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 count_option = click.option("--count", type=click.IntRange(1), help="End after so many.")
-limit_option = click.option(
-    "--limit", type=click.IntRange(1, 500), default=20, show_default=True, help="At most so many."
-)

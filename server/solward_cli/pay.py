@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from solward.resources.payments import ListedPayments, PaidRequest
+from solward.resources.payments import GET_PAYMENT, LIST_PAYMENTS, PaidRequest
 from solward.types.errors import InvalidRequest
-from solward_cli.declared import request_options, sent
-from solward_cli.named import WALLET_ID, payment_argument
-from solward_cli.options import limit_option
+from solward_cli.declared import asks, lists, request_options
+from solward_cli.named import WALLET_ID
 from solward_cli.render import Output, amount, is_terminal, short, verdict, visible
 from solward_cli.service_call import ServiceCall, service_call, tell_error, tell_held, waiting
-from solward_cli.shown_answers import answer_fields, answer_table
+from solward_cli.shown_answers import answer_fields
 
 if TYPE_CHECKING:
     from solward.client import PaidAnswer, PaymentQuote
@@ -142,25 +141,6 @@ async def curl(
     return None
 
 
-@pay.command("list")
-@request_options(ListedPayments, without=("limit",))
-@limit_option
-@service_call
-async def listing(call: ServiceCall, **only: Any) -> Output:
-    """List what was paid for, newest first."""
-    found = await call.client.payments.list(**sent(ListedPayments, only))
-    cells = ("timestamp", "id", "status", "served", (">PAID", price), "site")
-    return answer_table(found, *cells, empty="Nothing was paid for.")
-
-
-@pay.command()
-@payment_argument
-@service_call
-async def show(call: ServiceCall, payment: StoredPayment) -> Output:
-    """Show PAYMENT, by its id or the beginning of it, and what its site answered."""
-    return render_payment(payment)
-
-
 def exit_code(answer: PaidAnswer) -> int:
     """What the command ends with: whether the site served, and whether it was paid."""
     payment = answer.payment
@@ -230,3 +210,19 @@ def line(answer: PaidAnswer) -> str:
 def price(payment: PaymentTerms) -> str:
     """The amount with its unit."""
     return f"{amount(payment.amount)} {payment.symbol or short(payment.asset)}"
+
+
+lists(
+    pay,
+    LIST_PAYMENTS,
+    "List what was paid for, newest first.",
+    *("timestamp", "id", "status", "served", (">PAID", price), "site"),
+    empty="Nothing was paid for.",
+)
+asks(
+    pay,
+    GET_PAYMENT,
+    "Show PAYMENT, by its id or the beginning of it, and what its site answered.",
+    render_payment,
+    name="show",
+)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from solward.resources.policy import ReplayRequest
+from solward.resources.policy import GET_POLICY, ReplayRequest
 from solward.support import jsontext
-from solward_cli.declared import request_options
+from solward_cli.declared import asks, request_options
 from solward_cli.options import yes_option
 from solward_cli.render import Output, plain, table, together
 from solward_cli.render import show as show_text
@@ -26,13 +26,6 @@ if TYPE_CHECKING:
 @click.group()
 def policy() -> None:
     """Grants: who may do what, and how much of it; they need the admin secret."""
-
-
-@policy.command()
-@service_call
-async def show(call: ServiceCall) -> Output:
-    """Show what is granted, and the address book."""
-    return render_policy(await call.client.policy.get())
 
 
 @policy.command()
@@ -217,3 +210,6 @@ def _policy_lines(policy: Policy) -> Iterator[str]:
 
 def _addresses(book: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     return ((f"@{name}", each) for name, addresses in book.items() for each in addresses)
+
+
+asks(policy, GET_POLICY, "Show what is granted, and the address book.", render_policy, name="show")

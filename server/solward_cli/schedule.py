@@ -8,30 +8,25 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from solward.client.arguments import requested
+from solward.resources import schedules
 from solward.resources.declare import fields_of
-from solward.resources.schedules import ChangedSchedule, NewSchedule
-from solward_cli.declared import option_name, request_options, sent
-from solward_cli.named import schedule_argument, wallet_argument
-from solward_cli.options import limit_option, several, yes_option
+from solward.resources.schedules import ChangedSchedule, NewSchedule, Schedule
+from solward_cli.declared import asks, lists, option_name, request_options, sent
+from solward_cli.named import argument
+from solward_cli.options import several
 from solward_cli.plugins.skill_run import parameters
-from solward_cli.render import Output, plain, visible
-from solward_cli.service_call import (
-    EXIT_FAILED,
-    EXIT_HELD,
-    ServiceCall,
-    confirmed,
-    service_call,
-    waiting,
-)
-from solward_cli.shown_answers import answer_fields, answer_table
+from solward_cli.render import Output
+from solward_cli.service_call import EXIT_FAILED, EXIT_HELD, ServiceCall, service_call, waiting
+from solward_cli.shown_answers import answer_fields
 
 if TYPE_CHECKING:
-    from solward.client import Schedule, Wallet
+    from solward.client import Wallet
 
 # A run is waited for so long; its skill may take longer.
 _LOOKS: Final = 240
 _LOOK_S: Final = 0.25
 _EXITS: Final = {"succeeded": 0, "held": EXIT_HELD}
+_RUN: Final = ("due_at", "status", "transaction_ids", "text")
 
 
 @click.group()
@@ -39,7 +34,7 @@ def schedule() -> None:
     """Skills that run on a wallet at times, without a model."""
 
 
-_arguments = several(wallet_argument, schedule_argument)
+_arguments = several(argument("wallet"), argument("schedule"))
 _NOTHING: Final = dict.fromkeys(each.name for each in fields_of(ChangedSchedule))
 # What null takes away, by the name of its option.
 _CLEARED: Final = {
@@ -48,7 +43,7 @@ _CLEARED: Final = {
 
 
 @schedule.command()
-@wallet_argument
+@argument("wallet")
 @request_options(NewSchedule)
 @service_call
 async def create(call: ServiceCall, wallet: Wallet, **values: Any) -> Output:
@@ -57,7 +52,7 @@ async def create(call: ServiceCall, wallet: Wallet, **values: Any) -> Output:
     A name is a wallet's once: given twice, the second command makes nothing.
     """
     values["parameters"] = await _parameters(call, values["skill"], values["parameters"])
-    made = await call.client.schedules.create(wallet.id, **sent(NewSchedule, values))
+    made = await call.ask(schedules.CREATE_SCHEDULE, wallet.id, **sent(NewSchedule, values))
     return await _render(call, made)
 
 
@@ -81,7 +76,7 @@ async def change(
     fields = given | {_CLEARED[each]: None for each in clear}
     if not fields:
         raise click.UsageError("Give an option for what is to change.")
-    changed = await call.client.schedules.change(wallet.id, schedule.id, fields)
+    changed = await call.ask(schedules.CHANGE_SCHEDULE, wallet.id, schedule.id, fields=fields)
     return await _render(call, changed)
 
 
@@ -90,55 +85,6 @@ async def _parameters(call: ServiceCall, skill: str, texts: tuple[str, ...]) -> 
     skills = {each.name: each for each in await call.client.skills()}
     schema = skills[skill].parameters if skill in skills else {}
     return parameters(texts, schema.get("properties", {}))
-
-
-@schedule.command("list")
-@wallet_argument
-@service_call
-async def listing(call: ServiceCall, wallet: Wallet) -> Output:
-    """List the schedules of WALLET."""
-    return answer_table(
-        await call.client.schedules.list(wallet.id),
-        *("id", "name", "status", "skill", "when", "next_run_at", "runs"),
-        empty="The wallet has no schedules yet.",
-    )
-
-
-@schedule.command()
-@_arguments
-@service_call
-async def show(call: ServiceCall, wallet: Wallet, schedule: Schedule) -> Output:
-    """Show all of SCHEDULE: its name, its id or the beginning of it."""
-    return await _render(call, schedule)
-
-
-@schedule.command()
-@_arguments
-@limit_option
-@service_call
-async def runs(call: ServiceCall, wallet: Wallet, schedule: Schedule, limit: int) -> Output:
-    """Show what became of the due times of SCHEDULE, newest first."""
-    return answer_table(
-        await call.client.schedules.runs(wallet.id, schedule.id, limit=limit),
-        *("due_at", "status", "transaction_ids", "text"),
-        empty="It was not due yet.",
-    )
-
-
-@schedule.command()
-@_arguments
-@service_call
-async def pause(call: ServiceCall, wallet: Wallet, schedule: Schedule) -> Output:
-    """Run SCHEDULE no more until it is resumed; takes effect at once."""
-    return await _render(call, await call.client.schedules.pause(wallet.id, schedule.id))
-
-
-@schedule.command()
-@_arguments
-@service_call
-async def resume(call: ServiceCall, wallet: Wallet, schedule: Schedule) -> Output:
-    """Run SCHEDULE again from its next due time on; those meanwhile are left out."""
-    return await _render(call, await call.client.schedules.resume(wallet.id, schedule.id))
 
 
 @schedule.command()
@@ -153,33 +99,20 @@ async def run(
     It has the rights that every run of it has, and counts like one. Exits with 1 where it was
     refused, failed or was skipped, with 3 where a person is asked.
     """
-    schedules = call.client.schedules
-    asked = await schedules.run(wallet.id, schedule.id, idempotency_key=idempotency_key)
+    asked = await call.client.schedules.run(wallet.id, schedule.id, idempotency_key=idempotency_key)
     with waiting("Running"):
         for _ in range(_LOOKS):
-            for each in await schedules.runs(wallet.id, schedule.id, limit=20):
+            for each in await call.client.schedules.runs(wallet.id, schedule.id, limit=20):
                 if each.due_at == asked.next_run_at and each.status != "running":
                     call.set_json(each.raw)
                     call.exit_code = _EXITS.get(each.status, EXIT_FAILED)
-                    return answer_fields(each, "due_at", "status", "transaction_ids", "text")
+                    return answer_fields(each, *_RUN)
             await asyncio.sleep(_LOOK_S)
-    return await _render(call, await schedules.get(wallet.id, schedule.id))
-
-
-@schedule.command()
-@_arguments
-@yes_option
-@service_call
-async def delete(call: ServiceCall, wallet: Wallet, schedule: Schedule, yes: bool) -> Output:
-    """Delete SCHEDULE with its runs; its transactions stay."""
-    confirmed(f"Delete the schedule {visible(schedule.name)}?", yes)
-    await call.client.schedules.delete(wallet.id, schedule.id)
-    return plain(f"{schedule.name} is deleted.")
+    return await _render(call, await call.ask(schedules.GET_SCHEDULE, wallet.id, schedule.id))
 
 
 async def _render(call: ServiceCall, found: Schedule) -> Output:
     """All of it, with the grants that bound it."""
-    call.set_json(found.raw)
     limits = await call.client.wallets.limits(found.wallet_id)
     may = [
         grant["sentence"]
@@ -194,3 +127,44 @@ async def _render(call: ServiceCall, found: Schedule) -> Output:
         *("when", "next_run_at", "start_at", "end_at", "missed", "runs", "max_runs", "failures"),
         *("made_by", "principal", "wallet_id", "created_at"),
     )
+
+
+lists(
+    schedule,
+    schedules.LIST_SCHEDULES,
+    "List the schedules of WALLET.",
+    *("id", "name", "status", "skill", "when", "next_run_at", "runs"),
+    empty="The wallet has no schedules yet.",
+)
+lists(
+    schedule,
+    schedules.LIST_RUNS,
+    "Show what became of the due times of SCHEDULE, newest first.",
+    *_RUN,
+    empty="It was not due yet.",
+)
+for _call, _name, _does in (
+    (
+        schedules.GET_SCHEDULE,
+        "show",
+        "Show all of SCHEDULE: its name, its id or the beginning of it.",
+    ),
+    (
+        schedules.PAUSE_SCHEDULE,
+        "pause",
+        "Run SCHEDULE no more until it is resumed; takes effect at once.",
+    ),
+    (
+        schedules.RESUME_SCHEDULE,
+        "resume",
+        "Run SCHEDULE again from its next due time on; those meanwhile are left out.",
+    ),
+):
+    asks(schedule, _call, _does, _render, name=_name)
+asks(
+    schedule,
+    schedules.DELETE_SCHEDULE,
+    "Delete SCHEDULE with its runs; its transactions stay.",
+    "{schedule.name} is deleted.",
+    question="Delete the schedule {schedule.name}?",
+)

@@ -10,13 +10,14 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import click
 
+from solward.resources.declare import declared_fields
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest, SolwardError
 from solward_cli.entrypoint import read_settings, refusals
@@ -25,6 +26,7 @@ from solward_cli.render import Output, moment, plain, show, visible
 
 if TYPE_CHECKING:
     from solward.client import Event, Held, SolwardClient
+    from solward.resources.declare import Call
     from solward.settings import Settings
     from solward_cli.recording_transport import RecordingTransport
 
@@ -43,6 +45,7 @@ class ServiceCall:
         settings: the command's own, not the service's.
         as_json: whether JSON goes to standard output, and nothing else.
         exit_code: of the command, once its result is printed.
+        given: a declared command's arguments and options.
     """
 
     client: SolwardClient
@@ -50,15 +53,40 @@ class ServiceCall:
     as_json: bool
     _transport: RecordingTransport
     exit_code: int = 0
-    _json: Any = field(default=None)
+    given: Mapping[str, Any] = field(default_factory=dict)
+    _json: Any = None
+    _text: str = ""
+
+    async def ask(self, call: Call[Any], *parts: str, **fields: Any) -> Any:
+        """The answer of a declared call, which is what `--json` prints; a field that is left out is
+        the service's to choose.
+
+        Args:
+            parts: the parts of its path.
+        """
+        given = {} if call.request is None else dict.fromkeys(declared_fields(call.request))
+        client: Any = self.client
+        asked = client._asked
+        if call.listed or call.is_raw:
+            asked = client._listed if call.listed else client._raw
+        answer = await asked(call, *parts, **given | fields)
+        self._text = self._transport.last_text
+        return answer
 
     def set_json(self, raw: Any) -> None:
         """Set what `--json` prints, where it is not the service's last response."""
         self._json = raw
 
+    def note(self, text: str) -> None:
+        """Tell what belongs to the result, on standard error; with `--json` the answer has it."""
+        if not self.as_json:
+            click.echo(text, err=True)
+
     def json_text(self) -> str:
         """What `--json` prints."""
-        return self._transport.last_text if self._json is None else jsontext.dumps(self._json)
+        if self._json is not None:
+            return jsontext.dumps(self._json)
+        return self._text or self._transport.last_text
 
     async def print_events(
         self,
@@ -177,8 +205,8 @@ def tell_held(held: Held, as_json: bool) -> None:
 
 @contextlib.contextmanager
 def waiting(text: str) -> Iterator[None]:
-    """A spinner on standard error while it is a terminal."""
-    if not sys.stderr.isatty():
+    """A spinner on standard error while it is a terminal; none without a text."""
+    if not text or not sys.stderr.isatty():
         yield
         return
     from rich.console import Console

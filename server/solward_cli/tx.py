@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 from rich.text import Text
 
-from solward.resources.transactions import TransactionFilter
+from solward.resources.transactions import ListedTransactions, TransactionFilter
 from solward.solana.token_list import token_list
 from solward.support.atomic_files import whole_file
 from solward.types.money import format_sol
-from solward_cli.declared import request_options, sent
-from solward_cli.named import TRANSACTION, agent_option, wallet_option
+from solward_cli.declared import default_of, request_options, sent
+from solward_cli.named import TRANSACTION, WALLET_ID
 from solward_cli.named import transaction as named_transaction
-from solward_cli.options import count_option, limit_option, several, since_option, until_option
+from solward_cli.options import count_option
 from solward_cli.render import (
     Output,
     amount,
@@ -54,37 +54,33 @@ def tx() -> None:
     """Transactions of the running service."""
 
 
-_filters = several(
-    request_options(TransactionFilter, without=("agent_id", "recipient", "since", "until")),
-    agent_option,
-    # Its name is the service's to find: @name is of the policy.
-    click.option(
-        "--to",
-        "recipient",
-        metavar="RECIPIENT",
-        help="Only what pays this address, contact or wallet, or @name of the policy.",
-    ),
-    since_option,
-    until_option,
+# Its name is the service's to find: @name is of the policy.
+_to_option = click.option(
+    "--to",
+    "recipient",
+    metavar="RECIPIENT",
+    help="Only what pays this address, contact or wallet, or @name of the policy.",
 )
 
 
 @tx.command("list")
-@_filters
-@limit_option
-@click.option("--before", help="Only those older than the transaction of this id.")
+@request_options(ListedTransactions, without=("recipient", "fees"))
+@_to_option
 @service_call
-async def listing(call: ServiceCall, limit: int, before: str | None, **filters: Any) -> Output:
+async def listing(
+    call: ServiceCall, limit: int | None, before: str | None, **filters: Any
+) -> Output:
     """List transactions, newest first."""
     # Before the records: `--json` prints the last answer.
     only = TransactionFilter(**sent(TransactionFilter, filters))
+    most = limit or default_of(ListedTransactions, "limit")
     wallets = () if call.as_json else await call.client.wallets.list()
     network = "" if call.as_json else (await call.client.health()).network
     others = replace(only, wallet_id=None)
     if only.wallet_id is None:
-        records = await call.client.transactions.list(limit, before, only)
+        records = await call.client.transactions.list(most, before, only)
     else:
-        records = await call.client.wallets.transactions(only.wallet_id, limit, before, others)
+        records = await call.client.wallets.transactions(only.wallet_id, most, before, others)
     if others != TransactionFilter():
         # Several answers may have been needed for it.
         call.set_json({"transactions": [each.raw for each in records]})
@@ -92,7 +88,8 @@ async def listing(call: ServiceCall, limit: int, before: str | None, **filters: 
 
 
 @tx.command()
-@_filters
+@request_options(TransactionFilter, without=("recipient",))
+@_to_option
 @click.option(
     "--output", type=click.Path(dir_okay=False, path_type=Path), help="A file.  [standard output]"
 )
@@ -135,7 +132,7 @@ async def show(call: ServiceCall, transaction: Transaction) -> Output:
 
 @tx.command()
 @click.argument("transaction", type=TRANSACTION, required=False)
-@wallet_option
+@click.option("--wallet", "wallet_id", type=WALLET_ID, help="This wallet only.")
 @count_option
 @service_call
 async def watch(

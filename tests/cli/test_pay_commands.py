@@ -305,7 +305,7 @@ def test_a_dry_run_of_what_is_free_says_so(service: Scripted) -> None:
 def test_payments_are_listed_and_one_is_shown_with_what_was_answered(service: Scripted) -> None:
     failed = PAYMENT | {"id": "9c1d", "status": "failed", "served": "no", "error": "It expired"}
     listed = {"payments": [failed, PAYMENT]}
-    service.answers["/payments?limit=20"] = (200, listed)
+    service.answers["/payments"] = (200, listed)
     service.answers["/payments?walletId=pocket-id&limit=1&before=9c1d"] = (200, {"payments": []})
     service.answers["/payments?limit=500"] = (200, listed)
     shown = answered(200, "words \x1b]0;title\x07", served="yes")

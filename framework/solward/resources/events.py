@@ -15,6 +15,7 @@ from solward.resources.fields import (
     Choices,
     Json,
     Past,
+    Principal,
     Shape,
     Text,
     Time,
@@ -53,7 +54,8 @@ class AuditFilter(Request):
         AgentId("Only entries of this agent.", cli="--agent"), default=None
     )
     principal: str | None = declared(
-        Text("Only what it asked for: `admin`, `key:<id>`; commands take names, too."), default=None
+        Principal("Only what it asked for: `admin`, `key:<id>`; commands take names, too."),
+        default=None,
     )
     since: datetime | str | None = declared(
         Past("Only entries of this moment or later."), default=None

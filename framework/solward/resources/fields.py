@@ -343,6 +343,11 @@ class AgentId(Text):
 
 
 @dataclass(frozen=True, slots=True)
+class Principal(Text):
+    """Who asked; the command line takes names, too."""
+
+
+@dataclass(frozen=True, slots=True)
 class Choice(Text):
     """One of some words."""
 

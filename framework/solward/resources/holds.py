@@ -55,9 +55,12 @@ LINE = response_object(
 class ListedHolds(Request):
     """Which holds are listed."""
 
-    wallet_id: str | None = declared(WalletId("Only this wallet's."), default=None)
+    wallet_id: str | None = declared(WalletId("Only this wallet's.", cli="--wallet"), default=None)
     is_open: bool | None = declared(
-        Flag("Only those that may still move money, or only the others."),
+        Flag(
+            "Only those that may still move money, or only the others.",
+            left_out={"cli": "it lists these, with `--all` the others, too"},
+        ),
         default=None,
         named="open",
     )

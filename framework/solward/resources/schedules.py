@@ -19,6 +19,7 @@ from solward.resources.fields import (
     Line,
     Moment,
     Parameters,
+    Past,
     RawText,
     Shape,
     Text,
@@ -235,7 +236,7 @@ class ListedRuns(Request):
 
     limit: int = declared(Whole("How many at most.", least=1, most=RUNS_KEPT), default=50)
     before: str | None = declared(
-        Time(
+        Past(
             "The `dueAt` of a run: only older ones.",
             wrong="before must be the dueAt of a run",
         ),

@@ -14,10 +14,12 @@ from solward.resources.answers import whole as whole_json
 from solward.resources.declare import Call, Request, declared, resource
 from solward.resources.examples import ADDRESS
 from solward.resources.fields import (
+    AgentId,
     Choice,
     Flag,
     Id,
     Json,
+    Past,
     Recipient,
     Shape,
     Text,
@@ -92,8 +94,9 @@ class TransactionFilter(Request):
 
     wallet_id: str | None = declared(WalletId("Only this wallet's.", cli="--wallet"), default=None)
     agent_id: str | None = declared(
-        Id(
+        AgentId(
             "Only what this agent asked for; deleted ones too.",
+            cli="--agent",
             pattern=_UUID,
             wrong="agentId must be the id of an agent",
         ),
@@ -114,9 +117,9 @@ class TransactionFilter(Request):
         Choice("Only this status.", options=tuple(map(str, TransactionStatus))), default=None
     )
     since: datetime | str | None = declared(
-        Time("Only records of this moment or later."), default=None
+        Past("Only records of this moment or later."), default=None
     )
-    until: datetime | str | None = declared(Time("Only records before this moment."), default=None)
+    until: datetime | str | None = declared(Past("Only records before this moment."), default=None)
 
 
 @resource

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from solward.support import jsontext
-from solward_cli.named import WALLET_ID, skill_argument
+from solward_cli.named import SKILL, WALLET_ID
 from solward_cli.render import Output, plain, table, together
 from solward_cli.service_call import ServiceCall, service_call, waiting
-from solward_cli.shown_answers import answer_fields, answer_table
+from solward_cli.shown_answers import answer_fields
 
 if TYPE_CHECKING:
     from solward.client import Skill
@@ -31,7 +31,7 @@ _NOT_EMPTY = frozenset({"minLength", "minItems"})
 
 
 @click.command("run")
-@skill_argument
+@click.argument("name", type=SKILL)
 @click.option("--wallet", "wallet_id", required=True, type=WALLET_ID, help="The wallet it acts on.")
 @click.option(
     "--param",
@@ -98,16 +98,8 @@ def value_of(text: str) -> Any:
         return text
 
 
-@click.command("list")
-@service_call
-async def list_skills(call: ServiceCall) -> Output:
-    """List the skills of the running service with their effects and descriptions."""
-    found = await call.client.skills()
-    return answer_table(found, "name", "effects", "description", empty="")
-
-
 @click.command("show")
-@skill_argument
+@click.argument("name", type=SKILL)
 @service_call
 async def show(call: ServiceCall, name: Skill) -> Output:
     """Show a skill of the running service: what it does, needs, and takes as parameters."""

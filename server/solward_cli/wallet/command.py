@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from solward.resources import wallets
 from solward.resources.agents import Guardrails
 from solward.resources.declare import fields_of
-from solward.resources.wallets import NewWallet
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward_cli.declared import request_options, sent
-from solward_cli.named import wallet_argument
+from solward_cli.declared import asks, lists
+from solward_cli.named import argument
 from solward_cli.render import Output, amount, plain, table, together
-from solward_cli.service_call import ServiceCall, service_call, waiting
+from solward_cli.service_call import ServiceCall, service_call
 from solward_cli.shown_answers import answer_fields, answer_table
 from solward_cli.wallet import money
 from solward_cli.wallet.import_export import export, import_
 from solward_cli.wallet.sweep_command import sweep
 
 if TYPE_CHECKING:
-    from solward.client import Balance, Pocket, Wallet
+    from solward.client import Balance, Wallet
 
 
 @click.group()
@@ -35,27 +35,8 @@ for command in (*money.COMMANDS, import_, export, sweep):
     wallet.add_command(command)
 
 
-@wallet.command("list")
-@click.option("--limit", type=click.IntRange(1, 500), help="A page of so many, newest first.")
-@click.option("--before", metavar="ID", help="A page of wallets made before this one.")
-@service_call
-async def listing(call: ServiceCall, limit: int | None, before: str | None) -> Output:
-    """List the wallets, oldest first."""
-    found = await call.client.wallets.list(limit, before)
-    return answer_table(found, "id", "name", "address", empty="There are no wallets yet.")
-
-
-@wallet.command()
-@request_options(NewWallet)
-@service_call
-async def create(call: ServiceCall, **values: Any) -> Output:
-    """Create a wallet."""
-    made = await call.client.wallets.create(**sent(NewWallet, values))
-    return answer_fields(made, "id", "name", "address", ("Tags", values["tags"]), "created_at")
-
-
 @wallet.command("show")
-@wallet_argument
+@argument("wallet")
 @service_call
 async def show_one(call: ServiceCall, wallet: Wallet) -> Output:
     """Show a wallet and what it holds. JSON: the wallet alone."""
@@ -65,50 +46,7 @@ async def show_one(call: ServiceCall, wallet: Wallet) -> Output:
 
 
 @wallet.command()
-@wallet_argument
-@click.option("--usd", is_flag=True, help="With what it is worth in dollars.")
-@service_call
-async def balance(call: ServiceCall, wallet: Wallet, usd: bool) -> Output:
-    """Show what a wallet holds."""
-    with waiting("Reading the ledger"):
-        return _render_balance(await call.client.wallets.balance(wallet.id, usd=usd))
-
-
-@wallet.command()
-@wallet_argument
-@service_call
-async def limits(call: ServiceCall, wallet: Wallet) -> Output:
-    """Show a wallet's limits, what is spent of each and what is left."""
-    return limits_table(await call.client.wallets.limits(wallet.id))
-
-
-@wallet.command()
-@wallet_argument
-@service_call
-async def pockets(call: ServiceCall, wallet: Wallet) -> Output:
-    """List a wallet's pockets that may hold something, and what is at risk."""
-
-    def at_risk(pocket: Pocket) -> str:
-        return ", ".join(f"{units} of {asset}" for asset, units in pocket.at_risk.items())
-
-    found = (await call.client.wallets.pockets(wallet.id)).pockets
-    cells = ("address", "position", ("at_risk", at_risk), "created_at")
-    return answer_table(found, *cells, empty="No pocket holds anything.")
-
-
-@wallet.command()
-@wallet_argument
-@service_call
-async def stakes(call: ServiceCall, wallet: Wallet) -> Output:
-    """List a wallet's stakes."""
-    with waiting("Reading the ledger"):
-        found = (await call.client.wallets.stakes(wallet.id)).stakes
-    cells = ("address", "balance", ("state", lambda each: each.shown_state))
-    return answer_table(found, *cells, empty="There are no stakes.")
-
-
-@wallet.command()
-@wallet_argument
+@argument("wallet")
 @click.argument("tags", nargs=-1)
 @service_call
 async def tag(call: ServiceCall, wallet: Wallet, tags: tuple[str, ...]) -> Output:
@@ -167,3 +105,53 @@ def _render_balance(balance: Balance) -> Output:
     priced = [(*row[:2], usd, row[2]) for row, usd in zip(rows, worth, strict=True)]
     columns = ("ASSET", ">AMOUNT", ">USD", "MINT")
     return table(columns, [*priced, ("together", "", total, "")], "")
+
+
+def _pockets(found: wallets.Pockets) -> Output:
+    def at_risk(pocket: wallets.Pocket) -> str:
+        return ", ".join(f"{units} of {asset}" for asset, units in pocket.at_risk.items())
+
+    cells = ("address", "position", ("at_risk", at_risk), "created_at")
+    return answer_table(found.pockets, *cells, empty="No pocket holds anything.")
+
+
+def _stakes(found: wallets.Stakes) -> Output:
+    cells = ("address", "balance", ("state", lambda each: each.shown_state))
+    return answer_table(found.stakes, *cells, empty="There are no stakes.")
+
+
+async def _created(call: ServiceCall, made: wallets.CreatedWallet) -> Output:
+    return answer_fields(made, "id", "name", "address", ("Tags", call.given["tags"]), "created_at")
+
+
+lists(
+    wallet,
+    wallets.LIST_WALLETS,
+    "List the wallets, oldest first; with --limit or --before a page, newest first.",
+    *("id", "name", "address"),
+    empty="There are no wallets yet.",
+    name="list",
+    created_by=True,
+)
+asks(wallet, wallets.CREATE_WALLET, "Create a wallet.", _created)
+asks(
+    wallet,
+    wallets.GET_BALANCE,
+    "Show what a wallet holds.",
+    _render_balance,
+    progress="Reading the ledger",
+    without=("empty",),
+)
+asks(
+    wallet,
+    wallets.GET_LIMITS,
+    "Show a wallet's limits, what is spent of each and what is left.",
+    limits_table,
+)
+asks(
+    wallet,
+    wallets.GET_POCKETS,
+    "List a wallet's pockets that may hold something, and what is at risk.",
+    _pockets,
+)
+asks(wallet, wallets.LIST_STAKES, "List a wallet's stakes.", _stakes, progress="Reading the ledger")

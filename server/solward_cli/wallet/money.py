@@ -17,7 +17,7 @@ from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import known_decimals, token_list
 from solward.types.money import SOL_DECIMALS, from_units
 from solward_cli.declared import argument, options
-from solward_cli.named import wallet_argument
+from solward_cli.named import argument as named_argument
 from solward_cli.options import yes_option
 from solward_cli.render import Output, amount, together, visible
 from solward_cli.service_call import (
@@ -87,7 +87,7 @@ def money_command(declared: Operation) -> click.Command:
     if declared.question:
         decorated = yes_option(decorated)
     decorated = options(declared.fields)(decorated)
-    return click.command(declared.path)(wallet_argument(decorated))
+    return click.command(declared.path)(named_argument("wallet")(decorated))
 
 
 async def _render_trial(

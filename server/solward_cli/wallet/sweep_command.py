@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from solward.types.errors import InvalidRequest
-from solward_cli.named import RECIPIENT, wallet_argument
+from solward_cli.named import RECIPIENT, argument
 from solward_cli.options import yes_option
 from solward_cli.render import Output, plain, visible
 from solward_cli.service_call import EXIT_FAILED, ServiceCall, confirmed, service_call
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@wallet_argument
+@argument("wallet")
 @click.argument("to", type=RECIPIENT)
 @click.option("--dry-run", is_flag=True, help="Show what would be moved; move nothing.")
 @yes_option
