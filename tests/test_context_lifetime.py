@@ -176,7 +176,7 @@ async def test_one_that_ignores_its_timeout_pays_nothing(
 
 
 def spending(bench: Bench, actor: Actor = ADMIN) -> SkillCalls:
-    return SkillCalls(bench.operations(), bench.wallet.id, actor, Effects.SPEND)
+    return SkillCalls(bench.operations(), None, bench.wallet.id, actor, Effects.SPEND)
 
 
 @promise("context-ends-with-skill")

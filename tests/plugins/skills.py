@@ -47,6 +47,7 @@ async def run_on(
         tokens=tokens,
         calls=SkillCalls(
             operations or bench.operations(network=network, tokens=tokens),
+            None,
             bench.wallet.id,
             actor,
             skill.spec.effects,

@@ -105,7 +105,7 @@ class Shop:
     async def buys(self, actor: Actor = ADMIN, **fields: Any) -> PaidAnswer:
         """Ask for the weather, at most 0.05 USDC."""
         request = PayRequest(**({"url": self.url, "max": "0.05 USDC"} | fields))
-        return await self.service.operations.pay(self.wallet, actor, request)
+        return await self.service.payments.pay(self.wallet, actor, request)
 
     async def post(self, key: str | None = None, **fields: Any) -> Answer:
         """The same over REST."""

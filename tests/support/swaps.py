@@ -38,8 +38,9 @@ from tests.support.programs import token_account
 from tests.swap_api import venue_app
 
 from solward.operations.perform import Operations
-from solward.operations.venues import Venue, VenuePlugin
+from solward.operations.venues import Venue
 from solward.plugins import load_registry
+from solward.plugins.loaded import LoadedVenue
 from solward.solana.tokens import token_account as state_of
 from solward.types.ledger import ReadOnlyLedger
 from solward.types.record import TransactionRecord
@@ -71,7 +72,7 @@ class Rogue:
     """The real plugin, but for what a test replaces: the quote's fields, its instructions, or
     whole bytes in their place."""
 
-    real: VenuePlugin
+    real: LoadedVenue
     requote: Callable[[Quote], Quote] = lambda quote: quote
     build: Build | None = None
     remake: Callable[[SwapInstructions, str, str], Awaitable[SwapInstructions]] | None = None

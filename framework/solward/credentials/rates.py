@@ -7,7 +7,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TypeAlias
 
 from sqlalchemy import delete, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,6 +16,7 @@ from solward.database.database import Database, clock, lock_exclusive
 from solward.database.tables import key_requests, key_traffic
 
 WINDOW_S = 60.0
+_WINDOW_MS = 60_000
 
 # PostgreSQL only: on SQLite one process serves, and counts in memory. One statement, so that clock,
 # window and count are of one moment. The oldest of the newest `most` requests leaves the window
@@ -77,23 +78,6 @@ class TooManyRequests(Exception):
         self.retry_after = retry_after
 
 
-class Taking(Protocol):
-    """Counts requests of keys, in this process or in the database for all that share it."""
-
-    async def take(self, key_id: str, limit: int) -> None:
-        """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
-
-
-class Limiter(Taking, Protocol):
-    """A `Taking` that also reports what it counted."""
-
-    async def used(self) -> Mapping[str, int]:
-        """key id -> its counted requests of the last minute; keys without any may be left out."""
-
-    async def forget(self, key_id: str) -> None:
-        """Drop a revoked key's window."""
-
-
 class RateLimiter:
     """Sliding windows by key id, in this process; `clock` gives monotonic seconds."""
 
@@ -136,33 +120,62 @@ class SharedRateLimiter:
     async def take(self, key_id: str, limit: int) -> None:
         """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
         async with self._database.write() as connection:
-            wait_ms = await count_request(connection, key_id, limit, int(WINDOW_S * 1000))
+            wait_ms = await count_request(connection, key_id, limit)
         if wait_ms is not None:
             raise TooManyRequests(limit, _seconds(wait_ms / 1000))
 
     async def used(self) -> Mapping[str, int]:
-        """key id -> its counted requests of the last minute."""
+        """key id -> its counted requests of the last minute; keys without any are left out."""
         async with self._database.read() as connection:
-            return await requests_counted(connection, int(WINDOW_S * 1000))
+            since = await clock(connection) - _WINDOW_MS
+            statement = (
+                select(key_requests.c.key_id, func.count().label("requests"))
+                .where(key_requests.c.created_ms > since)
+                .group_by(key_requests.c.key_id)
+            )
+            return {row.key_id: row.requests for row in await connection.execute(statement)}
 
     async def forget(self, key_id: str) -> None:
-        """Drop a revoked key's window."""
+        """Drop a revoked key's windows."""
         async with self._database.write() as connection:
-            await delete_requests(connection, key_id)
+            for table in (key_requests, key_traffic):
+                await connection.execute(delete(table).where(table.c.key_id == key_id))
 
 
 class SharedTraffic:
-    """The windows of `ALL` in the database that several processes share, by its clock."""
+    """The windows of `ALL` in the database that several processes share, by its clock.
+
+    Never counts more than the limit in a window. That is up to a second longer, because the second
+    in which it begins counts whole.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def take(self, key_id: str, limit: int) -> None:
         """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
+        parameters = {"key": key_id, "most": limit, "window": int(WINDOW_S)}
         async with self._database.write() as connection:
-            wait_s = await count_traffic(connection, key_id, limit, int(WINDOW_S))
+            await lock_exclusive(connection, f"key-traffic:{key_id}")
+            wait_s = (await connection.execute(_COUNT_TRAFFIC, parameters)).scalar_one()
         if wait_s is not None:
-            raise TooManyRequests(limit, max(1, wait_s), ALL)
+            raise TooManyRequests(limit, max(1, int(wait_s)), ALL)
+
+
+async def count_request(connection: AsyncConnection, key_id: str, most: int) -> int | None:
+    """Count one request of a key, unless `most` were made in the window, by the database's clock.
+
+    Returns:
+        None where it was counted, else milliseconds until the next may start.
+    """
+    # Locked before the statement, which then sees the commits of every earlier holder.
+    await lock_exclusive(connection, f"key-requests:{key_id}")
+    parameters = {"key": key_id, "most": most, "window": _WINDOW_MS}
+    return (await connection.execute(_COUNT_REQUEST, parameters)).scalar_one_or_none()
+
+
+Limiter: TypeAlias = RateLimiter | SharedRateLimiter
+Taking: TypeAlias = RateLimiter | SharedTraffic
 
 
 def limiter(database: Database) -> Limiter:
@@ -184,49 +197,3 @@ def _shift(times: deque[float], now: float) -> None:
 def _seconds(wait_s: float) -> int:
     """Whole seconds, rounded up, at least 1."""
     return max(1, math.ceil(wait_s))
-
-
-async def count_request(
-    connection: AsyncConnection, key_id: str, most: int, window_ms: int
-) -> int | None:
-    """Count one request of a key, unless `most` were made in the last `window_ms` milliseconds by
-    the database's clock.
-
-    Returns:
-        None where it was counted, else milliseconds until the next may start.
-    """
-    # Locked before the statement, which then sees the commits of every earlier holder.
-    await lock_exclusive(connection, f"key-requests:{key_id}")
-    parameters = {"key": key_id, "most": most, "window": window_ms}
-    return (await connection.execute(_COUNT_REQUEST, parameters)).scalar_one_or_none()
-
-
-async def count_traffic(
-    connection: AsyncConnection, key_id: str, most: int, window_s: int
-) -> int | None:
-    """Like `count_request`, for all requests of a key; takes and returns whole seconds.
-
-    Never counts more than `most` in `window_s` seconds. The effective window is up to a second
-    longer, because the second in which it begins counts whole.
-    """
-    await lock_exclusive(connection, f"key-traffic:{key_id}")
-    parameters = {"key": key_id, "most": most, "window": window_s}
-    wait_s = (await connection.execute(_COUNT_TRAFFIC, parameters)).scalar_one()
-    return None if wait_s is None else int(wait_s)
-
-
-async def requests_counted(connection: AsyncConnection, window_ms: int) -> dict[str, int]:
-    """key id -> its counted requests of the last `window_ms` milliseconds."""
-    since = await clock(connection) - window_ms
-    statement = (
-        select(key_requests.c.key_id, func.count().label("requests"))
-        .where(key_requests.c.created_ms > since)
-        .group_by(key_requests.c.key_id)
-    )
-    return {row.key_id: row.requests for row in await connection.execute(statement)}
-
-
-async def delete_requests(connection: AsyncConnection, key_id: str) -> None:
-    """Delete a revoked key's counted requests."""
-    for table in (key_requests, key_traffic):
-        await connection.execute(delete(table).where(table.c.key_id == key_id))

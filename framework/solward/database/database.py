@@ -263,12 +263,6 @@ class Database:
         url = self._writer.url.set(drivername="postgresql")
         return url.render_as_string(hide_password=False)
 
-    def connection_arguments(self) -> dict[str, Any]:
-        """Arguments of `psycopg.AsyncConnection.connect`, a password included, for a connection
-        outside of the pool; PostgreSQL only."""
-        _positional, arguments = self._writer.dialect.create_connect_args(self._writer.url)
-        return dict(arguments)
-
     async def close(self) -> None:
         """Close every connection; transactions still open are rolled back."""
         await self._sqlite_readers.close()

@@ -16,18 +16,13 @@ from solders.instruction import Instruction
 
 from solward.context import Lifetime
 from solward.context.pocket import PocketRequest
-from solward.operations import reclaim as _reclaim  # noqa: F401
-from solward.operations import staking as _staking  # noqa: F401
 
 # The families are imported for the plans they register.
-from solward.operations import tokens as _launch  # noqa: F401
+from solward.operations import staking, transfer  # noqa: F401
 from solward.operations import tokens as _tokens  # noqa: F401
-from solward.operations import tokens as _transfer_token  # noqa: F401
-from solward.operations import transfer as _transfer  # noqa: F401
-from solward.operations import transfer as _wrapping  # noqa: F401
 from solward.operations.declared import OPERATIONS, Operation
 from solward.operations.declared.swap import SWAP
-from solward.operations.payments.pay import PaymentQuote, Payments
+from solward.operations.payments.pay import Payments
 from solward.operations.plans import PLANS, Plan, run_plan
 from solward.operations.plugin_draft import plain, plan_use, plugin_draft, read_request, recipe_of
 from solward.operations.reclaim import Reclaimable, read_reclaimable
@@ -84,13 +79,8 @@ class Operations:
         venues: Sequence[Venue],
         swap_limits: SwapLimits = NO_SWAP_LIMITS,
         swap_venue: str = BEST_VENUE,
-        payments: Payments | None = None,
     ) -> None:
-        """Args:
-        payments: makes payments over HTTP; None where there are none.
-        """
         self._engine = engine
-        self.payments = payments
         self._wallets = wallets
         self._tokens = tokens
         self._sources: dict[str, Any] = {
@@ -282,22 +272,6 @@ class Operations:
                         return await self._engine.use_pocket(wallet_id, actor, draft)
         raise LedgerUnavailable("Other processes use pockets of this wallet; try again")
 
-    async def pay(self, wallet_id: str, actor: Actor, request: PayRequest) -> PaidAnswer:
-        """Make a request over HTTP, and pay for it where its seller asks for that; see
-        `Payments.pay`."""
-        return await self._found_payments().pay(wallet_id, actor, request)
-
-    async def quote_payment(
-        self, wallet_id: str, actor: Actor, request: PayRequest
-    ) -> PaymentQuote:
-        """What `pay` would pay now; see `Payments.quote`."""
-        return await self._found_payments().quote(wallet_id, actor, request)
-
-    def _found_payments(self) -> Payments:
-        if self.payments is None:
-            raise InvalidRequest("This process makes no payments over HTTP")
-        return self.payments
-
     @asynccontextmanager
     async def _pocket(self, wallet_id: str, request: PocketRequest) -> AsyncIterator[Pocket]:
         """A new pocket, or the one of a position."""
@@ -377,6 +351,7 @@ class SkillCalls:
     """
 
     operations: Operations
+    payments: Payments
     wallet_id: str
     actor: Actor
     effects: Effects
@@ -423,7 +398,7 @@ class SkillCalls:
         actor = self._numbered(ordinal, remember)
         # Without the most to pay only the operator may ask, and no skill is the operator.
         max_parts(request.max)
-        return await self.operations.pay(self.wallet_id, actor, request)
+        return await self.payments.pay(self.wallet_id, actor, request)
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
         """Quote a swap; a skill that declares READ may, too."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 from solders.compute_budget import set_compute_unit_price
@@ -46,9 +47,10 @@ class RentHeld:
     lamports: int
     closes: bool
 
-    def to_json(self) -> dict[str, Any]:
-        """As `GET /wallets/:id/reclaimable` lists it."""
-        return answer_json(wallets.RentHeld, self, sol=lamports_to_sol(self.lamports))
+    @property
+    def sol(self) -> Decimal:
+        """All that it gives back."""
+        return lamports_to_sol(self.lamports)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +60,6 @@ class RentKept:
     account: str
     mint: str
     reason: str
-
-    def to_json(self) -> dict[str, Any]:
-        """As `GET /wallets/:id/reclaimable` lists it."""
-        return {"account": self.account, "mint": self.mint, "reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +73,8 @@ class Reclaimable:
         """`GET /wallets/:id/reclaimable`."""
         return {
             "reclaimable": lamports_to_sol(sum(each.lamports for each in self.accounts)),
-            "accounts": [each.to_json() for each in self.accounts],
-            "kept": [each.to_json() for each in self.kept],
+            "accounts": [answer_json(wallets.RentHeld, each) for each in self.accounts],
+            "kept": [answer_json(wallets.RentKept, each) for each in self.kept],
         }
 
 

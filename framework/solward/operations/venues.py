@@ -5,18 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from solward.plugins.loaded import LoadedVenue
 from solward.types.errors import InvalidRequest, LedgerUnavailable, SkillError, SolwardError
-from solward.types.venue import (
-    BEST_VENUE,
-    Quote,
-    QuoteRequest,
-    SwapInstructions,
-    SwapTransaction,
-    VenueContext,
-    VenueSpec,
-)
+from solward.types.venue import BEST_VENUE, VenueContext
 
 T = TypeVar("T")
 
@@ -32,38 +25,6 @@ class NoVenue(SkillError):
         super().__init__("no_venue", message)
 
 
-class VenuePlugin(Protocol):
-    """A loaded venue plugin."""
-
-    @property
-    def spec(self) -> VenueSpec:
-        """What it declared."""
-
-    @property
-    def gives_instructions(self) -> bool:
-        """Whether it has `instructions`, otherwise `swap` alone."""
-
-    @property
-    def gives_transactions(self) -> bool:
-        """Whether it has `swap`."""
-
-    async def quote(self, request: QuoteRequest, context: VenueContext) -> Quote:
-        """Its offer."""
-
-    async def instructions(
-        self,
-        quote: Quote,
-        taker: str,
-        destination: str,
-        context: VenueContext,
-        max_accounts: int | None = None,
-    ) -> SwapInstructions:
-        """Its swap as one instruction."""
-
-    async def swap(self, quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
-        """Its transaction."""
-
-
 @dataclass(frozen=True, slots=True)
 class Venue:
     """A venue plugin with what the service gives to it.
@@ -72,7 +33,7 @@ class Venue:
         lacks: what the operator has to set before it can be asked; None where nothing.
     """
 
-    plugin: VenuePlugin
+    plugin: LoadedVenue
     context: VenueContext
     lacks: str | None = None
 

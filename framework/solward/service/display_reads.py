@@ -127,7 +127,16 @@ class Display:
         Raises:
             LedgerError: the ledger did not answer, also where it took longer than the caller has.
         """
-        return await self._share(self._exact, address, self._read)
+        found = self._exact.get(address)
+        if (
+            found is None
+            or found.changes != self._ledger.changes
+            or self._clock() - found.asked_at > self._ledger.slot_s
+            or _failed(found.task)
+        ):
+            found = self._exact[address] = self._ask(partial(self._read, address))
+        _use(self._exact, address)
+        return await _await(found.task)
 
     async def observed(self, address: str, mark: Hashable = None) -> Shown:
         """As `wallet`, for many wallets again and again: those asked for in one moment are read in
@@ -141,73 +150,6 @@ class Display:
         Raises:
             LedgerError: see `wallet`.
         """
-        return await self._observe(address, mark)
-
-    async def slot(self) -> int:
-        """The current slot, as it was at most a slot ago.
-
-        Raises:
-            LedgerError: see `wallet`.
-        """
-        kept = self._slot
-        if (
-            kept is None
-            or self._clock() - kept.asked_at > self._ledger.slot_s
-            or _failed(kept.task)
-        ):
-            kept = self._slot = self._ask(self._ledger.slot)
-        return await _await(kept.task)
-
-    async def close(self) -> None:
-        """Stop what is being read; those who wait for it are told that there is no answer."""
-        await end(self._tasks)
-        # A read that was stopped before it began.
-        _fail(self._wanted, LedgerUnavailable(_STOPS))
-
-    async def _share(
-        self,
-        kept: OrderedDict[str, _Kept[Shown]],
-        address: str,
-        read: Callable[[str], Awaitable[Shown]],
-    ) -> Shown:
-        found = kept.get(address)
-        if (
-            found is None
-            or found.changes != self._ledger.changes
-            or self._clock() - found.asked_at > self._ledger.slot_s
-            or _failed(found.task)
-        ):
-            found = kept[address] = self._ask(partial(read, address))
-        _use(kept, address)
-        return await _await(found.task)
-
-    def _ask(self, work: Callable[[], Awaitable[T]]) -> _Kept[T]:
-        """Begin work that belongs to no caller: it has a deadline and a context of its own."""
-
-        async def bounded() -> T:
-            with within(READ_WAIT_S, own=True):
-                return await work()
-
-        changes, now = self._ledger.changes, self._clock()
-        task = asyncio.create_task(bounded(), context=contextvars.Context())
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return _Kept(task, changes, now)
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            # Where everybody has left, nobody reads it.
-            task.exception()
-
-    async def _read(self, address: str) -> Shown:
-        began = self._clock()
-        (slot, accounts), holdings = await asyncio.gather(
-            self._accounts([address]), self._ledger.holdings(address)
-        )
-        return self._shown(address, Shown(_lamports(accounts[address]), holdings, slot), began)
-
-    async def _observe(self, address: str, mark: Hashable) -> Shown:
         began = self._clock()
         listing = self._listings.get(address)
         if listing is not None and (listing.mark != mark or began - listing.listed_at > LISTED_S):
@@ -235,6 +177,53 @@ class Display:
         if address in self._listings:
             _use(self._listings, address)
         return self._shown(address, Shown(lamports, holdings, slot), began)
+
+    async def slot(self) -> int:
+        """The current slot, as it was at most a slot ago.
+
+        Raises:
+            LedgerError: see `wallet`.
+        """
+        kept = self._slot
+        if (
+            kept is None
+            or self._clock() - kept.asked_at > self._ledger.slot_s
+            or _failed(kept.task)
+        ):
+            kept = self._slot = self._ask(self._ledger.slot)
+        return await _await(kept.task)
+
+    async def close(self) -> None:
+        """Stop what is being read; those who wait for it are told that there is no answer."""
+        await end(self._tasks)
+        # A read that was stopped before it began.
+        _fail(self._wanted, LedgerUnavailable(_STOPS))
+
+    def _ask(self, work: Callable[[], Awaitable[T]]) -> _Kept[T]:
+        """Begin work that belongs to no caller: it has a deadline and a context of its own."""
+
+        async def bounded() -> T:
+            with within(READ_WAIT_S, own=True):
+                return await work()
+
+        changes, now = self._ledger.changes, self._clock()
+        task = asyncio.create_task(bounded(), context=contextvars.Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return _Kept(task, changes, now)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            # Where everybody has left, nobody reads it.
+            task.exception()
+
+    async def _read(self, address: str) -> Shown:
+        began = self._clock()
+        (slot, accounts), holdings = await asyncio.gather(
+            self._accounts([address]), self._ledger.holdings(address)
+        )
+        return self._shown(address, Shown(_lamports(accounts[address]), holdings, slot), began)
 
     def _shown(self, address: str, found: Shown, began: float) -> Shown:
         """The newer one of what was read and what was shown before."""

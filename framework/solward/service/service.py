@@ -325,7 +325,6 @@ class Solward:
                     venues=venues.venues(registry),
                     swap_limits=SwapLimits(settings.max_slippage_bps),
                     swap_venue=settings.swap_venue,
-                    payments=payments,
                 ),
                 payments=payments,
                 live=live,
@@ -463,7 +462,7 @@ class Solward:
             agent=agent,
             ledger=self._recorded_stakes(wallet.id),
             tokens=self.tokens,
-            calls=SkillCalls(self.operations, wallet.id, actor, spec.effects),
+            calls=SkillCalls(self.operations, self.payments, wallet.id, actor, spec.effects),
             log=structlog.get_logger(f"solward.types.skill.{spec.name}"),
             secrets={
                 env: self.settings.plugin_secret(env) for env in Terms(spec.manifest).secrets()

@@ -66,7 +66,7 @@ async def pay(context: RouteContext, wallet_id: str) -> Response:
     if is_trial:
         # The seller is asked all the same.
         await context.count_request()
-        quote = await service.operations.quote_payment(wallet_id, caller().actor(), asked)
+        quote = await service.payments.quote(wallet_id, caller().actor(), asked)
         return json_response(quote.to_json())
     if key is not None:
         stored = await first_use(service.database, key)
@@ -76,7 +76,7 @@ async def pay(context: RouteContext, wallet_id: str) -> Response:
     await context.count_request()
     actor = replace(caller().actor(), idempotency=key)
     try:
-        answer = await service.operations.pay(wallet_id, actor, asked)
+        answer = await service.payments.pay(wallet_id, actor, asked)
     except TransactionError as error:
         return await _refused(context, key, error)
     return json_response(paid_json(answer))

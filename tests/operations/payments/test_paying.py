@@ -399,12 +399,12 @@ async def test_the_cheapest_way_is_the_sponsors(shop: Shop) -> None:
     """A seller that offers both protocols is paid by the one whose fee another pays."""
     both = shop.asks().headers + mpp(charge()).headers
     shop.seller.says(Reply(402, both, b""))
-    quote = await shop.service.operations.quote_payment(
+    quote = await shop.service.payments.quote(
         shop.wallet, ADMIN, PayRequest(shop.url, max="1 USDC")
     )
     assert quote.payment is not None
     assert (quote.payment.protocol, quote.payment.fee_payer) == ("x402", str(SPONSOR.pubkey()))
-    other = await shop.service.operations.quote_payment(
+    other = await shop.service.payments.quote(
         shop.wallet, ADMIN, PayRequest(shop.url, protocol="mpp")
     )
     assert other.payment is not None

@@ -40,7 +40,7 @@ THOUSAND = 1_000 * 10**6
 
 async def transact(bench: Bench, *instructions: Instruction, units: int = 0) -> TransactionRecord:
     """As a plugin's skill does, which declares that `units` leave."""
-    calls = SkillCalls(bench.operations(), bench.wallet.id, ADMIN, Effects.SPEND)
+    calls = SkillCalls(bench.operations(), None, bench.wallet.id, ADMIN, Effects.SPEND)
     declared = Intent("other", bench.wallet.address, tokens_out={USDC: units} if units else {})
     return await calls.transact(1, declared, instructions, None)
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence, 
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -30,6 +30,7 @@ from solward.operations.payments.requests import (
     shown_headers,
 )
 from solward.operations.payments.sites import MAX_ANSWER_BYTES, SiteAnswer, Sites
+from solward.plugins.loaded import LoadedPayment
 from solward.plugins.payment_checks import MAX_OFFERS
 from solward.solana.clusters import CHAIN_IDS, chain_id
 from solward.solana.protocol import BLOCKHASH_BLOCKS
@@ -60,8 +61,6 @@ from solward.types.payment import (
     PaymentMode,
     PaymentOffer,
     PaymentProof,
-    PaymentReceipt,
-    PaymentSpec,
     Served,
     read_offer,
 )
@@ -94,23 +93,6 @@ _MOST_STRANGERS: Final = 1_000
 ONE_IN: Final = 10
 
 _log = structlog.get_logger(__name__)
-
-
-class PaymentProtocol(Protocol):
-    """A loaded protocol (`registry.loaded.LoadedPayment`)."""
-
-    @property
-    def spec(self) -> PaymentSpec:
-        """Its declaration."""
-
-    async def offers(self, answer: HttpAnswer) -> Sequence[PaymentOffer | InvalidRequest]:
-        """See the hook `payment_offers`."""
-
-    async def headers(self, offer: PaymentOffer, proof: PaymentProof) -> Mapping[str, str]:
-        """See the hook `payment_headers`."""
-
-    async def receipt(self, offer: PaymentOffer, answer: HttpAnswer) -> PaymentReceipt | None:
-        """See the hook `payment_receipt`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +159,7 @@ class Payments:
     answers_max_bytes: int
     localnet_as: str | None = None
     resource_sites: Collection[str] = ()
-    _protocols: Mapping[str, PaymentProtocol] = field(default_factory=dict, init=False)
+    _protocols: Mapping[str, LoadedPayment] = field(default_factory=dict, init=False)
     _assets: Assets = field(init=False)
     _chain: str | None = field(default=None, init=False)
     _strangers: set[str] = field(default_factory=set, init=False)
@@ -187,7 +169,7 @@ class Payments:
     def __post_init__(self) -> None:
         self._assets = Assets(self.ledger)
 
-    def use_protocols(self, protocols: Mapping[str, PaymentProtocol]) -> None:
+    def use_protocols(self, protocols: Mapping[str, LoadedPayment]) -> None:
         """Pay by these from now on."""
         self._protocols = protocols
 
@@ -488,7 +470,7 @@ class Payments:
     async def _keep(
         self,
         record: TransactionRecord,
-        protocol: PaymentProtocol,
+        protocol: LoadedPayment,
         offer: PaymentOffer,
         found: SiteAnswer,
     ) -> StoredAnswer:
