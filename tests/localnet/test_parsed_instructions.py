@@ -21,7 +21,6 @@ A, B, C, D = (Pubkey(bytes([number]) * 32) for number in (1, 2, 3, 4))
 a, b, c, d = map(str, (A, B, C, D))
 RENT = "SysvarRent111111111111111111111111111111111"
 CLOCK = "SysvarC1ock11111111111111111111111111111111"
-HISTORY = "SysvarStakeHistory1111111111111111111111111"
 CONFIG = "StakeConfig11111111111111111111111111111111"
 BLOCKHASHES = "SysvarRecentB1ockHashes11111111111111111111"
 STAKE = "Stake11111111111111111111111111111111111111"
@@ -367,123 +366,6 @@ def test_a_memo_is_its_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("accounts", "data", "kind", "info"),
-    [
-        (
-            [a, RENT],
-            struct.pack("<I32s32sqQ32s", 0, bytes(B), bytes(C), -1, 2, bytes(D)),
-            "initialize",
-            {
-                "stakeAccount": a,
-                "rentSysvar": RENT,
-                "authorized": {"staker": b, "withdrawer": c},
-                "lockup": {"unixTimestamp": -1, "epoch": 2, "custodian": d},
-            },
-        ),
-        (
-            [a, CLOCK, b],
-            struct.pack("<I32sI", 1, bytes(C), 1),
-            "authorize",
-            {
-                "stakeAccount": a,
-                "clockSysvar": CLOCK,
-                "authority": b,
-                "newAuthority": c,
-                "authorityType": "Withdrawer",
-            },
-        ),
-        (
-            [a, b, CLOCK, HISTORY, CONFIG, c],
-            struct.pack("<I", 2),
-            "delegate",
-            {
-                "stakeAccount": a,
-                "voteAccount": b,
-                "clockSysvar": CLOCK,
-                "stakeHistorySysvar": HISTORY,
-                "stakeConfigAccount": CONFIG,
-                "stakeAuthority": c,
-            },
-        ),
-        (
-            [a, b, c],
-            struct.pack("<I", 2),
-            "delegate",
-            {"stakeAccount": a, "voteAccount": b, "stakeAuthority": c},
-        ),
-        (
-            [a, b, c],
-            struct.pack("<IQ", 3, 5),
-            "split",
-            {"stakeAccount": a, "newSplitAccount": b, "stakeAuthority": c, "lamports": 5},
-        ),
-        (
-            [a, b, CLOCK, HISTORY, c],
-            struct.pack("<IQ", 4, 5),
-            "withdraw",
-            {
-                "stakeAccount": a,
-                "destination": b,
-                "clockSysvar": CLOCK,
-                "stakeHistorySysvar": HISTORY,
-                "withdrawAuthority": c,
-                "lamports": 5,
-            },
-        ),
-        (
-            [a, b, c, d],
-            struct.pack("<IQ", 4, 5),
-            "withdraw",
-            {
-                "stakeAccount": a,
-                "destination": b,
-                "withdrawAuthority": c,
-                "custodian": d,
-                "lamports": 5,
-            },
-        ),
-        (
-            [a, CLOCK, b],
-            struct.pack("<I", 5),
-            "deactivate",
-            {"stakeAccount": a, "clockSysvar": CLOCK, "stakeAuthority": b},
-        ),
-        (
-            [a, b, CLOCK, HISTORY, c],
-            struct.pack("<I", 7),
-            "merge",
-            {
-                "destination": a,
-                "source": b,
-                "clockSysvar": CLOCK,
-                "stakeHistorySysvar": HISTORY,
-                "stakeAuthority": c,
-            },
-        ),
-        (
-            [a, b, c],
-            struct.pack("<IQ", 17, 5),
-            "moveLamports",
-            {"source": a, "destination": b, "stakeAuthority": c, "lamports": 5},
-        ),
-    ],
-)
-def test_a_stake_instruction(
-    accounts: list[str], data: bytes, kind: str, info: dict[str, Any]
-) -> None:
-    assert parse_instruction(STAKE, accounts, data) == {
-        "program": "stake",
-        "programId": STAKE,
-        "parsed": {"type": kind, "info": info},
-    }
-
-
-def test_asking_for_the_minimum_delegation_has_no_info() -> None:
-    shown = parse_instruction(STAKE, [], struct.pack("<I", 13))
-    assert shown["parsed"] == {"type": "getMinimumDelegation"}
-
-
-@pytest.mark.parametrize(
     ("program", "accounts", "data"),
     [
         (d, [], b""),
@@ -500,8 +382,7 @@ def test_asking_for_the_minimum_delegation_has_no_info() -> None:
         (str(TOKEN), [a], b"\x15\xff\xff"),
         (str(TOKEN), [a], b"\x18\xff"),
         (str(TOKEN_2022), [a], b"\x27\x09"),
-        (STAKE, [a], struct.pack("<I", 2)),
-        (STAKE, [a, b], struct.pack("<I32sI", 1, bytes(C), 9)),
+        (STAKE, [a, b, c], struct.pack("<I", 3)),
         (MEMO, [], b"\xff"),
     ],
 )

@@ -137,7 +137,7 @@ def _vote(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
         {"epoch": read.u64(), "credits": str(read.u64()), "previousCredits": str(read.u64())}
         for _ in _items(read)
     ]
-    info["lastTimestamp"] = {"slot": read.u64(), "timestamp": read.signed(8)}
+    info["lastTimestamp"] = {"slot": read.u64(), "timestamp": read.i64()}
     return {"type": "vote", "info": info}
 
 

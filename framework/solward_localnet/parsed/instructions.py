@@ -1,22 +1,24 @@
-"""Instructions as `jsonParsed`: the parser of each program; System, associated token and memo."""
+"""Instructions as `jsonParsed`: the layouts of each program's, in tables."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
-    CLOCK_SYSVAR,
     MEMO_PROGRAM,
     MEMO_V1_PROGRAM,
-    RENT_SYSVAR,
-    STAKE_CONFIG,
-    STAKE_PROGRAM,
     SYSTEM_PROGRAM,
     TOKEN_2022_PROGRAM,
     TOKEN_PROGRAM,
 )
-from solward_localnet.parsed.reader import Layout, Parsed, Reader, Unparsable, apply, name_accounts
+from solward_localnet.parsed.reader import (
+    Layout,
+    Parsed,
+    Reader,
+    Unparsable,
+    apply,
+    shown,
+)
 from solward_localnet.parsed.tokens import ui_token_amount
 
 # spl_token_2022's `AuthorityType`; the first word says what the instruction's account is.
@@ -73,84 +75,21 @@ _EXTENSION_TYPES = (
     "permissionedBurn",
 )
 
-_METADATA_POINTER_EXTENSION = 39
+_SET_AUTHORITY = 6
+_METADATA_POINTER = 39
 _METADATA_INITIALIZE = bytes((210, 225, 30, 162, 88, 184, 77, 141))
 
-_AUTHORITY_TYPES = ("Staker", "Withdrawer")
 
-
-@dataclass(frozen=True, slots=True)
-class _Signed:
-    """An instruction whose accounts end with an authority, or a multisig and its signers."""
-
-    type: str
-    accounts: tuple[str, ...]
-    authority: str
-    amount: Callable[[Reader], Parsed] | None = None
-
-
-def parse_token_instruction(accounts: Sequence[str], data: bytes) -> Parsed:
-    """A token instruction as `{"type", "info"}`.
-
-    Raises:
-        Unparsable: no parser knows the instruction, or accounts or data are missing.
-    """
+def _token(accounts: Sequence[str], data: bytes) -> Parsed:
     if data.startswith(_METADATA_INITIALIZE):
-        return _initialize_metadata(accounts, Reader(data, len(_METADATA_INITIALIZE)))
+        return shown(_METADATA_LAYOUT, accounts, Reader(data, len(_METADATA_INITIALIZE)))
     read = Reader(data)
     kind = read.u8()
-    if kind in _SIGNED:
-        signed = _SIGNED[kind]
-        info = name_accounts(signed.accounts, accounts)
-        if signed.amount is not None:
-            info |= signed.amount(read)
-        info |= _authority(accounts, len(signed.accounts), signed.authority)
-        return {"type": signed.type, "info": info}
-    if kind in _TOKEN_OWN:
-        return _TOKEN_OWN[kind](accounts, read)
-    return apply(_TOKEN_PLAIN, kind, accounts, read)
-
-
-def _authority(accounts: Sequence[str], position: int, name: str) -> Parsed:
-    if len(accounts) <= position:
-        raise Unparsable("the authority's account is missing")
-    signers = list(accounts[position + 1 :])
-    if not signers:
-        return {name: accounts[position]}
-    return {f"multisig{name[0].upper()}{name[1:]}": accounts[position], "signers": signers}
-
-
-def _amount(read: Reader) -> Parsed:
-    return {"amount": str(read.u64())}
-
-
-def _token_amount(read: Reader) -> Parsed:
-    amount, decimals = read.u64(), read.u8()
-    return {"tokenAmount": ui_token_amount(amount, decimals)}
-
-
-def _optional_key(read: Reader) -> str | None:
-    return read.key() if read.boolean() else None
-
-
-def _initialize_mint(accounts: Sequence[str], read: Reader, *, version: int) -> Parsed:
-    names = ("mint", "rentSysvar") if version == 1 else ("mint",)
-    info = name_accounts(names, accounts)
-    info |= {"decimals": read.u8(), "mintAuthority": read.key()}
-    freezer = _optional_key(read)
-    if freezer is not None:
-        info["freezeAuthority"] = freezer
-    return {"type": "initializeMint" if version == 1 else "initializeMint2", "info": info}
-
-
-def _initialize_multisig(accounts: Sequence[str], read: Reader, *, version: int) -> Parsed:
-    names = ("multisig", "rentSysvar") if version == 1 else ("multisig",)
-    info = name_accounts(names, accounts)
-    signers = list(accounts[len(names) :])
-    if not signers:
-        raise Unparsable("a multisig's signers are missing")
-    info |= {"signers": signers, "m": read.u8()}
-    return {"type": "initializeMultisig" if version == 1 else "initializeMultisig2", "info": info}
+    if kind == _SET_AUTHORITY:
+        return _set_authority(accounts, read)
+    if kind == _METADATA_POINTER:
+        return apply(_METADATA_POINTERS, read.u8(), accounts, read)
+    return apply(_TOKEN, kind, accounts, read)
 
 
 def _set_authority(accounts: Sequence[str], read: Reader) -> Parsed:
@@ -158,222 +97,107 @@ def _set_authority(accounts: Sequence[str], read: Reader) -> Parsed:
     if kind >= len(_AUTHORITIES):
         raise Unparsable(f"{kind} is no authority type")
     owned, name = _AUTHORITIES[kind]
-    info = name_accounts((owned,), accounts)
-    info |= {"authorityType": name, "newAuthority": _optional_key(read)}
-    info |= _authority(accounts, 1, "authority")
-    return {"type": "setAuthority", "info": info}
+    fields = (("authorityType", lambda _read: name), ("newAuthority", Reader.optional_key))
+    return shown(Layout("setAuthority", (owned,), fields, "authority"), accounts, read)
 
 
-def _account_data_size(accounts: Sequence[str], read: Reader) -> Parsed:
-    info = name_accounts(("mint",), accounts)
+def _amount(read: Reader) -> str:
+    return str(read.u64())
+
+
+def _token_amount(read: Reader) -> Parsed:
+    amount, decimals = read.u64(), read.u8()
+    return ui_token_amount(amount, decimals)
+
+
+def _extension_types(read: Reader) -> list[str] | None:
     kinds = [read.u16() for _ in range(read.left() // 2)]
     if any(kind >= len(_EXTENSION_TYPES) for kind in kinds):
         raise Unparsable("an unknown extension type")
-    if kinds:
-        info["extensionTypes"] = [_EXTENSION_TYPES[kind] for kind in kinds]
-    return {"type": "getAccountDataSize", "info": info}
+    return [_EXTENSION_TYPES[kind] for kind in kinds] or None
 
 
-def _ui_amount_to_amount(accounts: Sequence[str], read: Reader) -> Parsed:
-    info = name_accounts(("mint",), accounts)
+def _utf8(data: bytes) -> str:
     try:
-        info["uiAmount"] = read.take(read.left()).decode("utf-8")
-    except UnicodeDecodeError:
-        raise Unparsable("the amount is not UTF-8") from None
-    return {"type": "uiAmountToAmount", "info": info}
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Unparsable(f"text is not UTF-8: {error}") from None
 
 
-def _initialize_close_authority(accounts: Sequence[str], read: Reader) -> Parsed:
-    info = name_accounts(("mint",), accounts)
-    info["newAuthority"] = _optional_key(read)
-    return {"type": "initializeMintCloseAuthority", "info": info}
+def _rest(read: Reader) -> str:
+    return _utf8(read.take(read.left()))
 
 
-def _metadata_pointer(accounts: Sequence[str], read: Reader) -> Parsed:
-    kind = read.u8()
-    info = name_accounts(("mint",), accounts)
-    if kind == 0:
-        fields: dict[str, Any] = {
-            "authority": read.key_or_none(),
-            "metadataAddress": read.key_or_none(),
-        }
-        info |= {name: value for name, value in fields.items() if value is not None}
-        return {"type": "initializeMetadataPointer", "info": info}
-    if kind != 1:
-        raise Unparsable(f"{kind} is no metadata pointer instruction")
-    address = read.key_or_none()
-    if address is not None:
-        info["metadataAddress"] = address
-    info |= _authority(accounts, 1, "authority")
-    return {"type": "updateMetadataPointer", "info": info}
+def _short_text(read: Reader) -> str:
+    return read.text(4)
 
 
-def _initialize_metadata(accounts: Sequence[str], read: Reader) -> Parsed:
-    names = ("metadata", "updateAuthority", "mint", "mintAuthority")
-    info = name_accounts(names, accounts)
-    info |= {name: read.text(4) for name in ("name", "symbol", "uri")}
-    return {"type": "initializeTokenMetadata", "info": info}
+def _text(read: Reader) -> str:
+    return read.text(8)
 
+
+_AMOUNT = (("amount", _amount),)
+_CHECKED = (("tokenAmount", _token_amount),)
+_OWNER = (("owner", Reader.key),)
+_LAMPORTS = (("lamports", Reader.u64),)
+_MINT_FIELDS = (
+    ("decimals", Reader.u8),
+    ("mintAuthority", Reader.key),
+    ("freezeAuthority?", Reader.optional_key),
+)
 
 # The numbers are `TokenInstruction`'s.
-_SIGNED: Mapping[int, _Signed] = {
-    3: _Signed("transfer", ("source", "destination"), "authority", _amount),
-    4: _Signed("approve", ("source", "delegate"), "owner", _amount),
-    5: _Signed("revoke", ("source",), "owner"),
-    7: _Signed("mintTo", ("mint", "account"), "mintAuthority", _amount),
-    8: _Signed("burn", ("account", "mint"), "authority", _amount),
-    9: _Signed("closeAccount", ("account", "destination"), "owner"),
-    10: _Signed("freezeAccount", ("account", "mint"), "freezeAuthority"),
-    11: _Signed("thawAccount", ("account", "mint"), "freezeAuthority"),
-    12: _Signed("transferChecked", ("source", "mint", "destination"), "authority", _token_amount),
-    13: _Signed("approveChecked", ("source", "mint", "delegate"), "owner", _token_amount),
-    14: _Signed("mintToChecked", ("mint", "account"), "mintAuthority", _token_amount),
-    15: _Signed("burnChecked", ("account", "mint"), "authority", _token_amount),
-    38: _Signed("withdrawExcessLamports", ("source", "destination"), "authority"),
-}
-
-_TOKEN_PLAIN: Mapping[int, Layout] = {
+_TOKEN: Mapping[int, Layout] = {
+    0: Layout("initializeMint", ("mint", "rentSysvar"), _MINT_FIELDS),
     1: Layout("initializeAccount", ("account", "mint", "owner", "rentSysvar")),
-    16: Layout("initializeAccount2", ("account", "mint", "rentSysvar"), (("owner", Reader.key),)),
+    2: Layout("initializeMultisig", ("multisig", "rentSysvar", "*signers"), (("m", Reader.u8),)),
+    3: Layout("transfer", ("source", "destination"), _AMOUNT, "authority"),
+    4: Layout("approve", ("source", "delegate"), _AMOUNT, "owner"),
+    5: Layout("revoke", ("source",), (), "owner"),
+    7: Layout("mintTo", ("mint", "account"), _AMOUNT, "mintAuthority"),
+    8: Layout("burn", ("account", "mint"), _AMOUNT, "authority"),
+    9: Layout("closeAccount", ("account", "destination"), (), "owner"),
+    10: Layout("freezeAccount", ("account", "mint"), (), "freezeAuthority"),
+    11: Layout("thawAccount", ("account", "mint"), (), "freezeAuthority"),
+    12: Layout("transferChecked", ("source", "mint", "destination"), _CHECKED, "authority"),
+    13: Layout("approveChecked", ("source", "mint", "delegate"), _CHECKED, "owner"),
+    14: Layout("mintToChecked", ("mint", "account"), _CHECKED, "mintAuthority"),
+    15: Layout("burnChecked", ("account", "mint"), _CHECKED, "authority"),
+    16: Layout("initializeAccount2", ("account", "mint", "rentSysvar"), _OWNER),
     17: Layout("syncNative", ("account",)),
-    18: Layout("initializeAccount3", ("account", "mint"), (("owner", Reader.key),)),
+    18: Layout("initializeAccount3", ("account", "mint"), _OWNER),
+    19: Layout("initializeMultisig2", ("multisig", "*signers"), (("m", Reader.u8),)),
+    20: Layout("initializeMint2", ("mint",), _MINT_FIELDS),
+    21: Layout("getAccountDataSize", ("mint",), (("extensionTypes?", _extension_types),)),
     22: Layout("initializeImmutableOwner", ("account",)),
-    23: Layout("amountToUiAmount", ("mint",), (("amount", lambda read: str(read.u64())),)),
+    23: Layout("amountToUiAmount", ("mint",), _AMOUNT),
+    24: Layout("uiAmountToAmount", ("mint",), (("uiAmount", _rest),)),
+    25: Layout("initializeMintCloseAuthority", ("mint",), (("newAuthority", Reader.optional_key),)),
     31: Layout("createNativeMint", ("payer", "nativeMint", "systemProgram")),
     32: Layout("initializeNonTransferableMint", ("mint",)),
     35: Layout("initializePermanentDelegate", ("mint",), (("delegate", Reader.key),)),
+    38: Layout("withdrawExcessLamports", ("source", "destination"), (), "authority"),
 }
 
-_TOKEN_OWN: Mapping[int, Callable[[Sequence[str], Reader], Parsed]] = {
-    0: lambda accounts, read: _initialize_mint(accounts, read, version=1),
-    2: lambda accounts, read: _initialize_multisig(accounts, read, version=1),
-    6: _set_authority,
-    19: lambda accounts, read: _initialize_multisig(accounts, read, version=2),
-    20: lambda accounts, read: _initialize_mint(accounts, read, version=2),
-    21: _account_data_size,
-    24: _ui_amount_to_amount,
-    25: _initialize_close_authority,
-    _METADATA_POINTER_EXTENSION: _metadata_pointer,
+_METADATA_POINTERS: Mapping[int, Layout] = {
+    0: Layout(
+        "initializeMetadataPointer",
+        ("mint",),
+        (("authority?", Reader.key_or_none), ("metadataAddress?", Reader.key_or_none)),
+    ),
+    1: Layout(
+        "updateMetadataPointer",
+        ("mint",),
+        (("metadataAddress?", Reader.key_or_none),),
+        "authority",
+    ),
 }
 
-
-def parse_stake_instruction(accounts: Sequence[str], data: bytes) -> Parsed:
-    """A stake instruction as `{"type", "info"}`.
-
-    Raises:
-        Unparsable: no parser knows the instruction, or accounts or data are missing.
-    """
-    read = Reader(data)
-    kind = read.u32()
-    if kind in _OWN:
-        name, parse = _OWN[kind]
-        return {"type": name, "info": parse(accounts, read)}
-    if kind == _GET_MINIMUM_DELEGATION:
-        return {"type": "getMinimumDelegation"}
-    return apply(_PLAIN, kind, accounts, read)
-
-
-def _has(accounts: Sequence[str], position: int, address: str) -> bool:
-    return len(accounts) > position and accounts[position] == address
-
-
-def _name(accounts: Sequence[str], required: Sequence[str], optional: Sequence[str]) -> Parsed:
-    """The required accounts and as many of the optional ones as are there, by their names."""
-    info = name_accounts(required, accounts)
-    return info | dict(zip(optional, accounts[len(required) :], strict=False))
-
-
-def _authority_type(read: Reader) -> str:
-    kind = read.u32()
-    if kind >= len(_AUTHORITY_TYPES):
-        raise Unparsable(f"{kind} is no stake authority")
-    return _AUTHORITY_TYPES[kind]
-
-
-def _initialize(accounts: Sequence[str], read: Reader) -> Parsed:
-    info = name_accounts(("stakeAccount",), accounts)
-    info["authorized"] = {"staker": read.key(), "withdrawer": read.key()}
-    info["lockup"] = {
-        "unixTimestamp": read.signed(8),
-        "epoch": read.u64(),
-        "custodian": read.key(),
-    }
-    if _has(accounts, 1, RENT_SYSVAR):
-        info["rentSysvar"] = RENT_SYSVAR
-    return info
-
-
-def _authorize(accounts: Sequence[str], read: Reader) -> Parsed:
-    clock = ("clockSysvar",) if _has(accounts, 1, CLOCK_SYSVAR) else ()
-    info = _name(accounts, ("stakeAccount", *clock, "authority"), ("custodian",))
-    return info | {"newAuthority": read.key(), "authorityType": _authority_type(read)}
-
-
-def _delegate(accounts: Sequence[str], _read: Reader) -> Parsed:
-    if not _has(accounts, 2, CLOCK_SYSVAR):
-        return _name(accounts, ("stakeAccount", "voteAccount", "stakeAuthority"), ())
-    required = ("stakeAccount", "voteAccount", "clockSysvar", "stakeHistorySysvar")
-    if _has(accounts, 4, STAKE_CONFIG):
-        return _name(accounts, (*required, "stakeConfigAccount"), ("stakeAuthority",))
-    return _name(accounts, (*required, "stakeAuthority"), ())
-
-
-def _split(accounts: Sequence[str], read: Reader) -> Parsed:
-    info = _name(accounts, ("stakeAccount", "newSplitAccount"), ("stakeAuthority",))
-    return info | {"lamports": read.u64()}
-
-
-def _withdraw(accounts: Sequence[str], read: Reader) -> Parsed:
-    sysvars = ("clockSysvar", "stakeHistorySysvar") if _has(accounts, 2, CLOCK_SYSVAR) else ()
-    required = ("stakeAccount", "destination", *sysvars, "withdrawAuthority")
-    return _name(accounts, required, ("custodian",)) | {"lamports": read.u64()}
-
-
-def _deactivate(accounts: Sequence[str], _read: Reader) -> Parsed:
-    if _has(accounts, 1, CLOCK_SYSVAR):
-        return _name(accounts, ("stakeAccount", "clockSysvar"), ("stakeAuthority",))
-    return _name(accounts, ("stakeAccount", "stakeAuthority"), ())
-
-
-def _merge(accounts: Sequence[str], _read: Reader) -> Parsed:
-    if _has(accounts, 2, CLOCK_SYSVAR):
-        required = ("destination", "source", "clockSysvar", "stakeHistorySysvar")
-        return _name(accounts, required, ("stakeAuthority",))
-    return _name(accounts, ("destination", "source", "stakeAuthority"), ())
-
-
-def _initialize_checked(accounts: Sequence[str], _read: Reader) -> Parsed:
-    rent = ("rentSysvar",) if _has(accounts, 1, RENT_SYSVAR) else ()
-    return _name(accounts, ("stakeAccount", *rent, "staker", "withdrawer"), ())
-
-
-def _authorize_checked(accounts: Sequence[str], read: Reader) -> Parsed:
-    clock = ("clockSysvar",) if _has(accounts, 1, CLOCK_SYSVAR) else ()
-    required = ("stakeAccount", *clock, "authority", "newAuthority")
-    return _name(accounts, required, ("custodian",)) | {"authorityType": _authority_type(read)}
-
-
-_GET_MINIMUM_DELEGATION = 13
-_MOVE = ("source", "destination", "stakeAuthority")
-
-# The numbers are `StakeInstruction`'s.
-_OWN: Mapping[int, tuple[str, Callable[[Sequence[str], Reader], Parsed]]] = {
-    0: ("initialize", _initialize),
-    1: ("authorize", _authorize),
-    2: ("delegate", _delegate),
-    3: ("split", _split),
-    4: ("withdraw", _withdraw),
-    5: ("deactivate", _deactivate),
-    7: ("merge", _merge),
-    9: ("initializeChecked", _initialize_checked),
-    10: ("authorizeChecked", _authorize_checked),
-}
-
-_PLAIN: Mapping[int, Layout] = {
-    14: Layout("deactivateDelinquent", ("stakeAccount", "voteAccount", "referenceVoteAccount")),
-    16: Layout("moveStake", _MOVE, (("lamports", Reader.u64),)),
-    17: Layout("moveLamports", _MOVE, (("lamports", Reader.u64),)),
-}
+_METADATA_LAYOUT = Layout(
+    "initializeTokenMetadata",
+    ("metadata", "updateAuthority", "mint", "mintAuthority"),
+    (("name", _short_text), ("symbol", _short_text), ("uri", _short_text)),
+)
 
 
 def parse_instruction(program_id: str, accounts: Sequence[str], data: bytes) -> Parsed:
@@ -395,19 +219,13 @@ def _system(accounts: Sequence[str], data: bytes) -> Parsed:
     read = Reader(data)
     kind = read.u32()
     if kind == _CREATE_ALLOW_PREFUND:
-        return _create_allow_prefund(accounts, read)
+        # Without lamports nobody pays, and the second account may be missing.
+        lamports = read.u64()
+        names = ("newAccount", "source") if lamports else ("newAccount",)
+        paid = (("lamports?", lambda _read: lamports or None),)
+        layout = Layout("createAccountAllowPrefund", names, (*paid, *_SPACE, *_OWNER))
+        return shown(layout, accounts, read)
     return apply(_SYSTEM, kind, accounts, read)
-
-
-def _create_allow_prefund(accounts: Sequence[str], read: Reader) -> Parsed:
-    lamports = read.u64()
-    # Without lamports nobody pays, and the second account may be missing.
-    names = ("newAccount", "source") if lamports else ("newAccount",)
-    info = name_accounts(names, accounts)
-    if lamports:
-        info["lamports"] = lamports
-    info |= {"space": read.u64(), "owner": read.key()}
-    return {"type": "createAccountAllowPrefund", "info": info}
 
 
 def _associated_token(accounts: Sequence[str], data: bytes) -> Parsed:
@@ -416,39 +234,21 @@ def _associated_token(accounts: Sequence[str], data: bytes) -> Parsed:
 
 
 def _memo(_accounts: Sequence[str], data: bytes) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Unparsable(f"the memo is not UTF-8: {error}") from None
-
-
-def _text(read: Reader) -> str:
-    return read.text(8)
+    return _utf8(data)
 
 
 _CREATE_ALLOW_PREFUND = 13
 _NONCE = ("nonceAccount", "recentBlockhashesSysvar")
+_SPACE = (("space", Reader.u64),)
+_SEED = (("base", Reader.key), ("seed", _text))
+_NEW_ACCOUNT = (*_LAMPORTS, *_SPACE, *_OWNER)
 
 # The numbers are `SystemInstruction`'s.
 _SYSTEM: Mapping[int, Layout] = {
-    0: Layout(
-        "createAccount",
-        ("source", "newAccount"),
-        (("lamports", Reader.u64), ("space", Reader.u64), ("owner", Reader.key)),
-    ),
-    1: Layout("assign", ("account",), (("owner", Reader.key),)),
-    2: Layout("transfer", ("source", "destination"), (("lamports", Reader.u64),)),
-    3: Layout(
-        "createAccountWithSeed",
-        ("source", "newAccount"),
-        (
-            ("base", Reader.key),
-            ("seed", _text),
-            ("lamports", Reader.u64),
-            ("space", Reader.u64),
-            ("owner", Reader.key),
-        ),
-    ),
+    0: Layout("createAccount", ("source", "newAccount"), _NEW_ACCOUNT),
+    1: Layout("assign", ("account",), _OWNER),
+    2: Layout("transfer", ("source", "destination"), _LAMPORTS),
+    3: Layout("createAccountWithSeed", ("source", "newAccount"), (*_SEED, *_NEW_ACCOUNT)),
     4: Layout("advanceNonce", (*_NONCE, "nonceAuthority")),
     5: Layout(
         "withdrawFromNonce",
@@ -459,27 +259,19 @@ _SYSTEM: Mapping[int, Layout] = {
             "rentSysvar",
             "nonceAuthority",
         ),
-        (("lamports", Reader.u64),),
+        _LAMPORTS,
     ),
     6: Layout("initializeNonce", (*_NONCE, "rentSysvar"), (("nonceAuthority", Reader.key),)),
     7: Layout(
         "authorizeNonce", ("nonceAccount", "nonceAuthority"), (("newAuthorized", Reader.key),)
     ),
-    8: Layout("allocate", ("account",), (("space", Reader.u64),)),
-    9: Layout(
-        "allocateWithSeed",
-        ("account",),
-        (("base", Reader.key), ("seed", _text), ("space", Reader.u64), ("owner", Reader.key)),
-    ),
-    10: Layout(
-        "assignWithSeed",
-        ("account",),
-        (("base", Reader.key), ("seed", _text), ("owner", Reader.key)),
-    ),
+    8: Layout("allocate", ("account",), _SPACE),
+    9: Layout("allocateWithSeed", ("account",), (*_SEED, *_SPACE, *_OWNER)),
+    10: Layout("assignWithSeed", ("account",), (*_SEED, *_OWNER)),
     11: Layout(
         "transferWithSeed",
         ("source", "sourceBase", "destination"),
-        (("lamports", Reader.u64), ("sourceSeed", _text), ("sourceOwner", Reader.key)),
+        (*_LAMPORTS, ("sourceSeed", _text), ("sourceOwner", Reader.key)),
     ),
     12: Layout("upgradeNonce", ("nonceAccount",)),
 }
@@ -504,13 +296,9 @@ _ASSOCIATED: Mapping[int, Layout] = {
 
 _PARSERS: Mapping[str, tuple[str, Callable[[Sequence[str], bytes], Any]]] = {
     SYSTEM_PROGRAM: ("system", _system),
-    TOKEN_PROGRAM: ("spl-token", parse_token_instruction),
-    TOKEN_2022_PROGRAM: ("spl-token", parse_token_instruction),
-    ASSOCIATED_TOKEN_PROGRAM: (
-        "spl-associated-token-account",
-        _associated_token,
-    ),
-    STAKE_PROGRAM: ("stake", parse_stake_instruction),
+    TOKEN_PROGRAM: ("spl-token", _token),
+    TOKEN_2022_PROGRAM: ("spl-token", _token),
+    ASSOCIATED_TOKEN_PROGRAM: ("spl-associated-token-account", _associated_token),
     MEMO_V1_PROGRAM: ("spl-memo", _memo),
     MEMO_PROGRAM: ("spl-memo", _memo),
 }

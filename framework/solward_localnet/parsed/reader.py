@@ -1,4 +1,4 @@
-"""A cursor over little-endian bytes, and the table form of an instruction's layout."""
+"""A cursor over little-endian bytes, and tables of what they hold."""
 
 import math
 import struct
@@ -66,9 +66,13 @@ class Reader:
         """An unsigned integer of 8 bytes."""
         return self.unsigned(8)
 
-    def signed(self, width: int) -> int:
-        """A two's complement integer of `width` bytes."""
-        return int.from_bytes(self.take(width), "little", signed=True)
+    def i16(self) -> int:
+        """A two's complement integer of 2 bytes."""
+        return int.from_bytes(self.take(2), "little", signed=True)
+
+    def i64(self) -> int:
+        """A two's complement integer of 8 bytes."""
+        return int.from_bytes(self.take(8), "little", signed=True)
 
     def double(self) -> float | None:
         """A 64-bit float; None where it is not finite, which JSON cannot say."""
@@ -90,6 +94,10 @@ class Reader:
         raw = self.take(32)
         return None if raw == _ZERO_KEY else str(Pubkey(raw))
 
+    def optional_key(self) -> str | None:
+        """An address after a byte that says whether it is there, as base58."""
+        return self.key() if self.boolean() else None
+
     def text(self, length_width: int) -> str:
         """UTF-8 text after its length in bytes, itself an integer of `length_width` bytes."""
         raw = self.take(self.unsigned(length_width))
@@ -104,24 +112,36 @@ def json_float(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+Fields = Sequence[tuple[str, Callable[[Reader], Any]]]
+"""Names and readers of values that follow each other. A name that ends with `?` is left out where
+its value is None."""
+
+
+def read_fields(fields: Fields, read: Reader) -> Parsed:
+    """The values of `fields` by their names, in their order."""
+    values = [(name, field(read)) for name, field in fields]
+    return {
+        name.removesuffix("?"): value
+        for name, value in values
+        if value is not None or not name.endswith("?")
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One instruction: its type in `jsonParsed`, its accounts in order, its fields in order."""
+    """One instruction, as `jsonParsed` shows it.
+
+    Attributes:
+        accounts: their names in order. One that begins with `*` stands for all that are left.
+        fields: what its data holds after its number.
+        authority: the name of the account after these, which signs; or of a multisig, whose signers
+            follow. Empty: there is none.
+    """
 
     type: str
     accounts: tuple[str, ...]
-    fields: tuple[tuple[str, Callable[[Reader], Any]], ...] = ()
-
-
-def name_accounts(names: Sequence[str], accounts: Sequence[str]) -> Parsed:
-    """The first accounts under their names.
-
-    Raises:
-        Unparsable: there are fewer accounts than names.
-    """
-    if len(accounts) < len(names):
-        raise Unparsable(f"{len(names)} accounts expected, {len(accounts)} given")
-    return dict(zip(names, accounts, strict=False))
+    fields: Fields = ()
+    authority: str = ""
 
 
 def apply(
@@ -132,10 +152,38 @@ def apply(
     Raises:
         Unparsable: no such instruction, missing accounts, or data too short.
     """
-    try:
-        layout = layouts[kind]
-    except KeyError:
-        raise Unparsable(f"no parser for instruction {kind}") from None
-    info = name_accounts(layout.accounts, accounts)
-    info |= {name: field(read) for name, field in layout.fields}
+    if kind not in layouts:
+        raise Unparsable(f"no parser for instruction {kind}")
+    return shown(layouts[kind], accounts, read)
+
+
+def shown(layout: Layout, accounts: Sequence[str], read: Reader) -> Parsed:
+    """As `apply`, of an instruction of this layout."""
+    info, left = _named(layout.accounts, accounts)
+    info |= read_fields(layout.fields, read)
+    if layout.authority:
+        info |= _authority(layout.authority, left)
     return {"type": layout.type, "info": info}
+
+
+def _named(names: Sequence[str], accounts: Sequence[str]) -> tuple[Parsed, list[str]]:
+    """The accounts under their names, and those that are left."""
+    if len(accounts) < len(names):
+        raise Unparsable(f"{len(names)} accounts expected, {len(accounts)} given")
+    info: Parsed = {}
+    left = list(accounts)
+    for name in names:
+        if name.startswith("*"):
+            info[name.removeprefix("*")], left = left, []
+        else:
+            info[name] = left.pop(0)
+    return info, left
+
+
+def _authority(name: str, accounts: Sequence[str]) -> Parsed:
+    if not accounts:
+        raise Unparsable("the authority's account is missing")
+    address, *signers = accounts
+    if not signers:
+        return {name: address}
+    return {f"multisig{name[0].upper()}{name[1:]}": address, "signers": signers}

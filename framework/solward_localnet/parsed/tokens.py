@@ -156,10 +156,10 @@ def _default_account_state(read: Reader) -> Parsed:
 def _interest_bearing(read: Reader) -> Parsed:
     return {
         "rateAuthority": read.key_or_none(),
-        "initializationTimestamp": read.signed(8),
-        "preUpdateAverageRate": read.signed(2),
-        "lastUpdateTimestamp": read.signed(8),
-        "currentRate": read.signed(2),
+        "initializationTimestamp": read.i64(),
+        "preUpdateAverageRate": read.i16(),
+        "lastUpdateTimestamp": read.i64(),
+        "currentRate": read.i16(),
     }
 
 
@@ -179,7 +179,7 @@ def _scaled_ui_amount(read: Reader) -> Parsed:
     return {
         "authority": read.key_or_none(),
         "multiplier": _multiplier(read),
-        "newMultiplierEffectiveTimestamp": read.signed(8),
+        "newMultiplierEffectiveTimestamp": read.i64(),
         "newMultiplier": _multiplier(read),
     }
 
