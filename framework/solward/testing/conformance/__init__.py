@@ -9,13 +9,14 @@ the name), a module or an object of one by name (`tools.tip`, `tools.tip:skill`)
 runs in a plugin host, as in production; `in_process` imports it into this process instead, for
 debugging, and then any plugin object is a target. A case of a skill is its
 parameters, or a function that takes a new `TestWallet`, prepares it for the skill, and returns the
-parameters; it may be async.
+parameters; it may be async. Each `check_*` gives a report; the `*_test` of its kind takes the same
+arguments and gives a test function, which fails with the report if the plugin does not conform.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from solward.testing.conformance.report import TIERS, Finding, Grade, Outcome, Report, Tier
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from solward.testing.stand import Stand
     from solward.types.payment import HttpAnswer
     from solward.types.venue import QuoteRequest
+
+P = ParamSpec("P")
 
 __all__ = [
     "TIERS",
@@ -204,82 +207,25 @@ async def check_payment(
     return await check(target, payment_cases=cases, kind="payment", in_process=in_process)
 
 
-def skill_test(
-    target: object,
-    *,
-    cases: Sequence[Case] = (),
-    settings: Mapping[str, Any] | None = None,
-    in_process: bool = False,
-) -> Callable[[], None]:
-    """A test function that fails with the report if the skill does not conform."""
-    return _test(lambda: check_skill(target, cases=cases, settings=settings, in_process=in_process))
+def _tested(check: Callable[P, Coroutine[Any, Any, Report]]) -> Callable[P, Callable[[], None]]:
+    """Makes what makes test functions: they fail with the report if the plugin does not conform."""
+
+    def make(*args: P.args, **kwargs: P.kwargs) -> Callable[[], None]:
+        def test_conformance() -> None:
+            from solward.testing.conformance.runner import run
+
+            report = run(check(*args, **kwargs))
+            print(report)
+            if not report.ok:
+                raise AssertionError(f"\n{report}")
+
+        return test_conformance
+
+    return make
 
 
-def provider_test(
-    target: object, *, address: str | None = None, in_process: bool = False
-) -> Callable[[], None]:
-    """A test function that fails with the report if the provider does not conform."""
-    return _test(lambda: check_provider(target, address=address, in_process=in_process))
-
-
-def guardrail_test(
-    target: object,
-    *,
-    refused: Sequence[Pair] = (),
-    allowed: Sequence[Pair] = (),
-    held: Sequence[Pair] = (),
-    in_process: bool = False,
-) -> Callable[[], None]:
-    """A test function that fails with the report if the guardrail does not conform."""
-    return _test(
-        lambda: check_guardrail(
-            target, refused=refused, allowed=allowed, held=held, in_process=in_process
-        )
-    )
-
-
-def venue_test(
-    target: object,
-    *,
-    http: httpx.AsyncClient | None = None,
-    requests: Sequence[QuoteRequest] = (),
-    pools: Sequence[str] = (),
-    genesis: Mapping[Pubkey, Account] | None = None,
-    in_process: bool = False,
-) -> Callable[[], None]:
-    """A test function that fails with the report if the venue does not conform."""
-    return _test(
-        lambda: check_venue(
-            target,
-            http=http,
-            requests=requests,
-            pools=pools,
-            genesis=genesis,
-            in_process=in_process,
-        )
-    )
-
-
-def payment_test(
-    target: object,
-    *,
-    answers: Sequence[HttpAnswer] = (),
-    receipts: Sequence[HttpAnswer] = (),
-    in_process: bool = False,
-) -> Callable[[], None]:
-    """A test function that fails with the report if the payment protocol does not conform."""
-    return _test(
-        lambda: check_payment(target, answers=answers, receipts=receipts, in_process=in_process)
-    )
-
-
-def _test(check: Callable[[], Any]) -> Callable[[], None]:
-    def test_conformance() -> None:
-        from solward.testing.conformance.runner import run
-
-        report: Report = run(check())
-        print(report)
-        if not report.ok:
-            raise AssertionError(f"\n{report}")
-
-    return test_conformance
+skill_test = _tested(check_skill)
+provider_test = _tested(check_provider)
+guardrail_test = _tested(check_guardrail)
+venue_test = _tested(check_venue)
+payment_test = _tested(check_payment)
