@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 from sqlalchemy import insert
 from tests.promises import promise
 from tests.support.database import WALLET_ROW, statements_of
@@ -236,7 +237,7 @@ def usd(most: Any, **options: Any) -> Grant:
 def swap(bounds: SwapBounds, numbers: Numbers, **terms: int) -> Case:
     intent, effects = lines(1_000_000)
     intent = replace(intent, type="swap", details={"outputToken": MINT}, **terms)
-    made = replace(usdc(8_000_000), swap=bounds)
+    made = structs.replace(usdc(8_000_000), swap=bounds)
     pocket = PocketUse(Pocket("w1", 1, POCKET), venue="market")
     return granted((intent, effects), numbers, made, pocket=pocket)
 
@@ -272,13 +273,13 @@ OF_GRANTS = {
     "rate": granted(
         lines(1),
         {"limit": "2", "used": "2", "unit": "transactions", "window": "a minute"},
-        replace(usdc(8_000_000), rates=(Window(MINUTE_MS, 2),)),
+        structs.replace(usdc(8_000_000), rates=(Window(MINUTE_MS, 2),)),
         lines(1), lines(1),
     ),
     "rate of one": granted(
         lines(1),
         {"limit": "1", "used": "1", "unit": "transaction", "window": "a minute"},
-        replace(usdc(8_000_000), rates=(Window(MINUTE_MS, 1),)),
+        structs.replace(usdc(8_000_000), rates=(Window(MINUTE_MS, 1),)),
         lines(1),
     ),
     "costs": granted(
@@ -290,7 +291,7 @@ OF_GRANTS = {
     "costs never": granted(
         lines(1, fee=0, rent=20_000_000),
         {"asked": "0.02", "limit": "0.01", "unit": "SOL of fees and rent"} | DAY,
-        replace(usdc(8_000_000), costs_lamports=10_000_000),
+        structs.replace(usdc(8_000_000), costs_lamports=10_000_000),
     ),
     "slippage": swap(
         SwapBounds(slippage_bps=100), {"asked": "2.5%", "limit": "1%", "unit": "slippage"},
@@ -303,7 +304,7 @@ OF_GRANTS = {
     "slippage not known": swap(
         SwapBounds(slippage_bps=100), {"limit": "1%", "unit": "slippage"}
     ),
-    "no costs": granted(lines(1), {}, replace(usdc(8_000_000), costs_lamports=0)),
+    "no costs": granted(lines(1), {}, structs.replace(usdc(8_000_000), costs_lamports=0)),
     "no grant": granted(lines(1), {}, grant(AGENT, SOL=limit("SOL", 1))),
 }  # fmt: skip
 

@@ -20,11 +20,16 @@ from solward.support import jsontext
 from solward.types.guardrail import COSTS, SOL, Line, Operation
 from solward.types.money import to_units
 from solward.vault.grants.decide import compile_grants, decide, needed
-from solward.vault.grants.document import FIELDS, GrantPolicy, policy_json, read_policy
+from solward.vault.grants.document import (
+    FIELDS,
+    GrantPolicy,
+    grant_sentence,
+    policy_json,
+    read_policy,
+)
 from solward.vault.grants.model import RATE, Case, SwapTerms
 from solward.vault.grants.sentences import (
     finding_sentence,
-    grant_sentence,
     read_only_sentence,
     reason_sentence,
 )

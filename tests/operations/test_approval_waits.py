@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec import structs
 from solders.transaction import VersionedTransaction
 from tests.promises import promise
 from tests.support.approvals import KEY, Desk, asks, guardrails, open_desk
@@ -36,8 +37,7 @@ from solward.types.guardrail import Intent, TransactionEffects
 from solward.types.money import LAMPORTS_PER_SOL
 from solward.types.record import Hold, HoldState
 from solward.types.venue import Quote
-from solward.vault.grants.model import ANY_ASSET, Window
-from solward.vault.grants.stored_form import grant_id
+from solward.vault.grants.model import ANY_ASSET, Window, grant_id
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.money.judge import plugin_rules, prices
 from solward.vault.money.judge.prices import Prices
@@ -217,8 +217,8 @@ async def test_a_price_source_that_is_away_uses_up_no_approval(
     async with open_desk(tmp_path, prices=Prices([source]), **QUICK) as desk:
         hold = await desk.held()
         dollars = {ANY_ASSET: limit(ANY_ASSET, 1_000_000_000, decimals=6)}
-        under = replace(grant(KEY.principal, costs=50_000_000), assets=dollars)
-        under = replace(under, id=grant_id(under))
+        under = structs.replace(grant(KEY.principal, costs=50_000_000), assets=dollars)
+        under = structs.replace(under, id=grant_id(under))
         await replace_set(desk.bench.database, KEY.principal, [under])
         await waits(desk, hold, "price")
         source.usd["SOL"] = Fraction(100), 9

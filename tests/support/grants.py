@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
+
+from msgspec import structs
 
 from solward.support.clock import now_ms
 from solward.support.durations import DAY_MS
 from solward.types.guardrail import Operation
 from solward.vault.grants.dollars import Price
-from solward.vault.grants.model import AssetLimit, Grant, Window
-from solward.vault.grants.stored_form import grant_id
+from solward.vault.grants.model import AssetLimit, Grant, Window, grant_id
 
 # Grants as tests write them: in smallest units.
 
@@ -45,7 +46,7 @@ def grant(
     assets = {name: each for name, each in more.items() if isinstance(each, AssetLimit)}
     fields = {name: each for name, each in more.items() if name not in assets}
     made = Grant("", who, frozenset(may), assets=assets, costs_lamports=costs, **fields)
-    return replace(made, id=grant_id(made))
+    return structs.replace(made, id=grant_id(made))
 
 
 # Price sources that say what a test wants, and a clock that it sets.

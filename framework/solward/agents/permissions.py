@@ -14,9 +14,9 @@ from solward.database.database import Database
 from solward.solana.token_list import TokenList
 from solward.types.guardrail import SOL, Operation
 from solward.types.provider import ToolDefinition
-from solward.vault.grants.model import Grant
-from solward.vault.grants.sentences import DEFAULTS_SENTENCE, grant_sentence, read_only_sentence
-from solward.vault.grants.stored_form import from_stored
+from solward.vault.grants.document import grant_sentence
+from solward.vault.grants.model import Grant, from_stored
+from solward.vault.grants.sentences import DEFAULTS_SENTENCE, read_only_sentence
 from solward.vault.money.judge.principal_names import names_of
 from solward.vault.store import grants as store
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from msgspec import structs
 from solders.keypair import Keypair
 from tests.support.agents import Scripted, agent_body, calls
 from tests.support.services import Answer, Api
@@ -24,8 +25,7 @@ from solward.support.durations import DAY_MS
 from solward.types.errors import LedgerUnavailable
 from solward.types.guardrail import Operation
 from solward.types.provider import Completion, CompletionRequest
-from solward.vault.grants.model import AssetLimit, Grant, Window
-from solward.vault.grants.stored_form import grant_id
+from solward.vault.grants.model import AssetLimit, Grant, Window, grant_id
 from solward.vault.ledger.transport import InProcessTransport
 from solward.vault.money.request import ADMIN
 
@@ -184,7 +184,7 @@ async def _grant_transfers(stand: Stand, agent_id: str, mint: str) -> None:
     day = AssetLimit(mint, decimals, (Window(DAY_MS, 10**12),))
     who = f"agent:{agent_id}"
     grant = Grant("", who, frozenset({Operation.TRANSFER}), assets={mint: day})
-    grant = replace(grant, id=grant_id(grant))
+    grant = structs.replace(grant, id=grant_id(grant))
     await replace_set(stand.api.service.database, who, [grant])
 
 

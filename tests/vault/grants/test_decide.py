@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from msgspec import structs
 from tests.promises import promise
 from tests.vault.grants.cases import (
     AGENT,
@@ -191,7 +192,7 @@ def test_a_new_grant_starts_with_what_was_paid_for_requests_to_its_sites() -> No
     assert covers(of_site, line, through(SITE))
     assert not covers(of_site, line, through(OTHER_SITE))
     # Wider, it covers what its sites were not paid too: taking `via` away gives nothing back.
-    assert covers(replace(of_site, via=()), line, through(OTHER_SITE))
+    assert covers(structs.replace(of_site, via=()), line, through(OTHER_SITE))
 
 
 def test_the_sums_of_grants_for_other_sites_are_not_needed() -> None:
@@ -838,7 +839,7 @@ def test_a_refusal_names_the_grant_that_came_nearest_and_of_equals_the_first() -
     refused = Policy(elsewhere, others).judge(paid(3)).refused
     assert refused is not None
     assert (refused.why, refused.number) == (Why.RECIPIENT, 2)
-    refused = Policy(elsewhere, replace(elsewhere, id="other")).judge(paid(3)).refused
+    refused = Policy(elsewhere, structs.replace(elsewhere, id="other")).judge(paid(3)).refused
     assert refused is not None
     assert (refused.why, refused.number) == (Why.WALLET, 1)
 
@@ -984,7 +985,7 @@ def test_a_new_grant_starts_with_what_it_covers_whatever_amount_and_time() -> No
     assert not covers(tight, paid(9, to=STRANGER), moved)
     assert not covers(tight, paid(9, BONK), moved)
     assert not covers(tight, paid(9, to=None, operation="burn"), moved)
-    assert not covers(replace(tight, wallet="pocket"), paid(9), moved)
+    assert not covers(structs.replace(tight, wallet="pocket"), paid(9), moved)
     assert covers(grant("b", limit(ANY_ASSET)), paid(9, BONK), moved)
     assert covers(grant("b", may="launch"), launched(), moved)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import fields, replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.promises import promise
 from tests.support.examples import examples
 from tests.vault.grants.names import (
@@ -39,9 +39,18 @@ from solward.vault.grants.document import (
     read_grants,
     read_policy,
 )
-from solward.vault.grants.model import AssetLimit, Grant, Hours, NewRecipient, SwapBounds, Window
+from solward.vault.grants.model import (
+    AssetLimit,
+    Grant,
+    Hours,
+    NewRecipient,
+    SwapBounds,
+    Window,
+    from_stored,
+    grant_id,
+    stored_form,
+)
 from solward.vault.grants.spelling import quoted
-from solward.vault.grants.stored_form import from_stored, grant_id, stored_form
 
 KNOWN = Known()
 HOUR, DAY = 3_600_000, 86_400_000
@@ -165,16 +174,16 @@ OTHER: dict[str, Any] = {
 
 def test_every_field_of_a_grant_is_in_its_id_and_in_its_stored_form() -> None:
     grant = read(WHOLE)
-    assert OTHER.keys() == {each.name for each in fields(Grant)} - {"id"}
-    changes = [replace(grant, **{field: value}) for field, value in OTHER.items()]
+    assert OTHER.keys() == {each.name for each in structs.fields(Grant)} - {"id"}
+    changes = [structs.replace(grant, **{field: value}) for field, value in OTHER.items()]
     limit = grant.assets[USDC]
     for changed_limit in (
-        replace(limit, decimals=7),
-        replace(limit, windows=limit.windows[:1]),
-        replace(limit, per_tx=None),
-        replace(limit, hold=None),
+        structs.replace(limit, decimals=7),
+        structs.replace(limit, windows=limit.windows[:1]),
+        structs.replace(limit, per_tx=None),
+        structs.replace(limit, hold=None),
     ):
-        changes.append(replace(grant, assets={**grant.assets, USDC: changed_limit}))
+        changes.append(structs.replace(grant, assets={**grant.assets, USDC: changed_limit}))
     assert len({grant_id(each) for each in (grant, *changes)}) == len(changes) + 1
     assert all(from_stored(stored_form(each)) == each for each in changes)
 

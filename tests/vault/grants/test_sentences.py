@@ -27,14 +27,13 @@ from tests.vault.grants.names import (
 from solward.operations.declared import OPERATIONS
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import COSTS, SOL, Intent, Line, Operation
-from solward.vault.grants.document import read_grant
+from solward.vault.grants.document import grant_sentence, read_grant
 from solward.vault.grants.model import ANY_ASSET, RATE, USD, Finding, Grant, Why, Window
 from solward.vault.grants.sentences import (
     can_leave_sentence,
     finding_refusal,
     finding_sentence,
     fixed_details,
-    grant_sentence,
     hold_sentence,
     left_sentence,
     read_only_sentence,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
+from msgspec import structs
 from tests.promises import promise
 from tests.support.engine import Bench
 from tests.support.grants import grant, limit
@@ -110,7 +111,7 @@ def test_dollars_of_any_asset_are_told_beside_the_amounts_of_named_ones() -> Non
     found = leaving({AGENT: UNLIMITED}, named, other)
     assert (found.bounds[MINT], found.dollars[MINT]) == (20, 3_000_000)
     assert found.bounds[ANY_ASSET] == 3_000_000
-    both = leaving({AGENT: UNLIMITED}, replace(named, assets={**named.assets, **other.assets}))
+    both = leaving({AGENT: UNLIMITED}, structs.replace(named, assets={**named.assets, **other.assets}))
     # What a dollar buys is not known: of SOL the ceiling is told.
     assert (both.bounds[MINT], both.bounds["SOL"], both.dollars) == (20, 10 * SOL, {})
 
@@ -156,9 +157,9 @@ async def test_the_report_says_what_is_used_and_left(bench: Bench) -> None:
 async def test_the_report_leaves_out_what_cannot_bind_the_wallet(bench: Bench) -> None:
     """What is left keeps its number, since refusals name it by that."""
     sol = {"SOL": limit("SOL", SOL)}
-    elsewhere = replace(grant(AGENT, **sol), id="e", wallet="another")
-    approves = replace(grant(AGENT, []), id="a", approves=True)
-    here = replace(grant(AGENT, **sol), id="h", wallet=bench.wallet.id)
+    elsewhere = structs.replace(grant(AGENT, **sol), id="e", wallet="another")
+    approves = structs.replace(grant(AGENT, []), id="a", approves=True)
+    here = structs.replace(grant(AGENT, **sol), id="h", wallet=bench.wallet.id)
     await replace_policy(bench.database, {AGENT: [elsewhere, approves, here]}, {})
     callers = [(AGENT, UNLIMITED)]
     tokens = token_list("localnet")

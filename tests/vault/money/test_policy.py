@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 from sqlalchemy import insert, select
 from tests.promises import promise
 from tests.support.grants import grant, limit
@@ -204,12 +204,12 @@ async def test_writing_a_grant_anew_or_another_beside_it_gives_back_nothing(past
     made = grant(WHO, **{MINT: limit(MINT, 100)})
     await replace_set(past.database, WHO, [made])
     await past.pay(60)
-    for grants in (None, [made], [], [made], [replace(made, id="other"), made]):
+    for grants in (None, [made], [], [made], [structs.replace(made, id="other"), made]):
         await replace_set(past.database, WHO, grants)
         for each in grants or ():
             assert (await past.counted(each)).units in (0, 60)
     assert await past.counted(made) == Counted(60, 1)
-    assert await past.counted(replace(made, id="other")) == Counted(60, 1)
+    assert await past.counted(structs.replace(made, id="other")) == Counted(60, 1)
 
 
 async def test_a_grant_that_stays_keeps_what_it_counted(past: Past) -> None:

@@ -11,6 +11,7 @@ from zlib import crc32
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.promises import promise
 from tests.support.examples import examples
 
@@ -63,7 +64,7 @@ def grant(who: str = AGENT, name: str = "g", **changes: Any) -> Grant:
     """Up to 100 units of the mint a day, unless the test says otherwise."""
     most = changes.pop("most", 100)
     limit = AssetLimit(MINT, 6, (Window(DAY, most),), hold=changes.pop("hold", None))
-    return replace(Grant(name, who, SENT, assets={MINT: limit}), **changes)
+    return structs.replace(Grant(name, who, SENT, assets={MINT: limit}), **changes)
 
 
 def policy(*grants: Grant, book: Mapping[str, Sequence[str]] | None = None) -> CompiledPolicy:
@@ -325,7 +326,7 @@ def test_all_changes_are_counted_and_the_first_are_kept() -> None:
     history = History(policy(grant()))
     for _ in range(5):
         assert history.ask(1) == ALLOWED
-    none = policy(replace(grant(), may=frozenset({Operation.BURN})))
+    none = policy(structs.replace(grant(), may=frozenset({Operation.BURN})))
     run = Replay(history.now, 1, none, most=2)
     run.add(history.past)
     assert (run.result().changed, len(run.result().changes)) == (5, 2)
@@ -378,7 +379,7 @@ def grants(draw: st.DrawFn) -> Grant:
         costs_lamports=draw(st.sampled_from([10_000_000, 40_000])),
         rates=draw(st.sampled_from([(), (Window(HOUR, 4),)])),
     )
-    return replace(one, id=f"{crc32(repr(one).encode()):08x}")
+    return structs.replace(one, id=f"{crc32(repr(one).encode()):08x}")
 
 
 @st.composite

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from solders.keypair import Keypair
 from sqlalchemy import insert, select, update
 from tests.promises import promise
@@ -31,8 +32,7 @@ from solward.types.errors import GuardrailBlocked, Held, InvalidRequest
 from solward.types.guardrail import SOL, Hold, Intent, Line, Operation, Outflow, TransactionEffects
 from solward.types.record import HoldState, TransactionRecord, TransactionStatus
 from solward.vault.grants.document import GrantPolicy
-from solward.vault.grants.model import ANY_ASSET, AssetLimit, Grant, NewRecipient, Window
-from solward.vault.grants.stored_form import grant_id
+from solward.vault.grants.model import ANY_ASSET, AssetLimit, Grant, NewRecipient, Window, grant_id
 from solward.vault.guardrails import Policy as Rules
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.money.judge.granting import Granting
@@ -164,7 +164,7 @@ def grant(who: str = AGENT, most: int = 100, **changes: Any) -> Grant:
     made = Grant(
         "", who, frozenset({Operation.TRANSFER}), assets={MINT: limit(MINT, most)}, **changes
     )
-    return replace(made, id=grant_id(made))
+    return structs.replace(made, id=grant_id(made))
 
 
 def policy(*grants: Grant, book: dict[str, tuple[str, ...]] | None = None) -> GrantPolicy:
@@ -210,7 +210,7 @@ def random_policy(rng: random.Random) -> GrantPolicy:
             costs_lamports=rng.choice([10_000_000, 200_000]),
             rates=rng.choice([(), (Window(200, 3),), (Window(DAY, 20),)]),
         )
-        made = replace(made, id=grant_id(made))
+        made = structs.replace(made, id=grant_id(made))
         found[made.scope] = made
     book = {"vendors": tuple(sorted(rng.sample(PEOPLE, 2)))}
     return policy(*found.values(), book=book)
@@ -299,14 +299,16 @@ async def test_a_draft_that_names_a_site_refuses_what_other_sites_were_paid(
     service: Service,
 ) -> None:
     pay = frozenset({Operation.PAY})
-    wide = replace(grant(), may=pay)
-    await service.edit(policy(replace(wide, id=grant_id(wide))))
+    wide = structs.replace(grant(), may=pay)
+    await service.edit(policy(structs.replace(wide, id=grant_id(wide))))
     for site in SITES:
         actor = replace(ACTORS[0], via=(site,))
         assert await service.ask(actor, [pays(10)]) == "pending"
     assert await service.ask(ACTORS[0], [pays(10)]) == "blocked"
-    narrow = replace(wide, via=SITES[:1])
-    (change,) = (await service.replay(policy(replace(narrow, id=grant_id(narrow)))))["changes"]
+    narrow = structs.replace(wide, via=SITES[:1])
+    (change,) = (await service.replay(policy(structs.replace(narrow, id=grant_id(narrow)))))[
+        "changes"
+    ]
     assert change["chain"] == ["wallet:w", AGENT, SITES[1]]
     assert (change["then"], change["now"], change["type"]) == ("allowed", "refused", "payment")
     assert (
@@ -315,16 +317,16 @@ async def test_a_draft_that_names_a_site_refuses_what_other_sites_were_paid(
 
 
 async def test_what_is_asked_for_again_while_it_is_held_is_one(service: Service) -> None:
-    held = replace(grant(), assets={MINT: limit(MINT, 100, hold=50)})
-    await service.edit(policy(replace(held, id=grant_id(held))))
+    held = structs.replace(grant(), assets={MINT: limit(MINT, 100, hold=50)})
+    await service.edit(policy(structs.replace(held, id=grant_id(held))))
     assert [await service.ask(ACTORS[0], [pays(60)]) for _ in range(2)] == ["held", "held"]
     found = await service.replay(policy(grant()))
     assert [(each["then"], each["now"]) for each in found["changes"]] == [("held", "allowed")]
 
 
 async def test_a_draft_that_is_wider_shows_what_was_refused_and_held(service: Service) -> None:
-    held = replace(grant(), assets={MINT: limit(MINT, 100, hold=50)})
-    await service.edit(policy(replace(held, id=grant_id(held))))
+    held = structs.replace(grant(), assets={MINT: limit(MINT, 100, hold=50)})
+    await service.edit(policy(structs.replace(held, id=grant_id(held))))
     outcomes = [await service.ask(ACTORS[0], [pays(each)]) for each in (60, 101)]
     assert outcomes == ["held", "blocked"]
     found = await service.replay(policy(grant(most=1_000)))
@@ -358,14 +360,16 @@ async def test_a_draft_looks_at_facts_that_no_grant_looked_at_then(service: Serv
 async def test_a_draft_tells_own_wallets_where_nobody_asked_for_them_then(service: Service) -> None:
     for to in ("v-address", "bar"):
         assert await service.ask(ACTORS[0], [pays(5, to, SOL)]) == "pending"
-    to_own = replace(grant(), assets={SOL: limit(SOL, 100)}, to=("own",))
-    found = await service.replay(policy(replace(to_own, id=grant_id(to_own))))
+    to_own = structs.replace(grant(), assets={SOL: limit(SOL, 100)}, to=("own",))
+    found = await service.replay(policy(structs.replace(to_own, id=grant_id(to_own))))
     (change,) = found["changes"]
     assert (change["then"], change["now"]) == ("allowed", "refused")
     async with service.database.write() as connection:
         # A wallet that is made later is none then.
         await connection.execute(update(wallets).values(created_ms=2**45))
-    assert (await service.replay(policy(replace(to_own, id=grant_id(to_own)))))["changed"] == 2
+    assert (await service.replay(policy(structs.replace(to_own, id=grant_id(to_own)))))[
+        "changed"
+    ] == 2
 
 
 async def test_days_and_size_are_bounded(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -412,7 +416,7 @@ async def test_what_a_real_service_made_is_judged_alike(tmp_path: Path) -> None:
             },
             costs_lamports=50_000_000,
         )
-        in_force = policy(replace(made, id=grant_id(made)))
+        in_force = policy(structs.replace(made, id=grant_id(made)))
         await replace_policy(service.database, in_force.sets, in_force.book)
         stranger = str(Keypair().pubkey())
         await make("swap", inputToken="SOL", outputToken="USDC", amount=Decimal("0.1"))
@@ -431,10 +435,10 @@ async def test_what_a_real_service_made_is_judged_alike(tmp_path: Path) -> None:
         found = await replay_stored(service.database, service.tokens, 30)
         assert (found["changed"], found["judged"]) == (0, 10)
         # A dollar less a day: the second payment of USDC is refused, and the third has room then.
-        less = replace(made.assets[ANY_ASSET], windows=(Window(DAY, 6_000_000),))
-        draft = replace(made, assets=dict(made.assets) | {ANY_ASSET: less})
+        less = structs.replace(made.assets[ANY_ASSET], windows=(Window(DAY, 6_000_000),))
+        draft = structs.replace(made, assets=dict(made.assets) | {ANY_ASSET: less})
         found = await replay_stored(
-            service.database, service.tokens, 30, policy(replace(draft, id=grant_id(draft)))
+            service.database, service.tokens, 30, policy(structs.replace(draft, id=grant_id(draft)))
         )
         assert [(each["type"], each["then"], each["now"]) for each in found["changes"]] == [
             ("token_transfer", "held", "refused"),
@@ -442,9 +446,9 @@ async def test_what_a_real_service_made_is_judged_alike(tmp_path: Path) -> None:
             ("token_transfer", "refused", "allowed"),
         ]
         # Of what the grants of then did not count in dollars no price is known.
-        alone = replace(made, assets={ANY_ASSET: less})
+        alone = structs.replace(made, assets={ANY_ASSET: less})
         found = await replay_stored(
-            service.database, service.tokens, 30, policy(replace(alone, id=grant_id(alone)))
+            service.database, service.tokens, 30, policy(structs.replace(alone, id=grant_id(alone)))
         )
         unknown = [each["type"] for each in found["changes"] if each["now"] == "unknown"]
         assert unknown == ["swap", "transfer", "transfer", "wrap_sol"]

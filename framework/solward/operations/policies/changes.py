@@ -22,8 +22,15 @@ from solward.vault.grants import judged as judged_form
 from solward.vault.grants.decide import covers, is_in_time, is_via
 from solward.vault.grants.document import GrantPolicy
 from solward.vault.grants.dollars import line_dollars
-from solward.vault.grants.model import ANY_ASSET, COSTS_WINDOW_MS, USD, Case, Grant
-from solward.vault.grants.stored_form import from_stored, stored_form
+from solward.vault.grants.model import (
+    ANY_ASSET,
+    COSTS_WINDOW_MS,
+    USD,
+    Case,
+    Grant,
+    from_stored,
+    stored_form,
+)
 from solward.vault.money.judge.grant_case import addresses, funded
 from solward.vault.store import contacts, recipients, window_sums
 from solward.vault.store import grants as store

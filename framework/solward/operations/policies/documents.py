@@ -24,6 +24,7 @@ from solward.types.ledger import ReadLedger
 from solward.vault.grants.document import (
     GrantPolicy,
     grant_json,
+    grant_sentence,
     mints_named,
     policy_json,
     read_grants,
@@ -31,7 +32,7 @@ from solward.vault.grants.document import (
     read_principal,
 )
 from solward.vault.grants.model import Grant
-from solward.vault.grants.sentences import grant_sentence, read_only_sentence, read_sentence
+from solward.vault.grants.sentences import read_only_sentence, read_sentence
 from solward.vault.money.judge.principal_names import KnownNames
 from solward.vault.store.names import all_names
 

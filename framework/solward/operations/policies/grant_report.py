@@ -16,6 +16,7 @@ from solward.support.durations import DAY_MS
 from solward.types.guardrail import COSTS, SOL, Operation
 from solward.types.money import SOL_DECIMALS, lamports_to_sol
 from solward.types.roles import KEY_PRINCIPAL_PREFIX, is_key
+from solward.vault.grants.document import grant_sentence
 from solward.vault.grants.model import (
     ANY_ASSET,
     COSTS_WINDOW_MS,
@@ -24,15 +25,14 @@ from solward.vault.grants.model import (
     AssetLimit,
     Grant,
     Window,
+    from_stored,
 )
 from solward.vault.grants.sentences import (
     beside_sentence,
     can_leave_sentence,
-    grant_sentence,
     left_sentence,
 )
 from solward.vault.grants.spelling import Names, amount_text, unit_name, window_text
-from solward.vault.grants.stored_form import from_stored
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.money.judge.principal_names import names_of
 from solward.vault.store import grants as store

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from msgspec import structs
 from solders.pubkey import Pubkey
 
 from solward.solana.programs import TOKEN_2022_WRAPPED_SOL_MINT, WRAPPED_SOL_MINT
@@ -26,7 +27,6 @@ from solward.types.site import SITE, read_site
 from solward.vault.grants.model import (
     ANY_ASSET,
     ANYBODY,
-    DEFAULT_COSTS_LAMPORTS,
     MAX_GRANTS,
     MAX_UNITS,
     OWN,
@@ -37,8 +37,10 @@ from solward.vault.grants.model import (
     NewRecipient,
     SwapBounds,
     Window,
+    grant_id,
+    sorted_assets,
 )
-from solward.vault.grants.sentences import grant_sentence
+from solward.vault.grants.sentences import document_sentence
 from solward.vault.grants.spelling import (
     APPROVE,
     Names,
@@ -46,13 +48,11 @@ from solward.vault.grants.spelling import (
     may_words,
     minutes_text,
     quoted,
-    sorted_assets,
     time_text,
     unit_name,
     window_ms,
     window_text,
 )
-from solward.vault.grants.stored_form import grant_id
 
 MAX_NAMED: Final = 100
 """Most assets, recipients, sites or bought mints that one grant names."""
@@ -172,34 +172,17 @@ def read_grant(value: object, path: str, names: Names, who: str | None = None) -
     fields = _object(value, path, FIELDS)
     principal = _who(fields, path, names, who)
     operations, approves = _may(fields, path, principal)
-    wallet = None
-    if "wallet" in fields:
-        wallet = _one("wallet", _text(fields["wallet"], f"{path}.wallet"), f"{path}.wallet", names)
-    grant = Grant(
-        id="",
-        who=principal,
-        may=operations,
-        approves=approves,
-        wallet=wallet,
-        assets=_assets(fields, path, operations, names),
-        to=_to(fields["to"], f"{path}.to", names) if "to" in fields else (ANYBODY,),
-        new=_new(fields["new"], f"{path}.new") if "new" in fields else NewRecipient.ALLOW,
-        costs_lamports=(
-            _amount(fields["costs"], f"{path}.costs", SOL_DECIMALS, SOL)
-            if "costs" in fields
-            else DEFAULT_COSTS_LAMPORTS
-        ),
-        rates=(
-            _windows(fields["rate"], f"{path}.rate", lambda each, at: _whole(each, at, 1, MAX_RATE))
-            if "rate" in fields
-            else ()
-        ),
-        hours=_hours(fields["hours"], f"{path}.hours") if "hours" in fields else None,
-        until_ms=_until(fields["until"], f"{path}.until") if "until" in fields else None,
-        swap=_swap(fields["swap"], f"{path}.swap", names) if "swap" in fields else None,
-        via=_via(fields, path, principal),
-    )
-    return replace(grant, id=grant_id(grant))
+    moves = [word for word, each in _OPERATIONS.items() if each in operations - {Operation.LAUNCH}]
+    found: dict[str, Any] = {}
+    for name, form in _FORMS.items():
+        if name in fields:
+            if name == "via":
+                _check_via(fields, f"{path}.via", principal)
+            found[_ATTRIBUTES[name]] = form.read(fields[name], f"{path}.{name}", names)
+        elif name == "assets" and moves:
+            raise InvalidRequest(f"{path}.assets: is required, as may has {moves[0]}")
+    grant = Grant("", principal, operations, approves, **found)
+    return structs.replace(grant, id=grant_id(grant))
 
 
 def mints_named(value: object) -> frozenset[str]:
@@ -223,42 +206,17 @@ def mints_named(value: object) -> frozenset[str]:
 
 def grant_json(grant: Grant, names: Names) -> dict[str, Any]:
     """The document that reads as this grant."""
-    document: dict[str, Any] = {"who": grant.who}
-    if grant.wallet is not None:
-        document["wallet"] = grant.wallet
-    document["may"] = may_words(grant)
-    if grant.assets:
-        document["assets"] = {
-            ANY_ASSET if asset == ANY_ASSET else unit_name(asset, names): (
-                {"usd": _limit_json(limit)} if asset == ANY_ASSET else _limit_json(limit)
-            )
-            for asset, limit in grant.assets.items()
-        }
-    if grant.to != (ANYBODY,):
-        document["to"] = list(grant.to)
-    if grant.via:
-        document["via"] = list(grant.via)
-    if grant.new is not NewRecipient.ALLOW:
-        document["new"] = grant.new.value
-    if grant.costs_lamports != DEFAULT_COSTS_LAMPORTS:
-        document["costs"] = amount_text(grant.costs_lamports, SOL_DECIMALS)
-    if grant.rates:
-        document["rate"] = {window_text(each.length_ms): each.most for each in grant.rates}
-    if grant.hours is not None:
-        document["hours"] = f"{minutes_text(grant.hours.start)}-{minutes_text(grant.hours.end)} UTC"
-    if grant.until_ms is not None:
-        document["until"] = time_text(grant.until_ms)
-    if grant.swap is not None:
-        document["swap"] = {
-            key: value
-            for key, value in (
-                ("slippageBps", grant.swap.slippage_bps),
-                ("impactBps", grant.swap.impact_bps),
-                ("into", [unit_name(each, names) for each in sorted_assets(grant.swap.into)]),
-            )
-            if value not in (None, [])
-        }
+    document: dict[str, Any] = {"who": grant.who, "may": may_words(grant)}
+    for name, form in _FORMS.items():
+        value = getattr(grant, _ATTRIBUTES[name])
+        if value != getattr(_PLAIN, _ATTRIBUTES[name]):
+            document[name] = form.write(value, names)
     return document
+
+
+def grant_sentence(grant: Grant, names: Names) -> str:
+    """All that a grant says, in one sentence; what it leaves at its default is not said."""
+    return document_sentence(grant_json(grant, names), names)
 
 
 def read_book(value: object, path: str) -> dict[str, tuple[str, ...]]:
@@ -278,15 +236,6 @@ class _WithBook:
         self.ids = names.ids
         self.name = names.name
         self.in_book = book.__contains__
-
-
-def _limit_json(limit: AssetLimit) -> dict[str, Any]:
-    def text(units: int) -> str:
-        return amount_text(units, limit.decimals)
-
-    document: dict[str, Any] = {} if limit.per_tx is None else {"perTx": text(limit.per_tx)}
-    document["per"] = {window_text(each.length_ms): text(each.most) for each in limit.windows}
-    return document if limit.hold is None else document | {"hold": text(limit.hold)}
 
 
 def _who(fields: Mapping[str, Any], path: str, names: Names, who: str | None) -> str:
@@ -349,21 +298,17 @@ def _may(fields: Mapping[str, Any], path: str, principal: str) -> tuple[frozense
     return frozenset(_OPERATIONS[word] for word in found - {APPROVE}), APPROVE in found
 
 
-def _assets(
-    fields: Mapping[str, Any], path: str, operations: frozenset[Operation], names: Names
-) -> dict[str, AssetLimit]:
-    at = f"{path}.assets"
-    takes = [word for word, each in _OPERATIONS.items() if each in operations - {Operation.LAUNCH}]
-    if "assets" not in fields:
-        if takes:
-            raise InvalidRequest(f"{at}: is required, as may has {takes[0]}")
-        return {}
-    given = _object(fields["assets"], at, None)
+def _wallet(value: object, path: str, names: Names) -> str:
+    return _one("wallet", _text(value, path), path, names)
+
+
+def _assets(value: object, path: str, names: Names) -> dict[str, AssetLimit]:
+    given = _object(value, path, None)
     if not 1 <= len(given) <= MAX_NAMED:
-        raise InvalidRequest(f"{at}: 1 to {MAX_NAMED} assets are expected")
+        raise InvalidRequest(f"{path}: 1 to {MAX_NAMED} assets are expected")
     limits: dict[str, AssetLimit] = {}
     for word, each in given.items():
-        item = jsontext.member(at, word)
+        item = jsontext.member(path, word)
         asset, decimals = _asset(word, item, names)
         if asset in limits:
             raise InvalidRequest(f"{item}: the same asset stands twice")
@@ -372,6 +317,17 @@ def _assets(
             item, word = f"{item}.usd", "dollars"
         limits[asset] = _limit(each, item, asset, decimals, word)
     return {asset: limits[asset] for asset in sorted_assets(limits)}
+
+
+def _assets_json(limits: Mapping[str, AssetLimit], names: Names) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for asset in sorted_assets(limits):
+        limit = _limit_json(limits[asset])
+        if asset == ANY_ASSET:
+            document[asset] = {"usd": limit}
+        else:
+            document[unit_name(asset, names)] = limit
+    return document
 
 
 def _asset(word: str, path: str, names: Names) -> tuple[str, int]:
@@ -406,6 +362,15 @@ def _limit(value: object, path: str, asset: str, decimals: int, unit: str) -> As
     )
 
 
+def _limit_json(limit: AssetLimit) -> dict[str, Any]:
+    def text(units: int) -> str:
+        return amount_text(units, limit.decimals)
+
+    document: dict[str, Any] = {} if limit.per_tx is None else {"perTx": text(limit.per_tx)}
+    document["per"] = {window_text(each.length_ms): text(each.most) for each in limit.windows}
+    return document if limit.hold is None else document | {"hold": text(limit.hold)}
+
+
 def _windows(value: object, path: str, most: Callable[[object, str], int]) -> tuple[Window, ...]:
     given = _object(value, path, None)
     if not 1 <= len(given) <= MAX_WINDOWS:
@@ -420,6 +385,14 @@ def _windows(value: object, path: str, most: Callable[[object, str], int]) -> tu
             raise InvalidRequest(f"{at}: the same window stands twice")
         found[length] = Window(length, most(each, at))
     return tuple(found[length] for length in sorted(found))
+
+
+def _rates(value: object, path: str, _names: Names) -> tuple[Window, ...]:
+    return _windows(value, path, lambda each, at: _whole(each, at, 1, MAX_RATE))
+
+
+def _costs(value: object, path: str, _names: Names) -> int:
+    return _amount(value, path, SOL_DECIMALS, SOL)
 
 
 def _amount(value: object, path: str, decimals: int, unit: str) -> int:
@@ -441,67 +414,56 @@ def _amount(value: object, path: str, decimals: int, unit: str) -> int:
 
 
 def _to(value: object, path: str, names: Names) -> tuple[str, ...]:
-    found: dict[str, tuple[int, str]] = {}
-    for at, each in _items(value, path, MAX_NAMED):
+    def recipient(each: object, at: str) -> str:
         text = _text(each, at)
-        if text in (ANYBODY, OWN):
-            recipient, order = text, 0
-        elif text.startswith("@"):
+        if text.startswith("@"):
             if not _BOOK_NAME.fullmatch(text[1:]) or not names.in_book(text[1:]):
                 raise InvalidRequest(f"{at}: the address book has no {_shown(text[1:])}")
-            recipient, order = text, 1
-        elif _is_address(text):
-            recipient, order = text, 2
-        else:
+        elif text not in (ANYBODY, OWN) and not _is_address(text):
             raise InvalidRequest(
                 f"{at}: {ANYBODY}, {OWN}, an address or @name of the address book is expected, "
                 f"not {_shown(text)}"
             )
-        if recipient in found:
-            raise InvalidRequest(f"{at}: the same recipient stands twice")
-        found[recipient] = (order, recipient)
-    if not found:
-        raise InvalidRequest(f"{path}: at least one recipient is expected")
+        return text
+
+    found = _all_of(value, path, MAX_NAMED, "recipient", recipient)
     if ANYBODY in found and len(found) > 1:
         raise InvalidRequest(f"{path}: {ANYBODY} is expected to stand alone")
-    return tuple(sorted(found, key=found.__getitem__))
+    # Names of the book before addresses.
+    return tuple(sorted(found, key=lambda each: (each != OWN, not each.startswith("@"), each)))
 
 
-def _via(fields: Mapping[str, Any], path: str, principal: str) -> tuple[str, ...]:
-    """The sites, each as its principal."""
-    if "via" not in fields:
-        return ()
-    at = f"{path}.via"
+def _check_via(fields: Mapping[str, Any], path: str, principal: str) -> None:
     if principal.startswith(SITE):
-        raise InvalidRequest(f"{at}: is not expected beside a site's own who")
+        raise InvalidRequest(f"{path}: is not expected beside a site's own who")
     if fields["may"] != [Operation.PAY]:
         # It would read as if it bounded the other operations too.
-        raise InvalidRequest(f'{at}: may is expected to be ["pay"] alone')
-    found: set[str] = set()
-    for item, each in _items(fields["via"], at, MAX_NAMED):
-        text = _text(each, item)
+        raise InvalidRequest(f'{path}: may is expected to be ["pay"] alone')
+
+
+def _via(value: object, path: str, _names: Names) -> tuple[str, ...]:
+    """The sites, each as its principal."""
+
+    def site(each: object, at: str) -> str:
+        text = _text(each, at)
         if not text.startswith(SITE):
             raise InvalidRequest(
-                f"{item}: {SITE} and a host such as site:api.example.com is expected, "
+                f"{at}: {SITE} and a host such as site:api.example.com is expected, "
                 f"not {_shown(text)}"
             )
-        site = f"{SITE}{read_site(text.removeprefix(SITE), item)}"
-        if site in found:
-            raise InvalidRequest(f"{item}: the same site stands twice")
-        found.add(site)
-    if not found:
-        raise InvalidRequest(f"{at}: at least one site is expected")
-    return tuple(sorted(found))
+        return f"{SITE}{read_site(text.removeprefix(SITE), at)}"
+
+    return tuple(sorted(_all_of(value, path, MAX_NAMED, "site", site)))
 
 
-def _new(value: object, path: str) -> NewRecipient:
+def _new(value: object, path: str, _names: Names) -> NewRecipient:
     known = [each.value for each in NewRecipient]
     if not isinstance(value, str) or value not in known:
         raise InvalidRequest(f"{path}: one of {', '.join(known)} is expected")
     return NewRecipient(value)
 
 
-def _hours(value: object, path: str) -> Hours:
+def _hours(value: object, path: str, _names: Names) -> Hours:
     match = _HOURS.fullmatch(_text(value, path))
     if match is None:
         raise InvalidRequest(f'{path}: hours such as "07:00-22:00 UTC" are expected')
@@ -511,7 +473,7 @@ def _hours(value: object, path: str) -> Hours:
     return Hours(start, end)
 
 
-def _until(value: object, path: str) -> int:
+def _until(value: object, path: str, _names: Names) -> int:
     match = _UNTIL.fullmatch(_text(value, path))
     expected = InvalidRequest(
         f'{path}: a time with zone such as "2026-12-31T00:00:00Z" is expected'
@@ -539,19 +501,57 @@ def _swap(value: object, path: str, names: Names) -> SwapBounds:
         each: _whole(fields[each], f"{path}.{each}", 0, MAX_BPS) if each in fields else None
         for each in ("slippageBps", "impactBps")
     }
-    into: set[str] = set()
+
+    def asset(each: object, at: str) -> str:
+        found, _ = _asset(_text(each, at), at, names)
+        if found == ANY_ASSET:
+            raise InvalidRequest(f"{at}: a symbol or a mint is expected")
+        return found
+
+    into: list[str] = []
     if "into" in fields:
-        for at, each in _items(fields["into"], f"{path}.into", MAX_NAMED):
-            word = _text(each, at)
-            asset, _ = _asset(word, at, names)
-            if asset == ANY_ASSET:
-                raise InvalidRequest(f"{at}: a symbol or a mint is expected")
-            if asset in into:
-                raise InvalidRequest(f"{at}: the same asset stands twice")
-            into.add(asset)
-        if not into:
-            raise InvalidRequest(f"{path}.into: at least one asset is expected")
+        into = _all_of(fields["into"], f"{path}.into", MAX_NAMED, "asset", asset)
     return SwapBounds(bounds["slippageBps"], bounds["impactBps"], frozenset(into))
+
+
+def _swap_json(swap: SwapBounds, names: Names) -> dict[str, Any]:
+    into = [unit_name(each, names) for each in sorted_assets(swap.into)]
+    document = {"slippageBps": swap.slippage_bps, "impactBps": swap.impact_bps, "into": into}
+    return {name: value for name, value in document.items() if value not in (None, [])}
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How one field of a grant is read and written.
+
+    Attributes:
+        read: from a document's value and its path; raises `InvalidRequest` naming it.
+        write: as a document has it.
+    """
+
+    read: Callable[[object, str, Names], object]
+    write: Callable[[Any, Names], object]
+
+
+# In the order in which they are read; those that a document need not have.
+_FORMS: Final = {
+    "wallet": _Form(_wallet, lambda wallet, _: wallet),
+    "assets": _Form(_assets, _assets_json),
+    "to": _Form(_to, lambda to, _: list(to)),
+    "new": _Form(_new, lambda new, _: new.value),
+    "costs": _Form(_costs, lambda lamports, _: amount_text(lamports, SOL_DECIMALS)),
+    "rate": _Form(_rates, lambda rates, _: {window_text(w.length_ms): w.most for w in rates}),
+    "hours": _Form(
+        _hours, lambda hours, _: f"{minutes_text(hours.start)}-{minutes_text(hours.end)} UTC"
+    ),
+    "until": _Form(_until, lambda ms, _: time_text(ms)),
+    "swap": _Form(_swap, _swap_json),
+    "via": _Form(_via, lambda via, _: list(via)),
+}
+# Field of the document -> attribute of the grant.
+_ATTRIBUTES: Final = {each.encode_name: each.name for each in structs.fields(Grant)}
+# A document says what differs from it.
+_PLAIN: Final = Grant("", "", frozenset())
 
 
 def _members(value: object, path: str, name: str) -> tuple[str, ...]:
@@ -559,18 +559,15 @@ def _members(value: object, path: str, name: str) -> tuple[str, ...]:
         raise InvalidRequest(
             f"{path}: a name of 1 to 32 characters of a-z, 0-9 and - is expected, - not first"
         )
-    found: dict[str, None] = {}
-    for at, each in _items(value, path, MAX_ADDRESSES):
+
+    def address(each: object, at: str) -> str:
         # No contact's name: it may be another's when the document is put again.
         if not isinstance(each, str) or not _is_address(each):
             raise InvalidRequest(f"{at}: an address, base58 of 32 bytes, is expected")
-        if each in found:
-            raise InvalidRequest(f"{at}: the same address stands twice")
-        found[each] = None
-    if not found:
-        # A name is stored with its addresses.
-        raise InvalidRequest(f"{path}: at least one address is expected")
-    return tuple(found)
+        return each
+
+    # A name is stored with its addresses.
+    return tuple(_all_of(value, path, MAX_ADDRESSES, "address", address))
 
 
 def _object(value: object, path: str, known: Sequence[str] | None) -> dict[str, Any]:
@@ -592,6 +589,21 @@ def _items(value: object, path: str, most: int | None) -> Iterator[tuple[str, ob
     if most is not None and len(value) > most:
         raise InvalidRequest(f"{path}: at most {most:,} items are expected")
     return ((f"{path}[{at}]", each) for at, each in enumerate(value))
+
+
+def _all_of(
+    value: object, path: str, most: int, what: str, read: Callable[[object, str], str]
+) -> list[str]:
+    """The items of a JSON array, each read by its path: at least one, and none twice."""
+    found: dict[str, None] = {}
+    for at, each in _items(value, path, most):
+        item = read(each, at)
+        if item in found:
+            raise InvalidRequest(f"{at}: the same {what} stands twice")
+        found[item] = None
+    if not found:
+        raise InvalidRequest(f"{path}: at least one {what} is expected")
+    return list(found)
 
 
 def _text(value: object, path: str) -> str:

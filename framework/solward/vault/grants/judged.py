@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from solward.support import jsontext
-from solward.types.guardrail import Line, Operation
 from solward.vault.grants import dollars
 from solward.vault.grants.decide import Need
 from solward.vault.grants.dollars import AssetPrice
-from solward.vault.grants.model import Case, Decision, SwapTerms
+from solward.vault.grants.model import Case, Decision
 
 ALLOWED: Final = "allowed"
 HELD: Final = "held"
@@ -61,33 +62,40 @@ class Judged:
     said: str | None = None
 
 
+# Field of a case -> its name in `terms`; the other fields are columns, or not stored.
+_TERMS: Final = {
+    "now_ms": "nowMs",
+    "swap": "swap",
+    "is_admins": "admin",
+    "is_approved": "approved",
+    "own": "own",
+    "paid": "paid",
+    "lookalikes": "lookalikes",
+    "launched": "launched",
+    "listed": "listed",
+}
+
+
 def to_row(judged: Judged) -> dict[str, Any]:
     """Column -> value; the time is the first of the case's clocks, the database's."""
-    case = judged.case
-    terms: dict[str, Any] = {
+    case: dict[str, Any] = msgspec.to_builtins(judged.case, order="sorted")
+    terms = {
         "version": judged.version,
         "said": judged.said,
-        "nowMs": case.now_ms,
-        "swap": None
-        if case.swap is None
-        else [case.swap.slippage_bps, case.swap.impact_bps, case.swap.into],
-        "admin": case.is_admins,
-        "approved": case.is_approved,
-        "own": sorted(case.own),
-        "paid": sorted(case.paid),
-        "lookalikes": dict(case.lookalikes),
-        "launched": sorted(case.launched),
-        "listed": None if case.listed is None else sorted(case.listed),
+        **{name: case[of_case] for of_case, name in _TERMS.items()},
         "used": [[*need, units] for need, units in sorted(judged.used.items())],
     }
+    lines = [
+        {name: value for name, value in line.items() if value is not None} for line in case["lines"]
+    ]
     return {
         "transaction_id": judged.transaction_id,
-        "wallet_id": case.wallet_id,
-        "created_ms": case.now_ms[0],
-        "chain": jsontext.dumps_own(case.chain),
+        "wallet_id": judged.case.wallet_id,
+        "created_ms": judged.case.now_ms[0],
+        "chain": jsontext.dumps_own(case["chain"]),
         "type": judged.type,
-        "lines": jsontext.dumps_own([_line(line) for line in case.lines]),
-        "costs_lamports": case.costs_lamports,
+        "lines": jsontext.dumps_own(lines),
+        "costs_lamports": judged.case.costs_lamports,
         # What is empty is left out, but a list that lists nothing is one.
         "terms": jsontext.dumps_own(
             {name: terms[name] for name in terms if terms[name] or name == "listed"}
@@ -100,42 +108,20 @@ def to_row(judged: Judged) -> dict[str, Any]:
 def from_row(row: Mapping[str, Any]) -> Judged:
     """What `to_row` made."""
     terms = json.loads(row["terms"])
-    swap = terms.get("swap")
-    listed = terms.get("listed")
-    case = Case(
-        wallet_id=row["wallet_id"],
-        chain=tuple(json.loads(row["chain"])),
-        lines=tuple(_read_line(line) for line in json.loads(row["lines"])),
-        costs_lamports=row["costs_lamports"],
-        now_ms=tuple(terms["nowMs"]),
-        swap=None if swap is None else SwapTerms(*swap),
-        is_admins=terms.get("admin", False),
-        is_approved=terms.get("approved", False),
-        own=frozenset(terms.get("own", ())),
-        paid=frozenset(terms.get("paid", ())),
-        lookalikes=terms.get("lookalikes", {}),
-        launched=frozenset(terms.get("launched", ())),
-        listed=None if listed is None else frozenset(listed),
-    )
+    case = {
+        "wallet_id": row["wallet_id"],
+        "chain": json.loads(row["chain"]),
+        "lines": json.loads(row["lines"]),
+        "costs_lamports": row["costs_lamports"],
+        **{of_case: terms[name] for of_case, name in _TERMS.items() if name in terms},
+    }
     return Judged(
         transaction_id=row["transaction_id"],
         type=row["type"],
-        case=case,
+        case=msgspec.convert(case, Case),
         outcome=row["verdict"],
         version=terms.get("version", 0),
         prices=dollars.from_json(json.loads(row["prices"])),
         used={(scope, asset, ms): units for scope, asset, ms, units in terms.get("used", ())},
         said=terms.get("said"),
     )
-
-
-_FIELDS: Final = ("operation", "asset", "units", "account", "owner", "decimals", "program")
-
-
-def _line(line: Line) -> dict[str, Any]:
-    values = {name: getattr(line, name) for name in _FIELDS}
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _read_line(stored: Mapping[str, Any]) -> Line:
-    return Line(**{**stored, "operation": Operation(stored["operation"])})

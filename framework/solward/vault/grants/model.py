@@ -1,17 +1,24 @@
-"""What a grant says, what a transaction is to grants, and what comes of it.
+"""What a grant says, as it is stored too, what a transaction is to grants, and what comes of it.
 
-Amounts are integers of the asset's smallest unit, dollars micro-dollars, times milliseconds.
+Amounts are integers of the asset's smallest unit, dollars micro-dollars, times milliseconds. The
+names of stored fields are those of the document (`solward.vault.grants.document`), the values
+mints, ids and integers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
+import msgspec
+from msgspec import Struct
+
+from solward.support import jsontext
 from solward.support.durations import DAY_MS
-from solward.types.guardrail import GRANT_SCOPE, Line, Operation
+from solward.types.guardrail import GRANT_SCOPE, SOL, Line, Operation
 
 ANY_ASSET: Final = "*"
 """Every asset that a grant does not name, in dollars."""
@@ -38,16 +45,14 @@ class NewRecipient(StrEnum):
     REFUSE = "refuse"
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True, array_like=True):
     """At most `most` units, or transactions, in any `length_ms` before now."""
 
     length_ms: int
     most: int
 
 
-@dataclass(frozen=True, slots=True)
-class AssetLimit:
+class AssetLimit(Struct, frozen=True):
     """How much of one asset may leave.
 
     Attributes:
@@ -60,8 +65,8 @@ class AssetLimit:
 
     asset: str
     decimals: int
-    windows: tuple[Window, ...]
-    per_tx: int | None = None
+    windows: tuple[Window, ...] = msgspec.field(name="per")
+    per_tx: int | None = msgspec.field(name="perTx", default=None)
     hold: int | None = None
 
     @property
@@ -70,16 +75,14 @@ class AssetLimit:
         return USD if self.asset == ANY_ASSET else self.asset
 
 
-@dataclass(frozen=True, slots=True)
-class Hours:
+class Hours(Struct, frozen=True, array_like=True):
     """A time of day in UTC, from `start` to before `end`, in minutes; it may pass midnight."""
 
     start: int
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class SwapBounds:
+class SwapBounds(Struct, frozen=True, rename="camel"):
     """Bounds of a swap, narrower than the service's; None where a grant has none.
 
     Attributes:
@@ -96,8 +99,7 @@ OWN: Final = "own"
 """Recipients: wallets of this service."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True):
     """One permission of one principal.
 
     Attributes:
@@ -121,13 +123,13 @@ class Grant:
     may: frozenset[Operation]
     approves: bool = False
     wallet: str | None = None
-    assets: Mapping[str, AssetLimit] = field(default_factory=dict)
+    assets: Mapping[str, AssetLimit] = msgspec.field(default_factory=dict)
     to: tuple[str, ...] = (ANYBODY,)
     new: NewRecipient = NewRecipient.ALLOW
-    costs_lamports: int = DEFAULT_COSTS_LAMPORTS
-    rates: tuple[Window, ...] = ()
+    costs_lamports: int = msgspec.field(name="costs", default=DEFAULT_COSTS_LAMPORTS)
+    rates: tuple[Window, ...] = msgspec.field(name="rate", default=())
     hours: Hours | None = None
-    until_ms: int | None = None
+    until_ms: int | None = msgspec.field(name="until", default=None)
     swap: SwapBounds | None = None
     via: tuple[str, ...] = ()
 
@@ -137,8 +139,41 @@ class Grant:
         return f"{GRANT_SCOPE}{self.who}#{self.id}"
 
 
-@dataclass(frozen=True, slots=True)
-class SwapTerms:
+def sorted_assets(assets: Sequence[str] | frozenset[str] | Mapping[str, Any]) -> list[str]:
+    """SOL first, then mints, then `ANY_ASSET`."""
+    return sorted(assets, key=lambda asset: (asset == ANY_ASSET, asset != SOL, asset))
+
+
+def stored_form(grant: Grant) -> dict[str, Any]:
+    """The grant as it is stored; equal for equal grants, defaults but that of `via` written."""
+    stored: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(grant))
+    stored["may"] = [operation.value for operation in Operation if operation in grant.may]
+    stored["assets"] = [stored["assets"][asset] for asset in sorted_assets(grant.assets)]
+    if grant.swap is not None:
+        stored["swap"]["into"] = sorted_assets(grant.swap.into)
+    if not grant.via:
+        # Left out where it says nothing, so that grants of before it keep their ids.
+        del stored["via"]
+    return stored
+
+
+def from_stored(stored: Mapping[str, Any]) -> Grant:
+    """The grant of which `stored` is the stored form; raises KeyError or ValueError if of none."""
+    assets = {each["asset"]: each for each in stored["assets"]}
+    grant = msgspec.convert({**stored, "assets": assets}, Grant)
+    if stored_form(grant) != stored:
+        # A field that is missing must not take its default, which may allow more.
+        raise ValueError("this is not the stored form of a grant")
+    return grant
+
+
+def grant_id(grant: Grant) -> str:
+    """16 hex digits of its content: of all a grant says but its own id."""
+    content = {name: value for name, value in stored_form(grant).items() if name != "id"}
+    return hashlib.sha256(jsontext.dumps(content, canonical=True).encode()).hexdigest()[:16]
+
+
+class SwapTerms(Struct, frozen=True, array_like=True):
     """What a swap asks for, in basis points; `into` is the mint that is bought (`SOL` for SOL)."""
 
     slippage_bps: int | None

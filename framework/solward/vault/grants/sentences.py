@@ -10,8 +10,8 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from solward.support import jsontext
-from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
+from solward.support.durations import DAY_MS, MINUTE_MS
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import COSTS, SOL, Intent, Line, Operation
 from solward.types.money import SOL_DECIMALS, format_amount
@@ -28,43 +28,34 @@ from solward.types.site import SITE, SITE_PATTERN
 from solward.vault.grants.model import (
     ANY_ASSET,
     ANYBODY,
-    DEFAULT_COSTS_LAMPORTS,
     OWN,
     RATE,
     USD,
     USD_DECIMALS,
-    AssetLimit,
     Finding,
-    Grant,
     NewRecipient,
     Why,
     Window,
+    sorted_assets,
 )
 from solward.vault.grants.spelling import (
     APPROVE,
     Names,
     amount_text,
-    may_words,
-    minutes_text,
     quoted,
-    sorted_assets,
-    time_text,
     unit_name,
     window_text,
 )
 from solward.vault.refusal import Refusal, RefusalNumbers
 
-_EACH: Final = {
-    MINUTE_MS: "a minute",
-    HOUR_MS: "an hour",
-    DAY_MS: "a day",
-    7 * DAY_MS: "a week",
-}
-_EACH_BACK: Final = {words: window_text(length) for length, words in _EACH.items()}
+_EACH: Final = {"1m": "a minute", "1h": "an hour", "24h": "a day", "7d": "a week"}
+_EACH_BACK: Final = {words: window for window, words in _EACH.items()}
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
 _AT_ONCE: Final = "at once"
-_APPROVES: Final = "approve what is held"
-_MAY_BACK: Final = {each.value: each.value for each in Operation} | {_APPROVES: APPROVE}
+_MAY_WORDS: Final = {each.value: each.value for each in Operation} | {
+    APPROVE: "approve what is held"
+}
+_MAY_BACK: Final = {words: word for word, words in _MAY_WORDS.items()}
 # A site pays nobody: it is paid.
 _BE_PAID: Final = "be paid"
 # Grants of agents and keys do not bind the admin secret; ceilings and the wallet's own do.
@@ -103,20 +94,25 @@ _VOCABULARY: Final = (
 _WORDS: Final = frozenset(_VOCABULARY.split())
 
 
-def grant_sentence(grant: Grant, names: Names) -> str:
-    """All that a grant says, in one sentence; what it leaves at its default is not said."""
-    text = f"{_capital(principal_name(grant.who, names))} may {_may(grant)}"
-    if grant.wallet is not None:
-        text += f" from {_named('wallet', grant.wallet, names)}"
-    if grant.assets:
-        alone = len(grant.assets) == 1
-        limits = (_limit(each, alone, names) for each in _ordered(grant.assets))
-        text += " " + ", and ".join(f"up to {each}" for each in limits)
-    if grant.to != (ANYBODY,) or (grant.may & _SENT and not grant.who.startswith(SITE)):
-        text += f", to {_and([_RECIPIENTS.get(each, each) for each in grant.to])}"
-    if grant.via:
-        text += _THROUGH + _or([each.removeprefix(SITE) for each in grant.via])
-    return "; ".join((text, *_clauses(grant, names))) + "."
+def document_sentence(document: Mapping[str, Any], names: Names) -> str:
+    """All that a grant's document says, in one sentence; of one that `grant_json` wrote."""
+    who, may = document["who"], document["may"]
+    is_site = who.startswith(SITE)
+    does = _BE_PAID if is_site else _and([_MAY_WORDS[each] for each in may])
+    text = f"{_capital(principal_name(who, names))} may {does}"
+    if "wallet" in document:
+        text += f" from {_named('wallet', document['wallet'], names)}"
+    limits = list(_limits(document))
+    if limits:
+        text += " " + ", and ".join(
+            f"up to {_limit(*each, is_alone=len(limits) == 1)}" for each in limits
+        )
+    to = document.get("to", [] if is_site or _SENT.isdisjoint(may) else [ANYBODY])
+    if to:
+        text += f", to {_and([_RECIPIENTS.get(each, each) for each in to])}"
+    if "via" in document:
+        text += _THROUGH + _or([each.removeprefix(SITE) for each in document["via"]])
+    return "; ".join((text, *_asks(document), *_clauses(document))) + "."
 
 
 DEFAULTS_SENTENCE: Final = (
@@ -177,7 +173,8 @@ def read_sentence(text: str, names: Names) -> dict[str, Any]:
 
 def finding_refusal(finding: Finding, names: Names) -> Refusal:
     """Why a principal's grants refuse a transaction, with the numbers that the sentence says."""
-    return _FINDINGS[finding.why](finding, names)
+    said = _FINDINGS[finding.why](finding, _Words(finding, names))
+    return said if isinstance(said, Refusal) else Refusal(said)
 
 
 def finding_sentence(finding: Finding, names: Names) -> str:
@@ -188,7 +185,8 @@ def finding_sentence(finding: Finding, names: Names) -> str:
 def reason_sentence(finding: Finding, names: Names) -> str:
     """Why a person is asked about one: for a finding of `Decision.held`."""
     if finding.why is Why.NEW_RECIPIENT:
-        return f"{_somebody_new(finding)}; {_grant(finding, names)} asks a person about such."
+        grant = _Words(finding, names).grant
+        return f"{_somebody_new(finding)}; {grant} asks a person about such."
     return finding_sentence(finding, names)
 
 
@@ -394,67 +392,76 @@ def principal_name(who: str, names: Names) -> str:
 # A grant in words.
 
 
-def _may(grant: Grant) -> str:
-    if grant.who.startswith(SITE):
-        return _BE_PAID
-    return _and([_APPROVES if each == APPROVE else each for each in may_words(grant)])
+def _limits(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The asset's name and the limits of each asset."""
+    for name, limit in document.get("assets", {}).items():
+        yield name, limit["usd"] if name == ANY_ASSET else limit
 
 
-def _limit(limit: AssetLimit, is_alone: bool, names: Names) -> str:
-    amounts = [] if limit.per_tx is None else [(limit.per_tx, _AT_ONCE)]
-    amounts += [(each.most, _each(each.length_ms)) for each in limit.windows]
-    if limit.asset == ANY_ASSET:
-        return f"{_and([f'{_dollars(units)} {each}' for units, each in amounts])} " + _other(
-            is_alone
-        )
-    words = [(amount_text(units, limit.decimals), each) for units, each in amounts]
-    first, each = words[0]
-    further = [f"{amount} {each}" for amount, each in words[1:]]
-    return _and([f"{first} {unit_name(limit.asset, names)} {each}", *further])
+def _limit(name: str, limit: Mapping[str, Any], *, is_alone: bool) -> str:
+    amounts = [(limit["perTx"], _AT_ONCE)] if "perTx" in limit else []
+    amounts += [(most, _each(window)) for window, most in limit["per"].items()]
+    if name == ANY_ASSET:
+        return f"{_and([f'${amount} {each}' for amount, each in amounts])} {_other(is_alone)}"
+    (amount, each), *further = amounts
+    return _and([f"{amount} {name} {each}", *(f"{amount} {each}" for amount, each in further)])
 
 
 def _other(is_alone: bool) -> str:
     return "of any asset" if is_alone else "of any other asset"
 
 
-def _clauses(grant: Grant, names: Names) -> list[str]:
-    clauses = []
+def _asks(document: Mapping[str, Any]) -> Iterator[str]:
+    """When a person is asked, and that nothing goes to somebody new."""
     holds = [
-        _amount(limit.hold, limit.decimals, limit.counted_as, names)
-        for limit in _ordered(grant.assets)
-        if limit.hold is not None
+        f"${limit['hold']}" if name == ANY_ASSET else f"{limit['hold']} {name}"
+        for name, limit in _limits(document)
+        if "hold" in limit
     ]
+    new = document.get("new")
     asks = [f"above {_or(holds)}"] if holds else []
-    if grant.new is NewRecipient.HOLD:
+    if new == NewRecipient.HOLD:
         asks.append(f"or {_SOMEBODY_NEW}," if holds else _SOMEBODY_NEW)
     if asks:
-        clauses.append(", ".join(asks) + _ASKED)
-    if grant.new is NewRecipient.REFUSE:
-        clauses.append(_NOBODY_NEW)
-    if grant.costs_lamports != DEFAULT_COSTS_LAMPORTS:
-        clauses.append(
-            f"fees and rent up to {amount_text(grant.costs_lamports, SOL_DECIMALS)} SOL a day"
-        )
-    if grant.rates:
-        first, *further = grant.rates
-        many = "transaction" if first.most == 1 else "transactions"
-        words = [f"{first.most} {many} {_each(first.length_ms)}"]
-        words += [f"{each.most} {_each(each.length_ms)}" for each in further]
-        clauses.append(f"at most {_and(words)}")
-    if grant.hours is not None:
-        start, end = minutes_text(grant.hours.start), minutes_text(grant.hours.end)
-        clauses.append(f"from {start} to {end} UTC")
-    if grant.until_ms is not None:
-        clauses.append(f"until {time_text(grant.until_ms)}")
-    if grant.swap is not None:
-        if grant.swap.into:
-            into = [unit_name(each, names) for each in sorted_assets(grant.swap.into)]
-            clauses.append(f"swaps only into {_or(into)}")
-        if grant.swap.slippage_bps is not None:
-            clauses.append(f"slippage at most {_percent(grant.swap.slippage_bps)}")
-        if grant.swap.impact_bps is not None:
-            clauses.append(f"price impact at most {_percent(grant.swap.impact_bps)}")
-    return clauses
+        yield ", ".join(asks) + _ASKED
+    if new == NewRecipient.REFUSE:
+        yield _NOBODY_NEW
+
+
+def _rates(rates: Mapping[str, int]) -> str:
+    (window, most), *further = rates.items()
+    many = "transaction" if most == 1 else "transactions"
+    words = [f"{most} {_each(window)}" for window, most in further]
+    return _and([f"{most} {many} {_each(window)}", *words])
+
+
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    """A field of the document as a clause of its sentence, and back.
+
+    Attributes:
+        path: the field; before a dot, the one that it is in.
+        before: words before the value.
+        after: words after it.
+        pattern: of the value's words.
+        write: the value's words.
+        read: the value of such words.
+    """
+
+    path: str
+    before: str
+    after: str = ""
+    pattern: str = ".*"
+    write: Callable[[Any], str] = str
+    read: Callable[[str], Any] = str
+
+
+def _clauses(document: Mapping[str, Any]) -> Iterator[str]:
+    for clause in _CLAUSES:
+        parent, _, field = clause.path.rpartition(".")
+        value = (document.get(parent, {}) if parent else document).get(field)
+        if value is not None:
+            yield f"{clause.before}{clause.write(value)}{clause.after}"
 
 
 # And back.
@@ -488,34 +495,28 @@ def _add_amount(limit: dict[str, Any], amount: str, period: str) -> None:
     into[key] = amount
 
 
-def _read_clause(clause: str, document: dict[str, Any]) -> None:
-    field: str
-    value: Any
-    if clause.endswith(_ASKED):
-        _read_asks(clause.removesuffix(_ASKED), document)
+def _read_clause(text: str, document: dict[str, Any]) -> None:
+    if text.endswith(_ASKED):
+        _read_asks(text.removesuffix(_ASKED), document)
         return
-    if clause == _NOBODY_NEW:
-        field, value = "new", NewRecipient.REFUSE.value
-    elif match := re.fullmatch(rf"fees and rent up to ({_AMOUNT}) SOL a day", clause):
-        field, value = "costs", match[1]
-    elif clause.startswith("at most "):
-        field, value = "rate", _read_rates(clause.removeprefix("at most "))
-    elif match := re.fullmatch(r"from (\S+) to (\S+) UTC", clause):
-        field, value = "hours", f"{match[1]}-{match[2]} UTC"
-    elif match := re.fullmatch(r"until (\S+)", clause):
-        field, value = "until", match[1]
-    elif match := re.fullmatch(rf"(slippage|price impact) at most ({_AMOUNT})%", clause):
-        document = document.setdefault("swap", {})
-        field = "slippageBps" if match[1] == "slippage" else "impactBps"
-        value = _read_percent(match[2])
-    elif clause.startswith("swaps only into "):
-        document = document.setdefault("swap", {})
-        field, value = "into", _items(clause.removeprefix("swaps only into "), " or ")
-    else:
-        raise _unclear(clause)
-    if field in document:
+    if text == _NOBODY_NEW:
+        _put(document, "new", NewRecipient.REFUSE.value, text)
+        return
+    for clause in _CLAUSES:
+        before, after = re.escape(clause.before), re.escape(clause.after)
+        match = re.fullmatch(f"{before}({clause.pattern}){after}", text, re.DOTALL)
+        if match is not None:
+            _put(document, clause.path, clause.read(match[1]), text)
+            return
+    raise _unclear(text)
+
+
+def _put(document: dict[str, Any], path: str, value: object, clause: str) -> None:
+    parent, _, field = path.rpartition(".")
+    into = document.setdefault(parent, {}) if parent else document
+    if field in into:
         raise InvalidRequest(f"{quoted(clause)} is said beside another such clause")
-    document[field] = value
+    into[field] = value
 
 
 def _read_asks(text: str, document: dict[str, Any]) -> None:
@@ -563,6 +564,10 @@ def _read_period(text: str) -> str:
     if match is None:
         raise _unclear(text)
     return f"{match[1]}{match[2][0]}"
+
+
+def _hundredths(bps: int) -> str:
+    return amount_text(bps, 2)
 
 
 def _read_percent(text: str) -> int:
@@ -617,32 +622,81 @@ def _unclear(text: str) -> InvalidRequest:
     return InvalidRequest(f"{quoted(text)} is not understood: {quoted(unknown)}{meant}")
 
 
+_CLAUSES: Final = (
+    _Clause("costs", "fees and rent up to ", " SOL a day", _AMOUNT),
+    _Clause("rate", "at most ", write=_rates, read=_read_rates),
+    _Clause(
+        *("hours", "from ", " UTC", r"\S+ to \S+"),
+        write=lambda hours: hours.removesuffix(" UTC").replace("-", " to "),
+        read=lambda words: f"{words.replace(' to ', '-')} UTC",
+    ),
+    _Clause("until", "until ", "", r"\S+"),
+    _Clause(
+        *("swap.into", "swaps only into "),
+        write=lambda into: _or(into),
+        read=lambda words: _items(words, " or "),
+    ),
+    _Clause("swap.slippageBps", "slippage at most ", "%", _AMOUNT, _hundredths, _read_percent),
+    _Clause("swap.impactBps", "price impact at most ", "%", _AMOUNT, _hundredths, _read_percent),
+)
+
+
 # Findings.
 
 
-def _no_grant(finding: Finding, names: Names) -> Refusal:
-    who = _capital(principal_name(finding.who, names))
-    return Refusal(f"{who} has no grant to {_does(finding, names)}.")
+class _Words:
+    """What the sentences of one finding are made of.
+
+    Attributes:
+        who: `agent scout`.
+        grant: `grant 3 of agent scout`.
+        gives: `grant 3 gives agent scout`.
+        lets_not: `Grant 3 does not let agent scout`, before what it does.
+        does: what is asked for.
+        asset: the line's.
+        n: the numbers, of which `left` is said by some.
+        asked: `6 USDC`, `$6 of USDC`.
+    """
+
+    def __init__(self, finding: Finding, names: Names) -> None:
+        who, number = principal_name(finding.who, names), finding.number
+        self.names, self.who = names, who
+        self.grant, self.gives = who, f"{who} has"
+        self.lets_not = f"{_capital(who)} has no grant to"
+        if number is not None:
+            self.grant = f"grant {number} of {who}"
+            self.gives = f"grant {number} gives {who}"
+            self.lets_not = f"Grant {number} does not let {who}"
+        self.does = _does(finding, names)
+        line, limit = finding.line, finding.limit or 0
+        self.asset = "the asset" if line is None else _unit(line.asset, names)
+        self.n = _limit_numbers(
+            finding.counted_as or (line.asset if line else SOL),
+            finding.decimals or 0,
+            names,
+            limit,
+            asked=finding.requested or 0,
+            left=max(0, limit - (finding.used or 0)),
+            window_ms=finding.window_ms,
+        )
+        of = "" if line is None else f" of {self.asset}"
+        self.asked = f"{self.n.asked}{of if self.n.unit is None else f' {self.n.unit}'}"
+
+    def than(self, more: str) -> Refusal:
+        """More than a limit that the grant gives, whatever was used of it."""
+        n = replace(self.n, left=None)
+        return Refusal(f"{self.asked} is more than the {_most(n)}{more} that {self.gives}.", n)
 
 
-def _other_wallet(finding: Finding, names: Names) -> Refusal:
-    wallet = f"{_named('wallet', finding.detail, names)} only" if finding.detail else "another"
-    return Refusal(f"{_capital(_grant(finding, names))} is for wallet {wallet}.")
+def _other_wallet(finding: Finding, w: _Words) -> str:
+    wallet = f"{_named('wallet', finding.detail, w.names)} only" if finding.detail else "another"
+    return f"{_capital(w.grant)} is for wallet {wallet}."
 
 
-def _via(finding: Finding, names: Names) -> Refusal:
-    who = principal_name(finding.who, names)
-    is_one = finding.number is not None
-    may = f"Grant {finding.number} lets {who}" if is_one else f"{_capital(who)} may"
-    return Refusal(f"{may} pay through {finding.detail or 'other sites'} only.")
-
-
-def _recipient(finding: Finding, names: Names) -> Refusal:
-    return Refusal(f"{_lets_not(finding, names)} {_to(finding.line)}.")
-
-
-def _new_recipient(finding: Finding, names: Names) -> Refusal:
-    return Refusal(f"{_somebody_new(finding)}; {_grant(finding, names)} pays nobody new.")
+def _via(finding: Finding, w: _Words) -> str:
+    number, sites = finding.number, finding.detail or "other sites"
+    may = f"{_capital(w.who)} may" if number is None else f"Grant {number} lets {w.who}"
+    return f"{may} pay through {sites} only."
 
 
 def _somebody_new(finding: Finding) -> str:
@@ -650,85 +704,40 @@ def _somebody_new(finding: Finding) -> str:
     return f"{_address(finding.line)} was never paid from this wallet{alike}"
 
 
-def _hours(finding: Finding, names: Names) -> Refusal:
-    when = finding.detail or "other hours"
-    return Refusal(f"{_capital(_grant(finding, names))} applies at {when} only.")
-
-
-def _ended(finding: Finding, names: Names) -> Refusal:
-    when = f" at {finding.detail}" if finding.detail else ""
-    return Refusal(f"{_capital(_grant(finding, names))} ended{when}.")
-
-
-def _per_tx(finding: Finding, names: Names) -> Refusal:
-    n = _numbers(finding, names)
-    asked = _requested(n, finding, names)
-    return Refusal(f"{asked} is more than the {_most(n)} at once that {_gives(finding, names)}.", n)
-
-
-def _above_hold(finding: Finding, names: Names) -> Refusal:
-    n = _numbers(finding, names)
-    asked, grant = _requested(n, finding, names), _grant(finding, names)
-    return Refusal(f"{asked} is more than the {_most(n)} above which {grant} asks a person.")
-
-
-def _window(finding: Finding, names: Names) -> Refusal:
+def _window(finding: Finding, w: _Words) -> Refusal | str:
+    if finding.why is Why.COSTS and not finding.limit:
+        return f"{_capital(w.grant)} pays no network fee and no rent."
     if (finding.requested or 0) > (finding.limit or 0):
-        return _never_fits(finding, names)
-    n = _numbers(finding, names, has_left=True)
-    is_dollars = n.unit is None
-    asked = _requested(n, finding, names) if is_dollars else n.asked
-    wanted = f"{asked} {'is' if is_dollars or asked == '1' else 'are'}"
-    grant = _capital(_grant(finding, names))
-    return Refusal(f"{grant} has {_left(n)}{_within(n)}; {wanted} asked" + _room(finding), n)
+        return w.than(_within(w.n))
+    asked = w.asked if w.n.unit is None else w.n.asked
+    is_one = w.n.unit is None or asked == "1" or finding.why is Why.COSTS
+    wanted = f"{asked} {'is' if is_one else 'are'} asked"
+    has = f"{_capital(w.grant)} has {_left(w.n)}{_within(w.n)}"
+    return Refusal(f"{has}; {wanted}{_room(finding)}", w.n)
 
 
-def _never_fits(finding: Finding, names: Names) -> Refusal:
-    """More than the whole window, whatever was used of it."""
-    n = _numbers(finding, names)
-    most = f"{_most(n)}{_within(n)}"
-    asked = _requested(n, finding, names)
-    return Refusal(f"{asked} is more than the {most} that {_gives(finding, names)}.", n)
-
-
-def _rate(finding: Finding, names: Names) -> Refusal:
+def _rate(finding: Finding, w: _Words) -> Refusal:
     limit, used = finding.limit or 0, finding.used or 0
-    n = _limit_numbers(RATE, 0, names, limit, used=used, window_ms=finding.window_ms)
+    n = _limit_numbers(RATE, 0, w.names, limit, used=used, window_ms=finding.window_ms)
     made = f"{n.used} {'was' if used == 1 else 'were'} made"
-    allowed = f"{_capital(_grant(finding, names))} allows {_most(n)}{_within(n)}"
-    return Refusal(f"{allowed}; {made}" + _room(finding), n)
+    return Refusal(f"{_capital(w.grant)} allows {_most(n)}{_within(n)}; {made}{_room(finding)}", n)
 
 
-def _costs(finding: Finding, names: Names) -> Refusal:
-    grant = _capital(_grant(finding, names))
-    if not finding.limit:
-        return Refusal(f"{grant} pays no network fee and no rent.")
-    if (finding.requested or 0) > finding.limit:
-        return _never_fits(finding, names)
-    n = _numbers(finding, names, has_left=True)
-    return Refusal(f"{grant} has {_left(n)}{_within(n)}; {n.asked} is asked" + _room(finding), n)
-
-
-def _bound(what: str, finding: Finding, names: Names) -> Refusal:
-    most = _percent(finding.limit or 0)
+def _bound(what: str, finding: Finding, w: _Words) -> Refusal:
+    most = f"{_hundredths(finding.limit or 0)}%"
     if finding.requested is None:
-        grant, n = _grant(finding, names), RefusalNumbers(limit=most, unit=what)
-        return Refusal(f"The {n.unit} is not known; {grant} allows at most {n.limit}.", n)
-    n = RefusalNumbers(asked=_percent(finding.requested), limit=most, unit=what)
-    gives = _gives(finding, names)
-    return Refusal(f"{n.asked} {n.unit} is more than the {n.limit} that {gives}.", n)
+        n = RefusalNumbers(limit=most, unit=what)
+        return Refusal(f"The {n.unit} is not known; {w.grant} allows at most {n.limit}.", n)
+    n = RefusalNumbers(asked=f"{_hundredths(finding.requested)}%", limit=most, unit=what)
+    return Refusal(f"{n.asked} {n.unit} is more than the {n.limit} that {w.gives}.", n)
 
 
-def _into(finding: Finding, names: Names) -> Refusal:
-    bought = _unit(finding.detail, names) if finding.detail else "what it would buy"
-    if finding.number is None:
-        who = _capital(principal_name(finding.who, names))
-        return Refusal(f"{who} has no grant to swap into {bought}.")
-    return Refusal(f"{_lets_not(finding, names, 'swap')} into {bought}.")
+def _into(finding: Finding, w: _Words) -> str:
+    bought = _unit(finding.detail, w.names) if finding.detail else "what it would buy"
+    return f"{w.lets_not} swap into {bought}."
 
 
-def _decimals(finding: Finding, names: Names) -> Refusal:
-    asset = "the asset" if finding.line is None else _unit(finding.line.asset, names)
+def _decimals(finding: Finding, w: _Words) -> Refusal:
     says, known = finding.requested, finding.limit
     n = RefusalNumbers(
         asked=None if says is None else str(says),
@@ -736,78 +745,44 @@ def _decimals(finding: Finding, names: Names) -> Refusal:
         unit="decimals",
     )
     said = "does not say" if says is None else f"says {n.asked} for"
-    written = f"{_grant(finding, names)} was written for {n.limit or 'what it had'}"
-    return Refusal(f"The transaction {said} the decimals of {asset}; {written}.", n)
+    written = f"{w.grant} was written for {n.limit or 'what it had'}"
+    return Refusal(f"The transaction {said} the decimals of {w.asset}; {written}.", n)
 
 
-def _price(finding: Finding, names: Names) -> Refusal:
-    asset = "the asset" if finding.line is None else _unit(finding.line.asset, names)
+def _price(finding: Finding, w: _Words) -> str:
     reason = f": {_one_line(finding.detail)}" if finding.detail else ""
-    counts = f"{_grant(finding, names)} counts in dollars"
-    return Refusal(f"What {asset} is worth is not known, and {counts}{reason}.")
+    return f"What {w.asset} is worth is not known, and {w.grant} counts in dollars{reason}."
 
 
-_FINDINGS: Final[Mapping[Why, Callable[[Finding, Names], Refusal]]] = {
+def _no_grant(_finding: Finding, w: _Words) -> str:
+    return f"{_capital(w.who)} has no grant to {w.does}."
+
+
+_FINDINGS: Final[Mapping[Why, Callable[[Finding, _Words], Refusal | str]]] = {
     Why.NO_GRANT: _no_grant,
     Why.DEFAULT: _no_grant,
     Why.WALLET: _other_wallet,
     Why.VIA: _via,
-    Why.RECIPIENT: _recipient,
-    Why.NEW_RECIPIENT: _new_recipient,
-    Why.HOURS: _hours,
-    Why.ENDED: _ended,
-    Why.PER_TX: _per_tx,
+    Why.RECIPIENT: lambda f, w: f"{w.lets_not} {w.does} {_to(f.line)}.",
+    Why.NEW_RECIPIENT: lambda f, w: f"{_somebody_new(f)}; {w.grant} pays nobody new.",
+    Why.HOURS: lambda f, w: f"{_capital(w.grant)} applies at {f.detail or 'other hours'} only.",
+    Why.ENDED: lambda f, w: f"{_capital(w.grant)} ended{f' at {f.detail}' if f.detail else ''}.",
+    Why.PER_TX: lambda _, w: w.than(" at once"),
     Why.WINDOW: _window,
     Why.RATE: _rate,
-    Why.COSTS: _costs,
+    Why.COSTS: _window,
     Why.SLIPPAGE: partial(_bound, "slippage"),
     Why.IMPACT: partial(_bound, "price impact"),
     Why.INTO: _into,
     Why.DECIMALS: _decimals,
     Why.PRICE: _price,
-    Why.ABOVE_HOLD: _above_hold,
+    Why.ABOVE_HOLD: lambda _, w: (
+        f"{w.asked} is more than the {_most(w.n)} above which {w.grant} asks a person."
+    ),
 }
 
 
 # What findings are made of.
-
-
-def _grant(finding: Finding, names: Names) -> str:
-    """`grant 3 of agent scout`."""
-    who = principal_name(finding.who, names)
-    return who if finding.number is None else f"grant {finding.number} of {who}"
-
-
-def _gives(finding: Finding, names: Names) -> str:
-    who = principal_name(finding.who, names)
-    return f"{who} has" if finding.number is None else f"grant {finding.number} gives {who}"
-
-
-def _lets_not(finding: Finding, names: Names, doing: str | None = None) -> str:
-    who = principal_name(finding.who, names)
-    doing = doing or _does(finding, names)
-    if finding.number is None:
-        return f"{_capital(who)} has no grant to {doing}"
-    return f"Grant {finding.number} does not let {who} {doing}"
-
-
-def _counted(finding: Finding) -> tuple[str, int]:
-    asset = finding.counted_as or (finding.line.asset if finding.line else SOL)
-    return asset, finding.decimals or 0
-
-
-def _numbers(finding: Finding, names: Names, *, has_left: bool = False) -> RefusalNumbers:
-    asset, decimals = _counted(finding)
-    limit = finding.limit or 0
-    return _limit_numbers(
-        asset,
-        decimals,
-        names,
-        limit,
-        asked=finding.requested or 0,
-        left=max(0, limit - (finding.used or 0)) if has_left else None,
-        window_ms=finding.window_ms,
-    )
 
 
 def _limit_numbers(
@@ -829,16 +804,8 @@ def _limit_numbers(
         return _dollars(units) if asset == USD else amount_text(units, decimals)
 
     unit = None if asset == USD else _unit(asset, names, limit)
-    window = None if window_ms is None else _length(window_ms)
+    window = None if window_ms is None else _length(window_text(window_ms))
     return RefusalNumbers(text(asked), text(limit), text(left), text(used), unit, window)
-
-
-def _requested(n: RefusalNumbers, finding: Finding, names: Names) -> str:
-    """`6 USDC`, `$6 of USDC`."""
-    if n.unit is not None:
-        return f"{n.asked} {n.unit}"
-    of = "" if finding.line is None else f" of {_unit(finding.line.asset, names)}"
-    return f"{n.asked}{of}"
 
 
 def _most(n: RefusalNumbers) -> str:
@@ -946,21 +913,14 @@ def _dollars(units: int) -> str:
     return f"${amount_text(units, USD_DECIMALS)}"
 
 
-def _percent(bps: int) -> str:
-    return f"{amount_text(bps, 2)}%"
+def _each(window: str) -> str:
+    """`a day` for `24h`, `in 3 days`."""
+    return _EACH.get(window) or f"in {_length(window)}"
 
 
-def _each(length_ms: int) -> str:
-    """`a day`, `in 3 days`."""
-    return _EACH.get(length_ms) or f"in {_length(length_ms)}"
-
-
-def _length(length_ms: int) -> str:
+def _length(window: str) -> str:
     """`24 hours`, `a minute`, `7 days`."""
-    if length_ms in (MINUTE_MS, HOUR_MS):
-        return _EACH[length_ms]
-    text = window_text(length_ms)
-    return f"{text[:-1]} {_UNITS[text[-1]]}"
+    return _EACH[window] if window in ("1m", "1h") else f"{window[:-1]} {_UNITS[window[-1]]}"
 
 
 def _clock(ms: int, now_ms: int | None) -> str:
@@ -969,10 +929,6 @@ def _clock(ms: int, now_ms: int | None) -> str:
     moment = datetime.fromtimestamp(minute // 1_000, UTC)
     is_today = now_ms is not None and minute // DAY_MS == now_ms // DAY_MS
     return f"{moment:%H:%M} UTC" if is_today else f"{moment:%Y-%m-%d %H:%M} UTC"
-
-
-def _ordered(assets: Mapping[str, AssetLimit]) -> list[AssetLimit]:
-    return [assets[each] for each in sorted_assets(assets)]
 
 
 def _and(items: Sequence[str], last: str = " and ") -> str:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from solward.solana.token_list import TokenList
 from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import SOL, Operation
 from solward.types.money import format_amount, from_units
-from solward.vault.grants.model import ANY_ASSET, Grant
+from solward.vault.grants.model import Grant
 
 _WINDOW = re.compile(r"([1-9][0-9]{0,4})([mhd])")
 _WINDOW_UNITS = {"m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
@@ -64,11 +64,6 @@ def may_words(grant: Grant) -> list[str]:
     """The words of `may`, in the order of `Operation`."""
     words = [operation.value for operation in Operation if operation in grant.may]
     return [*words, APPROVE] if grant.approves else words
-
-
-def sorted_assets(assets: Sequence[str] | frozenset[str] | Mapping[str, Any]) -> list[str]:
-    """SOL first, then mints, then `ANY_ASSET`."""
-    return sorted(assets, key=lambda asset: (asset == ANY_ASSET, asset != SOL, asset))
 
 
 def unit_name(asset: str, names: Names) -> str:

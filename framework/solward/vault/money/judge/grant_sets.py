@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.vault.grants.decide import CompiledGrants, compile_grants
-from solward.vault.grants.model import ANY_ASSET, Grant, NewRecipient
-from solward.vault.grants.stored_form import from_stored
+from solward.vault.grants.model import ANY_ASSET, Grant, NewRecipient, from_stored
 from solward.vault.store import contacts
 from solward.vault.store import grants as store
 

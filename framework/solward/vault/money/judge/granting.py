@@ -30,10 +30,10 @@ from solward.vault.grants.model import (
     Grant,
     Why,
     Window,
+    from_stored,
 )
 from solward.vault.grants.sentences import finding_refusal, left_sentence, reason_sentence
 from solward.vault.grants.spelling import Names
-from solward.vault.grants.stored_form import from_stored
 from solward.vault.guardrails.rules import Verdict
 from solward.vault.money.judge.grant_case import Outgoing, addresses, funded, outgoing, recipients
 from solward.vault.money.judge.grant_sets import GrantSet, GrantSets
