@@ -111,7 +111,9 @@ def test_dollars_of_any_asset_are_told_beside_the_amounts_of_named_ones() -> Non
     found = leaving({AGENT: UNLIMITED}, named, other)
     assert (found.bounds[MINT], found.dollars[MINT]) == (20, 3_000_000)
     assert found.bounds[ANY_ASSET] == 3_000_000
-    both = leaving({AGENT: UNLIMITED}, structs.replace(named, assets={**named.assets, **other.assets}))
+    both = leaving(
+        {AGENT: UNLIMITED}, structs.replace(named, assets={**named.assets, **other.assets})
+    )
     # What a dollar buys is not known: of SOL the ceiling is told.
     assert (both.bounds[MINT], both.bounds["SOL"], both.dollars) == (20, 10 * SOL, {})
 

@@ -104,7 +104,7 @@ class History:
         case = Case("w", ("wallet:w", *who), (line,), 5_000, (self.ms, self.ms), **changes)
         worth = line_dollars(case.lines, prices or {})
         seen = replace(case, book=self.now.book, dollars=worth)
-        sets = {who: each.compiled for who, each in self.now.sets.items()}
+        sets = self.now.sets
         used = {need: self.sum(need) for need in needed(sets, seen)}
         decision = decide(sets, seen, used)
         verdict: str | None = grants_outcome(decision)

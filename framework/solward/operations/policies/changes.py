@@ -24,7 +24,6 @@ from solward.vault.grants.document import GrantPolicy
 from solward.vault.grants.dollars import line_dollars
 from solward.vault.grants.model import (
     ANY_ASSET,
-    COSTS_WINDOW_MS,
     USD,
     Case,
     Grant,
@@ -185,7 +184,7 @@ async def _seed(
     connection: AsyncConnection, who: str, grants: Sequence[Grant], now_ms: int
 ) -> None:
     """Let each grant have counted what its principal moved that it would have covered."""
-    longest = max(map(longest_ms, grants))
+    longest = max(grant.longest_ms for grant in grants)
     moved = await judged_store.counting(connection, who, now_ms - longest)
     cases = [judged_form.from_row(each.row) for each in moved]
     named = [address for each in cases for address in addresses(each.case.lines)]
@@ -218,12 +217,6 @@ async def _seed(
                     }
                 )
         await window_sums.replace_counted(connection, grant.scope, rows)
-
-
-def longest_ms(grant: Grant) -> int:
-    """The longest window of a grant."""
-    windows = [window for limit in grant.assets.values() for window in limit.windows]
-    return max([COSTS_WINDOW_MS, *(each.length_ms for each in (*windows, *grant.rates))])
 
 
 def _covered(grant: Grant, case: Case, counting: Counting) -> dict[str, int]:

@@ -16,11 +16,12 @@ from solward.support.durations import DAY_MS
 from solward.types.guardrail import COSTS, SOL, Operation
 from solward.types.money import SOL_DECIMALS, lamports_to_sol
 from solward.types.roles import KEY_PRINCIPAL_PREFIX, is_key
+from solward.vault.grants.decide import Need
 from solward.vault.grants.document import grant_sentence
 from solward.vault.grants.model import (
     ANY_ASSET,
-    COSTS_WINDOW_MS,
     RATE,
+    USD,
     USD_DECIMALS,
     AssetLimit,
     Grant,
@@ -34,10 +35,10 @@ from solward.vault.grants.sentences import (
 )
 from solward.vault.grants.spelling import Names, amount_text, unit_name, window_text
 from solward.vault.guardrails import ScopeLimits
+from solward.vault.money.judge.granting import room_at, used
 from solward.vault.money.judge.principal_names import names_of
 from solward.vault.store import grants as store
-from solward.vault.store import spending, window_sums
-from solward.vault.store.window_sums import Counted
+from solward.vault.store import spending
 
 # When more is left is said of a window that is this full, in percent.
 _NEARLY_FULL: Final = 80
@@ -62,17 +63,6 @@ class WalletKeys:
 
     single: Sequence[Caller]
     alike: Sequence[Alike] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Limit:
-    """One limit of a grant: `asset` as its charges are counted, `name` as people read it."""
-
-    asset: str
-    name: str
-    decimals: int
-    window: Window
-    need: tuple[str, str, int]
 
 
 async def wallet_grants(
@@ -143,9 +133,8 @@ async def grants_report(
         sets: principal -> its grants, in the order of the answer.
         wallet_id: leaves out the grants for other wallets alone; the rest keep their numbers.
     """
-    limits = {grant.scope: tuple(_limits(grant, names)) for each in sets.values() for grant in each}
-    needs = {limit.need for each in limits.values() for limit in each}
-    counted = await window_sums.counted(connection, needs, now.window_ms)
+    needs = {need for each in sets.values() for grant in each for need, _, _ in _limits(grant)}
+    counted = await used(connection, needs, now.window_ms)
     report = []
     for who, grants in sets.items():
         shown = []
@@ -153,8 +142,8 @@ async def grants_report(
             if None not in (wallet_id, grant.wallet) and grant.wallet != wallet_id:
                 continue
             rows = [
-                await _limit_json(connection, limit, counted[limit.need], names, now.window_ms)
-                for limit in limits[grant.scope]
+                await _limit_json(connection, *limit, counted[limit[0]], names, now.window_ms)
+                for limit in _limits(grant)
             ]
             sentence = grant_sentence(grant, names)
             shown.append({"id": grant.id, "number": number, "sentence": sentence, "limits": rows})
@@ -163,44 +152,35 @@ async def grants_report(
     return report
 
 
-def _limits(grant: Grant, names: Names) -> Iterator[_Limit]:
-    for limit in grant.assets.values():
-        name = ANY_ASSET if limit.asset == ANY_ASSET else unit_name(limit.asset, names)
-        counted = limit.counted_as
-        for window in limit.windows:
-            need = grant.scope, counted, window.length_ms
-            yield _Limit(counted, name, limit.decimals, window, need)
-    if not grant.may:
-        # It approves, and no transaction is charged to it.
-        return
-    costs = Window(COSTS_WINDOW_MS, grant.costs_lamports)
-    yield _Limit(COSTS, COSTS, SOL_DECIMALS, costs, (grant.scope, COSTS, COSTS_WINDOW_MS))
-    for window in grant.rates:
-        yield _Limit(RATE, RATE, 0, window, (grant.scope, SOL, window.length_ms))
+def _limits(grant: Grant) -> Iterator[tuple[Need, int, Window]]:
+    for counted, decimals, window in grant.limits():
+        # To a grant that approves alone no transaction is charged.
+        if grant.may or counted not in (COSTS, RATE):
+            yield (grant.scope, counted, window.length_ms), decimals, window
 
 
 async def _limit_json(
-    connection: AsyncConnection, limit: _Limit, counted: Counted, names: Names, now_ms: int
+    connection: AsyncConnection,
+    need: Need,
+    decimals: int,
+    window: Window,
+    counted: int,
+    names: Names,
+    now_ms: int,
 ) -> dict[str, Any]:
     """Amounts are text in whole units, dollars for `*`; of `RATE` they are transactions."""
-    is_rate = limit.asset == RATE
-    used = counted.transactions if is_rate else counted.units
-    most = limit.window.most
+    asset, most = need[1], window.most
     room_ms = None
-    if used and used * 100 >= most * _NEARLY_FULL:
-        scope, asset, length = limit.need
-        room_ms = await window_sums.room_at(
-            connection, scope, asset, length, 1, now_ms, transactions=is_rate
-        )
+    if counted and counted * 100 >= most * _NEARLY_FULL:
+        room_ms = await room_at(connection, need, 1, now_ms)
+    name = ANY_ASSET if asset == USD else asset
     body = {
-        "asset": limit.name,
-        "window": window_text(limit.window.length_ms),
-        "limit": amount_text(most, limit.decimals),
-        "used": amount_text(used, limit.decimals),
-        "left": amount_text(max(0, most - used), limit.decimals),
-        "sentence": left_sentence(
-            limit.asset, limit.decimals, limit.window, used, names, room_ms, now_ms
-        ),
+        "asset": name if name in (ANY_ASSET, COSTS, RATE) else unit_name(asset, names),
+        "window": window_text(window.length_ms),
+        "limit": amount_text(most, decimals),
+        "used": amount_text(counted, decimals),
+        "left": amount_text(max(0, most - counted), decimals),
+        "sentence": left_sentence(asset, decimals, window, counted, names, room_ms, now_ms),
     }
     return body if room_ms is None else body | {"roomAt": iso(room_ms)}
 

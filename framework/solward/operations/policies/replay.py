@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
-from solward.operations.policies.changes import longest_ms, read_policy
+from solward.operations.policies.changes import read_policy
 from solward.resources.policy import MAX_DAYS, MOST_CHANGES, ReplayVerdict
 from solward.solana.token_list import TokenList
 from solward.support.clock import iso
@@ -36,14 +36,13 @@ from solward.support.durations import DAY_MS
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import COSTS, Operation
 from solward.vault.grants import judged as judged_form
-from solward.vault.grants.decide import Need, decide, needed
+from solward.vault.grants.decide import CompiledGrants, Need, compile_grants, decide, needed
 from solward.vault.grants.document import GrantPolicy
 from solward.vault.grants.dollars import NOT_ASKED, line_dollars
 from solward.vault.grants.judged import ALLOWED, Judged, from_row
 from solward.vault.grants.model import RATE, Case, Charge, Decision, Finding, Grant, Why
 from solward.vault.grants.sentences import finding_sentence, reason_sentence
 from solward.vault.money.judge.grant_case import addresses, funded, recipients
-from solward.vault.money.judge.grant_sets import GrantSet
 from solward.vault.money.judge.principal_names import names_in
 from solward.vault.store import grants
 from solward.vault.store import judged as judged_store
@@ -69,7 +68,7 @@ class Kept(StrEnum):
 class CompiledPolicy:
     """Every principal's grants, and the address book: name -> addresses."""
 
-    sets: Mapping[str, GrantSet]
+    sets: Mapping[str, CompiledGrants]
     book: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
@@ -78,11 +77,11 @@ class CompiledPolicy:
     ) -> CompiledPolicy:
         """A policy as it is read: principal -> its grants in written order, name -> addresses."""
         return cls(
-            {who: GrantSet.of(grants) for who, grants in sets.items()},
+            {who: compile_grants(grants) for who, grants in sets.items()},
             {name: frozenset(addresses) for name, addresses in book.items()},
         )
 
-    def of_chain(self, case: Case) -> list[GrantSet]:
+    def of_chain(self, case: Case) -> list[CompiledGrants]:
         """Of the principals of a transaction that are under grants."""
         return [self.sets[who] for who in case.chain if who in self.sets]
 
@@ -90,7 +89,7 @@ class CompiledPolicy:
     def longest_ms(self) -> int:
         """The longest window of any grant."""
         grants = (grant for each in self.sets.values() for grant in each.grants)
-        return max(map(longest_ms, grants), default=0)
+        return max((grant.longest_ms for grant in grants), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +242,6 @@ class _Track:
 
     def __init__(self, policy: CompiledPolicy) -> None:
         self.policy = policy
-        self._compiled = {who: each.compiled for who, each in policy.sets.items()}
         self._counters: dict[tuple[str, str], _Counter] = {}
 
     def judge(
@@ -259,7 +257,7 @@ class _Track:
         )
         ends_ms = case.now_ms[-1]
         used: dict[Need, int] = {}
-        for need in needed(self._compiled, case):
+        for need in needed(self.policy.sets, case):
             known = stored.get(need)
             if known is None:
                 used[need] = self._sum(need, ends_ms)
@@ -268,7 +266,7 @@ class _Track:
             else:
                 more = self._sum(need, ends_ms) - in_force._sum(need, ends_ms)
                 used[need] = max(0, known + more)
-        return decide(self._compiled, case, used)
+        return decide(self.policy.sets, case, used)
 
     def charge(self, case: Case, decision: Decision, kept: Kept, is_made: bool) -> None:
         """Count what is made, as far as it still counts."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from solward.solana.programs import (
@@ -44,6 +44,7 @@ from solward.vault.grants.model import (
     Why,
     Window,
 )
+from solward.vault.grants.spelling import hours_text, time_text
 
 Need: TypeAlias = tuple[str, str, int]
 """A sum that `decide` reads: scope, asset (`USD`, `COSTS` and `RATE` too) and length in ms of the
@@ -105,17 +106,27 @@ class CompiledGrants:
     """One principal's grants, in written order, by operation and asset.
 
     Attributes:
+        grants: all of them.
+        asks_new: one wants to know whom the wallet has paid.
+        uses_book: one names recipients of the address book.
+        counts_dollars: one counts dollars.
         acting: those with an operation, for transactions without lines.
         named: (operation, asset) -> grants for it, for every asset that one of them names.
         others: operation -> grants for any other asset.
     """
 
+    grants: tuple[Grant, ...] = ()
+    asks_new: bool = False
+    uses_book: bool = False
+    counts_dollars: bool = False
     acting: tuple[_Candidate, ...] = ()
     named: Mapping[tuple[Operation, str], tuple[_Candidate, ...]] = field(default_factory=dict)
     others: Mapping[Operation, tuple[_Candidate, ...]] = field(default_factory=dict)
 
-    def candidates(self, line: Line) -> tuple[_Candidate, ...]:
+    def candidates(self, line: Line | None) -> tuple[_Candidate, ...]:
         """Those for the line's operation and asset."""
+        if line is None:
+            return self.acting
         found = self.named.get((line.operation, line.asset))
         return self.others.get(line.operation, ()) if found is None else found
 
@@ -140,7 +151,15 @@ def compile_grants(grants: Sequence[Grant]) -> CompiledGrants:
             else:
                 named[operation, asset] = found
     acting = tuple(_Candidate(*each, None) for each in numbered if each[1].may)
-    return CompiledGrants(acting, named, others)
+    return CompiledGrants(
+        tuple(grants),
+        any(each.new != NewRecipient.ALLOW for each in grants),
+        any(to.startswith("@") for each in grants for to in each.to),
+        any(ANY_ASSET in each.assets for each in grants),
+        acting,
+        named,
+        others,
+    )
 
 
 def _allows(grant: Grant, operation: Operation) -> bool:
@@ -190,17 +209,15 @@ def needed(sets: Mapping[str, CompiledGrants], case: Case) -> frozenset[Need]:
         compiled = sets.get(who)
         if compiled is None:
             continue
-        matching = _Matching(compiled, case)
-        for at, line in enumerate(_lines(case)):
-            if matching.has_seen(at, line):
-                continue
-            for each in matching.of(at, line)[0]:
-                found.update((each.scope, RATE, rate.length_ms) for rate in each.grant.rates)
-                if case.costs_lamports and at == 0:
-                    found.add((each.scope, COSTS, COSTS_WINDOW_MS))
-                if each.limit is not None:
-                    counted = each.limit.counted_as
-                    found.update((each.scope, counted, w.length_ms) for w in each.limit.windows)
+        principal = _Principal(who, compiled, case)
+        matched = [principal.match(at)[0] for at in range(len(principal.lines))]
+        if case.costs_lamports:
+            found.update((each.scope, COSTS, COSTS_WINDOW_MS) for each in matched[0])
+        for each in {id(each): each for same in matched for each in same}.values():
+            found.update((each.scope, RATE, rate.length_ms) for rate in each.grant.rates)
+            if each.limit is not None:
+                counted = each.limit.counted_as
+                found.update((each.scope, counted, w.length_ms) for w in each.limit.windows)
     return frozenset(found)
 
 
@@ -239,7 +256,7 @@ def decide(sets: Mapping[str, CompiledGrants], case: Case, used: Mapping[Need, i
         compiled = sets.get(who)
         if compiled is not None:
             is_judged = True
-            shared = _share_out(who, compiled, case, used)
+            shared = _Principal(who, compiled, case, used).share_out()
             if isinstance(shared, Finding):
                 refusals.append(shared)
             else:
@@ -305,150 +322,272 @@ class _Option:
     """To pay somebody new a person is asked, whatever the amount."""
 
 
-def _share_out(
-    who: str, compiled: CompiledGrants, case: Case, used: Mapping[Need, int]
-) -> _Shared | Finding:
-    lines = _lines(case)
-    matching = _Matching(compiled, case)
-    options: list[Sequence[_Option]] = []
-    for at, line in enumerate(lines):
-        found = _options(who, matching, at, line, case, used)
-        if isinstance(found, Finding):
-            return found
-        options.append(found)
-    placed = _Search(case, options, used).first()
-    if isinstance(placed, _Miss):
-        at, candidate = placed.at, placed.option.candidate
-        return _finding(placed.why, who, candidate, lines[at], placed.total, at, case, used)
-    charges: dict[tuple[str, str], int] = {}
-    for at, option in enumerate(placed):
-        scope, limit = option.candidate.scope, option.candidate.limit
-        # Its row is the transaction's slot in the rate.
-        charges.setdefault((scope, SOL), 0)
-        if at == 0 and case.costs_lamports:
-            charges[scope, COSTS] = case.costs_lamports
-        if limit is not None:
-            key = scope, limit.counted_as
-            charges[key] = charges.get(key, 0) + option.units
-    # One reason for each grant and asset whose sum a person is asked about.
-    held: dict[tuple[str, str], Finding] = {}
-    for at, option in enumerate(placed):
-        candidate, limit = option.candidate, option.candidate.limit
-        if option.asks:
-            whom = lines[at]
-            key = Why.NEW_RECIPIENT, (whom and (whom.owner or whom.account)) or ""
-            why = Why.NEW_RECIPIENT
-            held.setdefault(key, _finding(why, who, candidate, whom, 0, at, case, used))
-        if limit is not None:
-            key = candidate.scope, limit.counted_as
-            if _is_above_hold(limit, charges[key]):
-                why, total = Why.ABOVE_HOLD, charges[key]
-                finding = _finding(why, who, candidate, lines[at], total, at, case, used)
-                held.setdefault(key, finding)
-    reserved = tuple(Charge(*key, units) for key, units in charges.items())
-    return _Shared(tuple(held.values()), reserved)
-
-
-def _options(
-    who: str,
-    matching: _Matching,
-    at: int,
-    line: Line | None,
-    case: Case,
-    used: Mapping[Need, int],
-) -> Sequence[_Option] | Finding:
-    """The grants with room for the line alone, or why there is none."""
-    found: list[_Option] = []
-    matched, mismatched = matching.of(at, line)
-    nearest = None if mismatched is None else (*mismatched, 0)
-    for each in matched:
-        units = _units(each, at, line, case)
-        why = _full(each, units, at, case, used)
-        if why is None:
-            asks = each.grant.new == NewRecipient.HOLD and _is_new(line, case)
-            found.append(_Option(each, units, asks))
-        elif nearest is None or _NEARNESS[why] > _NEARNESS[nearest[0]]:
-            nearest = why, each, units
-        elif why is nearest[0] is Why.COSTS and _costs_left(each, used) > _costs_left(
-            nearest[1], used
-        ):
-            # The one for which the bid must be lowered least.
-            nearest = why, each, units
-    if found:
-        return found
-    if nearest is None:
-        return Finding(Why.NO_GRANT, who, line)
-    return _finding(nearest[0], who, nearest[1], line, nearest[2], at, case, used)
-
-
-def _costs_left(each: _Candidate, used: Mapping[Need, int]) -> int:
-    """Lamports of network fees and rent that a grant has left in its window."""
-    return each.grant.costs_lamports - used.get((each.scope, COSTS, COSTS_WINDOW_MS), 0)
-
-
 _Match: TypeAlias = tuple[Sequence[_Candidate], tuple[Why, _Candidate] | None]
 
 
-class _Matching:
-    """Which of one principal's grants are for the lines of a transaction, whatever was used.
+class _Principal:
+    """One principal's grants, asked about one transaction.
 
-    Lines that differ by their units alone are looked at once: a transaction may have dozens.
+    Attributes:
+        lines: a transaction without lines is charged like one line of nothing.
     """
 
-    def __init__(self, compiled: CompiledGrants, case: Case) -> None:
-        self._compiled = compiled
-        self._case = case
+    def __init__(
+        self,
+        who: str,
+        compiled: CompiledGrants,
+        case: Case,
+        used: Mapping[Need, int] = MappingProxyType({}),
+    ) -> None:
+        self.who = who
+        self.compiled = compiled
+        self.case = case
+        self.used = used
+        self.lines: tuple[Line | None, ...] = case.lines or (None,)
         self._seen: dict[object, _Match] = {}
 
-    def has_seen(self, at: int, line: Line | None) -> bool:
-        """Whether an earlier line was such a one."""
-        return self._key(at, line) in self._seen
+    def match(self, at: int) -> _Match:
+        """The grants for a line whatever was used, and of the others the one that came nearest.
 
-    def of(self, at: int, line: Line | None) -> _Match:
-        """The grants for it, and of those that are not the one that came nearest."""
-        key = self._key(at, line)
+        Lines that differ by their units alone are looked at once: a transaction may have dozens.
+        """
+        line = self.lines[at]
+        key: object = None
+        if line is not None:
+            is_priced = isinstance(self.dollars(at), int)
+            whom = line.account, line.owner, line.program
+            key = line.operation, line.asset, line.decimals, whom, is_priced
         if key not in self._seen:
-            self._seen[key] = self._match(at, line)
+            self._seen[key] = self._match(at)
         return self._seen[key]
 
-    def _key(self, at: int, line: Line | None) -> object:
-        if line is None:
-            return None
-        is_priced = isinstance(_dollars(at, self._case), int)
-        return (
-            line.operation,
-            line.asset,
-            line.account,
-            line.owner,
-            line.decimals,
-            line.program,
-            is_priced,
-        )
-
-    def _match(self, at: int, line: Line | None) -> _Match:
+    def _match(self, at: int) -> _Match:
+        line = self.lines[at]
         matched: list[_Candidate] = []
         nearest: tuple[Why, _Candidate] | None = None
         # Many grants name the same recipients.
         reached: dict[tuple[str, ...], bool] = {}
-        for each in _candidates(self._compiled, line):
+        for each in self.compiled.candidates(line):
             to = each.grant.to
-            if line is not None and to not in reached:
-                reached[to] = _reaches(to, line, self._case)
-            why = _mismatch(each, at, line, self._case, is_reached=line is None or reached[to])
+            if to not in reached:
+                reached[to] = line is None or _reaches(to, line, self.case)
+            why = self._mismatch(each, at, is_reached=reached[to])
             if why is None:
                 matched.append(each)
             elif nearest is None or _NEARNESS[why] > _NEARNESS[nearest[0]]:
                 nearest = why, each
         return matched, nearest
 
+    def share_out(self) -> _Shared | Finding:
+        """What is charged to which grant, and what of it waits for a person; or why not."""
+        options: list[Sequence[_Option]] = []
+        for at in range(len(self.lines)):
+            found = self._options(at)
+            if isinstance(found, Finding):
+                return found
+            options.append(found)
+        placed = _Search(self, options).first()
+        if isinstance(placed, _Miss):
+            return self._finding(placed.why, placed.option.candidate, placed.at, placed.total)
+        charges: dict[tuple[str, str], int] = {}
+        for at, option in enumerate(placed):
+            scope, limit = option.candidate.scope, option.candidate.limit
+            # Its row is the transaction's slot in the rate.
+            charges.setdefault((scope, SOL), 0)
+            if at == 0 and self.case.costs_lamports:
+                charges[scope, COSTS] = self.case.costs_lamports
+            if limit is not None:
+                key = scope, limit.counted_as
+                charges[key] = charges.get(key, 0) + option.units
+        # One reason for each grant and asset whose sum a person is asked about.
+        held: dict[tuple[str, str], Finding] = {}
+        for at, option in enumerate(placed):
+            candidate, limit, whom = option.candidate, option.candidate.limit, self.lines[at]
+            if option.asks:
+                key = Why.NEW_RECIPIENT, (whom and (whom.owner or whom.account)) or ""
+                held.setdefault(key, self._finding(Why.NEW_RECIPIENT, candidate, at))
+            if limit is not None:
+                key = candidate.scope, limit.counted_as
+                if _is_above_hold(limit, charges[key]):
+                    above = self._finding(Why.ABOVE_HOLD, candidate, at, charges[key])
+                    held.setdefault(key, above)
+        reserved = tuple(Charge(*key, units) for key, units in charges.items())
+        return _Shared(tuple(held.values()), reserved)
 
-def _lines(case: Case) -> tuple[Line | None, ...]:
-    """A transaction without lines is charged like one line of nothing."""
-    return case.lines or (None,)
+    def _options(self, at: int) -> Sequence[_Option] | Finding:
+        """The grants with room for the line alone, or why there is none."""
+        found: list[_Option] = []
+        matched, mismatched = self.match(at)
+        nearest = None if mismatched is None else (*mismatched, 0)
+        for each in matched:
+            units = self._units(each, at)
+            why = self.full(each, units, at)
+            if why is None:
+                asks = each.grant.new == NewRecipient.HOLD and _is_new(self.lines[at], self.case)
+                found.append(_Option(each, units, asks))
+            elif nearest is None or _NEARNESS[why] > _NEARNESS[nearest[0]]:
+                nearest = why, each, units
+            elif why is nearest[0] is Why.COSTS and self._costs_left(each) > self._costs_left(
+                nearest[1]
+            ):
+                # The one for which the bid must be lowered least.
+                nearest = why, each, units
+        if found:
+            return found
+        if nearest is None:
+            return Finding(Why.NO_GRANT, self.who, self.lines[at])
+        why, each, units = nearest
+        return self._finding(why, each, at, units)
+
+    def _costs_left(self, each: _Candidate) -> int:
+        """Lamports of network fees and rent that a grant has left in its window."""
+        return each.grant.costs_lamports - self.used.get((each.scope, COSTS, COSTS_WINDOW_MS), 0)
+
+    # Checks of one grant, in the order of `_NEARNESS`.
+
+    def _mismatch(self, each: _Candidate, at: int, *, is_reached: bool) -> Why | None:
+        """What of the grant does not fit the line, whatever was used before."""
+        grant, limit, case, line = each.grant, each.limit, self.case, self.lines[at]
+        if grant.wallet is not None and grant.wallet != case.wallet_id:
+            return Why.WALLET
+        if not is_via(grant, case.chain):
+            return Why.VIA
+        if not is_reached:
+            return Why.RECIPIENT
+        if _has_ended(grant, case.now_ms):
+            return Why.ENDED
+        if not _is_in_hours(grant, case.now_ms):
+            return Why.HOURS
+        if line is None:
+            return None
+        if grant.new == NewRecipient.REFUSE and _is_new(line, case):
+            return Why.NEW_RECIPIENT
+        if grant.swap is not None and line.operation == Operation.SWAP:
+            why = _swap_mismatch(grant.swap, case.swap)
+            if why is not None:
+                return why
+        if limit is None:
+            return None
+        if limit.asset != ANY_ASSET and line.decimals != limit.decimals:
+            return Why.DECIMALS
+        if limit.asset == ANY_ASSET and isinstance(self.dollars(at), str):
+            return Why.PRICE
+        return None
+
+    def full(self, each: _Candidate, total: int, at: int) -> Why | None:
+        """What of the grant has no room for `total` units in this transaction."""
+        grant, limit, case = each.grant, each.limit, self.case
+        if limit is not None:
+            if limit.per_tx is not None and total > limit.per_tx:
+                return Why.PER_TX
+            if self._full_window(each, limit.counted_as, limit.windows, total) is not None:
+                return Why.WINDOW
+        if self._full_window(each, RATE, grant.rates, 1) is not None:
+            return Why.RATE
+        if case.costs_lamports:
+            # They are charged with the first line; a grant without any is for free transactions
+            # alone.
+            costs = self.used[each.scope, COSTS, COSTS_WINDOW_MS] if at == 0 else 0
+            added = case.costs_lamports if at == 0 else 0
+            if costs + added > grant.costs_lamports or not grant.costs_lamports:
+                return Why.COSTS
+        return None
+
+    def _full_window(
+        self, each: _Candidate, asset: str, windows: Sequence[Window], added: int
+    ) -> Window | None:
+        """The longest window that has no room: the one that lasts."""
+        for window in reversed(windows):
+            if self.used[each.scope, asset, window.length_ms] + added > window.most:
+                return window
+        return None
+
+    def _units(self, each: _Candidate, at: int) -> int:
+        """What the line counts in the grant; its price is known."""
+        line = self.lines[at]
+        if line is None or each.limit is None:
+            return 0
+        if each.limit.asset != ANY_ASSET:
+            return line.units
+        dollars = self.dollars(at)
+        assert isinstance(dollars, int)
+        return dollars
+
+    def dollars(self, at: int) -> int | str:
+        """Micro-dollars of a line, or why these are not known."""
+        dollars = self.case.dollars
+        return dollars[at] if at < len(dollars) else NOT_ASKED.reason
+
+    # Findings.
+
+    def _finding(self, why: Why, each: _Candidate, at: int, asked: int = 0) -> Finding:
+        """What its sentence is made of; `asked` are the units of this transaction in the grant."""
+        grant, limit, line, case = each.grant, each.limit, self.lines[at], self.case
+        # The rate and the costs are about the transaction, not a line of it.
+        is_whole = why in (Why.RATE, Why.COSTS)
+        found = Finding(why, self.who, None if is_whole else line, each.number)
+        if why == Why.SLIPPAGE and grant.swap is not None:
+            asks = None if case.swap is None else case.swap.slippage_bps
+            return replace(found, limit=grant.swap.slippage_bps, requested=asks)
+        if why == Why.IMPACT and grant.swap is not None:
+            asks = None if case.swap is None else case.swap.impact_bps
+            return replace(found, limit=grant.swap.impact_bps, requested=asks)
+        if why == Why.RATE:
+            window = self._full_window(each, RATE, grant.rates, 1)
+            return self._counted(replace(found, counted_as=RATE, decimals=0), each, window, 1)
+        if why == Why.COSTS:
+            # Not charged here: the grant is for transactions that cost nothing.
+            window = Window(COSTS_WINDOW_MS, grant.costs_lamports) if at == 0 else None
+            found = replace(found, counted_as=COSTS, decimals=SOL_DECIMALS)
+            return self._counted(found, each, window, case.costs_lamports)
+        if limit is not None and why in (Why.WINDOW, Why.PER_TX, Why.ABOVE_HOLD):
+            found = replace(found, counted_as=limit.counted_as, decimals=limit.decimals)
+            if why == Why.WINDOW:
+                window = self._full_window(each, limit.counted_as, limit.windows, asked)
+                return self._counted(found, each, window, asked)
+            most = limit.per_tx if why == Why.PER_TX else limit.hold
+            return replace(found, limit=most, requested=asked)
+        if limit is not None and line is not None and why == Why.DECIMALS:
+            return replace(found, limit=limit.decimals, requested=line.decimals)
+        return replace(found, detail=self._detail(why, grant, at))
+
+    def _counted(
+        self, found: Finding, each: _Candidate, window: Window | None, asked: int
+    ) -> Finding:
+        if window is None:
+            return replace(found, limit=0, used=0, requested=asked)
+        used = self.used[each.scope, found.counted_as or SOL, window.length_ms]
+        return replace(
+            found, limit=window.most, used=used, requested=asked, window_ms=window.length_ms
+        )
+
+    def _detail(self, why: Why, grant: Grant, at: int) -> str | None:
+        line = self.lines[at]
+        if why == Why.WALLET:
+            return grant.wallet
+        if why == Why.VIA:
+            return _sites(grant.via)
+        if why == Why.ENDED and grant.until_ms is not None:
+            return time_text(grant.until_ms // 1_000 * 1_000)
+        if why == Why.HOURS and grant.hours is not None:
+            return hours_text(grant.hours)
+        if why == Why.INTO:
+            return _into(self.case)
+        if why == Why.PRICE:
+            return str(self.dollars(at))
+        if why == Why.NEW_RECIPIENT and line is not None:
+            alike = self.case.lookalikes
+            return alike.get(line.owner or "") or alike.get(line.account or "")
+        return None
 
 
-def _candidates(compiled: CompiledGrants, line: Line | None) -> tuple[_Candidate, ...]:
-    return compiled.acting if line is None else compiled.candidates(line)
+def _sites(via: Sequence[str]) -> str:
+    """`a.example, b.example or 97 others`."""
+    named = [each.removeprefix(SITE) for each in via]
+    if len(named) > _SAID_SITES + 1:
+        named = [*named[:_SAID_SITES], f"{len(named) - _SAID_SITES} others"]
+    *first, last = named
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 @dataclass(frozen=True, slots=True)
@@ -467,12 +606,9 @@ class _Search:
     Grants that fit without a person come before those that hold.
     """
 
-    def __init__(
-        self, case: Case, options: Sequence[Sequence[_Option]], used: Mapping[Need, int]
-    ) -> None:
-        self._case = case
+    def __init__(self, principal: _Principal, options: Sequence[Sequence[_Option]]) -> None:
+        self._principal = principal
         self._options = options
-        self._used = used
         self._totals: dict[tuple[str, str], int] = {}
         self._placed: list[_Option] = []
         self._tries: int | None = None
@@ -506,7 +642,7 @@ class _Search:
                     continue
                 if before:
                     self._tries = None if self._tries is None else self._tries + 1
-                    why = _full(candidate, total, at, self._case, self._used)
+                    why = self._principal.full(candidate, total, at)
                     if why is not None:
                         self._miss(why, option, at, total)
                         continue
@@ -534,45 +670,7 @@ def _is_above_hold(limit: AssetLimit | None, total: int) -> bool:
     return limit is not None and limit.hold is not None and total > limit.hold
 
 
-# Checks of one grant, in the order of `_NEARNESS`.
-
-
-def _mismatch(
-    each: _Candidate, at: int, line: Line | None, case: Case, *, is_reached: bool
-) -> Why | None:
-    """What of the grant does not fit the line, whatever was used before."""
-    grant, limit = each.grant, each.limit
-    if grant.wallet is not None and grant.wallet != case.wallet_id:
-        return Why.WALLET
-    if not is_via(grant, case.chain):
-        return Why.VIA
-    if not is_reached:
-        return Why.RECIPIENT
-    if _has_ended(grant, case.now_ms):
-        return Why.ENDED
-    if not _is_in_hours(grant, case.now_ms):
-        return Why.HOURS
-    if line is None:
-        return None
-    if grant.new == NewRecipient.REFUSE and _is_new(line, case):
-        return Why.NEW_RECIPIENT
-    if grant.swap is not None and line.operation == Operation.SWAP:
-        why = _swap_mismatch(grant, case)
-        if why is not None:
-            return why
-    if limit is None:
-        return None
-    if limit.asset != ANY_ASSET and line.decimals != limit.decimals:
-        return Why.DECIMALS
-    if limit.asset == ANY_ASSET and isinstance(_dollars(at, case), str):
-        return Why.PRICE
-    return None
-
-
-def _swap_mismatch(grant: Grant, case: Case) -> Why | None:
-    bounds, terms = grant.swap, case.swap
-    if bounds is None:
-        return None
+def _swap_mismatch(bounds: SwapBounds, terms: SwapTerms | None) -> Why | None:
     if bounds.into and (terms is None or terms.into not in bounds.into):
         return Why.INTO
     # What is not known is refused where it is bounded.
@@ -585,52 +683,6 @@ def _swap_mismatch(grant: Grant, case: Case) -> Why | None:
         if impact is None or impact > bounds.impact_bps:
             return Why.IMPACT
     return None
-
-
-def _full(
-    each: _Candidate, total: int, at: int, case: Case, used: Mapping[Need, int]
-) -> Why | None:
-    """What of the grant has no room for `total` units in this transaction."""
-    grant, scope = each.grant, each.scope
-    if each.limit is not None:
-        if each.limit.per_tx is not None and total > each.limit.per_tx:
-            return Why.PER_TX
-        if _full_window(each.limit.windows, scope, each.limit.counted_as, total, used) is not None:
-            return Why.WINDOW
-    if _full_window(grant.rates, scope, RATE, 1, used) is not None:
-        return Why.RATE
-    if case.costs_lamports:
-        # They are charged with the first line; a grant without any is for free transactions alone.
-        costs = used[scope, COSTS, COSTS_WINDOW_MS] if at == 0 else 0
-        added = case.costs_lamports if at == 0 else 0
-        if costs + added > grant.costs_lamports or not grant.costs_lamports:
-            return Why.COSTS
-    return None
-
-
-def _full_window(
-    windows: Sequence[Window], scope: str, asset: str, added: int, used: Mapping[Need, int]
-) -> Window | None:
-    """The longest window that has no room: the one that lasts."""
-    for window in reversed(windows):
-        if used[scope, asset, window.length_ms] + added > window.most:
-            return window
-    return None
-
-
-def _units(each: _Candidate, at: int, line: Line | None, case: Case) -> int:
-    """What the line counts in the grant; its price is known."""
-    if line is None or each.limit is None:
-        return 0
-    if each.limit.asset != ANY_ASSET:
-        return line.units
-    dollars = _dollars(at, case)
-    assert isinstance(dollars, int)
-    return dollars
-
-
-def _dollars(at: int, case: Case) -> int | str:
-    return case.dollars[at] if at < len(case.dollars) else NOT_ASKED.reason
 
 
 def _has_ended(grant: Grant, now_ms: tuple[int, ...]) -> bool:
@@ -695,110 +747,3 @@ def _is_new(line: Line | None, case: Case) -> bool:
     if line is None or line.operation not in _PAID:
         return False
     return not {line.account, line.owner} & case.paid
-
-
-# Findings.
-
-# These are about the transaction, not a line of it.
-_OF_THE_WHOLE: Final = frozenset({Why.RATE, Why.COSTS})
-
-
-def _finding(
-    why: Why,
-    who: str,
-    each: _Candidate,
-    line: Line | None,
-    asked: int,
-    at: int,
-    case: Case,
-    used: Mapping[Need, int],
-) -> Finding:
-    """What its sentence is made of; `asked` are the units of this transaction in the grant."""
-    grant, limit = each.grant, each.limit
-    found = Finding(why, who, None if why in _OF_THE_WHOLE else line, each.number)
-    if why in (Why.SLIPPAGE, Why.IMPACT):
-        most, asks = _bps(why, grant.swap), _bps(why, case.swap)
-        return replace(found, limit=most, requested=asks)
-    if why == Why.RATE:
-        window = _full_window(grant.rates, each.scope, RATE, 1, used)
-        return _counted(found, each.scope, RATE, window, 1, 0, used)
-    if why == Why.COSTS:
-        # Not charged here: the grant is for transactions that cost nothing.
-        window = Window(COSTS_WINDOW_MS, grant.costs_lamports) if at == 0 else None
-        costs = case.costs_lamports
-        return _counted(found, each.scope, COSTS, window, costs, SOL_DECIMALS, used)
-    if limit is not None and why == Why.WINDOW:
-        window = _full_window(limit.windows, each.scope, limit.counted_as, asked, used)
-        return _counted(found, each.scope, limit.counted_as, window, asked, limit.decimals, used)
-    if limit is not None and why in (Why.PER_TX, Why.ABOVE_HOLD):
-        most = limit.per_tx if why == Why.PER_TX else limit.hold
-        counted = limit.counted_as
-        return replace(
-            found, counted_as=counted, limit=most, requested=asked, decimals=limit.decimals
-        )
-    if limit is not None and line is not None and why == Why.DECIMALS:
-        return replace(found, limit=limit.decimals, requested=line.decimals)
-    return replace(found, detail=_detail(why, grant, line, at, case))
-
-
-def _bps(why: Why, terms: SwapBounds | SwapTerms | None) -> int | None:
-    if terms is None:
-        return None
-    return terms.slippage_bps if why == Why.SLIPPAGE else terms.impact_bps
-
-
-def _counted(
-    found: Finding,
-    scope: str,
-    asset: str,
-    window: Window | None,
-    asked: int,
-    decimals: int,
-    used: Mapping[Need, int],
-) -> Finding:
-    if window is None:
-        return replace(found, counted_as=asset, limit=0, used=0, requested=asked, decimals=decimals)
-    return replace(
-        found,
-        counted_as=asset,
-        limit=window.most,
-        used=used[scope, asset, window.length_ms],
-        requested=asked,
-        decimals=decimals,
-        window_ms=window.length_ms,
-    )
-
-
-def _detail(why: Why, grant: Grant, line: Line | None, at: int, case: Case) -> str | None:
-    if why == Why.WALLET:
-        return grant.wallet
-    if why == Why.VIA:
-        return _sites(grant.via)
-    if why == Why.ENDED and grant.until_ms is not None:
-        return _date(grant.until_ms)
-    if why == Why.HOURS and grant.hours is not None:
-        return f"{_time(grant.hours.start)}-{_time(grant.hours.end)} UTC"
-    if why == Why.INTO:
-        return _into(case)
-    if why == Why.PRICE:
-        return str(_dollars(at, case))
-    if why == Why.NEW_RECIPIENT and line is not None:
-        return case.lookalikes.get(line.owner or "") or case.lookalikes.get(line.account or "")
-    return None
-
-
-def _sites(via: Sequence[str]) -> str:
-    """`a.example, b.example or 97 others`."""
-    named = [each.removeprefix(SITE) for each in via]
-    if len(named) > _SAID_SITES + 1:
-        named = [*named[:_SAID_SITES], f"{len(named) - _SAID_SITES} others"]
-    *first, last = named
-    return f"{', '.join(first)} or {last}" if first else last
-
-
-def _time(minute: int) -> str:
-    return f"{minute // 60:02d}:{minute % 60:02d}"
-
-
-def _date(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms // 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -45,8 +45,8 @@ from solward.vault.grants.spelling import (
     APPROVE,
     Names,
     amount_text,
+    hours_text,
     may_words,
-    minutes_text,
     quoted,
     time_text,
     unit_name,
@@ -541,9 +541,7 @@ _FORMS: Final = {
     "new": _Form(_new, lambda new, _: new.value),
     "costs": _Form(_costs, lambda lamports, _: amount_text(lamports, SOL_DECIMALS)),
     "rate": _Form(_rates, lambda rates, _: {window_text(w.length_ms): w.most for w in rates}),
-    "hours": _Form(
-        _hours, lambda hours, _: f"{minutes_text(hours.start)}-{minutes_text(hours.end)} UTC"
-    ),
+    "hours": _Form(_hours, lambda hours, _: hours_text(hours)),
     "until": _Form(_until, lambda ms, _: time_text(ms)),
     "swap": _Form(_swap, _swap_json),
     "via": _Form(_via, lambda via, _: list(via)),

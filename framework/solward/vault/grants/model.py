@@ -8,7 +8,7 @@ mints, ids and integers.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -18,7 +18,8 @@ from msgspec import Struct
 
 from solward.support import jsontext
 from solward.support.durations import DAY_MS
-from solward.types.guardrail import GRANT_SCOPE, SOL, Line, Operation
+from solward.types.guardrail import COSTS, GRANT_SCOPE, SOL, Line, Operation
+from solward.types.money import SOL_DECIMALS
 
 ANY_ASSET: Final = "*"
 """Every asset that a grant does not name, in dollars."""
@@ -137,6 +138,21 @@ class Grant(Struct, frozen=True):
     def scope(self) -> str:
         """Under which its charges are reserved."""
         return f"{GRANT_SCOPE}{self.who}#{self.id}"
+
+    def limits(self) -> Iterator[tuple[str, int, Window]]:
+        """What is counted (an asset, `USD`, `COSTS` or `RATE`), its decimals, and a window of it,
+        for each window that bounds something."""
+        for limit in self.assets.values():
+            for window in limit.windows:
+                yield limit.counted_as, limit.decimals, window
+        yield COSTS, SOL_DECIMALS, Window(COSTS_WINDOW_MS, self.costs_lamports)
+        for window in self.rates:
+            yield RATE, 0, window
+
+    @property
+    def longest_ms(self) -> int:
+        """Its longest window."""
+        return max(window.length_ms for _, _, window in self.limits())
 
 
 def sorted_assets(assets: Sequence[str] | frozenset[str] | Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import SOL, Operation
 from solward.types.money import format_amount, from_units
-from solward.vault.grants.model import Grant
+from solward.vault.grants.model import Grant, Hours
 
 _WINDOW = re.compile(r"([1-9][0-9]{0,4})([mhd])")
 _WINDOW_UNITS = {"m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
@@ -102,9 +102,10 @@ def window_ms(text: str) -> int | None:
     return length if length <= LONGEST_MS else None
 
 
-def minutes_text(minutes: int) -> str:
-    """A time of day such as `07:00`."""
-    return f"{minutes // 60:02d}:{minutes % 60:02d}"
+def hours_text(hours: Hours) -> str:
+    """Times of day such as `07:00-22:00 UTC`."""
+    start, end = (f"{each // 60:02d}:{each % 60:02d}" for each in (hours.start, hours.end))
+    return f"{start}-{end} UTC"
 
 
 def time_text(ms: int) -> str:

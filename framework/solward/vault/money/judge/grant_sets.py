@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.vault.grants.decide import CompiledGrants, compile_grants
-from solward.vault.grants.model import ANY_ASSET, Grant, NewRecipient, from_stored
+from solward.vault.grants.model import from_stored
 from solward.vault.store import contacts
 from solward.vault.store import grants as store
 
 # Principals remembered; a service has as many as agents, keys and wallets together.
 _MOST_KEPT = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class GrantSet:
-    """A principal's grants, and what judging by them has to read.
-
-    Attributes:
-        asks_new: one wants to know whom the wallet has paid.
-        uses_book: one names recipients of the address book.
-        counts_dollars: one counts dollars.
-    """
-
-    grants: tuple[Grant, ...]
-    compiled: CompiledGrants
-    asks_new: bool
-    uses_book: bool
-    counts_dollars: bool
-
-    @classmethod
-    def of(cls, grants: Sequence[Grant]) -> GrantSet:
-        """The set of these grants, in written order."""
-        return cls(
-            tuple(grants),
-            compile_grants(grants),
-            any(each.new != NewRecipient.ALLOW for each in grants),
-            any(to.startswith("@") for each in grants for to in each.to),
-            any(ANY_ASSET in each.assets for each in grants),
-        )
 
 
 Book = Mapping[str, frozenset[str]]
@@ -52,7 +24,7 @@ class _Kept:
     """What was read under one version; None for a principal that is not under grants."""
 
     version: int
-    sets: dict[str, GrantSet | None] = field(default_factory=dict)
+    sets: dict[str, CompiledGrants | None] = field(default_factory=dict)
     book: Book | None = None
 
 
@@ -64,7 +36,7 @@ class GrantSets:
 
     async def of(
         self, connection: AsyncConnection, version: int, principals: Collection[str]
-    ) -> dict[str, GrantSet]:
+    ) -> dict[str, CompiledGrants]:
         """principal -> its grants, of those that are under grants.
 
         Args:
@@ -80,7 +52,7 @@ class GrantSets:
             for each in missing:
                 rows = found.get(each)
                 kept.sets[each] = (
-                    None if rows is None else GrantSet.of(list(map(from_stored, rows)))
+                    None if rows is None else compile_grants(list(map(from_stored, rows)))
                 )
         return self._among(kept, principals)
 
@@ -92,7 +64,7 @@ class GrantSets:
             kept.book = {name: frozenset(addresses) for name, addresses in found.items()}
         return kept.book
 
-    def last(self, principals: Collection[str]) -> dict[str, GrantSet]:
+    def last(self, principals: Collection[str]) -> dict[str, CompiledGrants]:
         """As `of`, of what was read last; they may have been changed since."""
         return self._among(self._kept, principals)
 
@@ -102,6 +74,6 @@ class GrantSets:
         return self._kept
 
     @staticmethod
-    def _among(kept: _Kept, principals: Collection[str]) -> dict[str, GrantSet]:
+    def _among(kept: _Kept, principals: Collection[str]) -> dict[str, CompiledGrants]:
         found = ((each, kept.sets.get(each)) for each in principals)
         return {each: grants for each, grants in found if grants is not None}

@@ -15,14 +15,12 @@ from solward.solana.token_list import TokenList
 from solward.support.clock import iso
 from solward.support.durations import DAY_MS
 from solward.types.errors import RateReached
-from solward.types.guardrail import COSTS, SOL, Intent, Operation, TransactionEffects
-from solward.types.money import SOL_DECIMALS
+from solward.types.guardrail import SOL, Intent, Operation, TransactionEffects
 from solward.vault.grants import judged as judged_form
-from solward.vault.grants.decide import Need, decide, needed, priced
+from solward.vault.grants.decide import CompiledGrants, Need, decide, needed, priced
 from solward.vault.grants.dollars import AssetPrice, line_dollars
 from solward.vault.grants.judged import ALLOWED, GRANTS_RULE, Judged
 from solward.vault.grants.model import (
-    COSTS_WINDOW_MS,
     RATE,
     Case,
     Decision,
@@ -36,7 +34,7 @@ from solward.vault.grants.sentences import finding_refusal, left_sentence, reaso
 from solward.vault.grants.spelling import Names
 from solward.vault.guardrails.rules import Verdict
 from solward.vault.money.judge.grant_case import Outgoing, addresses, funded, outgoing, recipients
-from solward.vault.money.judge.grant_sets import GrantSet, GrantSets
+from solward.vault.money.judge.grant_sets import GrantSets
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.judge.principal_names import KnownNames, names_in, names_of
 from solward.vault.money.request import Actor, PocketUse
@@ -263,22 +261,21 @@ class Granting:
         if not under:
             return await self._by_default(connection, case, version)
         case = await self._with_facts(connection, case, under, version)
-        compiled = {who: each.compiled for who, each in under.items()}
         timely = self._prices.timely(prices)
-        wanted = {case.lines[at].asset for at in priced(compiled, case)}
+        wanted = {case.lines[at].asset for at in priced(under, case)}
         if wanted - timely.keys():
             raise PricesMissing(wanted)
         if wanted:
             case = replace(case, dollars=line_dollars(case.lines, timely))
-        needs = needed(compiled, case)
-        used = await _used(connection, needs, now.window_ms)
-        decision = decide(compiled, case, used)
+        needs = needed(under, case)
+        counted = await used(connection, needs, now.window_ms)
+        decision = decide(under, case, counted)
         granted = Granted(
             case,
             decision,
             version,
             {asset: timely[asset] for asset in wanted},
-            used,
+            counted,
             charged=_charged(decision, under),
         )
         return await self._with_reason(connection, granted, under)
@@ -295,7 +292,7 @@ class Granting:
         self,
         connection: AsyncConnection,
         case: Case,
-        under: Mapping[str, GrantSet],
+        under: Mapping[str, CompiledGrants],
         version: int,
     ) -> Case:
         """The case with what its grants look at."""
@@ -314,7 +311,7 @@ class Granting:
         return case
 
     async def _with_reason(
-        self, connection: AsyncConnection, granted: Granted, under: Mapping[str, GrantSet]
+        self, connection: AsyncConnection, granted: Granted, under: Mapping[str, CompiledGrants]
     ) -> Granted:
         refused = granted.decision.refused
         if refused is not None:
@@ -332,7 +329,7 @@ class Granting:
 
 
 def _charged(
-    decision: Decision, under: Mapping[str, GrantSet]
+    decision: Decision, under: Mapping[str, CompiledGrants]
 ) -> tuple[tuple[str, int, Grant], ...]:
     scopes = {each.scope for each in decision.charges}
     if not scopes:
@@ -345,15 +342,11 @@ def _charged(
     )
 
 
-async def _used(
+async def used(
     connection: AsyncConnection, needs: Collection[Need], now_ms: int
 ) -> dict[Need, int]:
     """What the windows that end now hold; transactions for `RATE`."""
-    stored = {
-        need: (scope, SOL if asset == RATE else asset, length)
-        for need in needs
-        for scope, asset, length in (need,)
-    }
+    stored = {need: _stored(need) for need in needs}
     found = await window_sums.counted(connection, frozenset(stored.values()), now_ms)
     return {
         need: found[key].transactions if need[1] == RATE else found[key].units
@@ -361,30 +354,35 @@ async def _used(
     }
 
 
+async def room_at(connection: AsyncConnection, need: Need, excess: int, now_ms: int) -> int | None:
+    """When so much has left the window; None where it never does."""
+    is_rate = need[1] == RATE
+    return await window_sums.room_at(
+        connection, *_stored(need), excess, now_ms, transactions=is_rate
+    )
+
+
+def _stored(need: Need) -> Need:
+    """A transaction's slot in a rate is its row of SOL."""
+    scope, asset, length = need
+    return scope, SOL if asset == RATE else asset, length
+
+
 async def _with_room(
-    connection: AsyncConnection, finding: Finding, under: Mapping[str, GrantSet], now_ms: int
+    connection: AsyncConnection,
+    finding: Finding,
+    under: Mapping[str, CompiledGrants],
+    now_ms: int,
 ) -> Finding:
     """With the time at which what was refused would fit, where a window is full."""
-    limit, used, asked = finding.limit, finding.used, finding.requested
-    grants = under.get(finding.who)
-    if grants is None or None in (limit, used, asked, finding.window_ms, finding.number):
+    limit, counted, asked = finding.limit, finding.used, finding.requested
+    length, number = finding.window_ms, finding.number
+    if finding.who not in under or length is None or number is None:
         return finding
-    assert limit is not None and used is not None and asked is not None  # noqa: PT018
-    assert finding.window_ms is not None and finding.number is not None  # noqa: PT018
-    if asked > limit:
+    if limit is None or counted is None or asked is None or asked > limit:
         return finding
-    scope = grants.grants[finding.number - 1].scope
-    is_rate = finding.counted_as == RATE
-    asset = SOL if is_rate else finding.counted_as or SOL
-    at = await window_sums.room_at(
-        connection,
-        scope,
-        asset,
-        finding.window_ms,
-        used + asked - limit,
-        now_ms,
-        transactions=is_rate,
-    )
+    need = under[finding.who].grants[number - 1].scope, finding.counted_as or SOL, length
+    at = await room_at(connection, need, counted + asked - limit, now_ms)
     return replace(finding, room_ms=at, now_ms=now_ms)
 
 
@@ -433,11 +431,9 @@ def is_ending(grant: Grant, now_ms: int) -> bool:
 
 def _windows(grant: Grant) -> Iterator[tuple[Need, int, Window]]:
     """Amounts and costs; a rate is full whenever somebody is fast, and has room soon."""
-    for limit in grant.assets.values():
-        for window in limit.windows:
-            yield (grant.scope, limit.counted_as, window.length_ms), limit.decimals, window
-    costs = Window(COSTS_WINDOW_MS, grant.costs_lamports)
-    yield (grant.scope, COSTS, COSTS_WINDOW_MS), SOL_DECIMALS, costs
+    for counted, decimals, window in grant.limits():
+        if counted != RATE:
+            yield (grant.scope, counted, window.length_ms), decimals, window
 
 
 class GrantEnds:
