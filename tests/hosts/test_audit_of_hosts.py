@@ -21,12 +21,10 @@ from solward import Manifest, VenueSpec
 from solward.hosts.capabilities import Capabilities, RunningCall
 from solward.hosts.egress import Egress
 from solward.hosts.host import Host
-from solward.hosts.plugins import _found, _Plugin
+from solward.hosts.plugins import _Plugin
 from solward.hosts.wire import methods, values
 from solward.hosts.wire.frames import HostileFrame
-from solward.plugins.problems import Rejected
 from solward.types.errors import GuardrailBlocked, InvalidRequest, SkillError
-from solward.types.plugin_problems import ProblemCode
 from solward.types.skill import Effects
 from solward.types.venue import VenueContext
 
@@ -108,18 +106,17 @@ async def test_nothing_of_a_call_that_may_not_pay_is_read() -> None:
     """An ended call's, a READ skill's and a rule's money calls are refused before they are read."""
     capabilities = Capabilities()
     handlers = capabilities.handlers(Egress())
-    # Text that is no JSON: who reads it says so.
-    intent = values.Intent("x", "w", details="{")
     requests = {
-        "op.perform": methods.Perform("transfer", "{"),
-        "op.transact": methods.Transact(intent),
-        "op.pocket": methods.Pocket(1, details="{"),
-        "op.pay": methods.Pay("no url", "GET", "much", {}),
-        "op.quote": methods.QuoteParams("{"),
+        "op.perform": {"operation": "transfer"},
+        "op.transact": {},
+        "op.pocket": {},
+        "op.pay": {},
+        "op.quote": {},
     }
 
     async def refused(method: str, cap: bytes) -> str:
-        incoming: Any = SimpleNamespace(cap=cap, request=requests[method])
+        # It has no `request`: who reads that fails.
+        incoming: Any = SimpleNamespace(cap=cap, raw=SimpleNamespace(**requests[method]))
         with pytest.raises(SkillError) as caught:
             await cast(Any, handlers[method](incoming))
         return caught.value.code
@@ -140,20 +137,30 @@ async def test_nothing_of_a_call_that_may_not_pay_is_read() -> None:
 
 @promise("unnamed-money-call-refused")
 def test_a_money_call_is_no_larger_than_one_needs() -> None:
-    large = methods.Perform("transfer", '"' + "x" * (65 << 10) + '"')
+    def perform(size: int) -> dict[str, Any]:
+        return {"operation": "transfer", "params": "x" * size, "remember": ()}
+
     with pytest.raises(InvalidRequest, match="at most"):
-        methods.OP_PERFORM.requests.write(large)
+        methods.OP_PERFORM.requests.write(perform(65 << 10))
+    written = methods.OP_PERFORM.requests.write(perform(63 << 10))
     with pytest.raises(HostileFrame, match="a request of"):
-        methods.OP_PERFORM.requests.read(msgspec.msgpack.encode(large))
-    request = methods.Pay("https://api.example.com/", "POST", "1 USDC", {}, b"x" * (64 << 10))
+        methods.OP_PERFORM.requests.read(written + bytes(2 << 10))
+    request = {
+        "url": "https://api.example.com/",
+        "method": "POST",
+        "max": "1 USDC",
+        "headers": {},
+        "body": b"x" * (64 << 10),
+        "remember": (),
+    }
     assert methods.OP_PAY.requests.write(request)
     many_headers = {f"X-{at}": "x" * (8 << 10) for at in range(16)}
     with pytest.raises(InvalidRequest, match="at most"):
-        methods.OP_PAY.requests.write(msgspec.structs.replace(request, headers=many_headers))
+        methods.OP_PAY.requests.write(request | {"headers": many_headers})
     meta = values.AccountMeta("not an address", False, False)
     many = tuple(values.Instruction("p", (meta,) * 129, b"") for _ in range(2))
     with pytest.raises(InvalidRequest, match="at most 256 accounts"):
-        values.instructions_from_wire(many)
+        values.shape_of(values.Instructions).back(many)  # type: ignore[misc]
 
 
 @promise("venue-requests-are-bounded")
@@ -183,7 +190,7 @@ async def test_a_venues_requests_go_out_as_any_others() -> None:
             host: Any = SimpleNamespace(connections="dist-v")
             spec = VenueSpec("mirror", manifest=Manifest())
             plugin = _Plugin(host, "mirror", spec, lambda _env: None)
-            _, running, _ = plugin._venue(VenueContext(client))
+            running, _ = plugin._venue(VenueContext(client))
             capabilities, egress = Capabilities(), Egress()
             handler: Any = capabilities.handlers(egress)["http.request"]
 
@@ -315,8 +322,8 @@ async def test_eight_reads_of_a_call_go_on_at_a_time() -> None:
     accounts: Any = capabilities.handlers(Egress())["ledger.accounts"]
     call = RunningCall("evil", cast(Any, SimpleNamespace(ledger=Ledger())))
     with capabilities.given(call) as cap:
-        asked = methods.ManyAddresses(tuple(map(str, range(1_001))))
-        incoming = SimpleNamespace(cap=cap, request=asked)
+        asked = {"addresses": tuple(map(str, range(1_001)))}
+        incoming = SimpleNamespace(cap=cap, method="ledger.accounts", request=asked)
         reads = [asyncio.create_task(accounts(incoming)) for _ in range(100)]
         while total < 8:
             await asyncio.sleep(0)
@@ -334,14 +341,13 @@ async def test_eight_reads_of_a_call_go_on_at_a_time() -> None:
 
 @promise("bad-host-answers-start-on")
 @pytest.mark.parametrize("depth", [70, 300, 600, 900, 5_000])
-def test_json_nested_deep_is_one_plugins_problem(depth: int) -> None:
+def test_json_nested_deep_is_no_answer_of_a_host(depth: int) -> None:
     text = '{"type": "object", "a": ' + "[" * depth + "]" * depth + "}"
-    spec = values.SkillSpec("deep", "Nests.", text)
-    plugin = methods.Plugin("solward.skills", "deep", ("skill_spec", "skill_execute"), spec)
-    candidate: Any = SimpleNamespace(group="solward.skills", name="deep")
-    found = _found(cast(Any, None), candidate, plugin, lambda _env: None)
-    assert isinstance(found, Rejected)
-    assert found.code == ProblemCode.BAD_CONTRACT
+    codec = methods.SPECS.answers
+    spec = {"is": "SkillSpec", "name": "deep", "description": "Nests.", "parameters": text}
+    answer = codec.read(msgspec.msgpack.encode([{"group": "g", "name": "deep", "spec": spec}]))
+    with pytest.raises(values.Unreadable):
+        codec.convert(answer)
     with pytest.raises(values.Unreadable):
         values.from_json(text)
 

@@ -14,10 +14,16 @@ from solward.hosts.wire import methods as m
 from solward.hosts.wire.channel import Channel, Handler, Incoming
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import CREDIT, FROM_HOST, TO_HOST, ChannelClosed
-from solward.hosts.wire.values import Account, Empty
 from solward.types.errors import InvalidRequest, SkillError
+from solward.types.ledger import Account
 
-AT = m.AtAddress("11111111111111111111111111111111")
+ADDRESS = "11111111111111111111111111111111"
+AT = {"address": ADDRESS}
+LEDGER = {each.name: each for each in m.LEDGER}
+LEDGER_BALANCE = LEDGER["ledger.balance"]
+LEDGER_SLOT = LEDGER["ledger.slot"]
+LEDGER_ACCOUNT = LEDGER["ledger.account"]
+LEDGER_ACCOUNTS = LEDGER["ledger.accounts"]
 REQUEST = m.HttpRequest("POST", "https://example.org/")
 
 
@@ -49,7 +55,7 @@ class Blocked:
         self.running = 0
         self.cancelled = 0
 
-    async def __call__(self, _incoming: Incoming) -> m.Amount:
+    async def __call__(self, _incoming: Incoming) -> int:
         self.running += 1
         try:
             await asyncio.Event().wait()
@@ -58,34 +64,34 @@ class Blocked:
             raise
         finally:
             self.running -= 1
-        return m.Amount(0)
+        return 0
 
 
-async def amount(_incoming: Incoming) -> m.Amount:
-    return m.Amount(7)
+async def amount(_incoming: Incoming) -> int:
+    return 7
 
 
 async def test_both_ends_call_each_other_at_once() -> None:
-    async def balance(incoming: Incoming) -> m.Amount:
-        inner = await incoming.channel.call(m.LEDGER_SLOT, Empty(), cap=incoming.cap)
-        return m.Amount(inner.value + 1)
+    async def balance(incoming: Incoming) -> int:
+        inner = await incoming.channel.call(LEDGER_SLOT, cap=incoming.cap)
+        return inner + 1
 
-    async def slot(incoming: Incoming) -> m.Amount:
+    async def slot(incoming: Incoming) -> int:
         assert incoming.cap == b"c"
-        return m.Amount(40)
+        return 40
 
     async with channels({"ledger.slot": slot}, {"ledger.balance": balance}) as (service, _):
         answers = await asyncio.gather(
-            *(service.call(m.LEDGER_BALANCE, AT, cap=b"c") for _ in range(50))
+            *(service.call(LEDGER_BALANCE, AT, cap=b"c") for _ in range(50))
         )
-        assert [each.value for each in answers] == [41] * 50
+        assert answers == [41] * 50
 
 
 async def test_errors_arrive_as_their_class_and_bugs_without_text() -> None:
-    async def refuse(_incoming: Incoming) -> m.Amount:
+    async def refuse(_incoming: Incoming) -> int:
         raise SkillError("too_small", "The amount is too small")
 
-    async def crash(_incoming: Incoming) -> m.Amount:
+    async def crash(_incoming: Incoming) -> int:
         raise RuntimeError("the key is 123")
 
     bugs = []
@@ -98,10 +104,10 @@ async def test_errors_arrive_as_their_class_and_bugs_without_text() -> None:
         on_bug=lambda method, error: bugs.append((method, str(error))),
     )
     with pytest.raises(SkillError, match="too small") as refused:
-        await service.call(m.LEDGER_BALANCE, AT)
+        await service.call(LEDGER_BALANCE, AT)
     assert refused.value.code == "too_small"
     with pytest.raises(HostBug) as crashed:
-        await service.call(m.LEDGER_SLOT, Empty())
+        await service.call(LEDGER_SLOT)
     assert str(crashed.value) == "RuntimeError"
     assert bugs == [("ledger.slot", "the key is 123")]
     await service.close()
@@ -111,7 +117,7 @@ async def test_errors_arrive_as_their_class_and_bugs_without_text() -> None:
 async def test_a_cancelled_call_cancels_its_handler_and_frees_the_caller_at_once() -> None:
     blocked = Blocked()
     async with channels(host={"ledger.balance": blocked}) as (service, _):
-        task = asyncio.create_task(service.call(m.LEDGER_BALANCE, AT))
+        task = asyncio.create_task(service.call(LEDGER_BALANCE, AT))
         await until(lambda: blocked.running)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -124,7 +130,7 @@ async def test_a_call_past_its_time_is_cancelled_at_both_ends() -> None:
     blocked = Blocked()
     async with channels(host={"ledger.balance": blocked}) as (service, _):
         with pytest.raises(TimeoutError):
-            await service.call(m.LEDGER_BALANCE, AT, timeout_s=0.02)
+            await service.call(LEDGER_BALANCE, AT, timeout_s=0.02)
         await until(lambda: blocked.cancelled)
 
 
@@ -143,11 +149,11 @@ async def test_a_stream_is_its_credit_ahead_and_no_further() -> None:
     async with channels(host={"http.request": pieces}) as (service, host):
         async with aclosing(service.stream(m.HTTP_REQUEST, REQUEST)) as stream:
             await anext(stream)
-            await service.call(m.PING, Empty())
+            await service.call(m.PING)
             # One more was made and waits for credit.
             assert len(made) == CREDIT + 1
         await until(lambda: closed)
-        await service.call(m.PING, Empty())
+        await service.call(m.PING)
         assert not host.closed.done()
         assert len([piece async for piece in service.stream(m.HTTP_REQUEST, REQUEST)]) == 1000
 
@@ -170,7 +176,7 @@ async def test_uploads_come_with_the_request_and_wait_for_credit() -> None:
         stream = host.stream(m.HTTP_REQUEST, REQUEST, uploads=body())
         taking = asyncio.create_task(anext(stream))
         await until(lambda: len(sent) > CREDIT)
-        await host.call(m.PING, Empty())
+        await host.call(m.PING)
         assert len(sent) == CREDIT + 1
         gate.set()
         data = [(await taking).data] + [piece.data async for piece in stream]
@@ -179,37 +185,35 @@ async def test_uploads_come_with_the_request_and_wait_for_credit() -> None:
 
 
 async def test_large_answers_of_many_calls_arrive_whole() -> None:
-    async def account(_incoming: Incoming) -> m.FoundAccount:
-        return m.FoundAccount(Account(1, AT.address, bytes(3 << 20)))
+    async def account(_incoming: Incoming) -> Account:
+        return Account(1, ADDRESS, bytes(3 << 20))
 
     async with channels(service={"ledger.account": account}) as (_, host):
-        answers = await asyncio.gather(*(host.call(m.LEDGER_ACCOUNT, AT) for _ in range(6)))
-        assert all(each.account and each.account.data == bytes(3 << 20) for each in answers)
+        answers = await asyncio.gather(*(host.call(LEDGER_ACCOUNT, AT) for _ in range(6)))
+        assert all(each.data == bytes(3 << 20) for each in answers)
 
 
 async def test_what_does_not_fit_is_the_callers_error_and_the_channel_lives() -> None:
     async with channels(host={"ledger.balance": amount}) as (service, host):
         with pytest.raises(InvalidRequest, match=r"ledger\.balance: .* at `\$\.address`"):
-            await service.call(m.LEDGER_BALANCE, m.AtAddress("x" * 100))
+            await service.call(LEDGER_BALANCE, {"address": "x" * 100})
         with pytest.raises(SkillError, match="the most of a request"):
-            await host.call(
-                m.LEDGER_ACCOUNTS, m.ManyAddresses(tuple("x" * 64 for _ in range(4_096)))
-            )
-        assert (await service.call(m.LEDGER_BALANCE, AT)).value == 7
+            await host.call(LEDGER_ACCOUNTS, {"addresses": ("x" * 64,) * 4_096})
+        assert await service.call(LEDGER_BALANCE, AT) == 7
 
 
 async def test_more_calls_than_may_be_open_wait_for_their_turn() -> None:
     most = 0
     gate = asyncio.Event()
 
-    async def slot(_incoming: Incoming) -> m.Amount:
+    async def slot(_incoming: Incoming) -> int:
         nonlocal most
         most += 1
         await gate.wait()
-        return m.Amount(1)
+        return 1
 
     async with channels(service={"ledger.slot": slot}) as (service, host):
-        calls = [asyncio.create_task(host.call(m.LEDGER_SLOT, Empty())) for _ in range(1000)]
+        calls = [asyncio.create_task(host.call(LEDGER_SLOT)) for _ in range(1000)]
         await until(lambda: most == FROM_HOST.calls)
         for _ in range(100):
             await asyncio.sleep(0)
@@ -225,8 +229,8 @@ async def test_calls_and_cancellations_in_any_order_are_not_hostile() -> None:
     blocked = Blocked()
     async with channels({"ledger.balance": blocked, "ledger.slot": amount}) as (service, host):
         for _ in range(20):
-            tasks = [asyncio.create_task(host.call(m.LEDGER_BALANCE, AT)) for _ in range(300)]
-            tasks += [asyncio.create_task(host.call(m.LEDGER_SLOT, Empty())) for _ in range(300)]
+            tasks = [asyncio.create_task(host.call(LEDGER_BALANCE, AT)) for _ in range(300)]
+            tasks += [asyncio.create_task(host.call(LEDGER_SLOT)) for _ in range(300)]
             await asyncio.sleep(0)
             for task in tasks[::2]:
                 task.cancel()
@@ -235,14 +239,14 @@ async def test_calls_and_cancellations_in_any_order_are_not_hostile() -> None:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         await until(lambda: host.unanswered_s == 0)
-        assert (await host.call(m.LEDGER_SLOT, Empty())).value == 7
+        assert await host.call(LEDGER_SLOT) == 7
         assert not service.closed.done()
 
 
 async def test_the_end_of_a_channel_fails_its_calls_and_cancels_its_handlers() -> None:
     blocked = Blocked()
     async with channels(host={"ledger.balance": blocked}) as (service, host):
-        task = asyncio.create_task(service.call(m.LEDGER_BALANCE, AT))
+        task = asyncio.create_task(service.call(LEDGER_BALANCE, AT))
         await until(lambda: blocked.running)
         await host.close()
         assert blocked.cancelled == 1
@@ -250,4 +254,4 @@ async def test_the_end_of_a_channel_fails_its_calls_and_cancels_its_handlers() -
             await task
         assert isinstance(await service.closed, ConnectionResetError)
         with pytest.raises(ChannelClosed):
-            await service.call(m.LEDGER_BALANCE, AT)
+            await service.call(LEDGER_BALANCE, AT)

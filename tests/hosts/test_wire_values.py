@@ -27,10 +27,9 @@ from solward.hosts.wire.channel import Channel, Incoming
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import FROM_HOST, TO_HOST, Failed, HostileFrame, read, write
 from solward.hosts.wire.methods import METHODS, Method, StreamMethod
-from solward.hosts.wire.values import Pair, Unreadable, Wire
-from solward.types import errors, provider, record
+from solward.hosts.wire.values import Codec, Unreadable
+from solward.types import errors, provider, record, venue
 
-PAIRS = {name: each for name, each in vars(values).items() if isinstance(each, Pair)}
 BUILT_IN = (int, str, bool, bytes, float, Decimal, types.NoneType, Pubkey, Instruction)
 
 # Drawn from few, so that large structs are made in little time.
@@ -54,23 +53,19 @@ INSTRUCTIONS = st.builds(
 
 def hints(kind: type) -> dict[str, Any]:
     # `venue` imports this name for type checkers alone.
-    there = {"Instruction": Instruction} if dataclasses.is_dataclass(kind) else {}
+    there = {"Instruction": values.Instruction} if dataclasses.is_dataclass(kind) else {}
     return typing.get_type_hints(kind, localns=there, include_extras=True)
 
 
 def strategy(hint: Any) -> st.SearchStrategy[Any]:
-    """Values of a field's type, in a dataclass of Solward's or in a struct."""
-    if hint is Any:
-        return JSON
+    """Values of a type hint, as Solward has them."""
+    if hint in (Any, Mapping[str, Any]):
+        return JSON if hint is Any else OBJECTS
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         inner, *marks = arguments
-        if any((mark.extra or {}).get("json") for mark in marks):
-            return OBJECTS.map(values.to_json)
         if inner is str:
             return TEXT.filter(lambda text: len(text) <= marks[0].max_length)
-        if inner is float:
-            return st.floats(0.5, 60)
         if inner is int:
             return st.integers(marks[0].ge, marks[0].le or 2**63 - 1)
         return strategy(inner)
@@ -87,7 +82,7 @@ def strategy(hint: Any) -> st.SearchStrategy[Any]:
     if origin is type:
         # A record's cause, which stays with the service.
         return st.none()
-    if hint is Instruction:
+    if hint is values.Instruction:
         return INSTRUCTIONS
     simple: dict[Any, st.SearchStrategy[Any]] = {
         str: TEXT,
@@ -97,14 +92,15 @@ def strategy(hint: Any) -> st.SearchStrategy[Any]:
         float: st.floats(0.5, 60),
         Decimal: DECIMALS,
         types.NoneType: st.none(),
+        None: st.none(),
     }
+    if isinstance(hint, Mapping):
+        return st.fixed_dictionaries({name: strategy(each) for name, each in hint.items()})
     if hint in simple:
         return simple[hint]
     if issubclass(hint, enum.Enum):
         return st.sampled_from(list(hint))
     fields = {name: strategy(each) for name, each in hints(hint).items()}
-    if hint in (provider.Usage, provider.ModelPrice):
-        fields = {name: st.integers(0, provider.MAX_TOKENS) for name in fields}
     return st.builds(hint, **fields)
 
 
@@ -112,6 +108,9 @@ def assert_built_in(value: Any) -> None:
     """Every value inside is of an exact built-in type."""
     if dataclasses.is_dataclass(value):
         for each in dataclasses.fields(value):
+            assert_built_in(getattr(value, each.name))
+    elif isinstance(value, msgspec.Struct):
+        for each in msgspec.structs.fields(value):
             assert_built_in(getattr(value, each.name))
     elif type(value) in (tuple, list, frozenset):
         for each in value:
@@ -151,13 +150,13 @@ class Line:
         for each in self.answers:
             yield each
 
-    def call(self, method: Method[Any, Any], request: Wire, answer: Wire) -> tuple[Any, Any]:
+    def call(self, method: Method, request: Any, answer: Any) -> tuple[Any, Any]:
         self.answers = [answer]
         answered = self.loop.run_until_complete(self.service.call(method, request))
         return self.got, answered
 
     def stream(
-        self, method: StreamMethod[Any, Any, Any], request: Wire, sent: list[Any], pieces: list[Any]
+        self, method: StreamMethod, request: Any, sent: list[Any], pieces: list[Any]
     ) -> tuple[Any, Any]:
         self.answers = pieces
 
@@ -222,15 +221,16 @@ def test_request_and_answer_of_every_method_arrive_equal(name: str) -> None:
 
 
 @pytest.mark.property
-@pytest.mark.parametrize("name", sorted(PAIRS))
-def test_every_dataclass_arrives_equal(name: str) -> None:
-    pair = PAIRS[name]
-    decoder = msgspec.msgpack.Decoder(pair.wire)
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_what_arrives_is_of_exact_built_in_types(name: str) -> None:
+    method = METHODS[name]
+    hint = method.response if isinstance(method, Method) else method.piece
 
     @settings(max_examples=examples(15, least=3), deadline=None)
-    @given(strategy(pair.own))
+    @given(strategy(hint))
     def check(value: Any) -> None:
-        arrived = pair.from_wire(decoder.decode(msgspec.msgpack.encode(pair.to_wire(value))))
+        codec = method.answers
+        arrived = codec.convert(codec.read(codec.write(value)))
         assert arrived == value
         assert type(arrived) is type(value)
         assert_built_in(arrived)
@@ -372,9 +372,10 @@ def test_arguments_that_are_too_long_together_are_not_run_and_the_rest_is_read()
     long = provider.ToolCall("long", {"note": "\U0001f642" * (1 << 18)})
     short = provider.ToolCall("short", {"a": 1})
     answer = provider.Completion("\U0001f642" * (1 << 18), (long,) * 500 + (short,) * 500)
-    sent = values.COMPLETION.to_wire(answer)
-    assert len(msgspec.msgpack.encode(sent)) < methods.PROVIDER_COMPLETE.largest
-    arrived = values.COMPLETION.from_wire(sent)
+    codec = methods.PROVIDER_COMPLETE.answers
+    sent = codec.write(values.sendable(answer))
+    assert len(sent) < methods.PROVIDER_COMPLETE.largest
+    arrived = codec.convert(codec.read(sent))
     assert arrived.text == answer.text
     assert arrived.tool_calls[0] == long
     assert arrived.tool_calls[499] == provider.ToolCall("long", "unreadable")
@@ -446,23 +447,29 @@ def test_what_is_not_json_is_unreadable_where_it_arrives(text: str) -> None:
 
 @pytest.mark.parametrize("number", ["NaN", "sNaN", "Infinity", "1e999999", "1e-999999"])
 def test_a_price_that_is_no_number_of_use_is_unreadable(number: str) -> None:
-    quote = values.Quote("a", "b", 1, 1, 1, 1, Decimal(number))
+    codec = Codec("quote", venue.Quote)
+    sent = codec.write(venue.Quote("a", "b", 1, 1, 1, 1, Decimal(number)))
     with pytest.raises(Unreadable):
-        values.QUOTE.from_wire(quote)
+        codec.convert(codec.read(sent))
 
 
 def test_an_instruction_that_names_no_address_is_unreadable() -> None:
+    wire = values.Instruction("not an address", (), b"")
     with pytest.raises(Unreadable):
-        values.instruction_from_wire(values.Instruction("not an address", (), b""))
+        Codec("instruction", values.Instruction).convert(wire)
 
 
 async def test_what_cannot_be_read_ends_the_channel_and_not_another() -> None:
+    async def nonsense(_incoming: Incoming) -> Any:
+        return venue.Quote("a", "b", 1, 1, 1, 1, Decimal("NaN"))
+
     here, there = socket.socketpair()
     service = Channel(here, {}, receive_limit=FROM_HOST)
-    with pytest.raises(ConnectionError), service.reading():
-        values.from_json("{")
+    host = Channel(there, {"op.quote": nonsense}, receive_limit=TO_HOST)
+    with pytest.raises(Unreadable):
+        await service.call(methods.OP_QUOTE, {"params": {}})
     assert isinstance(await service.closed, HostileFrame)
-    there.close()
+    await host.close()
 
 
 @pytest.mark.parametrize("number", [-1, 2**40 + 1, 2**63, 2**64 - 1])
@@ -472,13 +479,13 @@ def test_usage_and_prices_out_of_range_do_not_arrive(number: int) -> None:
         {"output_tokens": number},
     ]
     for body in [*tokens, {"cost_nanousd": min(number << 13, 2**64 - 1)}]:
-        with pytest.raises(msgspec.ValidationError):
-            msgspec.msgpack.decode(msgspec.msgpack.encode(body), type=values.Usage)
+        with pytest.raises(HostileFrame):
+            Codec("usage", provider.Usage).read(msgspec.msgpack.encode(body))
     for name in ("input_nanousd", "output_nanousd", "max_output_tokens"):
         price = {"input_nanousd": 1, "output_nanousd": 1, "max_output_tokens": 1}
         body = price | {name: min(number << 13, 2**64 - 1)}
-        with pytest.raises(msgspec.ValidationError):
-            msgspec.msgpack.decode(msgspec.msgpack.encode(body), type=values.ModelPrice)
+        with pytest.raises(HostileFrame):
+            Codec("price", provider.ModelPrice).read(msgspec.msgpack.encode(body))
 
 
 @promise("odd-details-refused")

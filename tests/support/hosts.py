@@ -17,14 +17,13 @@ from typing import Any
 import pytest
 from tests.support.plugins import skill_source, wheel
 
-from solward.context import AgentView
+from solward.context import AgentView, WalletView
 from solward.hosts import plugins
 from solward.hosts.declarations import loadable_terms
 from solward.hosts.host import Host, HostConfig, SupervisionLimits
 from solward.hosts.models import ModelHosts
 from solward.hosts.supervisor import Hosts
-from solward.hosts.wire.methods import SKILL_EXECUTE, SkillExecute
-from solward.hosts.wire.values import WalletView
+from solward.hosts.wire.methods import SKILL_EXECUTE
 from solward.plugins import LoadedProvider, load_registry
 from solward.plugins.folders import install as folders
 from solward.plugins.folders.layout import Installed
@@ -58,11 +57,16 @@ def host_config(name: str = "tip-jar", **changes: Any) -> HostConfig:
 
 async def run_in(host: Host, skill: str, timeout_s: float | None = 20, **params: Any) -> Any:
     """What a skill of the misbehaving tenant returns."""
-    request = SkillExecute(
-        name=skill, params=json.dumps(params), wallet=HOST_WALLET, agent=None, tokens=()
-    )
-    answer = await host.call(SKILL_EXECUTE, request, timeout_s=timeout_s)
-    return json.loads(answer.text)
+    request = {
+        "name": skill,
+        "params": params,
+        "wallet": HOST_WALLET,
+        "agent": None,
+        "tokens": (),
+        "secrets": {},
+        "settings": {},
+    }
+    return json.loads(await host.call(SKILL_EXECUTE, request, timeout_s=timeout_s))
 
 
 def is_alive(pid: int) -> bool:

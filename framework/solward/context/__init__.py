@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from solward.context.operations import OperationMethods
 from solward.context.store import Store, StoreCalls
+from solward.types.bounds import Address, Name
 from solward.types.entries import HistoryRequest, Put, Remember, checked_remember
 from solward.types.errors import SkillError
 from solward.types.guardrail import Intent
@@ -82,16 +83,16 @@ class MoneyCalls(StoreCalls, Protocol):
 class WalletView:
     """The wallet a skill acts on: id, name, base58 address."""
 
-    id: str
+    id: Name
     name: str
-    address: str
+    address: Address
 
 
 @dataclass(frozen=True, slots=True)
 class AgentView:
     """The agent a skill runs for."""
 
-    id: str
+    id: Name
     name: str
 
 

@@ -22,7 +22,7 @@ from collections.abc import (
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from solward.context import SkillContext
 from solward.hosts.egress import Egress, EgressCall
@@ -31,24 +31,8 @@ from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Handler, Incoming
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import HostileFrame
-from solward.hosts.wire.methods import Method, StreamMethod
-from solward.hosts.wire.values import (
-    ACCOUNT,
-    ENTRY,
-    HISTORY_REQUEST,
-    INTENT,
-    PAID_ANSWER,
-    PUT,
-    QUOTE,
-    RECORD,
-    TOKEN_HOLDING,
-    VOTE_ACCOUNT,
-    Unreadable,
-    from_json,
-    instructions_from_wire,
-)
+from solward.hosts.wire.methods import Built, Method, StreamMethod
 from solward.solana.token_list import TokenList
-from solward.types.entries import Put
 from solward.types.errors import (
     Held,
     InvalidRequest,
@@ -58,7 +42,7 @@ from solward.types.errors import (
     SolwardError,
     TransactionError,
 )
-from solward.types.guardrail import SOL
+from solward.types.guardrail import SOL, Intent
 from solward.types.ledger import ReadLedger
 from solward.types.manifest import (
     PAY,
@@ -69,8 +53,10 @@ from solward.types.manifest import (
     may_move,
     may_operate,
 )
-from solward.types.paid import max_parts
+from solward.types.paid import PaidAnswer, max_parts
+from solward.types.record import TransactionRecord
 from solward.types.skill import Effects
+from solward.types.venue import Quote
 from solward.vault.ledger.patience import READ_WAIT_S, within
 
 if TYPE_CHECKING:
@@ -235,20 +221,8 @@ class Capabilities:
             methods.OP_POCKET.name: self._pocket,
             methods.OP_PAY.name: self._pay,
             methods.OP_QUOTE.name: self._quote,
-            methods.OP_HISTORY.name: self._history,
-            methods.STORE_GET.name: self._entry,
-            methods.STORE_PUT.name: self._put,
-            methods.STORE_DELETE.name: self._delete,
-            methods.STORE_LIST.name: self._entries,
-            methods.LEDGER_BALANCE.name: self._balance,
-            methods.LEDGER_ACCOUNT.name: self._account,
-            methods.LEDGER_ACCOUNTS.name: self._accounts,
-            methods.LEDGER_HOLDINGS.name: self._holdings,
-            methods.LEDGER_SLOT.name: self._slot,
-            methods.LEDGER_RENT_EXEMPT_MINIMUM.name: self._rent_exempt_minimum,
-            methods.LEDGER_PROGRAM_ACCOUNTS.name: self._program_accounts,
-            methods.LEDGER_STAKE_MINIMUM_DELEGATION.name: self._stake_minimum_delegation,
-            methods.LEDGER_VOTE_ACCOUNTS.name: self._vote_accounts,
+            **{method.name: self._keep for method in methods.KEPT},
+            **{method.name: self._read for method in methods.LEDGER},
         }
 
     def http_handlers(self, egress: Egress) -> dict[str, Handler]:
@@ -283,15 +257,13 @@ class Capabilities:
         self,
         call: RunningCall,
         assets: Collection[object],
-        work: Callable[[SkillContext], Coroutine[Any, Any, Any]],
-        to_wire: Callable[[Any], Any] = RECORD.to_wire,
-    ) -> Any:
+        work: Callable[[SkillContext], Coroutine[Any, Any, T]],
+    ) -> T:
         """Do for a running call what its manifest allows.
 
         Args:
             assets: mints or symbols of what leaves the wallet. More than is declared here leaves by
                 no transaction: the engine holds it to its declaration.
-            to_wire: makes the answer of what `work` returns.
 
         Nothing is waited for before `work` begins, so that the calls are numbered as they arrive.
         """
@@ -303,33 +275,29 @@ class Capabilities:
                     "asset_not_declared",
                     f"The manifest of {call.plugin!r} does not name the asset {str(asset)[:64]!r}",
                 )
-        return to_wire(await call.money(work(context)))
+        return await call.money(work(context))
 
     # Money.
 
-    async def _perform(self, incoming: Incoming) -> Any:
-        request: methods.Perform = incoming.request
-        call = self._spending(incoming, request.operation)
-        params = from_json(request.params)
-        remember = _puts(request.remember)
+    async def _perform(self, incoming: Incoming) -> TransactionRecord:
+        call = self._spending(incoming, incoming.raw.operation)
+        asked = incoming.request
         return await self._money(
             call,
-            _leaving(request.operation, params),
-            lambda context: context._perform(request.operation, params, remember),
+            _leaving(asked["operation"], asked["params"]),
+            lambda context: context._perform(**asked),
         )
 
-    async def _transact(self, incoming: Incoming) -> Any:
-        request: methods.Transact = incoming.request
+    async def _transact(self, incoming: Incoming) -> TransactionRecord:
         call = self._spending(incoming, TRANSACT)
-        intent = INTENT.from_wire(request.intent)
-        instructions = instructions_from_wire(request.instructions)
-        remember = _puts(request.remember)
+        asked = incoming.request
+        intent: Intent = asked["intent"]
         return await self._money(
             call,
             _sold(intent.lamports_out, intent.tokens_out),
             lambda context: context.transact(
-                instructions=instructions,
-                wire=request.wire,
+                instructions=asked["instructions"],
+                wire=asked["wire"],
                 type=intent.type,
                 lamports_out=intent.lamports_out,
                 rent_lamports=intent.rent_lamports,
@@ -338,77 +306,52 @@ class Capabilities:
                 destinations=tuple(intent.destinations),
                 may_close=tuple(intent.may_close),
                 details=intent.details,
-                remember=remember,
+                remember=asked["remember"],
             ),
         )
 
-    async def _pocket(self, incoming: Incoming) -> Any:
-        request: methods.Pocket = incoming.request
+    async def _pocket(self, incoming: Incoming) -> TransactionRecord:
         call = self._spending(incoming, POCKET)
-        details = from_json(request.details)
-        remember = _puts(request.remember)
+        asked = dict(incoming.request)
+        number = asked.pop("build")
 
         async def build(address: str) -> bytes | Sequence[Instruction]:
-            asked = methods.PocketBuild(request.build, address)
+            wanted = {"build": number, "pocket": address}
             try:
-                made = await incoming.channel.call(methods.POCKET_BUILD, asked, cap=incoming.cap)
+                made: Built = await incoming.channel.call(
+                    methods.POCKET_BUILD, wanted, cap=incoming.cap
+                )
             except SolwardError as error:
                 raise call.own(error) from None
             if made.wire is not None:
-                return bytes(made.wire)
-            return instructions_from_wire(made.instructions)
+                return made.wire
+            return cast("Sequence[Instruction]", made.instructions)
 
         return await self._money(
             call,
-            _sold(request.lamports, request.tokens),
-            lambda context: context.pocket(
-                build,
-                lamports=request.lamports,
-                tokens=request.tokens,
-                returns=request.returns,
-                mints=request.mints,
-                program=request.program,
-                position=request.position,
-                stays=request.stays,
-                details=details,
-                remember=remember,
-            ),
+            _sold(asked["lamports"], asked["tokens"]),
+            lambda context: context.pocket(build, **asked),
         )
 
-    async def _pay(self, incoming: Incoming) -> Any:
-        request: methods.Pay = incoming.request
+    async def _pay(self, incoming: Incoming) -> PaidAnswer:
         call = self._spending(incoming, PAY)
         try:
-            check_paid_site(call.manifest, request.url)
+            check_paid_site(call.manifest, incoming.raw.url)
         except SkillError as error:
             raise call.refuse(error.code, str(error)) from None
-        _amount, asset = max_parts(request.max)
-        remember = _puts(request.remember)
-        return await self._money(
-            call,
-            [asset],
-            lambda context: context.pay(
-                url=request.url,
-                method=request.method,
-                headers=request.headers,
-                body=request.body,
-                max=request.max,
-                remember=remember,
-            ),
-            PAID_ANSWER.to_wire,
-        )
+        _amount, asset = max_parts(incoming.raw.max)
+        asked = incoming.request
+        return await self._money(call, [asset], lambda context: context.pay(**asked))
 
-    async def _quote(self, incoming: Incoming) -> Any:
+    async def _quote(self, incoming: Incoming) -> Quote:
         context = self._context(incoming)
         async with self._reading(incoming):
-            return QUOTE.to_wire(await context._quote(from_json(incoming.request.params)))
+            return await context._quote(**incoming.request)
 
     # What is kept.
 
-    @asynccontextmanager
-    async def _keeping(self, incoming: Incoming) -> AsyncIterator[SkillContext]:
-        """The context of a skill that reads or writes its store, counted: the database is
-        everybody's.
+    async def _keep(self, incoming: Incoming) -> Any:
+        """Do what a skill asks of its store or its history, counted: the database is everybody's.
 
         Raises:
             SkillError: `call_ended`, `not_a_skill` or `too_many_store_calls`.
@@ -425,42 +368,9 @@ class Capabilities:
         async with call.keeping:
             # It may have ended meanwhile.
             self.of(incoming.cap)
-            yield context
-
-    async def _entry(self, incoming: Incoming) -> methods.FoundEntry:
-        async with self._keeping(incoming) as context:
-            found = await context.store.get(incoming.request.key)
-        return methods.FoundEntry(None if found is None else ENTRY.to_wire(found))
-
-    async def _put(self, incoming: Incoming) -> Any:
-        put = PUT.from_wire(incoming.request)
-        async with self._keeping(incoming) as context:
-            written = context.store.put(put.key, put.value, version=put.version)
-            return ENTRY.to_wire(await self.of(incoming.cap).of_call(written))
-
-    async def _delete(self, incoming: Incoming) -> methods.Deleted:
-        asked = incoming.request
-        async with self._keeping(incoming) as context:
-            deleted = context.store.delete(asked.key, version=asked.version)
-            return methods.Deleted(await self.of(incoming.cap).of_call(deleted))
-
-    async def _entries(self, incoming: Incoming) -> methods.FoundEntries:
-        asked = incoming.request
-        async with self._keeping(incoming) as context:
-            found = await context.store.list(asked.prefix, after=asked.after, limit=asked.limit)
-        return methods.FoundEntries(tuple(map(ENTRY.to_wire, found)))
-
-    async def _history(self, incoming: Incoming) -> methods.FoundRecords:
-        asked = HISTORY_REQUEST.from_wire(incoming.request)
-        async with self._keeping(incoming) as context:
-            found = await context.history(
-                type=asked.type,
-                status=asked.status,
-                since_ms=asked.since_ms,
-                before=asked.before,
-                limit=asked.limit,
-            )
-        return methods.FoundRecords(tuple(map(RECORD.to_wire, found)))
+            name = incoming.method.partition(".")[2]
+            work = context.history if name == "history" else getattr(context.store, name)
+            return await call.of_call(work(**incoming.request))
 
     # Reads.
 
@@ -490,50 +400,11 @@ class Capabilities:
             with within(READ_WAIT_S, own=True):
                 yield ledger
 
-    async def _balance(self, incoming: Incoming) -> methods.Amount:
-        async with self._reading(incoming) as ledger:
-            return methods.Amount(await ledger.balance(incoming.request.address))
-
-    async def _account(self, incoming: Incoming) -> methods.FoundAccount:
-        async with self._reading(incoming) as ledger:
-            found = await ledger.account(incoming.request.address)
-        return methods.FoundAccount(_optional(found))
-
-    async def _accounts(self, incoming: Incoming) -> methods.FoundAccounts:
-        asked = incoming.request.addresses
-        async with self._reading(incoming, max(1, -(-len(asked) // _ACCOUNTS_A_READ))) as ledger:
-            found = await ledger.accounts(asked)
-        return methods.FoundAccounts({key: _optional(each) for key, each in found.items()})
-
-    async def _holdings(self, incoming: Incoming) -> methods.Holdings:
-        async with self._reading(incoming) as ledger:
-            found = await ledger.holdings(incoming.request.address)
-        return methods.Holdings(tuple(map(TOKEN_HOLDING.to_wire, found)))
-
-    async def _slot(self, incoming: Incoming) -> methods.Amount:
-        async with self._reading(incoming) as ledger:
-            return methods.Amount(await ledger.slot())
-
-    async def _rent_exempt_minimum(self, incoming: Incoming) -> methods.Amount:
-        async with self._reading(incoming) as ledger:
-            return methods.Amount(await ledger.rent_exempt_minimum(incoming.request.size))
-
-    async def _program_accounts(self, incoming: Incoming) -> methods.FoundAccounts:
+    async def _read(self, incoming: Incoming) -> Any:
         asked = incoming.request
-        async with self._reading(incoming) as ledger:
-            found = await ledger.program_accounts(
-                asked.program, size=asked.size, offset=asked.offset, key=asked.key
-            )
-        return methods.FoundAccounts({key: _optional(each) for key, each in found.items()})
-
-    async def _stake_minimum_delegation(self, incoming: Incoming) -> methods.Amount:
-        async with self._reading(incoming) as ledger:
-            return methods.Amount(await ledger.stake_minimum_delegation())
-
-    async def _vote_accounts(self, incoming: Incoming) -> methods.VoteAccounts:
-        async with self._reading(incoming) as ledger:
-            found = await ledger.vote_accounts()
-        return methods.VoteAccounts(tuple(map(VOTE_ACCOUNT.to_wire, found)))
+        reads = -(-len(asked.get("addresses", ())) // _ACCOUNTS_A_READ)
+        async with self._reading(incoming, max(1, reads)) as ledger:
+            return await getattr(ledger, incoming.method.partition(".")[2])(**asked)
 
     # Requests.
 
@@ -578,14 +449,6 @@ def names_of(asset: object, tokens: TokenList) -> tuple[str, ...]:
     return (mint,) if symbol is None else (mint, symbol)
 
 
-def _puts(remember: Sequence[Any]) -> tuple[Put, ...]:
-    return tuple(map(PUT.from_wire, remember))
-
-
-def _optional(account: Any) -> Any:
-    return None if account is None else ACCOUNT.to_wire(account)
-
-
 @dataclass(frozen=True, slots=True)
 class TenantHost:
     """A host and its running calls.
@@ -602,7 +465,7 @@ class TenantHost:
 
     async def call(
         self,
-        method: Method[Any, Any],
+        method: Method,
         request: Any,
         running: RunningCall,
         timeout_s: float | None = None,
@@ -612,7 +475,7 @@ class TenantHost:
             return await self.host.call(method, request, cap=cap, timeout_s=timeout_s)
 
     async def stream(
-        self, method: StreamMethod[Any, Any, Any], request: Any, running: RunningCall
+        self, method: StreamMethod, request: Any, running: RunningCall
     ) -> AsyncGenerator[Any, None]:
         """See `Host.stream`."""
         with self._given(running) as cap:
@@ -643,19 +506,3 @@ class TenantHost:
             fault = running.refusal or fault
             if fault is not None:
                 self.on_faulty_call(running.plugin, fault)
-
-    def read(self, convert: Callable[[Any], Any], answer: Any) -> Any:
-        """An answer as Solward has it; one that is nonsense ends the host.
-
-        Raises:
-            SkillError: `bad_outcome`.
-        """
-        try:
-            return convert(answer)
-        except Unreadable as error:
-            process = self.host.process
-            if process is not None:
-                process.channel.end(HostileFrame(str(error)))
-            raise SkillError(
-                "bad_outcome", "The plugin answered with what is no such value"
-            ) from None

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import structlog
 
@@ -19,13 +19,10 @@ from solward.hosts.inside.kernel import EXIT_UNCONFINED
 from solward.hosts.wire.channel import Channel, Handler
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import ChannelClosed, HostileFrame, Log
-from solward.hosts.wire.methods import PING, START, Method, StreamMethod
-from solward.hosts.wire.values import Empty, Wire
+from solward.hosts.wire.methods import PING, START, AnyMethod, Method, StreamMethod
+from solward.hosts.wire.values import Unreadable
 from solward.telemetry.scrub import scrub_start, scrub_text
 from solward.types.errors import ProviderError, SkillError, SolwardError
-
-Req = TypeVar("Req", bound=Wire)
-Res = TypeVar("Res", bound=Wire)
 
 ENDED: Final = "plugin_host_ended"
 """The host ended while the call ran, or could not be started."""
@@ -33,12 +30,15 @@ DISABLED: Final = "plugin_host_disabled"
 """The host ended too often, and is not started again."""
 STORAGE_FULL: Final = "plugin_storage_full"
 """Its storage holds more than it may, so the host is not started."""
+BAD_OUTCOME: Final = "bad_outcome"
+"""The plugin answered with what cannot be its answer."""
 UNCONFINED: Final = "confinement_unavailable"
 """This machine cannot confine the host, and the operator did not name it."""
 
 STOPPED: Final = "it was stopped"
 """What callers of a host are told that ended with the service."""
 
+_NO_ARGUMENTS: Final[Mapping[str, Any]] = {}
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _CLOCK: Final = os.sysconf("SC_CLK_TCK")
 # What a host may use of a processor, always.
@@ -263,7 +263,7 @@ class HostProcess:
     async def _pinged(self) -> None:
         # A channel that closed tells itself.
         with contextlib.suppress(ChannelClosed):
-            await self.channel.call(PING, Empty())
+            await self.channel.call(PING)
 
     def _on_closed(self, closed: asyncio.Future[BaseException | None]) -> None:
         error = closed.result()
@@ -345,7 +345,7 @@ class Host:
         self._starting: asyncio.Task[HostProcess] | None = None
         self._ends: deque[float] = deque(maxlen=limits.crashes)
         self._closed: str | None = None
-        self._expected: _Expected | None = None
+        self._expected: tuple[Method, bytes] | None = None
         self._minute = 0.0
         self._lines = 0
 
@@ -384,22 +384,24 @@ class Host:
 
     async def call(
         self,
-        method: Method[Req, Res],
-        request: Req,
+        method: Method,
+        request: Mapping[str, Any] = _NO_ARGUMENTS,
         *,
         cap: bytes | None = None,
         timeout_s: float | None = None,
-    ) -> Res:
+    ) -> Any:
         """Call a method of the tenant.
 
         Args:
+            request: the arguments by their names.
             cap: the capability that the host's own calls on its behalf carry.
             timeout_s: of the call; starting the host comes before.
 
         Raises:
             TimeoutError: after `timeout_s`; the host is told to stop, and ended where it is stuck.
-            SkillError: as `start`; of a provider's method `ProviderError` instead, retryable where
-                the host may run again. Else what the method itself raises.
+            SkillError: as `start`, or `bad_outcome` of an answer that is nonsense, which ends the
+                host; of a provider's method `ProviderError` instead, retryable where the host may
+                run again. Else what the method itself raises.
         """
         process = await self._running_for(method)
         with process.call():
@@ -408,17 +410,17 @@ class Host:
             except TimeoutError:
                 process.check_answer(self._limits.grace_s)
                 raise
-            except ChannelClosed:
-                raise await self._ended(process, method) from None
+            except (ChannelClosed, Unreadable) as error:
+                raise await self._ended(process, method, error) from None
 
     async def stream(
         self,
-        method: StreamMethod[Req, Res, Any],
-        request: Req,
+        method: StreamMethod,
+        request: Mapping[str, Any],
         *,
         cap: bytes | None = None,
         timeout_s: float | None = None,
-    ) -> AsyncGenerator[Res, None]:
+    ) -> AsyncGenerator[Any, None]:
         """Call a method that answers with pieces; closing the generator cancels it.
 
         Args:
@@ -439,8 +441,8 @@ class Host:
                     except TimeoutError:
                         process.check_answer(self._limits.grace_s)
                         raise
-                    except ChannelClosed:
-                        raise await self._ended(process, method) from None
+                    except (ChannelClosed, Unreadable) as error:
+                        raise await self._ended(process, method, error) from None
                     if piece is None:
                         return
                     yield piece
@@ -451,10 +453,10 @@ class Host:
         process = self.process
         return self._starting is not None or (process is not None and process.busy)
 
-    def expect(self, method: Method[Empty, Res], answer: Res) -> None:
+    def expect(self, method: Method, answer: Any) -> None:
         """Have every later process answer this method with exactly this before it serves a call;
         one that answers anything else disables the tenant."""
-        self._expected = _Expected(method, answer)
+        self._expected = (method, method.answers.write(answer))
 
     def enable(self) -> None:
         """Let a disabled tenant start again, its earlier faults forgotten."""
@@ -496,13 +498,11 @@ class Host:
         write = getattr(_log, line.level if line.level in _LEVELS else "info")
         write("plugin_host_log", host=self.name, text=scrub_start(text, _MAX_LINE))
 
-    async def _running_for(
-        self, method: Method[Any, Any] | StreamMethod[Any, Any, Any]
-    ) -> HostProcess:
+    async def _running_for(self, method: AnyMethod) -> HostProcess:
         try:
             return await self._running()
         except NotRunning as error:
-            raise _error_of(method, error.code, str(error), may_cost=False) from None
+            raise _error_of(method, error.code, str(error)) from None
 
     async def _running(self) -> HostProcess:
         if self._closed is not None:
@@ -535,11 +535,11 @@ class Host:
         process.ended.add_done_callback(lambda _: self._on_ended(process))
         try:
             with process.call():
-                await process.channel.call(START, Empty(), timeout_s=self.config.start_s)
+                await process.channel.call(START, timeout_s=self.config.start_s)
                 same = await self._declares_the_same(process)
         except TimeoutError:
             process.kill(f"it had not started after {self.config.start_s:g} s")
-        except ChannelClosed:
+        except (ChannelClosed, Unreadable):
             pass
         except (SolwardError, HostBug) as error:
             process.kill(f"its tenant could not start: {scrub_text(str(error))[:_MAX_LINE]}")
@@ -558,11 +558,12 @@ class Host:
         raise NotRunning(code, f"Plugin host of {self.name} could not be started: {reason}")
 
     async def _declares_the_same(self, process: HostProcess) -> bool:
-        expected = self._expected
-        if expected is None:
+        if self._expected is None:
             return True
-        answer = await process.channel.call(expected.method, Empty(), timeout_s=self.config.start_s)
-        return bool(answer == expected.answer)
+        method, expected = self._expected
+        answer = await process.channel.call(method, timeout_s=self.config.start_s)
+        # As text, in which 1, 1.0 and true differ.
+        return method.answers.write(answer) == expected
 
     def _started(self, starting: asyncio.Task[HostProcess]) -> None:
         self._starting = None
@@ -587,16 +588,14 @@ class Host:
         self._on_fault(self)
 
     async def _ended(
-        self, process: HostProcess, method: Method[Any, Any] | StreamMethod[Any, Any, Any]
+        self, process: HostProcess, method: AnyMethod, error: Exception
     ) -> SolwardError:
+        """The error of a call during which its host ended, as of an answer that is nonsense."""
+        if isinstance(error, Unreadable):
+            text = "The plugin answered with what is no such value"
+            return _error_of(method, BAD_OUTCOME, text, may_cost=True)
         text = f"Plugin host of {self.name} ended during the call: {await process.reason()}"
         return _error_of(method, ENDED, text, may_cost=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Expected:
-    method: Method[Empty, Any]
-    answer: Wire
 
 
 class NotRunning(Exception):
@@ -607,9 +606,7 @@ class NotRunning(Exception):
         self.code = code
 
 
-def _error_of(
-    method: Method[Any, Any] | StreamMethod[Any, Any, Any], code: str, text: str, *, may_cost: bool
-) -> SolwardError:
+def _error_of(method: AnyMethod, code: str, text: str, *, may_cost: bool = False) -> SolwardError:
     if method.name.startswith("provider."):
         return ProviderError(text, retryable=code == ENDED, may_cost=may_cost)
     return SkillError(code, text)

@@ -10,13 +10,7 @@ from typing import Any
 from solward.hosts.capabilities import RunningCall, TenantHost
 from solward.hosts.egress import EgressCall, Limits
 from solward.hosts.wire import methods
-from solward.hosts.wire.values import (
-    COMPLETION,
-    COMPLETION_REQUEST,
-    MODEL_PRICE,
-    USAGE,
-    to_json,
-)
+from solward.hosts.wire.methods import CompletionPiece
 from solward.types.errors import ProviderError, SkillError, SolwardError
 from solward.types.provider import (
     Completion,
@@ -60,8 +54,7 @@ class HostedProvider:
             assert running.egress is not None
             running.egress.limits = self.whole
             with _as_provider():
-                answer = await tenant.call(methods.PROVIDER_COMPLETE, call, running)
-            completion: Completion = _read(tenant, COMPLETION.from_wire, answer)
+                completion: Completion = await tenant.call(methods.PROVIDER_COMPLETE, call, running)
             return completion
 
     async def stream(
@@ -74,24 +67,21 @@ class HostedProvider:
             async with aclosing(stream) as pieces:
                 while True:
                     with _as_provider():
-                        piece = await anext(pieces, None)
+                        piece: CompletionPiece | None = await anext(pieces, None)
                     if piece is None:
                         return
                     if piece.text:
                         yield piece.text
                     if piece.usage is not None:
-                        yield _read(tenant, USAGE.from_wire, piece.usage)
+                        yield piece.usage
 
     async def price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
         """A model's price; raises as `complete`."""
-        call = methods.ProviderPrice(self.spec.name, model, to_json(options))
+        call = {"name": self.spec.name, "model": model, "options": options}
         async with self.lend() as tenant:
             running = self._running(tenant, ProviderContext())
             with _as_provider():
-                answer = await tenant.call(methods.PROVIDER_PRICE, call, running)
-            if answer.price is None:
-                return None
-            price: ModelPrice = _read(tenant, MODEL_PRICE.from_wire, answer.price)
+                price: ModelPrice | None = await tenant.call(methods.PROVIDER_PRICE, call, running)
             return price
 
     def _running(self, tenant: TenantHost, context: ProviderContext) -> RunningCall:
@@ -112,27 +102,19 @@ class HostedProvider:
         request: CompletionRequest,
         options: Mapping[str, Any],
         context: ProviderContext,
-    ) -> tuple[methods.ProviderComplete, RunningCall]:
+    ) -> tuple[dict[str, Any], RunningCall]:
         running, variable = self._running(tenant, context), self.spec.secret_env
         assert running.egress is not None
         # The key itself stays here: the service puts it into the requests that may carry it.
         lent = None if variable is None else running.egress.placeholder(variable)
-        call = methods.ProviderComplete(
-            name=self.spec.name,
-            request=COMPLETION_REQUEST.to_wire(request),
-            options=to_json(options),
-            secret=lent,
-            base_url=context.base_url,
-        )
+        call = {
+            "name": self.spec.name,
+            "request": request,
+            "options": options,
+            "secret": lent,
+            "base_url": context.base_url,
+        }
         return call, running
-
-
-def _read(tenant: TenantHost, convert: Callable[[Any], Any], answer: Any) -> Any:
-    """As `TenantHost.read`; what the vendor charges for such an answer is not known."""
-    try:
-        return tenant.read(convert, answer)
-    except SkillError as error:
-        raise ProviderError(str(error), may_cost=True) from None
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from types import NoneType
 from typing import Any, Final
 
 import httpx
@@ -33,34 +34,22 @@ from solward.hosts.host import UNCONFINED, Host, HostConfig, SupervisionLimits
 from solward.hosts.hosted_provider import HostedProvider
 from solward.hosts.inside.plugins import ENTRY_POINTS
 from solward.hosts.supervisor import Hosts
-from solward.hosts.wire import methods, values
+from solward.hosts.wire import methods
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import HostileFrame
-from solward.hosts.wire.values import (
-    AGENT_VIEW,
-    EFFECTS,
-    HTTP_ANSWER,
-    INTENT,
-    KNOWN_TOKEN,
-    PAYMENT_OFFER,
-    PAYMENT_PROOF,
-    PAYMENT_RECEIPT,
-    PAYMENT_SPEC,
-    PROVIDER_SPEC,
-    QUOTE,
-    QUOTE_REQUEST,
-    SKILL_SPEC,
-    SWAP_INSTRUCTIONS,
-    SWAP_TRANSACTION,
-    VENUE_SPEC,
-    WALLET_VIEW,
-    Empty,
-    Unreadable,
-    to_json,
-)
+from solward.hosts.wire.methods import Method, Plugin, Verdict
 from solward.plugins.discovery import Candidate, canonical
 from solward.plugins.folders.storage import make_storage, storage_folder
-from solward.plugins.hooks import GUARDRAILS, HOOKS, OPTIONAL, PAYMENTS, SKILLS, VENUES, broken
+from solward.plugins.hooks import (
+    DECLARED,
+    GUARDRAILS,
+    HOOKS,
+    OPTIONAL,
+    PAYMENTS,
+    SKILLS,
+    VENUES,
+    broken,
+)
 from solward.plugins.load import Declared, Found
 from solward.plugins.loaded import PROTOCOL_TIME_LIMIT_S
 from solward.plugins.problems import Problem, Rejected, shortened
@@ -283,8 +272,8 @@ class PluginHosts:
         host: Host | None = None
         try:
             host = await self.hosts.start(config, capabilities.handlers(self._egress))
-            specs = await host.call(methods.SPECS, Empty(), timeout_s=_SPECS_S)
-            answered = [(each.group, each.name) for each in specs.plugins]
+            specs: tuple[Plugin, ...] = await host.call(methods.SPECS, timeout_s=_SPECS_S)
+            answered = [(each.group, each.name) for each in specs]
             if answered != [(each.group, each.name) for each in candidates]:
                 raise HostileFrame("declarations of other plugins than were asked for")
             if kept := self._kept(name, candidates, specs):
@@ -308,20 +297,19 @@ class PluginHosts:
         self._tenants |= {(each.group, each.name): plugins for each in candidates}
         return [
             _found(plugins, candidate, each, self._secret)
-            for candidate, each in zip(candidates, specs.plugins, strict=True)
+            for candidate, each in zip(candidates, specs, strict=True)
         ]
 
     def _kept(
-        self, name: str, candidates: Sequence[Candidate], specs: methods.Specs
+        self, name: str, candidates: Sequence[Candidate], specs: Sequence[Plugin]
     ) -> dict[str, Any]:
         """What a host's configuration says of the files that its plugins keep; empty for none.
 
         Of a folder of its own counts what was accepted, whatever is declared now.
         """
         megabytes = [0]
-        for candidate, plugin in zip(candidates, specs.plugins, strict=True):
-            spec = plugin.spec
-            declared = getattr(spec, "manifest", None)
+        for candidate, plugin in zip(candidates, specs, strict=True):
+            declared = getattr(plugin.spec, "manifest", None)
             wanted = 0 if declared is None else declared.storage_mb
             if candidate.installed is not None:
                 key = f"{candidate.group}:{candidate.name}"
@@ -379,45 +367,26 @@ async def plugin_hosts(
         await plugins.close()
 
 
-def _found(
-    host: TenantHost, candidate: Candidate, plugin: methods.Plugin, secret: SecretOf
-) -> Found:
+def _found(host: TenantHost, candidate: Candidate, plugin: Plugin, secret: SecretOf) -> Found:
     """A plugin as its host declared it, in exact built-in values, or why it cannot be used."""
     try:
-        spec = plugin.spec
+        spec, group = plugin.spec, candidate.group
         if isinstance(spec, methods.Problem):
             return Rejected(_code(spec.code), spec.detail)
-        group = candidate.group
-        made: SkillSpec | ProviderSpec | VenueSpec | PaymentSpec | None
-        match group, spec:
-            case "solward.skills", values.SkillSpec():
-                made = SKILL_SPEC.from_wire(spec)
-                made = replace(
-                    made,
-                    parameters=_numbers(made.parameters),
-                    settings=None if made.settings is None else _numbers(made.settings),
-                )
-            case "solward.providers", values.ProviderSpec():
-                made = PROVIDER_SPEC.from_wire(spec)
-                made = replace(made, options=_numbers(made.options))
-            case "solward.venues", values.VenueSpec():
-                made = VENUE_SPEC.from_wire(spec)
-            case "solward.payments", values.PaymentSpec():
-                made = PAYMENT_SPEC.from_wire(spec)
-            case "solward.guardrails", None:
-                made = None
-            case _:
-                raise broken("its plugin host declared it as something else")
-        if made is not None and made.name != candidate.name:
-            raise broken(f"it is named {made.name!r}, but its entry point is {candidate.name!r}")
-        if isinstance(made, ProviderSpec):
-            calls = HostedProvider(made, lambda: nullcontext(host)).hooks()
+        if not isinstance(spec, DECLARED.get(group, NoneType)):
+            raise broken("its plugin host declared it as something else")
+        if spec is not None and spec.name != candidate.name:
+            raise broken(f"it is named {spec.name!r}, but its entry point is {candidate.name!r}")
+        if isinstance(spec, ProviderSpec):
+            spec = replace(spec, options=_numbers(spec.options))
+            calls = HostedProvider(spec, lambda: nullcontext(host)).hooks()
         else:
-            calls = _Plugin(host, candidate.name, made, secret).calls(group)
+            if isinstance(spec, SkillSpec):
+                settings = None if spec.settings is None else _numbers(spec.settings)
+                spec = replace(spec, parameters=_numbers(spec.parameters), settings=settings)
+            calls = _Plugin(host, candidate.name, spec, secret).calls(group)
         hooks = {*HOOKS[group], *(set(plugin.hooks) & set(OPTIONAL.get(group, ())))}
-        return Declared(made, {hook: call for hook, call in calls.items() if hook in hooks})
-    except Unreadable as error:
-        return Rejected(ProblemCode.BAD_CONTRACT, str(error))
+        return Declared(spec, {hook: call for hook, call in calls.items() if hook in hooks})
     except Rejected as rejected:
         return rejected
     except Exception as error:
@@ -490,17 +459,17 @@ class _Plugin:
     async def skill_execute(self, params: dict[str, Any], context: SkillContext) -> str:
         """Run the skill; money calls and reads come back as calls of this one's capability."""
         running, placeholders = self._running(context=context)
-        request = methods.SkillExecute(
-            name=self.name,
-            params=to_json(params),
-            wallet=WALLET_VIEW.to_wire(context.wallet),
-            agent=None if context.agent is None else AGENT_VIEW.to_wire(context.agent),
-            tokens=tuple(map(KNOWN_TOKEN.to_wire, context.tokens)),
-            secrets=placeholders,
-            settings=to_json(context.settings),
-        )
+        request = {
+            "name": self.name,
+            "params": params,
+            "wallet": context.wallet,
+            "agent": context.agent,
+            "tokens": context.tokens,
+            "secrets": placeholders,
+            "settings": context.settings,
+        }
         try:
-            answer = await self.host.call(methods.SKILL_EXECUTE, request, running)
+            answer: str = await self.host.call(methods.SKILL_EXECUTE, request, running)
         except HostBug as bug:
             # The host has logged its traceback; the service's own says nothing of the skill.
             _log.error("skill_failed", skill=self.name, error=bug.type_name)
@@ -508,7 +477,7 @@ class _Plugin:
             raise SkillError("internal_error", text) from None
         except SolwardError as error:
             raise running.own(error) from None
-        return str(answer.text)
+        return answer
 
     def _running(
         self,
@@ -535,9 +504,9 @@ class _Plugin:
             running.late = asyncio.get_running_loop().time() + _LATE * self.spec.timeout_s
         return running, {env: egress.placeholder(env) for env in values}
 
-    def _venue(self, context: VenueContext) -> tuple[str, RunningCall, dict[str, str | None]]:
-        address = str(context.http.base_url)
-        spec = self.spec
+    def _venue(self, context: VenueContext) -> tuple[RunningCall, dict[str, Any]]:
+        """A call, and those of its arguments that do not depend on the hook."""
+        address, spec = str(context.http.base_url), self.spec
         assert isinstance(spec, VenueSpec)
         # Its own address needs no trust beyond its manifest's; one that an operator chose is
         # called as the operator has it.
@@ -547,25 +516,24 @@ class _Plugin:
             configured=configured, client=context.http, key=spec.secret_env
         )
         running.ledger = context.ledger
-        return address, running, placeholders
+        return running, {
+            "name": self.name,
+            "base_url": address,
+            "secrets": placeholders,
+            "pools": context.pools,
+        }
 
-    async def _of_venue(
-        self, method: methods.Method[Any, Any], request: Any, running: RunningCall
-    ) -> Any:
+    async def _of_venue(self, method: Method, context: VenueContext, **asked: Any) -> Any:
         """A call of a venue; no error says more than that it failed."""
+        running, given = self._venue(context)
         try:
-            return await self.host.call(method, request, running)
+            return await self.host.call(method, given | asked, running)
         except SolwardError as error:
             raise sayable(error, (InvalidRequest, LedgerUnavailable)) from None
 
     async def venue_quote(self, request: QuoteRequest, context: VenueContext) -> Quote:
         """An offer."""
-        address, running, secrets = self._venue(context)
-        asked = methods.VenueQuote(
-            self.name, QUOTE_REQUEST.to_wire(request), address, secrets, context.pools
-        )
-        answer = await self._of_venue(methods.VENUE_QUOTE, asked, running)
-        quote: Quote = self.host.read(QUOTE.from_wire, answer)
+        quote: Quote = await self._of_venue(methods.VENUE_QUOTE, context, request=request)
         return quote
 
     async def venue_instructions(
@@ -577,37 +545,29 @@ class _Plugin:
         context: VenueContext,
     ) -> SwapInstructions:
         """A swap as an instruction."""
-        address, running, secrets = self._venue(context)
-        asked = methods.VenueInstructions(
-            self.name,
-            QUOTE.to_wire(quote),
-            taker,
-            destination,
-            max_accounts,
-            address,
-            secrets,
-            context.pools,
+        made: SwapInstructions = await self._of_venue(
+            methods.VENUE_INSTRUCTIONS,
+            context,
+            quote=quote,
+            taker=taker,
+            destination=destination,
+            max_accounts=max_accounts,
         )
-        answer = await self._of_venue(methods.VENUE_INSTRUCTIONS, asked, running)
-        made: SwapInstructions = self.host.read(SWAP_INSTRUCTIONS.from_wire, answer)
         return made
 
     async def venue_swap(self, quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
         """A swap as a transaction."""
-        address, running, secrets = self._venue(context)
-        asked = methods.VenueSwap(
-            self.name, QUOTE.to_wire(quote), wallet, address, secrets, context.pools
+        made: SwapTransaction = await self._of_venue(
+            methods.VENUE_SWAP, context, quote=quote, wallet=wallet
         )
-        answer = await self._of_venue(methods.VENUE_SWAP, asked, running)
-        made: SwapTransaction = self.host.read(SWAP_TRANSACTION.from_wire, answer)
         return made
 
-    async def _of_protocol(self, method: methods.Method[Any, Any], request: Any) -> Any:
+    async def _of_protocol(self, method: Method, **asked: Any) -> Any:
         """A call of a payment protocol, which gets nothing beside its arguments."""
         running = RunningCall(self.name)
         running.late = asyncio.get_running_loop().time() + _LATE * PROTOCOL_TIME_LIMIT_S
         try:
-            return await self.host.call(method, request, running)
+            return await self.host.call(method, {"name": self.name, **asked}, running)
         except HostBug as bug:
             # The host has logged its traceback.
             raise SkillError("internal_error", bug.type_name) from None
@@ -616,47 +576,36 @@ class _Plugin:
 
     async def payment_offers(self, answer: HttpAnswer) -> list[PaymentOffer | InvalidRequest]:
         """What a seller's answer offers."""
-        asked = methods.ReadOffers(self.name, HTTP_ANSWER.to_wire(answer))
-        found = await self._of_protocol(methods.PAYMENT_OFFERS, asked)
-        return [
-            InvalidRequest(each)
-            if isinstance(each, str)
-            else self.host.read(PAYMENT_OFFER.from_wire, each)
-            for each in found.offers
-        ]
+        found = await self._of_protocol(methods.PAYMENT_OFFERS, answer=answer)
+        return [InvalidRequest(each) if isinstance(each, str) else each for each in found]
 
     async def payment_headers(self, offer: PaymentOffer, proof: PaymentProof) -> dict[str, str]:
         """The headers that show a payment."""
-        asked = methods.ShowPayment(
-            self.name, PAYMENT_OFFER.to_wire(offer), PAYMENT_PROOF.to_wire(proof)
+        shown: dict[str, str] = await self._of_protocol(
+            methods.PAYMENT_HEADERS, offer=offer, proof=proof
         )
-        answer = await self._of_protocol(methods.PAYMENT_HEADERS, asked)
-        return dict(answer.headers)
+        return shown
 
     async def payment_receipt(
         self, offer: PaymentOffer, answer: HttpAnswer
     ) -> PaymentReceipt | None:
         """What a seller says of a payment."""
-        asked = methods.ReadReceipt(
-            self.name, PAYMENT_OFFER.to_wire(offer), HTTP_ANSWER.to_wire(answer)
+        receipt: PaymentReceipt | None = await self._of_protocol(
+            methods.PAYMENT_RECEIPT, offer=offer, answer=answer
         )
-        found = await self._of_protocol(methods.PAYMENT_RECEIPT, asked)
-        return None if found.receipt is None else PAYMENT_RECEIPT.from_wire(found.receipt)
+        return receipt
 
     async def guardrail_check(
         self, intent: Intent, effects: TransactionEffects
     ) -> str | Hold | None:
         """A rule's answer; a host that ends instead has refused."""
-        asked = methods.GuardrailCheck(self.name, INTENT.to_wire(intent), EFFECTS.to_wire(effects))
+        asked = {"name": self.name, "intent": intent, "effects": effects}
         try:
-            answer = await self.host.call(
+            answer: Verdict = await self.host.call(
                 methods.GUARDRAIL_CHECK, asked, RunningCall(self.name), TIME_LIMIT_S
             )
         except SolwardError as error:
             return RuleFailure(f"the rule did not answer: {error}")
         if answer.held:
             return Hold(answer.reason or "")
-        if answer.failed:
-            return RuleFailure(answer.reason or "")
-        reason: str | None = answer.reason
-        return reason
+        return RuleFailure(answer.reason or "") if answer.failed else answer.reason

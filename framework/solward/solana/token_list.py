@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from solward.solana.programs import LOCALNET_USDC_MINT, WRAPPED_SOL_MINT
+from solward.types.bounds import Address, Name
 from solward.types.errors import InvalidRequest
 
 # Symbols that a refusal lists; a list may have hundreds.
@@ -22,8 +23,8 @@ _MOST_NAMED = 20
 class KnownToken:
     """A mint with its symbol and decimals."""
 
-    symbol: str
-    mint: str
+    symbol: Name
+    mint: Address
     decimals: int
 
 

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from solward.support import jsontext
+from solward.types.bounds import Name
 from solward.types.errors import InvalidRequest
 from solward.types.record import TransactionStatus, TransactionType
 
@@ -42,7 +43,7 @@ class Put:
         version: that the entry must have; 0: there must be none; None: whatever there is.
     """
 
-    key: str
+    key: Name
     value: Any
     version: int | None = None
 
@@ -63,11 +64,11 @@ class Entry:
         status: of that record, as it is when the entry is read.
     """
 
-    key: str
+    key: Name
     value: Any
     version: int
     changed_ms: int
-    transaction_id: str | None = None
+    transaction_id: Name | None = None
     status: TransactionStatus | None = None
 
     @property

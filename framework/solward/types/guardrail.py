@@ -8,7 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
+
+from solward.types.bounds import Address, AddressMap, AddressSet, Items, Name, Units
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +35,15 @@ class Intent:
         slippage_bps: how much less than quoted a swap may give, in basis points; None likewise.
     """
 
-    type: str
-    wallet: str
+    type: Name
+    wallet: Address
     lamports_out: int = 0
     rent_lamports: int = 0
-    tokens_out: Mapping[str, int] = field(default_factory=dict)
-    tokens_in: Mapping[str, int] = field(default_factory=dict)
-    destinations: frozenset[str] = frozenset()
-    may_close: frozenset[str] = frozenset()
-    may_revoke: frozenset[str] = frozenset()
+    tokens_out: Units = field(default_factory=dict)
+    tokens_in: Units = field(default_factory=dict)
+    destinations: AddressSet = frozenset()
+    may_close: AddressSet = frozenset()
+    may_revoke: AddressSet = frozenset()
     details: Mapping[str, Any] = field(default_factory=dict)
     price_impact_bps: int | None = None
     slippage_bps: int | None = None
@@ -68,9 +72,9 @@ class Charged:
         units: smallest units.
     """
 
-    who: str
-    grant: str
-    asset: str
+    who: Name
+    grant: Name
+    asset: Address
     units: int
 
 
@@ -87,11 +91,11 @@ class Request:
         charged: in which grants it counts.
     """
 
-    wallet: str
-    agent: str | None = None
-    key: str | None = None
-    skill: str | None = None
-    plugin: str | None = None
+    wallet: Name
+    agent: Name | None = None
+    key: Name | None = None
+    skill: Name | None = None
+    plugin: Name | None = None
     charged: tuple[Charged, ...] = ()
 
 
@@ -141,12 +145,12 @@ class Line:
     """
 
     operation: Operation
-    asset: str
+    asset: Address
     units: int
-    account: str | None = None
-    owner: str | None = None
+    account: Name | None = None
+    owner: Address | None = None
     decimals: int | None = None
-    program: str | None = None
+    program: Address | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +173,8 @@ class Outflow:
     lamports: int
     fee_lamports: int
     rent_lamports: int
-    tokens: Mapping[str, int] = field(default_factory=dict)
-    lines: tuple[Line, ...] = ()
+    tokens: Units = field(default_factory=dict)
+    lines: Annotated[tuple[Line, ...], Items] = ()
 
     @property
     def costs(self) -> int:
@@ -182,9 +186,13 @@ class Outflow:
 class AuthorityChange:
     """Authority over an account of the wallet that goes to another: kind, account, recipient."""
 
-    kind: str  # owner, delegate, close_authority, mint_authority, freeze_authority, staker, ...
-    account: str
-    to: str | None
+    kind: Name  # owner, delegate, close_authority, mint_authority, freeze_authority, staker, ...
+    account: Address
+    to: Address | None
+
+
+# Keys inside instruction data are among the addresses: some ten for each hundred bytes.
+_MAX_NAMED: Final = Meta(max_length=16 << 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,16 +232,16 @@ class TransactionEffects:
     fee_lamports: int
     rent_lamports: int = 0
     accounts_created: int = 0
-    tokens_out: Mapping[str, int] = field(default_factory=dict)
-    tokens_in: Mapping[str, int] = field(default_factory=dict)
-    closed: Mapping[str, str] = field(default_factory=dict)
+    tokens_out: Units = field(default_factory=dict)
+    tokens_in: Units = field(default_factory=dict)
+    closed: AddressMap = field(default_factory=dict)
     authority_changes: tuple[AuthorityChange, ...] = ()
-    programs: frozenset[str] = frozenset()
-    addresses: frozenset[str] = frozenset()
-    violations: tuple[tuple[str, str], ...] = ()
-    created: Mapping[str, str] = field(default_factory=dict)
+    programs: AddressSet = frozenset()
+    addresses: Annotated[frozenset[Address], _MAX_NAMED] = frozenset()
+    violations: tuple[tuple[Name, str], ...] = ()
+    created: AddressMap = field(default_factory=dict)
     instruction_data: tuple[bytes, ...] = ()
-    decimals: Mapping[str, int] = field(default_factory=dict)
+    decimals: Units = field(default_factory=dict)
     outflow: Outflow | None = None
     tied: bool = True
     request: Request | None = None

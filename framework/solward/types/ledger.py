@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Annotated, Final, Protocol
+
+from msgspec import Meta
+
+from solward.types.bounds import Address
 
 # The code of a method that no provider serves; JSON-RPC's own for a method that is not found.
 NOT_SERVED: Final = -32601
@@ -19,7 +23,7 @@ class Account:
     """An account's state: lamports, owner program, raw data."""
 
     lamports: int
-    owner: str
+    owner: Address
     data: bytes
 
 
@@ -31,9 +35,9 @@ class TokenHolding:
         decimals: of its mint; 0 where that was closed, as only one without units can be.
     """
 
-    account: str
-    mint: str
-    program: str
+    account: Address
+    mint: Address
+    program: Address
     units: int
     decimals: int
 
@@ -48,10 +52,10 @@ class VoteAccount:
         epoch_credits: (epoch, vote credits earned in it) of the latest epochs, five at most.
     """
 
-    address: str
+    address: Address
     activated_stake: int
     commission_percent: int = 100
-    epoch_credits: tuple[tuple[int, int], ...] = ()
+    epoch_credits: Annotated[tuple[tuple[int, int], ...], Meta(max_length=64)] = ()
 
 
 class ReadLedger(Protocol):

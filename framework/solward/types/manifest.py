@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from solward.types.bounds import Items, Name, Names
 from solward.types.errors import SkillError
 
 GROUPS = (
@@ -67,8 +68,8 @@ class Secret:
         in_query: it may stand in the query of a URL too, not in headers alone.
     """
 
-    env: str
-    site: str
+    env: Name
+    site: Name
     in_query: bool = False
 
 
@@ -88,11 +89,11 @@ class Manifest:
         secrets: what its requests carry, and where.
     """
 
-    sites: tuple[str, ...] = ()
-    operations: tuple[str, ...] | None = None
-    assets: tuple[str, ...] | None = None
+    sites: Names = ()
+    operations: Names | None = None
+    assets: Names | None = None
     storage_mb: int = 0
-    secrets: tuple[Secret, ...] = ()
+    secrets: Annotated[tuple[Secret, ...], Items] = ()
 
 
 @dataclass(frozen=True, slots=True)

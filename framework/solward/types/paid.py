@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
 
 from solward.support.clock import iso
+from solward.types.bounds import Address, Items, Name
 from solward.types.errors import InvalidRequest
 from solward.types.payment import PaymentMode, Served
 from solward.types.record import TransactionStatus
@@ -73,22 +76,22 @@ class PaymentView:
         error: why it is blocked or failed, else None.
     """
 
-    id: str
-    wallet_id: str
+    id: Name
+    wallet_id: Name
     status: TransactionStatus
     state: PaymentState
     served: Served
-    protocol: str
+    protocol: Name
     mode: PaymentMode
     site: str
     url: str
-    method: str
-    asset: str
+    method: Name
+    asset: Address
     amount: Decimal
-    pay_to: str
+    pay_to: Address
     created_ms: int
-    symbol: str | None = None
-    signature: str | None = None
+    symbol: Name | None = None
+    signature: Name | None = None
     error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -128,8 +131,8 @@ class PaidAnswer:
     """
 
     status: int
-    headers: tuple[tuple[str, str], ...]
-    body: bytes
+    headers: Annotated[tuple[tuple[str, str], ...], Items]
+    body: Annotated[bytes, Meta(max_length=MAX_BODY_BYTES)]
     payment: PaymentView | None
     truncated: bool = False
 

@@ -11,10 +11,13 @@ import functools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Final, TypeGuard
+from typing import Annotated, Any, Final, TypeGuard
+
+from msgspec import Meta
 
 from solward.support import jsontext
 from solward.support.base58 import b58decode
+from solward.types.bounds import Address, Items, Name, Natural, WireBytes
 from solward.types.errors import InvalidRequest
 
 MAX_UNITS: Final = 2**64 - 1
@@ -47,7 +50,7 @@ class PaymentSpec:
     It has no manifest: it reads what it is given, and gets no network, secret or file.
     """
 
-    name: str
+    name: Name
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +65,10 @@ class HttpAnswer:
     """
 
     url: str
-    method: str
+    method: Name
     status: int
-    headers: tuple[tuple[str, str], ...] = ()
-    body: bytes = b""
+    headers: Annotated[tuple[tuple[str, str], ...], Items] = ()
+    body: Annotated[bytes, Meta(max_length=4 << 20)] = b""
 
     def header(self, name: str) -> str | None:
         """The first header of this name, in any spelling; None where there is none."""
@@ -82,8 +85,8 @@ class HttpAnswer:
 class PaymentSplit:
     """A part of a payment that goes to somebody beside `PaymentOffer.pay_to`."""
 
-    recipient: str
-    units: int
+    recipient: Address
+    units: Natural
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,20 +115,20 @@ class PaymentOffer:
         raw: the protocol's own, given back to it unchanged; JSON-able.
     """
 
-    network: str
-    asset: str
-    units: int
-    pay_to: str
-    modes: tuple[PaymentMode, ...]
-    fee_payer: str | None = None
+    network: Name
+    asset: Address
+    units: Natural
+    pay_to: Address
+    modes: Annotated[tuple[PaymentMode, ...], Meta(max_length=8)]
+    fee_payer: Address | None = None
     memo: str | None = None
     nonce_memo: bool = False
-    splits: tuple[PaymentSplit, ...] = ()
+    splits: Annotated[tuple[PaymentSplit, ...], Meta(max_length=64)] = ()
     opens_accounts: bool = False
     decimals: int | None = None
-    token_program: str | None = None
-    most_compute_units: int = 1_400_000
-    most_unit_price: int = 5_000_000
+    token_program: Address | None = None
+    most_compute_units: Natural = 1_400_000
+    most_unit_price: Natural = 5_000_000
     expires_ms: int | None = None
     resource: str | None = None
     description: str = ""
@@ -144,9 +147,9 @@ class PaymentProof:
     """
 
     mode: PaymentMode
-    payer: str
-    wire: bytes | None = field(default=None, repr=False)
-    signature: str | None = None
+    payer: Address
+    wire: WireBytes | None = field(default=None, repr=False)
+    signature: Name | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +161,7 @@ class PaymentReceipt:
         reason: why it was refused, as the seller says; None where it was not.
     """
 
-    signature: str | None = None
+    signature: Name | None = None
     reason: str | None = None
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
 
 from solward.support.clean_text import cleaned
+from solward.types.bounds import Items, LongJson, LongJsonObject, LongText, Name
 from solward.types.errors import ProviderError
 from solward.types.manifest import Manifest
 
@@ -31,11 +34,11 @@ class ProviderSpec:
             which is one of the manifest's `secrets`, instead of their sites.
     """
 
-    name: str
-    default_model: str
+    name: Name
+    default_model: Name
     options: Mapping[str, Any]
-    secret_env: str | None = None
-    base_url_env: str | None = None
+    secret_env: Name | None = None
+    base_url_env: Name | None = None
     is_llm: bool = True
     demo: bool = False
     manifest: Manifest | None = None
@@ -60,15 +63,15 @@ class ProviderContext:
 class Message:
     """One message of the conversation; `role` is `user` or `assistant`."""
 
-    role: str
-    content: str
+    role: Name
+    content: LongText
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
     """A skill as the model sees it; `parameters` is its JSON Schema."""
 
-    name: str
+    name: Name
     description: str
     parameters: Mapping[str, Any]
 
@@ -85,12 +88,12 @@ class CompletionRequest:
             to the options.
     """
 
-    model: str
-    system: str
+    model: Name
+    system: LongText
     messages: tuple[Message, ...]
     tools: tuple[ToolDefinition, ...] = ()
-    observation: Mapping[str, Any] = field(default_factory=dict)
-    strategy: str = ""
+    observation: LongJsonObject = field(default_factory=dict)
+    strategy: LongText = ""
     max_output_tokens: int | None = None
 
 
@@ -98,14 +101,16 @@ class CompletionRequest:
 class ToolCall:
     """A tool call by the model; `arguments` exactly as it sent them (maybe not an object)."""
 
-    name: str
-    arguments: Any
+    name: Name
+    arguments: LongJson
 
 
 MAX_TOKENS: Final = 2**40
 """Of one completion."""
 MAX_NANOUSD: Final = 2**53
 """Of one completion, and of a million tokens: nine million dollars."""
+_Tokens = Annotated[int, Meta(ge=0, le=MAX_TOKENS)]
+_NanoUsd = Annotated[int, Meta(ge=0, le=MAX_NANOUSD)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +123,9 @@ class Usage:
             is not known.
     """
 
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_nanousd: int | None = None
+    input_tokens: _Tokens = 0
+    output_tokens: _Tokens = 0
+    cost_nanousd: _NanoUsd | None = None
 
     @property
     def tokens(self) -> int:
@@ -139,9 +144,9 @@ class ModelPrice:
         max_output_tokens: most tokens of one answer, by the agent's options.
     """
 
-    input_nanousd: int
-    output_nanousd: int
-    max_output_tokens: int
+    input_nanousd: _NanoUsd
+    output_nanousd: _NanoUsd
+    max_output_tokens: _Tokens
 
     def cost(self, input_tokens: int, output_tokens: int) -> int:
         """Billionths of a US dollar, rounded up."""
@@ -157,8 +162,8 @@ class Completion:
         usage: its tokens, None when the vendor reported none.
     """
 
-    text: str | None
-    tool_calls: tuple[ToolCall, ...] = ()
+    text: LongText | None
+    tool_calls: Annotated[tuple[ToolCall, ...], Items] = ()
     usage: Usage | None = None
 
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from solward.support.clock import iso
+from solward.types.bounds import Items, Name, Names, Units
 
 ErrorKind: TypeAlias = type[Exception]
 
@@ -201,21 +202,21 @@ class TransactionRecord:
             ledger's; neither stored nor sent to plugin hosts.
     """
 
-    id: str
-    wallet_id: str
-    type: str
+    id: Name
+    wallet_id: Name
+    type: Name
     status: TransactionStatus
     details: Mapping[str, Any]
-    guardrails_applied: tuple[str, ...]
+    guardrails_applied: Names
     created_ms: int
-    agent_id: str | None = None
-    signature: str | None = None
+    agent_id: Name | None = None
+    signature: Name | None = None
     error: str | None = None
     fee_lamports: int | None = None
     compute_units: int | None = None
     compute_unit_limit: int | None = None
     compute_unit_price: int | None = None
-    principal: str = field(kw_only=True)
+    principal: Name = field(kw_only=True)
     retry_after_s: int | None = field(default=None, kw_only=True, compare=False)
     cause: ErrorKind | None = field(default=None, kw_only=True, compare=False)
 
@@ -298,26 +299,26 @@ class Hold:
         transaction_id: of the record that it ended in; None while it is open.
     """
 
-    id: str
-    wallet_id: str
-    agent_id: str | None
-    principal: str
-    chain: tuple[str, ...]
-    type: str
+    id: Name
+    wallet_id: Name
+    agent_id: Name | None
+    principal: Name
+    chain: Names
+    type: Name
     state: HoldState
     sentence: str
-    reasons: tuple[str, ...]
-    lines: tuple[Mapping[str, Any], ...]
+    reasons: Annotated[tuple[str, ...], Items]
+    lines: Annotated[tuple[Mapping[str, Any], ...], Items]
     costs_lamports: int
-    arrives: Mapping[str, int]
+    arrives: Units
     details: Mapping[str, Any]
     repeats: bool
     created_ms: int
     expires_ms: int
-    decided_by: str | None = None
+    decided_by: Name | None = None
     decided_ms: int | None = None
     note: str | None = None
-    transaction_id: str | None = None
+    transaction_id: Name | None = None
 
     @property
     def action(self) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta
+
+from solward.types.bounds import Name
 from solward.types.manifest import Manifest
 
 
@@ -36,11 +39,11 @@ class SkillSpec:
             string with `secret: true` is stored sealed and shown to nobody. None: it has none.
     """
 
-    name: str
+    name: Name
     description: str
     parameters: Mapping[str, Any]
     effects: Effects = Effects.READ
     timeout_s: float = 60.0
-    examples: tuple[Mapping[str, Any], ...] = ()
+    examples: Annotated[tuple[Mapping[str, Any], ...], Meta(max_length=64)] = ()
     manifest: Manifest | None = None
     settings: Mapping[str, Any] | None = None

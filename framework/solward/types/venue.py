@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
+from msgspec import Meta
+
+from solward.types.bounds import Address, Addresses, Name, WireBytes
 from solward.types.errors import LedgerUnavailable
 from solward.types.manifest import Manifest, secret_text
 
@@ -43,12 +46,12 @@ class VenueSpec:
             set.
     """
 
-    name: str
+    name: Name
     manifest: Manifest | None = None
     base_url: str | None = None
-    base_url_env: str | None = None
-    secret_env: str | None = None
-    pools_env: str | None = None
+    base_url_env: Name | None = None
+    secret_env: Name | None = None
+    pools_env: Name | None = None
 
 
 class _NoLedger:
@@ -91,8 +94,8 @@ class VenueContext:
 class QuoteRequest:
     """Sell exactly `amount` units of `input_mint`."""
 
-    input_mint: str
-    output_mint: str
+    input_mint: Address
+    output_mint: Address
     amount: int
     slippage_bps: int
 
@@ -108,14 +111,17 @@ class Quote:
         raw: the venue's own quote, passed back to it unchanged.
     """
 
-    input_mint: str
-    output_mint: str
+    input_mint: Address
+    output_mint: Address
     in_amount: int
     out_amount: int
     minimum_out: int
     slippage_bps: int
     price_impact: Decimal
     raw: Mapping[str, Any] = field(default_factory=dict)
+
+
+_Table = Annotated[tuple[Address, ...], Meta(max_length=256)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +138,8 @@ class SwapInstructions:
 
     quote: Quote
     swap: Instruction
-    accounts: tuple[str, ...] = ()
-    tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    accounts: Addresses = ()
+    tables: Annotated[Mapping[Address, _Table], Meta(max_length=64)] = field(default_factory=dict)
     compute_units: int | None = None
 
 
@@ -141,5 +147,5 @@ class SwapInstructions:
 class SwapTransaction:
     """The venue's transaction, complete but for the wallet's signature."""
 
-    wire: bytes
+    wire: WireBytes
     last_valid_block_height: int

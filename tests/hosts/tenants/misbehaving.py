@@ -15,12 +15,7 @@ from typing import Any
 
 from solward.hosts.inside.tenants import Setup
 from solward.hosts.wire.channel import Handler, Incoming
-from solward.hosts.wire.methods import (
-    CompletionPiece,
-    Outcome,
-    ProviderComplete,
-    SkillExecute,
-)
+from solward.hosts.wire.methods import CompletionPiece
 
 _kept: list[Any] = []
 
@@ -32,18 +27,17 @@ def serve(setup: Setup) -> Mapping[str, Handler]:
     if setup.options.get("start") == "hangs":
         time.sleep(float(setup.options.get("seconds", "60")))
 
-    async def execute(incoming: Incoming) -> Outcome:
-        asked: SkillExecute = incoming.request
-        done = _SKILLS[asked.name](json.loads(asked.params), setup)
+    async def execute(incoming: Incoming) -> str:
+        asked = incoming.request
+        done = _SKILLS[asked["name"]](asked["params"], setup)
         if asyncio.iscoroutine(done):
             done = await done
-        return Outcome(json.dumps(done))
+        return json.dumps(done)
 
     async def stream(incoming: Incoming) -> AsyncGenerator[CompletionPiece, None]:
-        asked: ProviderComplete = incoming.request
         for number in range(3):
             yield CompletionPiece(str(number))
-        if asked.name == "ends":
+        if incoming.request["name"] == "ends":
             os._exit(3)
 
     return {"skill.execute": execute, "provider.stream": stream}

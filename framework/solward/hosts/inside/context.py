@@ -11,37 +11,18 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from solward.context import Lifetime, SkillContext
 from solward.context.pocket import PocketRequest
 from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Channel
-from solward.hosts.wire.values import (
-    ACCOUNT,
-    AGENT_VIEW,
-    ENTRY,
-    HISTORY_REQUEST,
-    INTENT,
-    KNOWN_TOKEN,
-    PAID_ANSWER,
-    PUT,
-    QUOTE,
-    RECORD,
-    TOKEN_HOLDING,
-    VOTE_ACCOUNT,
-    WALLET_VIEW,
-    Empty,
-    Record,
-    from_json,
-    instruction_to_wire,
-    to_json,
-)
+from solward.hosts.wire.methods import Built, Method
 from solward.solana.token_list import TokenList
 from solward.types.entries import Entry, HistoryRequest, Put
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import Intent
-from solward.types.ledger import Account, TokenHolding, VoteAccount
+from solward.types.ledger import ReadLedger
 from solward.types.paid import PaidAnswer, PayRequest
 from solward.types.record import TransactionRecord
 from solward.types.venue import Quote
@@ -51,19 +32,19 @@ if TYPE_CHECKING:
 
 
 def remote_context(
-    call: Running, request: methods.SkillExecute, storage: Path | None
+    call: Running, asked: Mapping[str, Any], storage: Path | None
 ) -> tuple[SkillContext, RemoteCalls]:
     """The context of one call, and its money calls, which end with it."""
     calls = RemoteCalls(call)
     context = SkillContext(
-        wallet=WALLET_VIEW.from_wire(request.wallet),
-        agent=None if request.agent is None else AGENT_VIEW.from_wire(request.agent),
-        ledger=RemoteLedger(call),
-        tokens=TokenList(map(KNOWN_TOKEN.from_wire, request.tokens)),
+        wallet=asked["wallet"],
+        agent=asked["agent"],
+        ledger=remote_ledger(call),
+        tokens=TokenList(asked["tokens"]),
         calls=calls,
-        log=HostLog(call.channel, request.name),
-        secrets=request.secrets,
-        settings=from_json(request.settings),
+        log=HostLog(call.channel, asked["name"]),
+        secrets=asked["secrets"],
+        settings=asked["settings"],
         storage=storage,
     )
     return context, calls
@@ -88,9 +69,10 @@ class RemoteCalls:
         self, operation: str, ordinal: int, params: Mapping[str, Any], remember: Sequence[Put] = ()
     ) -> TransactionRecord:
         """See `MoneyCalls.perform`."""
-        self.lifetime.check()
-        request = methods.Perform(operation, to_json(params), _puts(remember))
-        return await self._money(methods.OP_PERFORM, request)
+        record: TransactionRecord = await self._ask(
+            methods.OP_PERFORM, operation=operation, params=params, remember=remember
+        )
+        return record
 
     async def transact(
         self,
@@ -101,96 +83,97 @@ class RemoteCalls:
         remember: Sequence[Put] = (),
     ) -> TransactionRecord:
         """See `MoneyCalls.transact`."""
-        self.lifetime.check()
-        request = methods.Transact(
-            intent=INTENT.to_wire(intent),
-            instructions=_instructions(instructions),
-            wire=_bytes(wire),
-            remember=_puts(remember),
+        record: TransactionRecord = await self._ask(
+            methods.OP_TRANSACT,
+            intent=intent,
+            instructions=instructions,
+            wire=wire if wire is None else _bytes(wire),
+            remember=remember,
         )
-        return await self._money(methods.OP_TRANSACT, request)
+        return record
 
     async def pocket(
         self, ordinal: int, request: PocketRequest, remember: Sequence[Put] = ()
     ) -> TransactionRecord:
         """See `MoneyCalls.pocket`; the service calls `build` back."""
-        self.lifetime.check()
         if not callable(request.build):
             raise InvalidRequest("build must be an async function of the pocket's address")
         number = next(self._numbers)
         self._builds[number] = request.build
         try:
-            return await self._money(
+            record: TransactionRecord = await self._ask(
                 methods.OP_POCKET,
-                methods.Pocket(
-                    build=number,
-                    lamports=request.lamports,
-                    tokens=dict(request.tokens),
-                    returns=dict(request.returns),
-                    mints=tuple(request.mints),
-                    program=request.program,
-                    position=request.position,
-                    stays=bool(request.stays),
-                    details=to_json(request.details),
-                    remember=_puts(remember),
-                ),
+                build=number,
+                lamports=request.lamports,
+                tokens=request.tokens,
+                returns=request.returns,
+                mints=request.mints,
+                program=request.program,
+                position=request.position,
+                stays=bool(request.stays),
+                details=request.details,
+                remember=remember,
             )
         finally:
             del self._builds[number]
+        return record
 
     async def pay(
         self, ordinal: int, request: PayRequest, remember: Sequence[Put] = ()
     ) -> PaidAnswer:
         """See `MoneyCalls.pay`."""
-        self.lifetime.check()
-        asked = methods.Pay(
+        answer: PaidAnswer = await self._ask(
+            methods.OP_PAY,
             url=request.url,
             method=request.method,
             max=request.max or "",
-            headers=dict(request.headers),
+            headers=request.headers,
             body=request.body,
-            remember=_puts(remember),
+            remember=remember,
         )
-        answer = await self._call.channel.call(methods.OP_PAY, asked, cap=self._call.cap)
-        return PAID_ANSWER.from_wire(answer)
+        return answer
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
         """See `MoneyCalls.quote`."""
-        self.lifetime.check()
-        request = methods.QuoteParams(to_json(params))
-        answer = await self._call.channel.call(methods.OP_QUOTE, request, cap=self._call.cap)
-        return QUOTE.from_wire(answer)
+        quote: Quote = await self._ask(methods.OP_QUOTE, params=params)
+        return quote
 
     async def entry(self, key: str) -> Entry | None:
         """See `Store.get`."""
-        answer = await self._keep(methods.STORE_GET, methods.StoreKey(key))
-        return None if answer.entry is None else ENTRY.from_wire(answer.entry)
+        entry: Entry | None = await self._ask(methods.STORE_GET, key=key)
+        return entry
 
     async def put(self, put: Put) -> Entry:
         """See `Store.put`."""
-        return ENTRY.from_wire(await self._keep(methods.STORE_PUT, PUT.to_wire(put)))
+        entry: Entry = await self._ask(
+            methods.STORE_PUT, key=put.key, value=put.value, version=put.version
+        )
+        return entry
 
     async def delete(self, key: str, version: int | None) -> bool:
         """See `Store.delete`."""
-        answer = await self._keep(methods.STORE_DELETE, methods.StoreDelete(key, version))
-        return bool(answer.was_there)
+        return bool(await self._ask(methods.STORE_DELETE, key=key, version=version))
 
     async def entries(self, prefix: str, after: str | None, limit: int) -> tuple[Entry, ...]:
         """See `Store.list`."""
-        asked = methods.StoreList(prefix, after, limit)
-        answer = await self._keep(methods.STORE_LIST, asked)
-        return tuple(map(ENTRY.from_wire, answer.entries))
+        entries: tuple[Entry, ...] = await self._ask(
+            methods.STORE_LIST, prefix=prefix, after=after, limit=limit
+        )
+        return entries
 
     async def history(self, request: HistoryRequest) -> tuple[TransactionRecord, ...]:
         """See `SkillContext.history`."""
-        answer = await self._keep(methods.OP_HISTORY, HISTORY_REQUEST.to_wire(request))
-        return tuple(map(RECORD.from_wire, answer.records))
+        records: tuple[TransactionRecord, ...] = await self._ask(
+            methods.OP_HISTORY,
+            type=request.type,
+            status=request.status,
+            since_ms=request.since_ms,
+            before=request.before,
+            limit=request.limit,
+        )
+        return records
 
-    async def _keep(self, method: methods.Method[Any, Any], request: Any) -> Any:
-        self.lifetime.check()
-        return await self._call.channel.call(method, request, cap=self._call.cap)
-
-    async def build(self, number: int, address: str) -> methods.Built:
+    async def build(self, number: int, address: str) -> Built:
         """What the build function of a pocket that is asked for makes.
 
         Raises:
@@ -203,98 +186,46 @@ class RemoteCalls:
         with running(self._call):
             made = await build(address)
         if isinstance(made, bytes | bytearray | memoryview):
-            return methods.Built(wire=_bytes(made))
-        return methods.Built(instructions=_instructions(made))
+            return Built(wire=bytes(made))
+        return Built(instructions=made)
 
-    async def _money(self, method: methods.Method[Any, Record], request: Any) -> TransactionRecord:
-        record = await self._call.channel.call(method, request, cap=self._call.cap)
-        return RECORD.from_wire(record)
+    async def _ask(self, what: Method, /, **asked: Any) -> Any:
+        self.lifetime.check()
+        return await self._call.ask(what, asked)
 
 
-class RemoteLedger:
-    """`ReadLedger` over the channel; the service answers while the call runs."""
+_READS: Final = {method.name.partition(".")[2]: method for method in methods.LEDGER}
+
+
+def remote_ledger(call: Running) -> ReadLedger:
+    """The ledger over the channel; the service answers while the call runs."""
+    return cast(ReadLedger, _RemoteLedger(call))
+
+
+class _RemoteLedger:
+    """`ReadLedger`, each of its methods a call of the service."""
 
     __slots__ = ("_call",)
 
     def __init__(self, call: Running) -> None:
         self._call = call
 
-    async def _ask(self, method: methods.Method[Any, Any], request: Any) -> Any:
-        return await self._call.channel.call(method, request, cap=self._call.cap)
+    def __getattr__(self, name: str) -> Any:
+        method = _READS.get(name)
+        if method is None:
+            raise AttributeError(name)
 
-    async def balance(self, address: str) -> int:
-        """See `ReadLedger.balance`, as the others."""
-        answer = await self._ask(methods.LEDGER_BALANCE, methods.AtAddress(address))
-        return int(answer.value)
+        async def read(*given: object, **named: object) -> Any:
+            arguments = dict(zip(method.request, given, strict=False))
+            return await self._call.ask(method, arguments | named)
 
-    async def account(self, address: str) -> Account | None:
-        """One account."""
-        answer = await self._ask(methods.LEDGER_ACCOUNT, methods.AtAddress(address))
-        return _account(answer.account)
-
-    async def accounts(self, addresses: Sequence[str]) -> dict[str, Account | None]:
-        """Many accounts."""
-        answer = await self._ask(methods.LEDGER_ACCOUNTS, methods.ManyAddresses(tuple(addresses)))
-        return {address: _account(each) for address, each in answer.accounts.items()}
-
-    async def holdings(self, owner: str) -> tuple[TokenHolding, ...]:
-        """A wallet's token accounts."""
-        answer = await self._ask(methods.LEDGER_HOLDINGS, methods.AtAddress(owner))
-        return tuple(map(TOKEN_HOLDING.from_wire, answer.holdings))
-
-    async def slot(self) -> int:
-        """The current slot."""
-        return int((await self._ask(methods.LEDGER_SLOT, Empty())).value)
-
-    async def rent_exempt_minimum(self, size: int) -> int:
-        """Lamports an account of `size` bytes must hold."""
-        answer = await self._ask(methods.LEDGER_RENT_EXEMPT_MINIMUM, methods.Size(size))
-        return int(answer.value)
-
-    async def program_accounts(
-        self, program: str, *, size: int, offset: int, key: str
-    ) -> dict[str, Account]:
-        """A program's accounts."""
-        request = methods.ProgramAccounts(program, size, offset, key)
-        answer = await self._ask(methods.LEDGER_PROGRAM_ACCOUNTS, request)
-        return {address: ACCOUNT.from_wire(each) for address, each in answer.accounts.items()}
-
-    async def stake_minimum_delegation(self) -> int:
-        """Lamports a stake must delegate."""
-        return int((await self._ask(methods.LEDGER_STAKE_MINIMUM_DELEGATION, Empty())).value)
-
-    async def vote_accounts(self) -> tuple[VoteAccount, ...]:
-        """Validators' vote accounts."""
-        answer = await self._ask(methods.LEDGER_VOTE_ACCOUNTS, Empty())
-        return tuple(map(VOTE_ACCOUNT.from_wire, answer.accounts))
+        return read
 
 
-def _account(wire: Any) -> Account | None:
-    return None if wire is None else ACCOUNT.from_wire(wire)
-
-
-def _puts(remember: Sequence[Put]) -> tuple[Any, ...]:
-    return tuple(map(PUT.to_wire, remember))
-
-
-def _bytes(wire: object) -> bytes | None:
-    if wire is None:
-        return None
+def _bytes(wire: object) -> bytes:
     if not isinstance(wire, bytes | bytearray | memoryview):
         raise InvalidRequest("wire must be bytes")
     return bytes(wire)
-
-
-def _instructions(made: Any) -> tuple[Any, ...]:
-    from solders.instruction import Instruction
-
-    try:
-        every = tuple(made)
-    except TypeError:
-        raise InvalidRequest("instructions must be instructions of solders") from None
-    if not all(isinstance(each, Instruction) for each in every):
-        raise InvalidRequest("instructions must be instructions of solders")
-    return tuple(map(instruction_to_wire, every))
 
 
 class HostLog:
@@ -352,6 +283,10 @@ class Running:
 
     channel: Channel
     cap: bytes
+
+    async def ask(self, method: Method, asked: Mapping[str, Any]) -> Any:
+        """Ask the service for something on behalf of this call."""
+        return await self.channel.call(method, asked, cap=self.cap)
 
 
 _RUNNING: ContextVar[Running] = ContextVar("running_call")

@@ -35,7 +35,6 @@ from solward.hosts.inside.tenants import Setup, tenant_named
 from solward.hosts.wire.channel import Channel, Incoming
 from solward.hosts.wire.frames import TO_HOST
 from solward.hosts.wire.methods import START
-from solward.hosts.wire.values import Empty
 from solward.types.errors import SkillError
 
 # Of what a tenant prints and logs; the service has limits of its own.
@@ -88,7 +87,7 @@ def run(channel: int, host: Mapping[str, Any], zygote: int) -> NoReturn:
 
 
 async def _serve(sock: socket.socket, host: Mapping[str, Any]) -> None:
-    async def start(incoming: Incoming) -> Empty:
+    async def start(incoming: Incoming) -> None:
         setup = Setup(host["name"], host["folder"], host["scratch"], host["options"])
         try:
             incoming.channel.serve(tenant_named(host["tenant"])(setup))
@@ -97,7 +96,6 @@ async def _serve(sock: socket.socket, host: Mapping[str, Any]) -> None:
             # Beside its name the text, which travels of deliberate errors alone.
             text = f"{type(error).__name__}: {error}"
             raise SkillError("plugin_host_start", text) from error
-        return Empty()
 
     def bug(method: str, error: BaseException) -> None:
         _log.error("%s failed", method, exc_info=error)

@@ -16,10 +16,10 @@ import httpx
 from solward.hosts.inside.context import (
     CurrentChannel,
     RemoteCalls,
-    RemoteLedger,
     Running,
     current_cap,
     remote_context,
+    remote_ledger,
     running,
 )
 from solward.hosts.inside.http import install
@@ -27,27 +27,8 @@ from solward.hosts.inside.tenants import Setup
 from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Channel, Handler, Incoming
 from solward.hosts.wire.failures import shortened
-from solward.hosts.wire.values import (
-    COMPLETION,
-    COMPLETION_REQUEST,
-    EFFECTS,
-    HTTP_ANSWER,
-    INTENT,
-    MODEL_PRICE,
-    PAYMENT_OFFER,
-    PAYMENT_PROOF,
-    PAYMENT_RECEIPT,
-    PAYMENT_SPEC,
-    PROVIDER_SPEC,
-    QUOTE,
-    QUOTE_REQUEST,
-    SKILL_SPEC,
-    SWAP_INSTRUCTIONS,
-    SWAP_TRANSACTION,
-    USAGE,
-    VENUE_SPEC,
-    from_json,
-)
+from solward.hosts.wire.methods import Built, CompletionPiece, Plugin, Verdict
+from solward.hosts.wire.values import sendable
 from solward.plugins.containment import PluginCrash, contained, contained_stream, deliberate
 from solward.plugins.hooks import (
     DECLARED,
@@ -70,6 +51,7 @@ from solward.types.errors import InvalidRequest, SkillError, SolwardError
 from solward.types.guardrail import Hold
 from solward.types.payment import PaymentOffer, PaymentReceipt
 from solward.types.provider import (
+    Completion,
     ModelPrice,
     ProviderContext,
     Usage,
@@ -84,12 +66,6 @@ P = TypeVar("P", bound="Plugins")
 ENTRY_POINTS = "entry_points"
 """The option that names the plugins: JSON of `[group, name, value]`s."""
 
-_PAIRS: dict[str, Any] = {
-    SKILLS: SKILL_SPEC,
-    PROVIDERS: PROVIDER_SPEC,
-    VENUES: VENUE_SPEC,
-    PAYMENTS: PAYMENT_SPEC,
-}
 # Of a venue's requests, as the service's own client has it.
 _VENUE_TIMEOUT_S = 15.0
 
@@ -148,24 +124,27 @@ class Plugins:
         self._manager.seal()
         self._calls: dict[bytes, RemoteCalls] = {}
 
-    async def specs(self, _incoming: Incoming) -> methods.Specs:
+    async def specs(self, _incoming: Incoming) -> tuple[Plugin, ...]:
         """What every plugin declares, or why it cannot be used."""
-        return methods.Specs(tuple(map(self._plugin, self._named, self._modules)))
+        return tuple(map(self._plugin, self._named, self._modules))
 
-    def _plugin(self, named: EntryPoint, module: Any) -> methods.Plugin:
+    def _plugin(self, named: EntryPoint, module: Any) -> Plugin:
         try:
             if isinstance(module, Rejected):
                 raise module
             hooks, spec = self._declaration(named, module)
-            made = methods.Plugin(named.group, named.name, hooks, spec)
+            made = Plugin(named.group, named.name, hooks, spec)
             # Here and not where the answer is written: of one whose declaration does not fit the
             # others are not to blame.
-            methods.SPECS.answers.write(methods.Specs((made,)))
+            try:
+                methods.SPECS.answers.write((made,))
+            except Exception as error:
+                raise broken(f"{HOOKS[named.group][0]}: {described(error)}") from error
             return made
         except Exception as error:
             rejected = error if isinstance(error, Rejected) else broken(described(error))
             found = methods.Problem(rejected.code.value, rejected.detail)
-            return methods.Plugin(named.group, named.name, (), found)
+            return Plugin(named.group, named.name, (), found)
 
     def _declaration(self, named: EntryPoint, module: Any) -> tuple[tuple[str, ...], Any]:
         group = named.group
@@ -174,197 +153,134 @@ class Plugins:
         if group == GUARDRAILS:
             return hooks, None
         hook = HOOKS[group][0]
-        found = declared(hook, self._manager.bind(hook, module), DECLARED[group], named.name)
-        try:
-            return hooks, _PAIRS[group].to_wire(found)
-        except Exception as error:
-            raise broken(f"{hook}: {described(error)}") from error
+        return hooks, declared(hook, self._manager.bind(hook, module), DECLARED[group], named.name)
 
-    async def skill_execute(self, incoming: Incoming) -> methods.Outcome:
+    async def skill_execute(self, incoming: Incoming) -> str:
         """Run a skill; its context ends with it."""
-        request: methods.SkillExecute = incoming.request
-        call = self._call(incoming)
-        context, calls = remote_context(call, request, self._storage)
+        asked, call = incoming.request, _running(incoming)
+        name: str = asked["name"]
+        context, calls = remote_context(call, asked, self._storage)
         self._calls[call.cap] = calls
-        hook = self._bound(SKILLS, request.name, "skill_execute")
+        hook = self._bound(SKILLS, name, "skill_execute")
         try:
-            outcome = await self._run(
-                call, partial(hook, params=from_json(request.params), context=context)
-            )
+            outcome = await _run(call, partial(hook, params=asked["params"], context=context))
         finally:
             context.end()
             del self._calls[call.cap]
             await context.aclose()
         if not isinstance(outcome, str):
-            _log.error("skill %s answered with %s", request.name, type(outcome).__name__)
-            raise SkillError("bad_outcome", f"Skill {request.name!r} did not answer with text")
-        return methods.Outcome(str.__str__(outcome))
+            _log.error("skill %s answered with %s", name, type(outcome).__name__)
+            raise SkillError("bad_outcome", f"Skill {name!r} did not answer with text")
+        return str.__str__(outcome)
 
-    async def pocket_build(self, incoming: Incoming) -> methods.Built:
+    async def pocket_build(self, incoming: Incoming) -> Built:
         """What a running skill calls with its pocket."""
-        calls = self._calls.get(incoming.cap or b"")
+        calls, asked = self._calls.get(incoming.cap or b""), incoming.request
         if calls is None:
             raise SkillError("call_ended", "The skill's call has ended")
-        return await _shielded(calls.build(incoming.request.build, incoming.request.pocket))
+        return await _shielded(calls.build(asked["build"], asked["pocket"]))
 
-    async def provider_complete(self, incoming: Incoming) -> Any:
+    async def provider_complete(self, incoming: Incoming) -> Completion:
         """One completion."""
-        request: methods.ProviderComplete = incoming.request
-        hook = self._bound(PROVIDERS, request.name, "provider_complete")
-        completion = await self._run(
-            self._call(incoming),
-            partial(
-                hook,
-                request=COMPLETION_REQUEST.from_wire(request.request),
-                options=from_json(request.options),
-                context=self._provider_context(request),
-            ),
-        )
-        return COMPLETION.to_wire(checked_completion(completion))
+        hook = self._completion(incoming, "provider_complete")
+        return sendable(checked_completion(await _run(_running(incoming), hook)))
 
-    async def provider_stream(
-        self, incoming: Incoming
-    ) -> AsyncGenerator[methods.CompletionPiece, None]:
+    async def provider_stream(self, incoming: Incoming) -> AsyncGenerator[CompletionPiece, None]:
         """One completion in pieces."""
-        request: methods.ProviderComplete = incoming.request
-        hook = self._bound(PROVIDERS, request.name, "provider_stream")
-        call = self._call(incoming)
-        with running(call):
-            pieces = hook(
-                request=COMPLETION_REQUEST.from_wire(request.request),
-                options=from_json(request.options),
-                context=self._provider_context(request),
-            )
-            async with aclosing(contained_stream(pieces)) as every:
-                async for piece in every:
+        hook = self._completion(incoming, "provider_stream")
+        with running(_running(incoming)):
+            async with aclosing(contained_stream(hook())) as pieces:
+                async for piece in pieces:
                     if isinstance(piece, Usage):
                         checked_usage(piece)
-                        yield methods.CompletionPiece(usage=USAGE.to_wire(piece))
+                        yield CompletionPiece(usage=piece)
                         continue
                     text = cleaned(_of_type(piece, str, "provider_stream"))
                     for start in range(0, len(text), _PIECE_CHARACTERS):
-                        yield methods.CompletionPiece(text[start : start + _PIECE_CHARACTERS])
+                        yield CompletionPiece(text[start : start + _PIECE_CHARACTERS])
 
-    async def provider_price(self, incoming: Incoming) -> methods.Price:
+    async def provider_price(self, incoming: Incoming) -> ModelPrice | None:
         """A model's price."""
-        request: methods.ProviderPrice = incoming.request
-        hook = self._bound(PROVIDERS, request.name, "provider_price")
-        price = await self._run(
-            self._call(incoming),
-            partial(hook, model=request.model, options=from_json(request.options)),
-        )
-        if price is None:
-            return methods.Price(None)
-        return methods.Price(MODEL_PRICE.to_wire(_of_type(price, ModelPrice, "provider_price")))
+        asked = dict(incoming.request)
+        hook = self._bound(PROVIDERS, asked.pop("name"), "provider_price")
+        price = await _run(_running(incoming), partial(hook, **asked))
+        return None if price is None else _of_type(price, ModelPrice, "provider_price")
 
-    async def venue_quote(self, incoming: Incoming) -> Any:
+    def _completion(self, incoming: Incoming, name: str) -> Callable[[], Any]:
+        asked = incoming.request
+        hook = self._bound(PROVIDERS, asked["name"], name)
+        context = ProviderContext(asked["secret"], asked["base_url"], self._storage)
+        return partial(hook, request=asked["request"], options=asked["options"], context=context)
+
+    async def venue_quote(self, incoming: Incoming) -> Quote:
         """A venue's offer."""
-        request: methods.VenueQuote = incoming.request
-        quote = await self._venue(
-            incoming, "venue_quote", request=QUOTE_REQUEST.from_wire(request.request)
-        )
-        return QUOTE.to_wire(_of_type(quote, Quote, "venue_quote"))
+        return await self._venue(incoming, "venue_quote", Quote)
 
-    async def venue_instructions(self, incoming: Incoming) -> Any:
+    async def venue_instructions(self, incoming: Incoming) -> SwapInstructions:
         """A venue's swap as an instruction."""
-        request: methods.VenueInstructions = incoming.request
-        made = await self._venue(
-            incoming,
-            "venue_instructions",
-            quote=QUOTE.from_wire(request.quote),
-            taker=request.taker,
-            destination=request.destination,
-            max_accounts=request.max_accounts,
-        )
-        return SWAP_INSTRUCTIONS.to_wire(_of_type(made, SwapInstructions, "venue_instructions"))
+        return await self._venue(incoming, "venue_instructions", SwapInstructions)
 
-    async def venue_swap(self, incoming: Incoming) -> Any:
+    async def venue_swap(self, incoming: Incoming) -> SwapTransaction:
         """A venue's swap as a transaction."""
-        request: methods.VenueSwap = incoming.request
-        made = await self._venue(
-            incoming, "venue_swap", quote=QUOTE.from_wire(request.quote), wallet=request.wallet
-        )
-        return SWAP_TRANSACTION.to_wire(_of_type(made, SwapTransaction, "venue_swap"))
+        return await self._venue(incoming, "venue_swap", SwapTransaction)
 
-    async def payment_offers(self, incoming: Incoming) -> methods.Offers:
+    async def payment_offers(self, incoming: Incoming) -> tuple[PaymentOffer | str, ...]:
         """What a seller's answer offers."""
-        request: methods.ReadOffers = incoming.request
-        offers = await self._payment(
-            incoming, "payment_offers", answer=HTTP_ANSWER.from_wire(request.answer)
-        )
+        offers = await self._payment(incoming, "payment_offers")
         # A generator would run where none of the guards around a hook is.
         if not isinstance(offers, list | tuple):
             raise TypeError(f"payment_offers must answer a list, not {type(offers).__name__}")
-        return methods.Offers(
-            tuple(
-                shortened(str(each))
-                if isinstance(each, InvalidRequest)
-                else PAYMENT_OFFER.to_wire(_of_type(each, PaymentOffer, "payment_offers"))
-                for each in offers
-            )
+        return tuple(
+            shortened(str(each))
+            if isinstance(each, InvalidRequest)
+            else _of_type(each, PaymentOffer, "payment_offers")
+            for each in offers
         )
 
-    async def payment_headers(self, incoming: Incoming) -> methods.ShownHeaders:
+    async def payment_headers(self, incoming: Incoming) -> Mapping[str, str]:
         """The headers that show a payment."""
-        request: methods.ShowPayment = incoming.request
-        headers = await self._payment(
-            incoming,
-            "payment_headers",
-            offer=PAYMENT_OFFER.from_wire(request.offer),
-            proof=PAYMENT_PROOF.from_wire(request.proof),
-        )
+        headers = await self._payment(incoming, "payment_headers")
         if not isinstance(headers, Mapping):
             found = type(headers).__name__
             raise TypeError(f"payment_headers must answer a mapping, not {found}")
-        return methods.ShownHeaders(dict(headers))
+        return headers
 
-    async def payment_receipt(self, incoming: Incoming) -> methods.Receipt:
+    async def payment_receipt(self, incoming: Incoming) -> PaymentReceipt | None:
         """What a seller says of a payment."""
-        request: methods.ReadReceipt = incoming.request
-        receipt = await self._payment(
-            incoming,
-            "payment_receipt",
-            offer=PAYMENT_OFFER.from_wire(request.offer),
-            answer=HTTP_ANSWER.from_wire(request.answer),
-        )
-        if receipt is None:
-            return methods.Receipt(None)
-        said = _of_type(receipt, PaymentReceipt, "payment_receipt")
-        return methods.Receipt(PAYMENT_RECEIPT.to_wire(said))
+        receipt = await self._payment(incoming, "payment_receipt")
+        return None if receipt is None else _of_type(receipt, PaymentReceipt, "payment_receipt")
 
-    async def _payment(self, incoming: Incoming, hook: str, **given: Any) -> Any:
-        bound = self._bound(PAYMENTS, incoming.request.name, hook)
-        return await self._run(self._call(incoming), partial(bound, **given))
+    async def _payment(self, incoming: Incoming, hook: str) -> Any:
+        asked = dict(incoming.request)
+        bound = self._bound(PAYMENTS, asked.pop("name"), hook)
+        return await _run(_running(incoming), partial(bound, **asked))
 
-    async def guardrail_check(self, incoming: Incoming) -> methods.Verdict:
+    async def guardrail_check(self, incoming: Incoming) -> Verdict:
         """A rule's answer; one that raises, or answers anything else, has refused."""
-        request: methods.GuardrailCheck = incoming.request
-        hook = self._bound(GUARDRAILS, request.name, "guardrail_check")
-        intent, effects = INTENT.from_wire(request.intent), EFFECTS.from_wire(request.effects)
+        asked = dict(incoming.request)
+        name = asked.pop("name")
+        hook = self._bound(GUARDRAILS, name, "guardrail_check")
         try:
-            answer: object = hook(intent=intent, effects=effects)
+            answer: object = hook(**asked)
         except BaseException as error:
-            _log.exception("guardrail %s failed", request.name)
-            return methods.Verdict(f"the rule failed: {type(error).__name__}", failed=True)
+            _log.exception("guardrail %s failed", name)
+            return Verdict(f"the rule failed: {type(error).__name__}", failed=True)
         if answer is None:
-            return methods.Verdict()
+            return Verdict()
         if type(answer) is Hold and isinstance(answer.reason, str):
-            return methods.Verdict(answer.reason[:_MAX_REASON], held=True)
+            return Verdict(answer.reason[:_MAX_REASON], held=True)
         text = answer if isinstance(answer, str) else "the rule refused"
-        return methods.Verdict(str.__str__(text)[:_MAX_REASON])
+        return Verdict(str.__str__(text)[:_MAX_REASON])
 
-    async def _venue(self, incoming: Incoming, hook: str, **given: Any) -> Any:
-        request, call = incoming.request, self._call(incoming)
-        bound = self._bound(VENUES, request.name, hook)
-        client = httpx.AsyncClient(base_url=request.base_url or "", timeout=_VENUE_TIMEOUT_S)
+    async def _venue(self, incoming: Incoming, hook: str, kind: type[T]) -> T:
+        asked, call = dict(incoming.request), _running(incoming)
+        bound = self._bound(VENUES, asked.pop("name"), hook)
+        base_url, secrets, pools = (asked.pop(name) for name in ("base_url", "secrets", "pools"))
+        client = httpx.AsyncClient(base_url=base_url or "", timeout=_VENUE_TIMEOUT_S)
         async with client as http:
-            context = VenueContext(
-                http, request.secrets, self._storage, RemoteLedger(call), request.pools
-            )
-            return await self._run(call, partial(bound, **given, context=context))
-
-    def _provider_context(self, request: methods.ProviderComplete) -> ProviderContext:
-        return ProviderContext(request.secret, request.base_url, self._storage)
+            ledger = remote_ledger(call)
+            context = VenueContext(http, secrets, self._storage, ledger, pools)
+            return _of_type(await _run(call, partial(bound, **asked, context=context)), kind, hook)
 
     def _bound(self, group: str, name: str, hook: str) -> Callable[..., Any]:
         for named, module in zip(self._named, self._modules, strict=True):
@@ -372,13 +288,15 @@ class Plugins:
                 return self._manager.bind(hook, module)
         raise SkillError("no_such_plugin", f"No plugin {name!r} with {hook} runs here")
 
-    def _call(self, incoming: Incoming) -> Running:
-        return Running(incoming.channel, incoming.cap or b"")
 
-    async def _run(self, call: Running, hook: Callable[[], Awaitable[T]]) -> T:
-        """Await a hook as this call."""
-        with running(call):
-            return await _shielded(hook())
+def _running(incoming: Incoming) -> Running:
+    return Running(incoming.channel, incoming.cap or b"")
+
+
+async def _run(call: Running, hook: Callable[[], Awaitable[T]]) -> T:
+    """Await a hook as this call."""
+    with running(call):
+        return await _shielded(hook())
 
 
 # A piece of 64 KiB, of characters of at most four bytes.

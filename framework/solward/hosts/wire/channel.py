@@ -15,11 +15,12 @@ from collections.abc import (
     AsyncIterator,
     Callable,
     Coroutine,
-    Iterator,
     Mapping,
 )
-from contextlib import aclosing, contextmanager
-from typing import Any, Final, TypeVar
+from contextlib import aclosing
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 
@@ -47,13 +48,9 @@ from solward.hosts.wire.frames import (
     read,
     write,
 )
-from solward.hosts.wire.methods import METHODS, PING, AnyMethod, Codec, Method, StreamMethod
-from solward.hosts.wire.values import Empty, Unreadable, Wire
+from solward.hosts.wire.methods import METHODS, PING, AnyMethod, Method, StreamMethod
+from solward.hosts.wire.values import Codec, Unreadable
 from solward.types.errors import InvalidRequest, SkillError
-
-Req = TypeVar("Req", bound=Wire)
-Res = TypeVar("Res", bound=Wire)
-U = TypeVar("U", bound=Wire)
 
 # Output above which nobody adds to it, and below which they go on.
 _HIGH: Final = 256 << 10
@@ -73,6 +70,8 @@ _DEADLINE_S: Final = 0.25
 _CALL_FRAMES: Final = 4
 _BYTES_A_FRAME: Final = 4096
 
+_NO_ARGUMENTS: Final[Mapping[str, Any]] = MappingProxyType({})
+
 _CHUNKS: Final = msgspec.msgpack.Decoder(bytes)
 _CHUNK_ENCODER: Final = msgspec.msgpack.Encoder()
 _NOTHING: Final = msgspec.Raw(msgspec.msgpack.encode(b""))
@@ -87,19 +86,26 @@ class Incoming:
 
     Attributes:
         method: its name.
-        request: decoded, of the method's request type.
+        raw: the request as it travelled, checked; its JSON is text still.
         cap: the capability it names, unchecked.
         channel: the end it came in at.
     """
 
-    __slots__ = ("_serving", "cap", "channel", "method", "request")
-
-    def __init__(self, channel: Channel, serving: _Serving, request: Any, cap: bytes | None):
+    def __init__(self, channel: Channel, serving: _Serving, raw: Any, cap: bytes | None):
         self.channel = channel
         self.method = serving.method.name
-        self.request = request
+        self.raw = raw
         self.cap = cap
         self._serving = serving
+
+    @cached_property
+    def request(self) -> Any:
+        """The arguments by their names, or the method's one request: read when they are asked for.
+
+        Raises:
+            InvalidRequest, Unreadable: a value inside that is none.
+        """
+        return self._serving.method.requests.convert(self.raw)
 
     async def uploads(self) -> AsyncIterator[Any]:
         """The pieces that the caller sends after the request, as they come; read once."""
@@ -108,12 +114,14 @@ class Incoming:
             piece = await serving.inbox.take()
             if piece is None:
                 return
-            yield piece
+            assert isinstance(serving.method, StreamMethod)
+            assert serving.method.uploads is not None
+            yield serving.method.uploads.convert(piece)
             if not serving.answered:
                 self.channel._took(-serving.id, serving.inbox)
 
 
-Handler = Callable[[Incoming], Coroutine[Any, Any, Wire] | AsyncGenerator[Wire, None]]
+Handler = Callable[[Incoming], Coroutine[Any, Any, Any] | AsyncGenerator[Any, None]]
 
 
 class _Inbox:
@@ -337,13 +345,16 @@ class Channel:
 
     async def call(
         self,
-        method: Method[Req, Res],
-        request: Req,
+        method: Method,
+        request: Any = _NO_ARGUMENTS,
         *,
         cap: bytes | None = None,
         timeout_s: float | None = None,
-    ) -> Res:
+    ) -> Any:
         """Call the other end and wait for its answer; cancelling does not wait for it to notice.
+
+        Args:
+            request: the arguments by their names.
 
         Raises:
             SolwardError: as the handler raised it.
@@ -352,30 +363,28 @@ class Channel:
             SkillError: `too_large`: request or answer.
             TimeoutError: no answer within `timeout_s`, of which the handler is cancelled too.
             ChannelClosed: the channel has ended.
+            Unreadable: the answer has a value inside that is none; the channel has ended.
         """
         opened = self._open(method, method.requests.write(request), cap, timeout_s)
         try:
-            if timeout_s is None:
+            async with asyncio.timeout(timeout_s):
                 answer = await opened.future
-            else:
-                async with asyncio.timeout(timeout_s):
-                    answer = await opened.future
         finally:
             self._abandon(opened)
-        found: Res = answer
-        return found
+        return self._read(method, answer)
 
     async def stream(
         self,
-        method: StreamMethod[Req, Res, U],
-        request: Req,
+        method: StreamMethod,
+        request: Any,
         *,
         cap: bytes | None = None,
-        uploads: AsyncIterator[U] | None = None,
-    ) -> AsyncGenerator[Res, None]:
+        uploads: AsyncIterator[Any] | None = None,
+    ) -> AsyncGenerator[Any, None]:
         """Call for pieces; the other end is `CREDIT` pieces ahead at most. Closing it cancels.
 
         Args:
+            request: as of `call`.
             uploads: pieces sent after the request, for a method that has them.
 
         Raises:
@@ -388,12 +397,19 @@ class Channel:
             uploading = self._loop.create_task(self._upload(opened, method, uploads))
         try:
             while (piece := await opened.inbox.take()) is not None:
-                yield piece
+                yield self._read(method, piece)
                 self._took(opened.id, opened.inbox)
         finally:
             self._abandon(opened)
             if uploading is not None:
                 uploading.cancel()
+
+    def _read(self, method: AnyMethod, answer: Any) -> Any:
+        try:
+            return method.answers.convert(answer)
+        except Unreadable as error:
+            self._end(HostileFrame(str(error)))
+            raise
 
     def serve(self, handlers: Mapping[str, Handler]) -> None:
         """Handlers beside those that it was made with."""
@@ -407,19 +423,6 @@ class Channel:
         self._send(
             Log(_cut(level, 64), _cut(event), {_cut(key, 64): _cut(each) for key, each in kept})
         )
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Convert what came: a value that cannot be read ends the channel as a hostile frame does.
-
-        Raises:
-            ChannelClosed: it could not be read.
-        """
-        try:
-            yield
-        except Unreadable as error:
-            self._end(HostileFrame(str(error)))
-            raise self._closing_error() from None
 
     def end(self, error: BaseException) -> None:
         """End the channel at once, for this reason; what came and was not read counts no more."""
@@ -504,8 +507,8 @@ class Channel:
     async def _upload(
         self,
         opened: _Opened,
-        method: StreamMethod[Any, Any, U],
-        pieces: AsyncIterator[U] | None,
+        method: StreamMethod,
+        pieces: AsyncIterator[Any] | None,
     ) -> None:
         assert opened.outbox is not None
         assert method.uploads is not None
@@ -622,7 +625,7 @@ class Channel:
     async def _one_answer(
         self,
         serving: _Serving,
-        method: Method[Any, Any],
+        method: Method,
         handler: Handler,
         incoming: Incoming,
     ) -> Result:
@@ -923,7 +926,7 @@ class Channel:
         return error
 
 
-def _fitting(codec: Codec[U], value: U, most: int) -> msgspec.Raw:
+def _fitting(codec: Codec, value: Any, most: int) -> msgspec.Raw:
     try:
         body = codec.write(value)
     except InvalidRequest as error:
@@ -933,8 +936,8 @@ def _fitting(codec: Codec[U], value: U, most: int) -> msgspec.Raw:
     return msgspec.Raw(body)
 
 
-async def _pong(_incoming: Incoming) -> Empty:
-    return Empty()
+async def _pong(_incoming: Incoming) -> None:
+    return None
 
 
 def _cut(text: str, most: int = MAX_TEXT) -> str:

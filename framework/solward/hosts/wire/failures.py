@@ -9,22 +9,12 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from solward.hosts.wire.values import (
-    HOLD,
-    RECORD,
-    USAGE,
-    Convert,
-    HeldTransaction,
-    Json,
-    Record,
-    Unreadable,
-    Usage,
-    Wire,
-    from_json,
-    to_json,
-)
+from solward.hosts.wire.values import Codec, Unreadable
 from solward.types import errors
+from solward.types.bounds import Name
 from solward.types.errors import SolwardError
+from solward.types.provider import Usage
+from solward.types.record import Hold, TransactionRecord
 
 _MAX_TEXT: Final = 2_000
 
@@ -53,39 +43,22 @@ class HostBug(Exception):
         self.type_name = type_name
 
 
-class ErrorData(Wire):
-    """The attributes of an error beside its text; those of other classes are left out."""
-
-    code: Annotated[str, Meta(max_length=200)] | None = None
-    rule: Annotated[str, Meta(max_length=200)] | None = None
-    reason: Annotated[str, Meta(max_length=_MAX_TEXT)] | None = None
-    record: Record | None = None
-    hold: HeldTransaction | None = None
-    version: int | None = None
-    retryable: bool = False
-    may_cost: bool = False
-    rpc_code: int | None = None
-    rpc_data: Json | None = None
-    said: Annotated[str, Meta(max_length=_MAX_TEXT)] | None = None
-    usage: Usage | None = None
-
-
-# Each class of `errors` that travels, and its attributes: theirs -> ours. One that is left out
+_Short = Annotated[str, Meta(max_length=_MAX_TEXT)]
+# The attributes of each class of `errors` beside its text. An error of a class that is left out
 # travels as the nearest class above it.
-_ATTRIBUTES: Final[dict[type[SolwardError], dict[str, str]]] = {
-    errors.SkillError: {"code": "code"},
-    errors.PaymentRefused: {"code": "code", "reason": "reason"},
-    errors.GuardrailBlocked: {"rule": "rule", "reason": "reason"},
-    errors.TransactionError: {"record": "record"},
-    errors.Held: {"hold": "hold"},
-    errors.PolicyChanged: {"version": "version"},
-    errors.ProviderError: {"retryable": "retryable", "may_cost": "may_cost", "usage": "usage"},
-    errors.ModelRefused: {"reason": "reason", "said": "said"},
-    errors.LedgerRejected: {"code": "rpc_code", "data": "rpc_data"},
+_ATTRIBUTES: Final[dict[type[SolwardError], dict[str, Any]]] = {
+    errors.SkillError: {"code": Name},
+    errors.PaymentRefused: {"code": Name, "reason": _Short},
+    errors.GuardrailBlocked: {"rule": Name, "reason": _Short},
+    errors.TransactionError: {"record": TransactionRecord},
+    errors.Held: {"hold": Hold},
+    errors.PolicyChanged: {"version": int},
+    errors.ProviderError: {"retryable": bool, "may_cost": bool, "usage": Usage | None},
+    errors.ModelRefused: {"reason": _Short, "said": _Short},
+    errors.LedgerRejected: {"code": int, "data": Any},
 }
-# They may be None, and are left out where they cannot travel; without another one the error is
-# unreadable.
-_OPTIONAL: Final = frozenset({"rpc_data", "usage"})
+# Left out where they cannot travel.
+_OPTIONAL: Final = ("data", "usage")
 # It carries an object of the registry.
 _STAYS = {errors.PluginError}
 _BY_CODE: Final[dict[str, type[SolwardError]]] = {
@@ -94,96 +67,82 @@ _BY_CODE: Final[dict[str, type[SolwardError]]] = {
     if isinstance(found, type) and issubclass(found, SolwardError) and found not in _STAYS
 }
 BUG: Final = "bug"
-_DECODER: Final = msgspec.msgpack.Decoder(ErrorData)
 _MAX_DATA: Final = 160 << 10
-_THERE: Final[dict[str, Convert]] = {
-    "record": RECORD.to_wire,
-    "hold": HOLD.to_wire,
-    "rpc_data": to_json,
-    "usage": USAGE.to_wire,
-}
-_BACK: Final[dict[str, Convert]] = {
-    "record": RECORD.from_wire,
-    "hold": HOLD.from_wire,
-    "rpc_data": from_json,
-    "usage": USAGE.from_wire,
+_NIL: Final = msgspec.Raw(msgspec.msgpack.encode(None))
+
+
+def _attributes(kind: type[SolwardError]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for each in kind.__mro__:
+        found = {**_ATTRIBUTES.get(each, {}), **found}
+    return found
+
+
+_CODECS: Final = {
+    kind: Codec(name, _attributes(kind), _MAX_DATA)
+    for name, kind in _BY_CODE.items()
+    if _attributes(kind)
 }
 
 
-def to_wire(error: BaseException) -> tuple[str, str, ErrorData | None]:
+def to_wire(error: BaseException) -> tuple[str, str, msgspec.Raw]:
     """Code, text and attributes of an error as they travel; of a bug its type's name alone."""
     if isinstance(error, SolwardError):
         # A plugin's error may hold anything, and its text may be made by its own code.
         try:
             text = shortened(str(error))
         except Exception:
-            return BUG, _name(type(error).__name__), None
+            return BUG, _name(type(error).__name__), _NIL
         kind = next(each for each in type(error).__mro__ if _BY_CODE.get(each.__name__) is each)
-        for without in (frozenset[str](), _OPTIONAL):
+        for whole in (True, False):
             with suppress(Exception):
-                data = _data(error, kind, without)
-                from_wire(kind.__name__, text, data)
-                return kind.__name__, text, data
-        return SolwardError.__name__, text, None
+                return kind.__name__, text, _data(error, kind, whole=whole)
+        return SolwardError.__name__, text, _NIL
     name = error.type_name if isinstance(error, HostBug) else type(error).__name__
-    return BUG, _name(name), None
+    return BUG, _name(name), _NIL
 
 
-def from_wire(code: str, text: str, data: ErrorData | None) -> SolwardError | HostBug:
+def from_wire(code: str, text: str, data: msgspec.Raw) -> SolwardError | HostBug:
     """The error, of its class in `errors`, or a `HostBug`.
 
     Raises:
         Unreadable: a code that is none, or attributes that are not those of its class.
+        HostileFrame: likewise.
     """
+    kind = _BY_CODE.get(code)
+    codec = None if kind is None else _CODECS.get(kind)
+    if codec is None and data != _NIL:
+        raise Unreadable(f"{code} has no attributes")
     if code == BUG:
         return HostBug(_name(text))
-    kind = _BY_CODE.get(code)
     if kind is None:
         raise Unreadable("no error has this code")
     # Their constructors make the text from other values, which it was made from already.
     error = kind.__new__(kind, text)
     error.args = (text,)
-    for own, there in _attributes(kind).items():
-        value = getattr(data or ErrorData(), there)
-        if value is None and there not in _OPTIONAL:
-            raise Unreadable(f"{code} without {there}")
-        if value is not None and there in _BACK:
-            value = _BACK[there](value)
-        setattr(error, own, value)
+    for name, value in ({} if codec is None else codec.convert(codec.read(data))).items():
+        setattr(error, name, value)
     return error
 
 
-def _attributes(kind: type[SolwardError]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for each in kind.__mro__:
-        found |= _ATTRIBUTES.get(each, {})
-    return found
+def _data(error: SolwardError, kind: type[SolwardError], *, whole: bool) -> msgspec.Raw:
+    """The attributes as they travel; without the optional ones where it is not `whole`."""
+    codec = _CODECS.get(kind)
+    if codec is None:
+        return _NIL
+    values = {name: _sent(getattr(error, name)) for name in _attributes(kind)}
+    for name in () if whole else set(_OPTIONAL) & set(values):
+        if name == "usage" and values[name] is not None:
+            # The vendor counted something, and nobody knows what.
+            values["may_cost"] = True
+        values[name] = None
+    body = codec.write(values)
+    codec.convert(codec.read(body))
+    return msgspec.Raw(body)
 
 
-def _data(
-    error: SolwardError, kind: type[SolwardError], without: frozenset[str]
-) -> ErrorData | None:
-    """The attributes, but for those of `without`, as the other end will read them."""
-    given = {
-        there: _sent(there, getattr(error, own))
-        for own, there in _attributes(kind).items()
-        if there not in without and getattr(error, own) is not None
-    }
-    if "usage" in without and getattr(error, "usage", None) is not None:
-        # The vendor counted something, and nobody knows what.
-        given["may_cost"] = True
-    if not given:
-        return None
-    body = msgspec.msgpack.encode(ErrorData(**given))
-    if len(body) > _MAX_DATA:
-        raise ValueError("too large")
-    return _DECODER.decode(body)
-
-
-def _sent(name: str, value: Any) -> Any:
-    if isinstance(value, str) and name not in _THERE:
-        return shortened(value)
-    return _THERE[name](value) if name in _THERE else value
+def _sent(value: Any) -> Any:
+    return shortened(value) if isinstance(value, str) else value
 
 
 def shortened(text: str) -> str:

@@ -14,8 +14,6 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from solward.hosts.wire.failures import ErrorData
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -96,12 +94,12 @@ class Result(Frame, tag="result"):
 
 
 class Failed(Frame, tag="failed"):
-    """The call raised an error, by its code."""
+    """The call raised an error, by its code; `data` are its attributes, or nil."""
 
     id: Number
     code: Short
     text: Text
-    data: ErrorData | None = None
+    data: msgspec.Raw
 
 
 class Piece(Frame, tag="piece"):

@@ -1,4 +1,4 @@
-"""Every method of a channel: its request and its answer. There are no others.
+"""Every method of a channel: its arguments and its answer. There are no others.
 
 `to a host` and `from a host` say who may call it; wallet, caller, ordinal and effects are never
 arguments: the service derives them from the call's capability.
@@ -9,148 +9,92 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final
 
-import msgspec
 from msgspec import Meta
 
-from solward.hosts.wire.frames import PIECE, UNREADABLE, HostileFrame
-from solward.hosts.wire.values import (
-    Account,
+from solward.context import AgentView, WalletView
+from solward.hosts.wire.frames import PIECE
+from solward.hosts.wire.values import Codec, Instructions, Wire
+from solward.solana.token_list import KnownToken
+from solward.types.bounds import (
     Address,
     Addresses,
-    AgentView,
-    Bytes,
-    Completion,
-    CompletionRequest,
-    Empty,
-    Entry,
-    HistoryRequest,
-    HttpAnswer,
-    Instructions,
-    Intent,
-    Json,
-    KnownToken,
     LongText,
-    ModelPrice,
     Name,
     Names,
     Natural,
-    PaidAnswer,
+    Text,
+    Units,
+    WireBytes,
+)
+from solward.types.entries import MAX_REMEMBERED, Entry, Put
+from solward.types.guardrail import Intent, TransactionEffects
+from solward.types.ledger import Account, TokenHolding, VoteAccount
+from solward.types.paid import PaidAnswer
+from solward.types.payment import (
+    HttpAnswer,
     PaymentOffer,
     PaymentProof,
     PaymentReceipt,
     PaymentSpec,
-    ProviderSpec,
-    Put,
+)
+from solward.types.provider import Completion, CompletionRequest, ModelPrice, ProviderSpec, Usage
+from solward.types.record import TransactionRecord
+from solward.types.skill import SkillSpec
+from solward.types.venue import (
     Quote,
     QuoteRequest,
-    Record,
-    SkillSpec,
     SwapInstructions,
     SwapTransaction,
-    Text,
-    TokenHolding,
-    TransactionEffects,
-    Units,
-    Usage,
     VenueSpec,
-    VoteAccount,
-    WalletView,
-    Wire,
 )
-from solward.types.entries import MAX_REMEMBERED
-from solward.types.errors import InvalidRequest
 
-Req = TypeVar("Req", bound=Wire)
-Res = TypeVar("Res", bound=Wire)
-U = TypeVar("U", bound=Wire)
-T = TypeVar("T", bound=Wire)
-
-_ENCODER = msgspec.msgpack.Encoder()
+_NONE: Final[Mapping[str, Any]] = {}
 
 
-class Codec(Generic[T]):
-    """Writes and reads one struct; what it writes, the other end's reads."""
-
-    def __init__(self, name: str, kind: type[T], most: int | None = None) -> None:
-        self._name = name
-        self._most = most
-        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind)
-
-    def write(self, value: T) -> bytes:
-        """As msgpack.
-
-        Raises:
-            InvalidRequest: a field that is not of its type, or out of its bounds; names it. Or it
-                is larger than the method takes.
-        """
-        try:
-            body = _ENCODER.encode(value)
-            # Structs are checked where they are read: a value of ours that does not fit must be
-            # this caller's error, not the end of the channel.
-            self._decoder.decode(body)
-        except (TypeError, *UNREADABLE) as error:
-            raise InvalidRequest(f"{self._name}: {error}") from None
-        if self._most is not None and len(body) > self._most:
-            raise InvalidRequest(f"{self._name}: {len(body)} bytes, at most are {self._most}")
-        return body
-
-    def read(self, body: bytes | msgspec.Raw) -> T:
-        """From msgpack.
-
-        Raises:
-            HostileFrame: it is not this struct, or larger than the method takes.
-        """
-        if self._most is not None and len(body) > self._most:
-            # Not decoded at all: that is what would take the time.
-            raise HostileFrame(f"{self._name}: a request of {len(body)} bytes")
-        try:
-            return self._decoder.decode(body)
-        except UNREADABLE as error:
-            text = f"{self._name}: not its struct ({type(error).__name__})"
-            raise HostileFrame(text) from None
-
-
-@dataclass(frozen=True)
-class Method(Generic[Req, Res]):
+@dataclass(frozen=True, eq=False)
+class Method:
     """A method with one answer.
 
     Attributes:
+        request: hints of its arguments by their names.
+        response: hint of its answer; None where it says that it is done.
         largest: most bytes of the answer; beyond `PIECE` it travels in pieces.
         at_once: most handlers of it that run at a time; None for as many as are called.
         most: bytes of the request; None for as many as a frame has.
     """
 
     name: str
-    request: type[Req]
-    response: type[Res]
+    request: Any = field(default_factory=dict)
+    response: Any = None
     largest: int = 192 << 10
     at_once: int | None = None
     most: int | None = None
-    requests: Codec[Req] = field(init=False, repr=False)
-    answers: Codec[Res] = field(init=False, repr=False)
+    requests: Codec = field(init=False, repr=False)
+    answers: Codec = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "requests", Codec(self.name, self.request, self.most))
         object.__setattr__(self, "answers", Codec(self.name, self.response))
 
 
-@dataclass(frozen=True)
-class StreamMethod(Generic[Req, Res, U]):
+@dataclass(frozen=True, eq=False)
+class StreamMethod:
     """A method that answers with pieces.
 
     Attributes:
+        request: as of `Method`.
         uploaded: the pieces that its caller sends after the request; None where it sends none.
     """
 
     name: str
-    request: type[Req]
-    piece: type[Res]
-    uploaded: type[U] | None = None
-    requests: Codec[Req] = field(init=False, repr=False)
-    answers: Codec[Res] = field(init=False, repr=False)
-    uploads: Codec[U] | None = field(init=False, repr=False)
+    request: Any
+    piece: Any
+    uploaded: Any = None
+    requests: Codec = field(init=False, repr=False)
+    answers: Codec = field(init=False, repr=False)
+    uploads: Codec | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "requests", Codec(self.name, self.request))
@@ -159,26 +103,28 @@ class StreamMethod(Generic[Req, Res, U]):
         object.__setattr__(self, "uploads", up)
 
 
-AnyMethod = Method[Any, Any] | StreamMethod[Any, Any, Any]
+AnyMethod = Method | StreamMethod
 
 _BIG: Final = 4 << 20
 
 # Either way.
 
-PING = Method("ping", Empty, Empty)
+PING = Method("ping")
 
 
 # To a host.
 
 
-class Problem(Wire, tag="problem"):
+@dataclass(frozen=True, slots=True)
+class Problem:
     """Why a plugin cannot be used; `code` is one of the registry's."""
 
     code: Name
-    detail: Text
+    detail: str
 
 
-class Plugin(Wire):
+@dataclass(frozen=True, slots=True)
+class Plugin:
     """One entry point of the distribution, in the service's order.
 
     Attributes:
@@ -194,121 +140,12 @@ class Plugin(Wire):
     spec: SkillSpec | ProviderSpec | VenueSpec | PaymentSpec | Problem | None = None
 
 
-class Specs(Wire):
-    plugins: Annotated[tuple[Plugin, ...], Meta(max_length=256)]
-
-
-Placeholders = dict[Name, Name | None]
-"""By variable, what stands for each secret of a plugin's manifest; None where it is not set."""
-
-
-class SkillExecute(Wire):
-    """Attributes: params, settings: by the skill's schemas, defaults applied."""
-
-    name: Name
-    params: Json
-    wallet: WalletView
-    agent: AgentView | None
-    tokens: tuple[KnownToken, ...]
-    secrets: Placeholders = msgspec.field(default_factory=dict)
-    settings: Json = "{}"
-
-
-class Outcome(Wire):
-    text: LongText
-
-
-class ProviderComplete(Wire):
-    """Attributes: secret: what stands for the provider's key. base_url: its configured address."""
-
-    name: Name
-    request: CompletionRequest
-    options: Json
-    secret: Name | None = None
-    base_url: Text | None = None
-
-
-class CompletionPiece(Wire):
+@dataclass(frozen=True, slots=True)
+class CompletionPiece:
     """Text, or the usage, or both."""
 
     text: Annotated[str, Meta(max_length=PIECE)] = ""
     usage: Usage | None = None
-
-
-class ProviderPrice(Wire):
-    name: Name
-    model: Name
-    options: Json
-
-
-class Price(Wire):
-    price: ModelPrice | None
-
-
-class VenueQuote(Wire):
-    """Attributes: base_url: of the venue's HTTP client, None where it has none."""
-
-    name: Name
-    request: QuoteRequest
-    base_url: Text | None
-    secrets: Placeholders = msgspec.field(default_factory=dict)
-    pools: Addresses = ()
-
-
-class VenueInstructions(Wire):
-    name: Name
-    quote: Quote
-    taker: Address
-    destination: Address
-    max_accounts: int | None
-    base_url: Text | None
-    secrets: Placeholders = msgspec.field(default_factory=dict)
-    pools: Addresses = ()
-
-
-class VenueSwap(Wire):
-    name: Name
-    quote: Quote
-    wallet: Address
-    base_url: Text | None
-    secrets: Placeholders = msgspec.field(default_factory=dict)
-    pools: Addresses = ()
-
-
-class ReadOffers(Wire):
-    name: Name
-    answer: HttpAnswer
-
-
-class Offers(Wire):
-    # A text in place of an entry says why it cannot be read.
-    offers: Annotated[tuple[PaymentOffer | Text, ...], Meta(max_length=256)]
-
-
-class ShowPayment(Wire):
-    name: Name
-    offer: PaymentOffer
-    proof: PaymentProof
-
-
-class ShownHeaders(Wire):
-    headers: Annotated[dict[Name, Text], Meta(max_length=256)]
-
-
-class ReadReceipt(Wire):
-    name: Name
-    offer: PaymentOffer
-    answer: HttpAnswer
-
-
-class Receipt(Wire):
-    receipt: PaymentReceipt | None
-
-
-class GuardrailCheck(Wire):
-    name: Name
-    intent: Intent
-    effects: TransactionEffects
 
 
 class Verdict(Wire):
@@ -320,163 +157,186 @@ class Verdict(Wire):
     failed: bool = False
 
 
-class PocketBuild(Wire):
-    """Attributes: build: as the `op.pocket` that is answered named it. pocket: its address."""
-
-    build: Natural
-    pocket: Address
-
-
-class Built(Wire):
+@dataclass(frozen=True, slots=True)
+class Built:
     """Instructions, or a whole transaction."""
 
     instructions: Instructions = ()
-    wire: Bytes | None = None
+    wire: WireBytes | None = None
 
 
-START = Method("start", Empty, Empty)
-SPECS = Method("specs", Empty, Specs, largest=_BIG)
-SKILL_EXECUTE = Method("skill.execute", SkillExecute, Outcome, largest=_BIG)
-PROVIDER_COMPLETE = Method("provider.complete", ProviderComplete, Completion, largest=_BIG)
-PROVIDER_STREAM: StreamMethod[ProviderComplete, CompletionPiece, Empty] = StreamMethod(
-    "provider.stream", ProviderComplete, CompletionPiece
+Placeholders = dict[Name, Name | None]
+"""By variable, what stands for each secret of a plugin's manifest; None where it is not set."""
+# params, settings, options: by the schemas of skill or provider, defaults applied.
+_SKILL: Final = {
+    "name": Name,
+    "params": Any,
+    "wallet": WalletView,
+    "agent": AgentView | None,
+    "tokens": tuple[KnownToken, ...],
+    "secrets": Placeholders,
+    "settings": Any,
+}
+# secret: what stands for the provider's key. base_url: its configured address.
+_COMPLETION: Final = {
+    "name": Name,
+    "request": CompletionRequest,
+    "options": Any,
+    "secret": Name | None,
+    "base_url": str | None,
+}
+# base_url: of the venue's HTTP client, None where it has none.
+_VENUE: Final = {
+    "name": Name,
+    "base_url": str | None,
+    "secrets": Placeholders,
+    "pools": Addresses,
+}
+_INSTRUCTED: Final = {
+    "quote": Quote,
+    "taker": Address,
+    "destination": Address,
+    "max_accounts": int | None,
+}
+_OFFERED: Final = {"name": Name, "offer": PaymentOffer}
+# A text in place of an offer says why it cannot be read.
+_OFFERS: Final = Annotated[tuple[PaymentOffer | str, ...], Meta(max_length=256)]
+_SHOWN: Final = Annotated[dict[Name, str], Meta(max_length=256)]
+_SPECS: Final = Annotated[tuple[Plugin, ...], Meta(max_length=256)]
+
+START = Method("start")
+SPECS = Method("specs", response=_SPECS, largest=_BIG)
+SKILL_EXECUTE = Method("skill.execute", _SKILL, LongText, _BIG)
+PROVIDER_COMPLETE = Method("provider.complete", _COMPLETION, Completion, _BIG)
+PROVIDER_STREAM = StreamMethod("provider.stream", _COMPLETION, CompletionPiece)
+PROVIDER_PRICE = Method(
+    "provider.price", {"name": Name, "model": Name, "options": Any}, ModelPrice | None
 )
-PROVIDER_PRICE = Method("provider.price", ProviderPrice, Price)
-VENUE_QUOTE = Method("venue.quote", VenueQuote, Quote)
-VENUE_INSTRUCTIONS = Method("venue.instructions", VenueInstructions, SwapInstructions)
-VENUE_SWAP = Method("venue.swap", VenueSwap, SwapTransaction)
-PAYMENT_OFFERS = Method("payment.offers", ReadOffers, Offers, largest=_BIG)
-PAYMENT_HEADERS = Method("payment.headers", ShowPayment, ShownHeaders)
-PAYMENT_RECEIPT = Method("payment.receipt", ReadReceipt, Receipt)
-GUARDRAIL_CHECK = Method("guardrail.check", GuardrailCheck, Verdict)
-POCKET_BUILD = Method("pocket.build", PocketBuild, Built)
+VENUE_QUOTE = Method("venue.quote", {**_VENUE, "request": QuoteRequest}, Quote)
+VENUE_INSTRUCTIONS = Method("venue.instructions", {**_VENUE, **_INSTRUCTED}, SwapInstructions)
+VENUE_SWAP = Method("venue.swap", {**_VENUE, "quote": Quote, "wallet": Address}, SwapTransaction)
+PAYMENT_OFFERS = Method("payment.offers", {"name": Name, "answer": HttpAnswer}, _OFFERS, _BIG)
+PAYMENT_HEADERS = Method("payment.headers", {**_OFFERED, "proof": PaymentProof}, _SHOWN)
+PAYMENT_RECEIPT = Method(
+    "payment.receipt", {**_OFFERED, "answer": HttpAnswer}, PaymentReceipt | None
+)
+GUARDRAIL_CHECK = Method(
+    "guardrail.check", {"name": Name, "intent": Intent, "effects": TransactionEffects}, Verdict
+)
+# build: as the `op.pocket` that is answered named it. pocket: its address.
+POCKET_BUILD = Method("pocket.build", {"build": Natural, "pocket": Address}, Built)
 
 
-# From a host.
+# From a host: money. `remember` is what the call remembers.
+
+_REMEMBER: Final = {"remember": Annotated[tuple[Put, ...], Meta(max_length=MAX_REMEMBERED)]}
+# Many times a transaction, of which the rest is details, and what is remembered.
+_MONEY: Final = 64 << 10
+# A whole request over HTTP, and what is remembered.
+_PAY: Final = 192 << 10
+
+# params: the operation's fields by their JSON names.
+OP_PERFORM = Method(
+    "op.perform",
+    {"operation": Name, "params": Any, **_REMEMBER},
+    TransactionRecord,
+    most=_MONEY,
+)
+# intent: its wallet is that of the call, whatever it says.
+OP_TRANSACT = Method(
+    "op.transact",
+    {
+        "intent": Intent,
+        "instructions": Instructions,
+        "wire": WireBytes | None,
+        **_REMEMBER,
+    },
+    TransactionRecord,
+    most=_MONEY,
+)
+# `PocketRequest`, with a number of the host's in place of its function.
+OP_POCKET = Method(
+    "op.pocket",
+    {
+        "build": Natural,
+        "lamports": int,
+        "tokens": Units,
+        "returns": Units,
+        "mints": Addresses,
+        "program": Address | None,
+        "position": Name | None,
+        "stays": bool,
+        "details": Mapping[str, Any],
+        **_REMEMBER,
+    },
+    TransactionRecord,
+    most=_MONEY,
+)
+_HeaderText = Annotated[str, Meta(max_length=16 << 10)]
+# `PayRequest`; its body is as large as that of a request to the service itself.
+OP_PAY = Method(
+    "op.pay",
+    {
+        "url": _HeaderText,
+        "method": Annotated[str, Meta(max_length=20)],
+        "max": Name,
+        "headers": Annotated[dict[Name, _HeaderText], Meta(max_length=128)],
+        "body": Annotated[bytes, Meta(max_length=64 << 10)],
+        **_REMEMBER,
+    },
+    PaidAnswer,
+    _BIG,
+    most=_PAY,
+)
+OP_QUOTE = Method("op.quote", {"params": Any}, Quote, most=_MONEY)
 
 
-Puts = Annotated[tuple[Put, ...], Meta(max_length=MAX_REMEMBERED)]
-"""What a money call remembers."""
+# From a host: what it keeps. The arguments are those of `SkillContext.history` and of `Store`.
+
+# A value and its key.
+_STORED: Final = 32 << 10
+_HISTORY: Final = {
+    "type": Name | None,
+    "status": Name | None,
+    "since_ms": int | None,
+    "before": Name | None,
+    "limit": int,
+}
+_PUT: Final = {"key": Name, "value": Any, "version": int | None}
+_LIST: Final = {"prefix": Name, "after": Name | None, "limit": Natural}
+
+OP_HISTORY = Method("op.history", _HISTORY, tuple[TransactionRecord, ...], _BIG, most=_STORED)
+STORE_GET = Method("store.get", {"key": Name}, Entry | None, most=_STORED)
+STORE_PUT = Method("store.put", _PUT, Entry, most=_STORED)
+STORE_DELETE = Method("store.delete", {"key": Name, "version": int | None}, bool, most=_STORED)
+STORE_LIST = Method("store.list", _LIST, tuple[Entry, ...], _BIG, most=_STORED)
+KEPT: Final = (OP_HISTORY, STORE_GET, STORE_PUT, STORE_DELETE, STORE_LIST)
 
 
-class Perform(Wire):
-    """Attributes: params: the operation's fields by their JSON names."""
+# From a host: the ledger. The arguments are those of `ReadLedger`, whose method has the same name.
 
-    operation: Name
-    params: Json
-    remember: Puts = ()
+_LARGE: Final = {"largest": 32 << 20, "at_once": 4}
+_AT: Final = {"address": Address}
+_MANY: Final = {"addresses": Annotated[tuple[Address, ...], Meta(max_length=4_096)]}
+_OF_PROGRAM: Final = {"program": Address, "size": Natural, "offset": Natural, "key": Address}
 
-
-class Transact(Wire):
-    """Attributes: intent: its wallet is that of the call, whatever it says."""
-
-    intent: Intent
-    instructions: Instructions = ()
-    wire: Bytes | None = None
-    remember: Puts = ()
-
-
-class Pocket(Wire):
-    """`PocketRequest`, with a number of the host's in place of its function."""
-
-    build: Natural
-    lamports: int = 0
-    tokens: Units = msgspec.field(default_factory=dict)
-    returns: Units = msgspec.field(default_factory=dict)
-    mints: Addresses = ()
-    program: Address | None = None
-    position: Name | None = None
-    stays: bool = False
-    details: Json = "{}"
-    remember: Puts = ()
+LEDGER: Final = tuple(
+    Method(f"ledger.{name}", request, response, **options)
+    for name, request, response, options in (
+        ("balance", _AT, Natural, {}),
+        ("account", _AT, Account | None, _LARGE),
+        ("accounts", _MANY, dict[Address, Account | None], _LARGE),
+        ("holdings", {"owner": Address}, tuple[TokenHolding, ...], _LARGE),
+        ("slot", _NONE, Natural, {}),
+        ("rent_exempt_minimum", {"size": Natural}, Natural, {}),
+        ("program_accounts", _OF_PROGRAM, dict[Address, Account], _LARGE),
+        ("stake_minimum_delegation", _NONE, Natural, {}),
+        ("vote_accounts", _NONE, tuple[VoteAccount, ...], _LARGE),
+    )
+)
 
 
-class Pay(Wire):
-    """`PayRequest`."""
-
-    url: Annotated[str, Meta(max_length=16 << 10)]
-    method: Annotated[str, Meta(max_length=20)]
-    max: Name
-    headers: Annotated[dict[Name, Annotated[str, Meta(max_length=16 << 10)]], Meta(max_length=128)]
-    # As much as a request to the service itself has.
-    body: Annotated[bytes, Meta(max_length=64 << 10)] = b""
-    remember: Puts = ()
-
-
-class StoreKey(Wire):
-    key: Name
-
-
-class StoreDelete(Wire):
-    key: Name
-    version: int | None = None
-
-
-class StoreList(Wire):
-    prefix: Name
-    after: Name | None
-    limit: Natural
-
-
-class FoundEntry(Wire):
-    entry: Entry | None
-
-
-class FoundEntries(Wire):
-    entries: tuple[Entry, ...]
-
-
-class Deleted(Wire):
-    was_there: bool
-
-
-class FoundRecords(Wire):
-    records: tuple[Record, ...]
-
-
-class QuoteParams(Wire):
-    params: Json
-
-
-class AtAddress(Wire):
-    address: Address
-
-
-class ManyAddresses(Wire):
-    addresses: Annotated[tuple[Address, ...], Meta(max_length=4_096)]
-
-
-class Size(Wire):
-    size: Natural
-
-
-class ProgramAccounts(Wire):
-    program: Address
-    size: Natural
-    offset: Natural
-    key: Address
-
-
-class Amount(Wire):
-    value: Natural
-
-
-class FoundAccount(Wire):
-    account: Account | None
-
-
-class FoundAccounts(Wire):
-    """By address; None where there is none."""
-
-    accounts: dict[Address, Account | None]
-
-
-class Holdings(Wire):
-    holdings: tuple[TokenHolding, ...]
-
-
-class VoteAccounts(Wire):
-    accounts: tuple[VoteAccount, ...]
+# From a host: requests.
 
 
 Header = tuple[Annotated[bytes, Meta(max_length=256)], Annotated[bytes, Meta(max_length=16 << 10)]]
@@ -518,14 +378,10 @@ class HttpPiece(Wire):
     data: Annotated[bytes, Meta(max_length=PIECE)] = b""
 
 
+HTTP_REQUEST = StreamMethod("http.request", HttpRequest, HttpPiece, HttpBody)
+
+
 # What the conformance kit's tenant tells of the plugins that it runs; no other tenant serves it.
-
-
-class CallNumber(Wire):
-    """The call number `number`, from 0, of those with the same key."""
-
-    key: LongText
-    number: Natural
 
 
 class Raised(Wire):
@@ -573,51 +429,15 @@ class Observed(Wire):
     seconds: float = 0.0
 
 
-class Blocked(Wire):
-    """How long a plugin held up the event loop of its host at a time, and where."""
-
-    seconds: float
-    where: Name
-
-
-_LEDGER: Final = 32 << 20
-_LARGE_AT_ONCE: Final = 4
-# Many times a transaction, of which the rest is details, and what is remembered.
-_MONEY: Final = 64 << 10
-# A whole request over HTTP, and what is remembered.
-_PAY: Final = 192 << 10
-# A value and its key.
-_STORED: Final = 32 << 10
-
-OP_PERFORM = Method("op.perform", Perform, Record, most=_MONEY)
-OP_TRANSACT = Method("op.transact", Transact, Record, most=_MONEY)
-OP_POCKET = Method("op.pocket", Pocket, Record, most=_MONEY)
-OP_PAY = Method("op.pay", Pay, PaidAnswer, _BIG, most=_PAY)
-OP_QUOTE = Method("op.quote", QuoteParams, Quote, most=_MONEY)
-OP_HISTORY = Method("op.history", HistoryRequest, FoundRecords, _BIG, most=_STORED)
-STORE_GET = Method("store.get", StoreKey, FoundEntry, most=_STORED)
-STORE_PUT = Method("store.put", Put, Entry, most=_STORED)
-STORE_DELETE = Method("store.delete", StoreDelete, Deleted, most=_STORED)
-STORE_LIST = Method("store.list", StoreList, FoundEntries, _BIG, most=_STORED)
-LEDGER_BALANCE = Method("ledger.balance", AtAddress, Amount)
-LEDGER_ACCOUNT = Method("ledger.account", AtAddress, FoundAccount, _LEDGER, _LARGE_AT_ONCE)
-LEDGER_ACCOUNTS = Method("ledger.accounts", ManyAddresses, FoundAccounts, _LEDGER, _LARGE_AT_ONCE)
-LEDGER_HOLDINGS = Method("ledger.holdings", AtAddress, Holdings, _LEDGER, _LARGE_AT_ONCE)
-LEDGER_SLOT = Method("ledger.slot", Empty, Amount)
-LEDGER_RENT_EXEMPT_MINIMUM = Method("ledger.rent_exempt_minimum", Size, Amount)
-LEDGER_PROGRAM_ACCOUNTS = Method(
-    "ledger.program_accounts", ProgramAccounts, FoundAccounts, _LEDGER, _LARGE_AT_ONCE
-)
-LEDGER_STAKE_MINIMUM_DELEGATION = Method("ledger.stake_minimum_delegation", Empty, Amount)
-LEDGER_VOTE_ACCOUNTS = Method("ledger.vote_accounts", Empty, VoteAccounts, _LEDGER, _LARGE_AT_ONCE)
-HTTP_REQUEST = StreamMethod("http.request", HttpRequest, HttpPiece, HttpBody)
-KIT_OBSERVED = Method("kit.observed", CallNumber, Observed)
-KIT_BLOCKED = Method("kit.blocked", Empty, Blocked)
+# key, number: the call of that number, from 0, of those with the same key.
+KIT_OBSERVED = Method("kit.observed", {"key": LongText, "number": Natural}, Observed)
+# How long a plugin held up the event loop of its host at a time, in seconds, and where.
+KIT_BLOCKED = Method("kit.blocked", response=tuple[float, Name])
 
 METHODS: Final[Mapping[str, AnyMethod]] = MappingProxyType(
     {
         each.name: each
-        for each in list(globals().values())
+        for each in (*globals().values(), *LEDGER)
         if isinstance(each, Method | StreamMethod)
     }
 )

@@ -43,8 +43,8 @@ class ObservedPlugins(Plugins):
 
     async def observed(self, incoming: Incoming) -> methods.Observed:
         """One call."""
-        return self._observer.observed(incoming.request.key, incoming.request.number)
+        return self._observer.observed(**incoming.request)
 
-    async def blocked(self, _incoming: Incoming) -> methods.Blocked:
+    async def blocked(self, _incoming: Incoming) -> tuple[float, str]:
         """How long the event loop was held up since this was last asked."""
-        return methods.Blocked(*self._watchdog.take())
+        return self._watchdog.take()

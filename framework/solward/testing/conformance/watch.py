@@ -22,7 +22,6 @@ from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Handler, Incoming
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.methods import Observed
-from solward.hosts.wire.values import Empty
 from solward.plugins.folders.storage import files
 from solward.testing.canaries import STAND_IN
 from solward.testing.conformance.observer import Observer, Watchdog, calls_plugin, tasks_seen
@@ -131,11 +130,12 @@ class HostWatch:
 
     async def observed(self, key: str, number: int) -> Observed:
         """See `Watch`; of a host that ended, nothing."""
-        asked = methods.CallNumber(key, number)
+        asked = {"key": key, "number": number}
         try:
-            return await self._tenant.host.call(methods.KIT_OBSERVED, asked)
+            seen: Observed = await self._tenant.host.call(methods.KIT_OBSERVED, asked)
         except SolwardError:
             return Observed()
+        return seen
 
     @asynccontextmanager
     async def blocking(self) -> AsyncIterator[Held]:
@@ -147,10 +147,10 @@ class HostWatch:
 
     async def _blocked(self) -> tuple[float, str]:
         try:
-            answer = await self._tenant.host.call(methods.KIT_BLOCKED, Empty())
+            blocked: tuple[float, str] = await self._tenant.host.call(methods.KIT_BLOCKED)
         except SolwardError:
             return 0.0, ""
-        return answer.seconds, answer.where
+        return blocked
 
     def context(self, run: Asking, context: SkillContext, gate: Gate | None) -> SkillContext:
         """See `Watch`."""
@@ -186,9 +186,9 @@ class WatchedCapabilities(Capabilities):
     def _one(self, name: str, handler: Any) -> Handler:
         async def watched(incoming: Incoming) -> Any:
             operation = _MONEY.get(name)
-            asked = CapabilityUse("" if operation is None else operation(incoming.request))
+            asked = CapabilityUse("" if operation is None else operation(incoming.raw))
             if name == methods.OP_PAY.name:
-                asked.url = incoming.request.url
+                asked.url = incoming.raw.url
             await self._enter(incoming, asked)
             with _refusal(asked):
                 return await handler(incoming)
@@ -209,13 +209,11 @@ class WatchedCapabilities(Capabilities):
 
         return watched
 
-    async def _money(
-        self, call: RunningCall, assets: Collection[object], work: Any, *to_wire: Any
-    ) -> Any:
+    async def _money(self, call: RunningCall, assets: Collection[object], work: Any) -> Any:
         assert call.context is not None
         names = [name for each in assets for name in names_of(each, call.context.tokens)]
         self.asked[call.plugin].append(CapabilityUse(assets=tuple(names)))
-        return await super()._money(call, assets, work, *to_wire)
+        return await super()._money(call, assets, work)
 
     async def _enter(self, incoming: Incoming, asked: CapabilityUse) -> None:
         try:
