@@ -33,11 +33,10 @@ CHANGES = {
         "        read_only=new.read_only,\n": "        max_wallets=new.max_wallets,\n"
     },
     f"{FRAMEWORK}/vault/custody/service.py": {
-        "    made = Counter({each: await store.made_by(connection, each)"
-        " for each in sorted(keys)})\n": (
-            "    asked = select(credentials.c.id, credentials.c.max_wallets)\n"
-            "    rows = await connection.execute(asked)\n"
-            "    most = {key_principal(row.id): row.max_wallets for row in rows}\n"
+        "        made = await store.made_by(connection, maker)\n": (
+            "        asked = select(credentials.c.id, credentials.c.max_wallets)\n"
+            "        rows = await connection.execute(asked)\n"
+            "        most = {key_principal(row.id): row.max_wallets for row in rows}\n"
         ),
         "from sqlalchemy.ext.asyncio import AsyncConnection\n": "from sqlalchemy import select\n",
         "from solward.types.roles import is_key\n": (
@@ -48,7 +47,7 @@ CHANGES = {
 }
 REPLACED = {
     f"{FRAMEWORK}/vault/custody/service.py": (
-        ("made[each] < MOST_OF_A_KEY", "made[each] < min(MOST_OF_A_KEY, most[each])"),
+        ("made >= MOST_OF_A_KEY", "made >= min(MOST_OF_A_KEY, most[maker])"),
     )
 }
 # What then has it, run in a process of the copy.

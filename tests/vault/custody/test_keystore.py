@@ -223,20 +223,18 @@ async def test_a_wallet_made_during_a_rotation_is_moved_too(
 
             keypair = Keypair()
             envelope = seal(ring.current, ring.version, late[0], keypair)
-            await store.insert_wallets(
+            await store.insert_wallet(
                 connection,
-                [
-                    {
-                        "id": late[0],
-                        "name": "late",
-                        "public_key": str(keypair.pubkey()),
-                        "tags": [],
-                        "created_ms": 1,
-                        "kek_version": 1,
-                        "wrapped_data_key": envelope.wrapped_data_key,
-                        "sealed_key": envelope.sealed_key,
-                    }
-                ],
+                {
+                    "id": late[0],
+                    "name": "late",
+                    "public_key": str(keypair.pubkey()),
+                    "tags": [],
+                    "created_ms": 1,
+                    "kek_version": 1,
+                    "wrapped_data_key": envelope.wrapped_data_key,
+                    "sealed_key": envelope.sealed_key,
+                },
             )
 
     monkeypatch.setattr(store, "rewrap", rewrap_and_insert)

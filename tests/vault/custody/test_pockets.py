@@ -42,7 +42,7 @@ async def test_the_signer_signs_for_the_pocket_and_shows_no_key(bench: Bench) ->
     assert signer.address == pocket.address != bench.wallet.address
     signature = Signature.from_bytes(await signer.sign(b"message"))
     assert signature.verify(Pubkey.from_string(pocket.address), b"message")
-    assert repr(signer) == f"PocketSigner({pocket.address})"
+    assert repr(signer) == f"Signer({pocket.address})"
 
 
 async def test_pockets_taken_at_once_differ_and_unused_ones_leave_no_gap(bench: Bench) -> None:

@@ -43,7 +43,7 @@ async def store(database: Database, records: Sequence[TransactionRecord]) -> Non
     async with database.write() as connection:
         for each in ("w0", "w1"):
             row = WALLET_ROW | {"id": each, "public_key": each}
-            await wallets.insert_wallets(connection, [row], ["admin"])
+            await wallets.insert_wallet(connection, row)
         for each_record in records:
             await transactions.insert_record(connection, each_record, action_key=None)
 

@@ -45,7 +45,7 @@ async def store(database: Database, *records: TransactionRecord) -> None:
         for each in sorted({r.wallet_id for r in records}):
             if await wallets.get_wallet(connection, each) is None:
                 row = WALLET_ROW | {"id": each, "public_key": each}
-                await wallets.insert_wallets(connection, [row], ["admin"])
+                await wallets.insert_wallet(connection, row)
         for each_record in records:
             await transactions.insert_record(connection, each_record, action_key=None)
 

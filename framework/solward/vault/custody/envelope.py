@@ -77,9 +77,15 @@ class Envelope:
     sealed_key: bytes = field(repr=False)
 
 
+def address_of(keypair: Keypair) -> str:
+    """The base58 public key: the public half of the pair's bytes, which `pubkey` would derive from
+    the seed once more."""
+    return str(Pubkey(bytes(keypair)[KEY_BYTES:]))
+
+
 def seal(kek: bytes, kek_version: int, wallet_id: str, keypair: Keypair) -> Envelope:
     """Seal a keypair under a new random data key."""
-    public_key = str(keypair.pubkey())
+    public_key = address_of(keypair)
     data_key = os.urandom(KEY_BYTES)
     return Envelope(
         wallet_id=wallet_id,
@@ -108,8 +114,7 @@ def open_envelope(kek: bytes, envelope: Envelope) -> Keypair:
         f"The key of wallet {envelope.wallet_id}",
     )
     keypair = Keypair.from_seed(seed)
-    # The public half of the pair's bytes: `pubkey` derives it from the seed once more.
-    if not hmac.compare_digest(str(Pubkey(bytes(keypair)[KEY_BYTES:])), envelope.public_key):
+    if not hmac.compare_digest(address_of(keypair), envelope.public_key):
         raise KeystoreError(
             f"The key of wallet {envelope.wallet_id} is not that of {envelope.public_key}"
         )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 import uuid
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from solders.keypair import Keypair
 from sqlalchemy.exc import IntegrityError
@@ -26,7 +24,7 @@ from solward.support.clock import now_ms
 from solward.types.address_book import DEFAULT_NAME
 from solward.types.errors import InvalidRequest, TooManyWallets, WalletNotFound
 from solward.types.roles import is_key
-from solward.vault.custody.envelope import Envelope, open_envelope, seal
+from solward.vault.custody.envelope import Envelope, address_of, open_envelope, seal
 from solward.vault.custody.keyring import KeySource
 from solward.vault.custody.keystore import Keystore, envelope_of
 from solward.vault.custody.model import (
@@ -51,18 +49,28 @@ MOST_CACHED = 10_000
 _PAGE = 500
 
 
-class Signer(Protocol):
-    """Signs transactions of one wallet or of one of its pockets.
+class Signer:
+    """Signs transactions of one wallet or of one of its pockets; opens the sealed key for each
+    signature and drops it at once.
 
     Only `solward.vault.money` gets one, and signs only bytes that guardrails have judged.
     Nothing signs raw messages: a signature over bytes that happen to be a transaction *is* that
     transaction's signature.
+
+    Attributes:
+        address: the base58 public key it signs for.
     """
 
-    @property
-    def address(self) -> str:
-        """The base58 public key it signs for."""
-        ...
+    __slots__ = ("_counter", "_envelope", "_keystore", "address")
+
+    def __init__(self, keystore: Keystore, envelope: Envelope, counter: int | None = None) -> None:
+        """Args:
+        counter: of the pocket; None for the wallet itself.
+        """
+        self._keystore = keystore
+        self._envelope = envelope
+        self._counter = counter
+        self.address = envelope.public_key if counter is None else str(self._keypair().pubkey())
 
     async def sign(self, message: bytes) -> bytes:
         """The 64-byte ed25519 signature over a serialised transaction message.
@@ -70,49 +78,15 @@ class Signer(Protocol):
         Raises:
             KeystoreError: the key cannot be opened.
         """
-        ...
-
-
-class InProcessSigner:
-    """Opens the sealed key for each signature and drops it at once."""
-
-    __slots__ = ("_envelope", "_keystore", "address")
-
-    def __init__(self, keystore: Keystore, envelope: Envelope) -> None:
-        self.address = envelope.public_key
-        self._keystore = keystore
-        self._envelope = envelope
-
-    async def sign(self, message: bytes) -> bytes:
-        """See `Signer.sign`."""
-        kek = self._keystore.keyring.kek(self._envelope.kek_version)
-        return bytes(open_envelope(kek, self._envelope).sign_message(message))
-
-    def __repr__(self) -> str:
-        return f"InProcessSigner({self.address})"
-
-
-class PocketSigner:
-    """Derives a pocket's key for each signature and drops it at once."""
-
-    __slots__ = ("_counter", "_envelope", "_keystore", "address")
-
-    def __init__(self, keystore: Keystore, envelope: Envelope, counter: int) -> None:
-        self._keystore = keystore
-        self._envelope = envelope
-        self._counter = counter
-        self.address = str(self._keypair().pubkey())
-
-    async def sign(self, message: bytes) -> bytes:
-        """See `Signer.sign`."""
         return bytes(self._keypair().sign_message(message))
 
     def _keypair(self) -> Keypair:
         kek = self._keystore.keyring.kek(self._envelope.kek_version)
-        return pocket_keypair(open_envelope(kek, self._envelope), self._counter)
+        keypair = open_envelope(kek, self._envelope)
+        return keypair if self._counter is None else pocket_keypair(keypair, self._counter)
 
     def __repr__(self) -> str:
-        return f"PocketSigner({self.address})"
+        return f"Signer({self.address})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +97,6 @@ class _CachedWallet:
     envelope: Envelope
 
 
-@dataclass(frozen=True, slots=True)
-class _Creation:
-    """A wallet waiting to be stored."""
-
-    wallet: Wallet
-    keypair: Keypair = field(repr=False)
-    principal: str
-    stored: asyncio.Future[None]
-
-
 class Wallets:
     """The wallets of a store. Open with `Wallets.open`."""
 
@@ -141,9 +105,7 @@ class Wallets:
         self._keystore = keystore
         self._cache: OrderedDict[str, _CachedWallet] = OrderedDict()
         self._newest_ms = 0
-        self._waiting: list[_Creation] = []
         self._planned: dict[str, set[int]] = {}
-        self._writer: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(cls, database: Database, settings: Settings, home: Path) -> Wallets:
@@ -163,15 +125,7 @@ class Wallets:
                 address or an id, or can be taken for a contact's.
             TooManyWallets: the API key that asks for it has made `MOST_OF_A_KEY`.
         """
-        keypair = Keypair()
-        wallet = _new_wallet(keypair, name, tags, self._next_ms())
-        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # Wallets requested at the same time share a commit.
-        self._waiting.append(_Creation(wallet, keypair, principal(), stored))
-        if self._writer is None:
-            self._writer = asyncio.create_task(self._store_waiting())
-        await stored
-        return wallet
+        return await self._store(Keypair(), name, tags)
 
     async def import_keypair(self, keypair_file_text: str, name: str = DEFAULT_NAME) -> Wallet:
         """A wallet on an existing key: the text of a Solana CLI keypair file.
@@ -182,14 +136,10 @@ class Wallets:
             InvalidRequest: it is no such file, or the key is managed already; never shows it.
         """
         keypair = parse_keypair_file(keypair_file_text)
-        wallet = _new_wallet(keypair, name, (), self._next_ms())
         try:
-            [refusal] = await self._store([(wallet, keypair)], [principal()], imported=True)
+            return await self._store(keypair, name, (), imported=True)
         except IntegrityError:
-            raise InvalidRequest(f"keypair {wallet.address} is imported already") from None
-        if refusal is not None:
-            raise refusal
-        return wallet
+            raise InvalidRequest(f"keypair {keypair.pubkey()} is imported already") from None
 
     async def get(self, wallet_id: str) -> Wallet:
         """One wallet; raises `WalletNotFound`.
@@ -267,7 +217,7 @@ class Wallets:
             WalletNotFound: no such wallet.
         """
         cached = await self._load(wallet_id)
-        return InProcessSigner(self._keystore, cached.envelope)
+        return Signer(self._keystore, cached.envelope)
 
     async def pocket_signer(self, wallet_id: str, counter: int) -> Signer:
         """Signs transactions of a wallet's pocket; for `solward.vault.money` alone.
@@ -276,7 +226,7 @@ class Wallets:
             WalletNotFound: no such wallet.
         """
         cached = await self._load(wallet_id)
-        return PocketSigner(self._keystore, cached.envelope, counter)
+        return Signer(self._keystore, cached.envelope, counter)
 
     @asynccontextmanager
     async def new_pocket(self, wallet_id: str) -> AsyncIterator[Pocket]:
@@ -348,97 +298,41 @@ class Wallets:
             self._cache.popitem(last=False)
 
     async def _store(
-        self,
-        created: Sequence[tuple[Wallet, Keypair]],
-        principals: Sequence[str],
-        *,
-        imported: bool = False,
-    ) -> Sequence[Exception | None]:
-        """Store those that may be made; why each is not."""
+        self, keypair: Keypair, name: str, tags: Sequence[str], *, imported: bool = False
+    ) -> Wallet:
+        wallet = Wallet(
+            id=str(uuid.uuid4()),
+            name=check_name(name),
+            address=address_of(keypair),
+            tags=check_tags(tags),
+            created_ms=self._next_ms(),
+            created_by=principal(),
+        )
         async with self._database.write() as connection:
-            refusals = await _refusals(connection, [each for each, _ in created], principals)
-            allowed = [each is None for each in refusals]
+            await _check_allowed(connection, wallet)
             # Sealed inside the transaction: a rotation ends after every key that is sealed under
             # the old version.
             ring = await self._keystore.newest(connection)
-            cached = [
-                _CachedWallet(wallet, seal(ring.current, ring.version, wallet.id, keypair))
-                for wallet, keypair in itertools.compress(created, allowed)
-            ]
-            if cached:
-                rows = [_row_of(item) for item in cached]
-                by = list(itertools.compress(principals, allowed))
-                await store.insert_wallets(connection, rows, by, imported=imported)
-        for item in cached:
-            self._keep(item)
-        return refusals
-
-    async def _store_waiting(self) -> None:
-        # One turn of the loop, so that concurrent requests join the batch.
-        await asyncio.sleep(0)
-        try:
-            while self._waiting:
-                batch, self._waiting = self._waiting, []
-                refusals: Sequence[Exception | None]
-                try:
-                    created = [(item.wallet, item.keypair) for item in batch]
-                    refusals = await self._store(created, [item.principal for item in batch])
-                except Exception as raised:
-                    refusals = [raised] * len(batch)
-                for item, refusal in zip(batch, refusals, strict=True):
-                    if item.stored.done():
-                        continue  # its caller was cancelled
-                    if refusal is None:
-                        item.stored.set_result(None)
-                    else:
-                        item.stored.set_exception(refusal)
-        finally:
-            self._writer = None
+            cached = _CachedWallet(wallet, seal(ring.current, ring.version, wallet.id, keypair))
+            await store.insert_wallet(connection, _row_of(cached), imported=imported)
+        self._keep(cached)
+        return wallet
 
 
-async def _refusals(
-    connection: AsyncConnection, wallets: Sequence[Wallet], principals: Sequence[str]
-) -> list[Exception | None]:
-    """Why each of them is not made: an API key has as many as it may, or the name would be taken
-    for a contact's, which people give for its address."""
-    looks = [skeleton(each.name) for each in wallets]
+async def _check_allowed(connection: AsyncConnection, wallet: Wallet) -> None:
+    """Raise why a wallet is not made: the API key that asks has as many as it may, or the name
+    would be taken for a contact's, which people give for its address."""
+    look = skeleton(wallet.name)
     # So that no contact of the name is made meanwhile.
     await lock_shared(connection, contacts.LOCK)
-    taken = await contacts.of_skeletons(connection, set(looks))
-    allowed = await _allowed(connection, principals)
-    found: list[Exception | None] = []
-    for look, may in zip(looks, allowed, strict=True):
-        if not may:
-            found.append(TooManyWallets(MOST_OF_A_KEY))
-        elif look in taken:
-            found.append(InvalidRequest("name is, or looks like, that of a contact"))
-        else:
-            found.append(None)
-    return found
-
-
-async def _allowed(connection: AsyncConnection, principals: Sequence[str]) -> list[bool]:
-    """Whether each may have one more wallet; only API keys are limited."""
-    keys = {each for each in principals if is_key(each)}
-    # Sorted, so that two processes cannot deadlock on each other's locks.
-    made = Counter({each: await store.made_by(connection, each) for each in sorted(keys)})
-    allowed: list[bool] = []
-    for each in principals:
-        may = each not in keys or made[each] < MOST_OF_A_KEY
-        made[each] += may
-        allowed.append(may)
-    return allowed
-
-
-def _new_wallet(keypair: Keypair, name: str, tags: Sequence[str], made_ms: int) -> Wallet:
-    return Wallet(
-        id=str(uuid.uuid4()),
-        name=check_name(name),
-        address=str(keypair.pubkey()),
-        tags=check_tags(tags),
-        created_ms=made_ms,
-        created_by=principal(),
-    )
+    taken = await contacts.of_skeletons(connection, [look])
+    maker = wallet.created_by
+    if maker is not None and is_key(maker):
+        made = await store.made_by(connection, maker)
+        if made >= MOST_OF_A_KEY:
+            raise TooManyWallets(MOST_OF_A_KEY)
+    if taken:
+        raise InvalidRequest("name is, or looks like, that of a contact")
 
 
 def _json(row: Row, maker: bool) -> bytes:

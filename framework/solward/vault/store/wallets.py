@@ -16,6 +16,7 @@ from solward.types.events import EventKind
 
 Fields = dict[str, Any]
 
+_INSERT = Prepared(insert(wallets))
 _ONE = select(wallets).where(wallets.c.id == bindparam("b_id"))
 _REWRAP = (
     update(wallets)
@@ -24,28 +25,21 @@ _REWRAP = (
 )
 
 
-async def insert_wallets(
-    connection: AsyncConnection,
-    rows: Sequence[Fields],
-    principals: Sequence[str] | None = None,
-    *,
-    imported: bool = False,
+async def insert_wallet(
+    connection: AsyncConnection, row: Fields, *, imported: bool = False
 ) -> None:
-    """Store wallets and record an event for each; `rows` are columns of the table.
+    """Store a wallet of whoever acts now, and record its event.
 
     Args:
-        principals: who made each of them; None where whoever acts now made all.
-        imported: their keys were made elsewhere.
+        row: columns of the table.
+        imported: its key was made elsewhere.
 
     Raises:
-        sqlalchemy.exc.IntegrityError: a public key is stored already.
+        sqlalchemy.exc.IntegrityError: its public key is stored already.
     """
-    made_by = principals or [principal()] * len(rows)
-    created = [row | {"created_by": by} for row, by in zip(rows, made_by, strict=True)]
-    await connection.execute(insert(wallets), created)
-    for row, by in zip(rows, made_by, strict=True):
-        after = {"tags": row["tags"], "imported": imported}
-        record_act(connection, EventKind.WALLET_CREATED, _subject(row), after=after, by=by)
+    await _INSERT.run(connection, row | {"created_by": principal()})
+    after = {"tags": row["tags"], "imported": imported}
+    record_act(connection, EventKind.WALLET_CREATED, _subject(row), after=after)
 
 
 def _subject(row: Fields) -> Fields:
