@@ -345,8 +345,8 @@ async def test_only_what_is_named_is_told(database: Database, receiver: Receiver
     async with enqueuing(database, names=("ledger_away", "switch:frozen")):
         await tell(database, "transaction:blocked", blocked())
         async with database.write() as connection:
-            alerts.of_service(connection, Alert.LEDGER_AWAY, "away")
-            alerts.of_service(connection, Alert.PLUGIN_PROBLEM, "broken")
+            alerts.raise_alert(connection, Alert.LEDGER_AWAY, detail="away")
+            alerts.raise_alert(connection, Alert.PLUGIN_PROBLEM, detail="broken")
     async with webhook(database, receiver.url).delivering():
         await deliveries_ended(database, "delivered")
     assert receiver.told == [("ledger_away", 1)]
@@ -497,11 +497,11 @@ async def test_what_could_not_be_stored_is_raised_by_the_next_look(
     service.problems = ["acme: broken"]
     watch = watch_of(service, webhook(database, "http://127.0.0.1:9"))
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **_said: object) -> None:
         raise StoreError("full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(alerts, "of_service", refuse)
+        patch.setattr(alerts, "raise_alert", refuse)
         with pytest.raises(StoreError):
             await watch.look()
     await watch.look()

@@ -13,6 +13,7 @@ from solward.backup import archive
 from solward.backup.manifest import FILES, NEXT_KEY_FILE
 from solward.backup.plugins import FOLDERS
 from solward.types.events import EventKind
+from solward.vault.custody.envelope import ARGON2
 from solward_cli import main
 from solward_cli.backup import MIN_PASSPHRASE
 
@@ -41,7 +42,7 @@ def test_every_command_exists_with_its_options(line: str) -> None:
 
 
 def test_the_numbers_and_names_are_the_codes() -> None:
-    argon2 = archive._ARGON2
+    argon2 = ARGON2
     for text in (
         f"{MIN_PASSPHRASE} characters or more",
         f"Argon2id ({argon2['memory_kib'] // 1024} MiB, {argon2['time_cost']} pas",

@@ -5,24 +5,23 @@ Where its chains ended can stand in a file to keep elsewhere: `{chain: [number, 
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import ColumnElement, bindparam, func, select, true, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database import outbox
 from solward.database.audit_heads import Head
+from solward.database.database import Database
 from solward.database.outbox import GENESIS_HASH, OPEN_FROM, SERVICE_CHAIN, entry_hash, genesis
 from solward.database.tables import audit, audit_heads
 from solward.support import jsontext
+from solward.support.atomic_files import write_file
 from solward.support.clock import iso
 from solward.types.errors import AuditBroken, ConfigError
 
@@ -245,22 +244,6 @@ async def continues(connection: AsyncConnection, log: Log, chain: str, head: Hea
     return entry is not None and (entry.chain, entry.number) == (chain, head.number)
 
 
-class Database(Protocol):
-    """The database the log is in: read and write transactions.
-
-    Attributes:
-        audit_key: the key that authenticates the chains' ends; None until the keystore is open.
-    """
-
-    audit_key: bytes | None
-
-    def read(self) -> AbstractAsyncContextManager[AsyncConnection]:
-        """A transaction that changes nothing."""
-
-    def write(self) -> AbstractAsyncContextManager[AsyncConnection]:
-        """A transaction that is committed with the events recorded in it."""
-
-
 class AuditLog:
     """The hash-chained log of a database.
 
@@ -351,18 +334,9 @@ def write_heads(path: Path, heads: Mapping[str, Head]) -> None:
         ConfigError: it cannot be written.
     """
     text = json.dumps({chain: [head.number, head.hash] for chain, head in heads.items()}, indent=1)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        temporary.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(f"{text}\n")
-            file.flush()
-            os.fsync(descriptor)
-        temporary.replace(path)
+        write_file(path, f"{text}\n".encode())
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
 
 

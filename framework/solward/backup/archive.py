@@ -20,26 +20,20 @@ import tarfile
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
-from argon2.low_level import Type, hash_secret_raw
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from solward.backup.manifest import MANIFEST, Manifest, parse_manifest
 from solward.backup.plugins import make_folder
 from solward.support import jsontext
+from solward.support.atomic_files import whole_file
 from solward.types.errors import BackupError, KeystoreError
-from solward.vault.custody.envelope import KEY_BYTES, decrypt, encrypt
-from solward.vault.custody.keyring import sync_folder
+from solward.vault.custody.envelope import decrypt, derived, encrypt, new_kdf
 
 FORMAT: Final = 1
 MAGIC: Final = b"solward-backup\n"
 CHUNK: Final = 1 << 20
 
-# argon2id 64 MiB, t=3, p=4: 0.35 s on two cores. A file may ask for more, within bounds: less
-# would be a downgrade by whoever can write it, much more would stop the machine.
-_ARGON2: Final = {"memory_kib": 65_536, "time_cost": 3, "parallelism": 4}
-_CEILING: Final = {"memory_kib": 1_048_576, "time_cost": 16, "parallelism": 16}
-_SALT_BYTES: Final = 16
 _PREFIX_BYTES: Final = 7
 _TAG_BYTES: Final = 16
 _MAX_HEADER: Final = 4096
@@ -67,22 +61,12 @@ def write_archive(file: Path, folder: Path, manifest: Manifest, passphrase: str)
     Raises:
         BackupError: `file` exists already, or cannot be written.
     """
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.new")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as sink:
-                _write(SealedWriter(sink, passphrase), folder, manifest)
-                sink.flush()
-                os.fsync(sink.fileno())
-            # Link instead of rename, which would replace an older backup, maybe the only good one.
-            os.link(temporary, file)
-        finally:
-            temporary.unlink()
-        sync_folder(file.parent)
+        # An older backup may be the only good one.
+        with whole_file(file, replace=False) as sink:
+            _write(SealedWriter(sink, passphrase), folder, manifest)
     except FileExistsError:
-        refuse_existing(file)
-        raise BackupError(f"{temporary} is in the way; remove it") from None
+        raise BackupError(f"{file} exists already; choose another name") from None
     except OSError as error:
         raise BackupError(f"{file} cannot be written: {error.strerror}") from None
 
@@ -164,11 +148,7 @@ class SealedWriter:
     """Encrypts into `sink`; complete only after `finish`."""
 
     def __init__(self, sink: IO[bytes], passphrase: str) -> None:
-        kdf: dict[str, Any] = {
-            "kind": "argon2id",
-            "salt": _text(os.urandom(_SALT_BYTES)),
-            **_ARGON2,
-        }
+        kdf = new_kdf()
         key = _derive(passphrase, kdf)
         prefix = os.urandom(_PREFIX_BYTES)
         header = {
@@ -269,8 +249,9 @@ def _header(source: IO[bytes]) -> tuple[bytes, dict[str, Any]]:
                 f"The backup was made by a newer version of Solward (format {version}; this one"
                 f" reads up to {FORMAT})"
             )
-        salt, prefix = _bytes(fields["kdf"]["salt"]), _bytes(fields["nonce"])
-        if len(salt) < _SALT_BYTES or len(prefix) != _PREFIX_BYTES or "verifier" not in fields:
+        prefix = _bytes(fields["nonce"])
+        known = isinstance(fields["kdf"], dict) and "verifier" in fields
+        if not known or len(prefix) != _PREFIX_BYTES:
             raise ValueError
     except (ValueError, TypeError, KeyError):
         raise BackupError("The beginning of the backup is damaged") from None
@@ -278,19 +259,10 @@ def _header(source: IO[bytes]) -> tuple[bytes, dict[str, Any]]:
 
 
 def _derive(passphrase: str, kdf: Any) -> bytes:
-    for name, floor in _ARGON2.items():
-        value = kdf.get(name)
-        if type(value) is not int or not floor <= value <= _CEILING[name]:
-            raise BackupError("The beginning of the backup is damaged")
-    return hash_secret_raw(
-        passphrase.encode(),
-        _bytes(kdf["salt"]),
-        time_cost=kdf["time_cost"],
-        memory_cost=kdf["memory_kib"],
-        parallelism=kdf["parallelism"],
-        hash_len=KEY_BYTES,
-        type=Type.ID,
-    )
+    try:
+        return derived(passphrase, kdf)
+    except ValueError:
+        raise BackupError("The beginning of the backup is damaged") from None
 
 
 def _bound(kdf: Any) -> bytes:

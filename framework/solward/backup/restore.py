@@ -23,11 +23,11 @@ from solward.database.schema import has_schema, schema_of
 from solward.plugins.folders.layout import plugins_folder
 from solward.settings import Settings
 from solward.settings.home import LOCK_NAME, Home
+from solward.support.atomic_files import sync_folder
 from solward.support.clock import now_ms
 from solward.types.errors import BackupError, KeystoreError
 from solward.vault.custody import KeySource, keyring
 from solward.vault.custody.envelope import open_envelope
-from solward.vault.custody.keyring import sync_folder
 from solward.vault.custody.keystore import envelope_of, keystore_row
 from solward.vault.custody.service import KEY_FILE as HOME_KEY_FILE
 from solward.vault.store import wallets as store

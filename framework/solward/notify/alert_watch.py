@@ -85,7 +85,7 @@ class Watch:
         if new:
             async with self.database.write() as connection:
                 for alert, detail in new:
-                    alerts.of_service(connection, alert, detail)
+                    alerts.raise_alert(connection, alert, detail=detail)
         if broken > self._broken:
             # No event: the audit log is what was tampered with.
             detail = "The end of a chain of the audit log is not authentic"

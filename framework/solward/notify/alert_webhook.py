@@ -241,7 +241,8 @@ class AlertWebhook(Sender):
         return await next_group_due(connection, self._interval_ms)
 
     def _give_up(self, connection: AsyncConnection, claimed: Claimed, failure: str) -> None:
-        alerts.alerts_given_up(connection, claimed.tries, failure)
+        alert = alerts.Alert.ALERTS_GIVEN_UP
+        alerts.raise_alert(connection, alert, tries=claimed.tries, failure=failure)
 
 
 async def send_test(settings: Settings) -> Sent:

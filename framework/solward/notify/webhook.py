@@ -166,7 +166,14 @@ class Webhook(Sender):
 
     def _give_up(self, connection: AsyncConnection, claimed: Claimed, failure: str) -> None:
         hold = jsontext.loads(claimed.body)["hold"]
-        alerts.webhook_given_up(connection, hold, claimed.tries, failure)
+        alerts.raise_alert(
+            connection,
+            alerts.Alert.WEBHOOK_GIVEN_UP,
+            hold,
+            hold=hold["id"],
+            tries=claimed.tries,
+            failure=failure,
+        )
 
     async def _enqueue(self, connection: AsyncConnection) -> None:
         for event, data in outbox.recorded_events(connection):

@@ -21,16 +21,25 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
+def whole_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
     """A file to write that is in the place of the one before once the block ended without an error;
-    as `write_file`."""
+    as `write_file`.
+
+    Args:
+        replace: where it is False, a file that exists stays, and `FileExistsError` is raised.
+    """
     descriptor, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with open(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(made, path)
+        if replace:
+            os.replace(made, path)
+        else:
+            # `link` fails where `rename` would replace a file.
+            os.link(made, path)
+            os.unlink(made)
     except BaseException:
         Path(made).unlink(missing_ok=True)
         raise

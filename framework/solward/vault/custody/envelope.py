@@ -7,11 +7,14 @@ key version, so that no row can replace another.
 
 from __future__ import annotations
 
+import base64
 import hmac
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Final
 
+from argon2.low_level import Type, hash_secret_raw
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from solders.keypair import Keypair
@@ -22,6 +25,12 @@ from solward.types.errors import KeystoreError
 KEY_BYTES = 32
 _NONCE_BYTES = 12
 _TAG_BYTES = 16
+
+# argon2id 64 MiB, t=3, p=4: 0.35 s on two cores. Stored values are used within bounds: with less,
+# whoever can write them could weaken the key, with more, stop the machine.
+ARGON2: Final = {"memory_kib": 65_536, "time_cost": 3, "parallelism": 4}
+_CEILING: Final = {"memory_kib": 1_048_576, "time_cost": 16, "parallelism": 16}
+_SALT_BYTES: Final = 16
 
 # The data key seals one seed and is never replaced; rotating the KEK only wraps it anew.
 _DATA_KEY_VERSION = 1
@@ -131,6 +140,36 @@ def rewrap(old_kek: bytes, new_kek: bytes, new_version: int, envelope: Envelope)
         kek_version=new_version,
         wrapped_data_key=encrypt(new_kek, data_key, bound),
         sealed_key=envelope.sealed_key,
+    )
+
+
+def new_kdf() -> dict[str, Any]:
+    """Parameters for `derived` with a random salt, as they are stored."""
+    salt = base64.b64encode(os.urandom(_SALT_BYTES)).decode()
+    return {"kind": "argon2id", "salt": salt, **ARGON2}
+
+
+def derived(passphrase: str, kdf: Mapping[str, Any]) -> bytes:
+    """The key that a passphrase gives by stored parameters; takes a third of a second.
+
+    Raises:
+        ValueError: they are out of bounds, by what it says.
+    """
+    for name, floor in ARGON2.items():
+        value = kdf.get(name)
+        if type(value) is not int or not floor <= value <= _CEILING[name]:
+            raise ValueError(f"{name} must be between {floor} and {_CEILING[name]}")
+    salt = base64.b64decode(str(kdf.get("salt")), validate=True)
+    if len(salt) < _SALT_BYTES:
+        raise ValueError(f"salt must have at least {_SALT_BYTES} bytes")
+    return hash_secret_raw(
+        passphrase.encode(),
+        salt,
+        time_cost=kdf["time_cost"],
+        memory_cost=kdf["memory_kib"],
+        parallelism=kdf["parallelism"],
+        hash_len=KEY_BYTES,
+        type=Type.ID,
     )
 
 

@@ -17,12 +17,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.audit.acts import record_act
 from solward.database.database import Database
 from solward.database.tables import schedules
+from solward.support.atomic_files import sync_folder
 from solward.types.errors import InvalidRequest, KeystoreError
 from solward.types.events import EventKind
 from solward.types.roles import is_key
 from solward.vault.custody import keyring
 from solward.vault.custody.envelope import open_envelope
-from solward.vault.custody.keyring import KeySource, KeystoreRow, sync_folder
+from solward.vault.custody.keyring import KeySource, KeystoreRow
 from solward.vault.custody.keystore import envelope_of, keystore_row
 from solward.vault.custody.model import Wallet
 from solward.vault.store import wallets as store

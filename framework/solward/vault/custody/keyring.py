@@ -21,22 +21,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from argon2.low_level import Type, hash_secret_raw
-
 from solward.database import audit_heads as audit
 from solward.support import jsontext
+from solward.support.atomic_files import sync_folder, whole_file
 from solward.types.errors import KeystoreError
-from solward.vault.custody.envelope import KEY_BYTES, Keyring, decrypt, encrypt
+from solward.vault.custody.envelope import KEY_BYTES, Keyring, decrypt, derived, encrypt, new_kdf
 
 _KNOWN = b"solward keystore"
 _PREVIOUS = "previous"
 _AUDIT = "audit"
-
-# argon2id 64 MiB, t=3, p=4: 0.35 s on two cores. Stored values are used within bounds: with less,
-# whoever can write the database could weaken the key, with more, stop the start.
-_ARGON2 = {"memory_kib": 65_536, "time_cost": 3, "parallelism": 4}
-_CEILING = {"memory_kib": 1_048_576, "time_cost": 16, "parallelism": 16}
-_SALT_BYTES = 16
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -74,8 +67,7 @@ async def create(
     """
     keks = {}
     if source.passphrase is not None:
-        salt = base64.b64encode(os.urandom(_SALT_BYTES)).decode()
-        kdf: dict[str, Any] = {"kind": "argon2id", "salt": salt, **_ARGON2}
+        kdf = new_kdf()
         kek = await _derive(source.passphrase, kdf)
     else:
         assert source.file is not None
@@ -177,25 +169,12 @@ def _read_matching(path: Path, row: KeystoreRow) -> bytes | None:
 
 
 async def _derive(passphrase: str, kdf: Mapping[str, Any]) -> bytes:
-    for name, floor in _ARGON2.items():
-        value = kdf.get(name)
-        if not isinstance(value, int) or not floor <= value <= _CEILING[name]:
-            raise KeystoreError(
-                f"The keystore's {name} must be between {floor} and {_CEILING[name]}"
-            )
-    salt = _base64(kdf.get("salt"))
-    if len(salt) < _SALT_BYTES:
-        raise KeystoreError(f"The keystore's salt must have at least {_SALT_BYTES} bytes")
-    return await asyncio.to_thread(
-        hash_secret_raw,
-        passphrase.encode(),
-        salt,
-        time_cost=kdf["time_cost"],
-        memory_cost=kdf["memory_kib"],
-        parallelism=kdf["parallelism"],
-        hash_len=KEY_BYTES,
-        type=Type.ID,
-    )
+    try:
+        return await asyncio.to_thread(derived, passphrase, kdf)
+    except binascii.Error:
+        raise KeystoreError("The keystore's parameters are damaged") from None
+    except ValueError as error:
+        raise KeystoreError(f"The keystore's {error}") from None
 
 
 def _verifies(kek: bytes, row: KeystoreRow) -> bool:
@@ -260,20 +239,10 @@ def create_key(path: Path) -> bytes:
         KeystoreError: it exists already or cannot be written.
     """
     key = os.urandom(KEY_BYTES)
-    # Random: processes of machines that share the folder may have the same process id.
-    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.new")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
+        # An existing key opens wallets.
+        with whole_file(path, replace=False) as file:
             file.write(key)
-            file.flush()
-            os.fsync(descriptor)
-        try:
-            # link() fails where rename() would replace an existing key, which opens wallets.
-            os.link(temporary, path)
-        finally:
-            temporary.unlink()
-        sync_folder(path.parent)
     except FileExistsError:
         raise KeystoreError(f"The key file {path} exists already") from None
     except OSError as error:
@@ -285,12 +254,3 @@ def replace_key(new: Path, path: Path) -> None:
     """Move the key file `new` over `path`, durably."""
     new.replace(path)
     sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the folder's names durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -18,7 +18,7 @@ from solward.database import outbox
 from solward.database.tables import transactions
 from solward.support.durations import MINUTE_MS
 from solward.types.events import EventKind
-from solward.types.record import Hold, TransactionRecord, TransactionStatus
+from solward.types.record import TransactionRecord, TransactionStatus
 
 # This many blocked transactions of one wallet within this time are no slip: a model was fooled, or
 # a program is wrong about its limits.
@@ -72,13 +72,55 @@ AUDIT_BROKEN = "audit_broken"
 """A chain's end is not authentic: counted with the alerts, and no event of the audit log."""
 
 
-def attempt_unknown(
-    connection: AsyncConnection, record: TransactionRecord, trace: str | None
+_DETAILS: Final[Mapping[Alert, str]] = {
+    Alert.ALERTS_GIVEN_UP: "The receiver of ALERT_WEBHOOK_URL was not told of alerts in {tries}"
+    " tries; the last: {failure}",
+    Alert.ATTEMPT_UNKNOWN: "No RPC node can tell whether {what} landed; its money stays reserved",
+    Alert.COSTS_NEAR_CEILING: "Fees and rent of {scope}, spent or reserved in 24 hours, reach"
+    f" {NEAR_CEILING_PERCENT}% of its ceiling; at the ceiling its transactions are refused",
+    Alert.DAILY_LIMIT_NEAR: "SOL of {scope}, spent or reserved in 24 hours, reaches"
+    f" {NEAR_CEILING_PERCENT}% of its daily limit; beyond the limit its transactions are refused",
+    Alert.HOLDS_FULL: "{most} transactions of {principal} wait for a person; until one is decided"
+    " or expires, what else would have to wait is refused",
+    Alert.KEY_NOT_OPENED: "The wallet's key cannot be opened, and nothing was signed: {error}",
+    Alert.REPEATED_BLOCKS: f"{BLOCKS} transactions blocked within {BLOCKS_WITHIN_MS // MINUTE_MS}"
+    " minutes; the last: {error}",
+    Alert.WEBHOOK_GIVEN_UP: "The receiver of APPROVAL_WEBHOOK_URL was not told of hold {hold} in"
+    " {tries} tries; the last: {failure}",
+}
+"""The sentences of alerts. Whoever raises any other gives its sentence."""
+
+
+def raise_alert(
+    connection: AsyncConnection,
+    alert: Alert,
+    about: TransactionRecord | Mapping[str, Any] | None = None,
+    trace: str | None = None,
+    **said: object,
 ) -> None:
-    """Raise the alert in the database transaction that stores the state `unknown`."""
-    what = record.signature or f"payment {record.id}"
-    detail = f"No RPC node can tell whether {what} landed; its money stays reserved"
-    _raise(connection, Alert.ATTEMPT_UNKNOWN, record, detail, trace)
+    """Raise an alert in the database transaction that makes it true.
+
+    Args:
+        about: the transaction, or a hold as its event has it; None where it is about no wallet.
+        trace: what requested it.
+        said: what its sentence in `_DETAILS` names, or the sentence itself as `detail`.
+    """
+    if isinstance(about, TransactionRecord):
+        about = {
+            "walletId": about.wallet_id,
+            "transactionId": about.id,
+            "principal": about.principal,
+        }
+    elif about is None:
+        about = {"walletId": None, "principal": SERVICE}
+    data = {
+        "alert": alert.value,
+        "walletId": about["walletId"],
+        "transactionId": about.get("transactionId"),
+        "principal": about["principal"],
+        "detail": _DETAILS.get(alert, "{detail}").format(**said),
+    }
+    outbox.record(connection, EventKind.ALERT_RAISED, data, trace)
 
 
 async def blocked(
@@ -97,120 +139,12 @@ async def blocked(
     rows = await connection.execute(newest)
     times = [int(row.created_ms) for row in rows if row.status == TransactionStatus.BLOCKED]
     if reaches_threshold(times):
-        minutes = BLOCKS_WITHIN_MS // MINUTE_MS
-        detail = f"{BLOCKS} transactions blocked within {minutes} minutes; the last: {record.error}"
-        _raise(connection, Alert.REPEATED_BLOCKS, record, detail, trace)
+        raise_alert(connection, Alert.REPEATED_BLOCKS, record, trace, error=record.error)
 
 
 def is_near(costs: int, ceiling: int | None) -> bool:
     """Whether costs are near their ceiling; both are lamports, None is no ceiling."""
     return ceiling is not None and costs * 100 >= ceiling * NEAR_CEILING_PERCENT
-
-
-def costs_near_ceiling(
-    connection: AsyncConnection, record: TransactionRecord, scope: str, trace: str | None
-) -> None:
-    """Raise the alert in the database transaction that reserves what brings them near.
-
-    Args:
-        scope: `wallet:<id>`, `agent:<id>` or `key:<id>`.
-    """
-    detail = (
-        f"Fees and rent of {scope}, spent or reserved in 24 hours, reach {NEAR_CEILING_PERCENT}% "
-        "of its ceiling; at the ceiling its transactions are refused"
-    )
-    _raise(connection, Alert.COSTS_NEAR_CEILING, record, detail, trace)
-
-
-def daily_limit_near(
-    connection: AsyncConnection, record: TransactionRecord, scope: str, trace: str | None
-) -> None:
-    """Raise the alert in the database transaction that reserves what brings it near.
-
-    Args:
-        scope: `wallet:<id>`, `agent:<id>` or `key:<id>`.
-    """
-    detail = (
-        f"SOL of {scope}, spent or reserved in 24 hours, reaches {NEAR_CEILING_PERCENT}% of its "
-        "daily limit; beyond the limit its transactions are refused"
-    )
-    _raise(connection, Alert.DAILY_LIMIT_NEAR, record, detail, trace)
-
-
-def key_not_opened(
-    connection: AsyncConnection, record: TransactionRecord, error: str, trace: str | None
-) -> None:
-    """Raise the alert in the database transaction that gives the reservation back."""
-    detail = f"The wallet's key cannot be opened, and nothing was signed: {error}"
-    _raise(connection, Alert.KEY_NOT_OPENED, record, detail, trace)
-
-
-def grant_near_end(
-    connection: AsyncConnection, record: TransactionRecord, detail: str, trace: str | None
-) -> None:
-    """Raise the alert in the database transaction that reserves what the grant lets through."""
-    _raise(connection, Alert.GRANT_NEAR_END, record, detail, trace)
-
-
-def holds_full(connection: AsyncConnection, hold: Hold, most: int, trace: str | None) -> None:
-    """Raise the alert in the database transaction that stores the last hold there is room for."""
-    data = {
-        "alert": Alert.HOLDS_FULL.value,
-        "walletId": hold.wallet_id,
-        "transactionId": None,
-        "principal": hold.principal,
-        "detail": f"{most} transactions of {hold.principal} wait for a person; until one is"
-        " decided or expires, what else would have to wait is refused",
-    }
-    outbox.record(connection, EventKind.ALERT_RAISED, data, trace)
-
-
-def webhook_given_up(
-    connection: AsyncConnection, hold: Mapping[str, Any], tries: int, failure: str
-) -> None:
-    """Raise the alert in the database transaction that ends a delivery.
-
-    Args:
-        hold: as its event has it.
-        failure: of the last of the `tries`.
-    """
-    detail = (
-        f"The receiver of APPROVAL_WEBHOOK_URL was not told of hold {hold['id']} in {tries} tries;"
-        f" the last: {failure}"
-    )
-    data = {
-        "alert": Alert.WEBHOOK_GIVEN_UP.value,
-        "walletId": hold["walletId"],
-        "transactionId": hold.get("transactionId"),
-        "principal": hold["principal"],
-        "detail": detail,
-    }
-    outbox.record(connection, EventKind.ALERT_RAISED, data)
-
-
-def alerts_given_up(connection: AsyncConnection, tries: int, failure: str) -> None:
-    """Raise the alert in the database transaction that ends a delivery.
-
-    Args:
-        failure: of the last of the `tries`.
-    """
-    detail = (
-        f"The receiver of ALERT_WEBHOOK_URL was not told of alerts in {tries} tries;"
-        f" the last: {failure}"
-    )
-    of_service(connection, Alert.ALERTS_GIVEN_UP, detail)
-
-
-def of_service(connection: AsyncConnection, alert: Alert, detail: str) -> None:
-    """Raise an alert that is about no wallet, in a database transaction."""
-    data = {
-        "alert": alert.value,
-        "walletId": None,
-        "transactionId": None,
-        "principal": SERVICE,
-        "detail": detail,
-    }
-    outbox.record(connection, EventKind.ALERT_RAISED, data)
 
 
 def reaches_threshold(times: Sequence[int]) -> bool:
@@ -229,20 +163,3 @@ def reaches_threshold(times: Sequence[int]) -> bool:
         for newest, oldest in zip(row, row[BLOCKS - 1 :], strict=False)
     ]
     return made[:1] == [True] and not any(made[1:])
-
-
-def _raise(
-    connection: AsyncConnection,
-    alert: Alert,
-    record: TransactionRecord,
-    detail: str,
-    trace: str | None,
-) -> None:
-    data = {
-        "alert": alert.value,
-        "walletId": record.wallet_id,
-        "transactionId": record.id,
-        "principal": record.principal,
-        "detail": detail,
-    }
-    outbox.record(connection, EventKind.ALERT_RAISED, data, trace)

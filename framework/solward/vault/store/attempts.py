@@ -267,7 +267,10 @@ async def mark_unknown(connection: AsyncConnection, signatures: Collection[str])
     )
     ids = list(changed.scalars())
     for each in (await _locked(connection, ids)).values():
-        alerts.attempt_unknown(connection, each.record, each.trace)
+        what = each.record.signature or f"payment {each.record.id}"
+        alerts.raise_alert(
+            connection, alerts.Alert.ATTEMPT_UNKNOWN, each.record, each.trace, what=what
+        )
 
 
 _SETTLE = Prepared(

@@ -221,7 +221,10 @@ class HoldReserver:
         row = HoldRow(hold, digest, actor.action_key, recipe, applied, actor.trace, keyless)
         await holds.add(connection, row)
         if most + 1 == MOST_OPEN:
-            alerts.holds_full(connection, hold, MOST_OPEN, actor.trace)
+            said = {"most": MOST_OPEN, "principal": hold.principal}
+            alerts.raise_alert(
+                connection, alerts.Alert.HOLDS_FULL, hold.to_json(), actor.trace, **said
+            )
         return replace(judged, held=hold)
 
     async def _hold(

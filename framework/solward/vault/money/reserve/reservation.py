@@ -68,6 +68,7 @@ from solward.vault.store import grants as grants_store
 from solward.vault.store import payments as payment_store
 from solward.vault.store import recipients as recipient_store
 from solward.vault.store import transactions as store
+from solward.vault.store.alerts import Alert
 from solward.vault.store.attempts import Settlement
 from solward.vault.store.holds import GRANTS_RULE, HoldRow
 from solward.vault.store.payments import PaymentRow
@@ -402,15 +403,25 @@ class Reserver:
                 )
                 for scope in self._near_ceiling(costs, scopes, judged.usages, now.database_ms):
                     self._mark_alerted(alerted, scope, now.database_ms)
-                    alerts.costs_near_ceiling(connection, stored, scope, actor.trace)
+                    alerts.raise_alert(
+                        connection, Alert.COSTS_NEAR_CEILING, stored, actor.trace, scope=scope
+                    )
                 lamports = units[spending.SOL_ASSET]
                 for scope in self._near_limit(lamports, scopes, judged.usages, now.database_ms):
                     self._mark_alerted(alerted, f"sol:{scope}", now.database_ms)
-                    alerts.daily_limit_near(connection, stored, scope, actor.trace)
+                    alerts.raise_alert(
+                        connection, Alert.DAILY_LIMIT_NEAR, stored, actor.trace, scope=scope
+                    )
                 for each in self._granting.near_ends(judged.granted):
                     if self._is_unalerted(each.key, now.database_ms):
                         self._mark_alerted(alerted, each.key, now.database_ms)
-                        alerts.grant_near_end(connection, stored, each.detail, actor.trace)
+                        alerts.raise_alert(
+                            connection,
+                            Alert.GRANT_NEAR_END,
+                            stored,
+                            actor.trace,
+                            detail=each.detail,
+                        )
             if judged.is_allowed or judged.held is not None:
                 await self._database.keep_ledger_time(connection)
             await _note(connection, judged)
@@ -511,7 +522,9 @@ class Reserver:
         async with self._database.write() as connection:
             stored = await attempt_store.settle(connection, [settlement])
             if key_failure is not None:
-                alerts.key_not_opened(connection, stored[record.id], key_failure, trace)
+                alerts.raise_alert(
+                    connection, Alert.KEY_NOT_OPENED, stored[record.id], trace, error=key_failure
+                )
         return stored[record.id]
 
     async def recheck(
