@@ -36,8 +36,14 @@ async def made(database: Database, *rows: dict[str, Any]) -> None:
 
 
 async def sweep(database: Database, most: int = store.BACKLOG, now: int = NOW) -> int:
-    async with database.write() as connection:
-        return await store.defer_due(connection, now, most)
+    return await QueuePlacement(database, lambda: now).sweep(most)
+
+
+async def reap(database: Database) -> tuple[int, int]:
+    """As a worker does: the jobs that were dropped, the agents that may be deferred again."""
+    queue = QueuePlacement(database, lambda: NOW)
+    async with queue.app.open_async():
+        return await queue.reap()
 
 
 async def rows(database: Database, statement: str, **values: Any) -> list[Any]:
@@ -125,16 +131,18 @@ async def test_sweeps_at_the_same_time_defer_each_agent_once(database: Database)
     assert sorted(await deferred(database)) == [f"a{number:02}" for number in range(60)]
 
 
-async def test_a_sweep_that_fails_leaves_neither_job_nor_mark(database: Database) -> None:
+async def test_a_sweep_that_fails_leaves_neither_job_nor_mark(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await made(database, agent_row("a"))
 
-    async def cut_off() -> None:
-        async with database.write() as connection:
-            assert await store.defer_due(connection, NOW) == 1
-            raise OSError("cut")
+    async def cut_off(_connection: object) -> None:
+        raise OSError("cut")
 
+    monkeypatch.setattr(database, "before_commit", cut_off)
     with pytest.raises(OSError, match="cut"):
-        await cut_off()
+        await sweep(database)
+    monkeypatch.undo()
     assert await deferred(database) == []
     assert await sweep(database) == 1
 
@@ -180,9 +188,7 @@ async def test_an_agent_whose_worker_went_away_is_deferred_again(
     await sweep(database)
     await taken(database, "a", beat_s=beat_s)
     await entered(database, "a")
-    async with database.write() as connection:
-        assert await store.drop_stalled(connection) == ["a"]
-        assert await store.rearm(connection, NOW) == ["a"]
+    assert await reap(database) == (1, 1)
     assert await sweep(database) == 1
     assert await deferred(database) == ["waits", "a"]
     assert await entered(database, "a") == 2
@@ -193,9 +199,7 @@ async def test_an_agent_whose_worker_lives_is_left_to_it(database: Database) -> 
     await sweep(database)
     await taken(database, "a", beat_s=store.STALLED_S - 2)
     await entered(database, "a")
-    async with database.write() as connection:
-        assert await store.drop_stalled(connection) == []
-        assert await store.rearm(connection, NOW) == []
+    assert await reap(database) == (0, 0)
     assert await sweep(database) == 0
 
 
@@ -267,7 +271,7 @@ async def test_halting_an_agent_of_a_dead_worker_takes_its_fence(
     fence = await entered(database, "a")
     await halted(database, "a")
     assert not await left(database, "a", fence), "the dead worker's run is over"
-    assert await rows(database, "SELECT id FROM procrastinate_jobs") == []
+    assert await reap(database) == (1, 0)
     await run(database, "UPDATE agents SET desired_state = 'running'")
     assert await sweep(database) == 1
     assert await entered(database, "a") == fence + 2
@@ -317,10 +321,11 @@ async def test_jobs_and_beats_are_counted(database: Database) -> None:
         assert await store.count(connection) == {"todo": 1, "stalled": 1}
         await connection.execute(text("UPDATE procrastinate_workers SET last_heartbeat = now()"))
         assert await store.live_workers(connection, [worker]) == 1
-        await store.prune_workers(connection, 60)
         await connection.execute(
             text("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '61 s'")
         )
         assert await store.live_workers(connection, [worker]) == 0
-        await store.prune_workers(connection, 60)
+    await reap(database)
+    assert await rows(database, "SELECT id FROM procrastinate_workers") == []
+    async with database.read() as connection:
         assert await store.has_live_worker(connection, "b") is False

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from procrastinate import PsycopgConnector
 from procrastinate.exceptions import ConnectorException
+from psycopg import OperationalError
 from sqlalchemy import text
 from tests.support.agents import BODY, Host, agents_of, agents_wallet
 
@@ -271,7 +272,7 @@ async def test_seconds_that_were_missed_are_not_made_up_for_one_by_one(
     )
     sweeps = 0
 
-    async def sweep(self: Worker) -> int:
+    async def sweep(self: QueuePlacement) -> int:
         nonlocal sweeps
         sweeps += 1
         return 0
@@ -281,7 +282,7 @@ async def test_seconds_that_were_missed_are_not_made_up_for_one_by_one(
         async with host.database.read() as connection:
             return (await connection.execute(statement)).scalar_one() == 0
 
-    monkeypatch.setattr(Worker, "sweep", sweep)
+    monkeypatch.setattr(QueuePlacement, "sweep", sweep)
     async with working(service, host):
         await until(made_up)
         assert sweeps < missed * SWEEPS // 2
@@ -296,9 +297,9 @@ async def test_a_job_whose_end_the_database_refused_once_does_not_hold_up_its_ag
 
     async def refusing(self: PsycopgConnector, query: Any, **values: Any) -> None:
         nonlocal refused
-        if query == store.FINISH and not refused:
+        if "finish_job" in query and not refused:
             refused += 1
-            raise ConnectorException
+            raise ConnectorException from OperationalError("the connection is lost")
         await execute_query(self, query, **values)
 
     monkeypatch.setattr(PsycopgConnector, "execute_query_async", refusing)

@@ -8,7 +8,7 @@ from math import ceil
 import pytest
 from tests.support.repository import ROOT
 
-from solward.agents import worker
+from solward.agents import queue_placement, worker
 from solward.agents.store import jobs
 from solward.database import database
 from solward.serving.bounds import Bounds
@@ -26,7 +26,7 @@ TEXT = " ".join(PAGE.split())
 BOUNDS = Bounds()
 LISTENER = 1
 API = database._POOL + database._POOL_OVERFLOW
-WORKER = API + worker._POOL + LISTENER
+WORKER = API + queue_placement._POOL + LISTENER
 
 
 def row(name: str) -> list[str]:
@@ -69,7 +69,7 @@ def test_leases_heartbeats_and_waits_are_the_codes() -> None:
     assert f"taken over after {soonest:g} to {slowest:g} s" in TEXT
     heartbeat = f"heartbeat, every {worker.HEARTBEAT_S:g} s, is {jobs.STALLED_S:g} s old"
     assert heartbeat in TEXT
-    assert worker.PRUNE_S == 60
+    assert queue_placement.PRUNE_S == 60
     assert "frozen for a minute ends with 1" in TEXT
     assert f"what it is answering for {BOUNDS.stop_s:g} s" in TEXT
     assert f"gives those that run {worker.GRACE_S:g} s to end" in TEXT

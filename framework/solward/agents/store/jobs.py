@@ -1,18 +1,19 @@
-"""Procrastinate's queue on PostgreSQL: every statement about cycles that wait for a worker.
+"""Procrastinate's queue on PostgreSQL: which agents get a job, and what its tables say.
 
-A job and its mark on the agent's row (`deferred_cycle`) commit in one transaction. The functions
-whose names end in `_v1` are procrastinate's interface in SQL.
+Jobs are made, cancelled and ended by procrastinate itself (`agents/queue_placement.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import resources
+from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import bindparam, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import lock_exclusive
+from solward.database.tables import agents
 
 QUEUE = "agents"
 TASK = "solward.run_cycle"
@@ -35,74 +36,26 @@ _TUNE = (
         "autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 10000)"
         for table in ("procrastinate_jobs", "procrastinate_events")
     ),
-    # The triggers write a history in as many rows again, and notify once for each job instead of
-    # once for each batch.
-    *(
-        f"ALTER TABLE procrastinate_jobs DISABLE TRIGGER procrastinate_{trigger}_v1"
-        for trigger in (
-            "trigger_status_events_insert",
-            "trigger_status_events_update",
-            "trigger_abort_requested_events",
-            "jobs_notify_queue_job_inserted",
-        )
-    ),
 )
 
 # Rows that another process has locked wait for the next sweep. Procrastinate fetches jobs by id, so
-# the cycles due longest are inserted first.
-_DEFER = """
-WITH due AS MATERIALIZED (
-    SELECT id FROM agents
-    WHERE desired_state = 'running' AND next_run_ms <= :now
-        AND (deferred_cycle IS NULL OR deferred_cycle < cycle_no) {only}
-    ORDER BY next_run_ms, id
-    LIMIT {room}
-    FOR UPDATE SKIP LOCKED
-), marked AS (
-    UPDATE agents SET deferred_cycle = agents.cycle_no FROM due WHERE agents.id = due.id
-    RETURNING agents.id, agents.cycle_no, agents.next_run_ms
-), made AS MATERIALIZED (
-    SELECT array_length(procrastinate_defer_jobs_v1(array_agg(
-        ROW(:queue, :task, 0, id, NULL, jsonb_build_object('agent_id', id, 'cycle', cycle_no), NULL)
-        ::procrastinate_job_to_defer_v1 ORDER BY next_run_ms, id
-    )), 1) AS jobs FROM marked
-)
-SELECT coalesce(jobs, 0), CASE WHEN jobs > 0 THEN pg_notify(
-    'procrastinate_queue_v1#' || :queue, '{{"type": "job_inserted", "job_id": 0}}'
-)::text END FROM made
-"""
-_ROOM = (
-    "greatest(0, :most - (SELECT count(*) FROM procrastinate_jobs"
-    " WHERE status = 'todo' AND queue_name = :queue))"
-)
-_DEFER_DUE = text(_DEFER.format(only="", room=_ROOM))
-_DEFER_ONE = text(_DEFER.format(only="AND id = :agent", room="1"))
-
-# For procrastinate's own connections: its `procrastinate_fetch_job_v2` and `finish_job_v1`, for
-# many jobs at once.
-FETCH = """
-WITH candidate AS (
-    SELECT id FROM procrastinate_jobs AS job
-    WHERE status = 'todo' AND queue_name = %(queue)s AND NOT EXISTS (
-        SELECT 1 FROM procrastinate_jobs AS other WHERE other.lock = job.lock
-            AND (other.status = 'doing' OR (other.status = 'todo' AND other.id < job.id))
+# the cycles due longest come first.
+_DUE = (
+    select(agents.c.id, agents.c.cycle_no)
+    .where(
+        agents.c.desired_state == "running",
+        agents.c.next_run_ms <= bindparam("now"),
+        or_(agents.c.deferred_cycle.is_(None), agents.c.deferred_cycle < agents.c.cycle_no),
     )
-    ORDER BY priority DESC, id LIMIT %(most)s
-    FOR UPDATE SKIP LOCKED
-), fetched AS (
-    UPDATE procrastinate_jobs AS job SET status = 'doing', worker_id = %(worker_id)s
-    FROM candidate WHERE job.id = candidate.id RETURNING job.*
+    .order_by(agents.c.next_run_ms, agents.c.id)
+    .limit(bindparam("most"))
+    .with_for_update(skip_locked=True)
 )
-SELECT * FROM fetched ORDER BY id
-"""
-FINISH = (
-    "DELETE FROM procrastinate_jobs"
-    " WHERE id = ANY(%(ids)s::bigint[]) AND status IN ('todo', 'doing')"
+_WAITING = text(
+    "SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo' AND queue_name = :queue"
 )
-
-_CANCEL = text(
-    "SELECT procrastinate_cancel_job_v1(id, true, true) FROM procrastinate_jobs"
-    " WHERE lock = :agent AND status IN ('todo', 'doing')"
+_OF_AGENT = text(
+    "SELECT id FROM procrastinate_jobs WHERE lock = :agent AND status IN ('todo', 'doing')"
 )
 _HAS_LIVE_WORKER = text(
     "SELECT EXISTS (SELECT 1 FROM procrastinate_jobs AS job"
@@ -110,14 +63,6 @@ _HAS_LIVE_WORKER = text(
     " WHERE job.lock = :agent AND job.status = 'doing'"
     " AND worker.last_heartbeat > now() - make_interval(secs => :stalled_s))"
 )
-_DROP_STALLED = text(
-    "DELETE FROM procrastinate_jobs AS job WHERE job.status = 'doing'"
-    " AND (CAST(:agent AS text) IS NULL OR job.lock = :agent)"
-    " AND NOT EXISTS (SELECT 1 FROM procrastinate_workers AS worker"
-    " WHERE worker.id = job.worker_id"
-    " AND worker.last_heartbeat > now() - make_interval(secs => :stalled_s)) RETURNING job.lock"
-)
-_PRUNE = text("SELECT procrastinate_prune_stalled_workers_v1(:seconds)")
 # Rows that another process has locked wait for the next run.
 _REARM = text(
     "UPDATE agents SET deferred_cycle = NULL WHERE id IN ("
@@ -151,34 +96,48 @@ async def prepare(connection: AsyncConnection) -> None:
     if (await connection.execute(_EXISTS)).scalar_one():
         return
     schema = resources.files("procrastinate.sql").joinpath("schema.sql").read_text("utf-8")
-    raw = await connection.get_raw_connection()
-    driver = raw.driver_connection
-    assert driver is not None
     # Many statements in one text, which only the driver itself accepts.
-    await driver.execute(schema)
+    await (await driver(connection)).execute(schema)
     for statement in _TUNE:
         await connection.execute(text(statement))
 
 
-async def defer_due(connection: AsyncConnection, now: int, most: int = BACKLOG) -> int:
-    """Create a job for each agent that is due at `now` (ms) and has none; returns their number.
+async def driver(connection: AsyncConnection) -> Any:
+    """The psycopg connection under this one, in whose transaction it is."""
+    raw = await connection.get_raw_connection()
+    assert raw.driver_connection is not None
+    return raw.driver_connection
+
+
+async def take_due(
+    connection: AsyncConnection, now: int, most: int, agent_id: str | None = None
+) -> list[tuple[str, int]]:
+    """Mark agents that are due at `now` (ms) and have no job; the caller makes their jobs in the
+    same transaction.
 
     Args:
-        most: jobs that may wait in all.
+        agent_id: this one alone.
+
+    Returns:
+        Agents and the numbers of their cycles, those due longest first.
     """
-    parameters = {"now": now, "queue": QUEUE, "task": TASK, "most": most}
-    return int((await connection.execute(_DEFER_DUE, parameters)).scalar_one())
+    statement = _DUE if agent_id is None else _DUE.where(agents.c.id == agent_id)
+    rows = (await connection.execute(statement, {"now": now, "most": most})).all()
+    ids = [row.id for row in rows]
+    mark = update(agents).where(agents.c.id.in_(ids)).values(deferred_cycle=agents.c.cycle_no)
+    if ids:
+        await connection.execute(mark)
+    return [(row.id, row.cycle_no) for row in rows]
 
 
-async def defer_one(connection: AsyncConnection, agent_id: str, now: int) -> bool:
-    """As `defer_due` for one agent, however many jobs wait."""
-    parameters = {"now": now, "queue": QUEUE, "task": TASK, "agent": agent_id}
-    return bool((await connection.execute(_DEFER_ONE, parameters)).scalar_one())
+async def count_waiting(connection: AsyncConnection) -> int:
+    """How many jobs wait for a worker."""
+    return int((await connection.execute(_WAITING, {"queue": QUEUE})).scalar_one())
 
 
-async def cancel(connection: AsyncConnection, agent_id: str) -> None:
-    """Drop an agent's waiting jobs, and let its worker cancel the running one."""
-    await connection.execute(_CANCEL, {"agent": agent_id})
+async def jobs_of(connection: AsyncConnection, agent_id: str) -> Sequence[int]:
+    """The ids of an agent's jobs that wait or run."""
+    return (await connection.execute(_OF_AGENT, {"agent": agent_id})).scalars().all()
 
 
 async def has_live_worker(connection: AsyncConnection, agent_id: str) -> bool:
@@ -187,27 +146,9 @@ async def has_live_worker(connection: AsyncConnection, agent_id: str) -> bool:
     return bool((await connection.execute(_HAS_LIVE_WORKER, parameters)).scalar_one())
 
 
-async def drop_stalled(connection: AsyncConnection, agent_id: str | None = None) -> Sequence[str]:
-    """Drop running jobs, of one agent or all, whose worker has no recent heartbeat.
-
-    A worker that was only slow finds its job gone when it finishes it; the fence decides what it
-    may still do for the agent.
-
-    Returns:
-        The jobs' agents.
-    """
-    parameters = {"agent": agent_id, "stalled_s": STALLED_S}
-    return (await connection.execute(_DROP_STALLED, parameters)).scalars().all()
-
-
 async def rearm(connection: AsyncConnection, now: int) -> Sequence[str]:
     """Allow agents to be deferred again whose job ended without leaving the cycle; their ids."""
     return (await connection.execute(_REARM, {"now": now})).scalars().all()
-
-
-async def prune_workers(connection: AsyncConnection, seconds: float) -> None:
-    """Delete workers without a heartbeat for `seconds`."""
-    await connection.execute(_PRUNE, {"seconds": seconds})
 
 
 async def count(connection: AsyncConnection) -> dict[str, int]:
