@@ -8,7 +8,7 @@ from __future__ import annotations
 from solders.token import ID as TOKEN_PROGRAM
 from tests.sbpf import assemble
 
-from solward_localnet.market_program import (
+from solward_localnet.market import (
     AUTHORITY_SEED,
     BUMP,
     FEE_BPS,

@@ -11,10 +11,13 @@ import json
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
+import httpx
+from aiohttp import web
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.instruction import Instruction
 from solders.message import to_bytes_versioned
@@ -23,21 +26,7 @@ from solders.token.associated import get_associated_token_address
 from solders.transaction import VersionedTransaction
 from spl.token.constants import ASSOCIATED_TOKEN_PROGRAM_ID, WRAPPED_SOL_MINT
 from tests import swap_api_fields as fields
-from tests.swap_api_fields import (
-    MAX_UNITS,
-    as_text,
-    budget,
-    priority_fee,
-    read_body,
-    read_offer,
-    read_query,
-    transaction,
-)
-
-from solward.solana.tokens import TOKEN_ACCOUNT_BYTES
-from solward_localnet.errors import RpcError
-from solward_localnet.market_program import MARKET_PROGRAM
-from solward_localnet.venue import (
+from tests.market_venue import (
     DEFAULT_SLIPPAGE_BPS,
     LABEL,
     Call,
@@ -57,7 +46,24 @@ from solward_localnet.venue import (
     find_route,
     invalid,
     offer,
+    pool_hop,
 )
+from tests.support.http import served
+from tests.swap_api_fields import (
+    MAX_UNITS,
+    as_text,
+    budget,
+    priority_fee,
+    read_body,
+    read_offer,
+    read_query,
+    transaction,
+)
+
+from solward.solana.tokens import TOKEN_ACCOUNT_BYTES
+from solward_localnet.errors import RpcError
+from solward_localnet.market import MARKET_PROGRAM
+from solward_localnet.node import Localnet
 
 Answer = tuple[int, dict[str, Any]]
 
@@ -383,8 +389,8 @@ def _executed(route: Route, signature: str, landed: Mapping[str, Any]) -> dict[s
 def _ends(route: Route) -> Sequence[tuple[Pubkey, Pubkey]]:
     """The vault that was paid first and the one that paid last, each with its mint."""
     first, last = route.hops[0], route.hops[-1]
-    _, paid, _ = first.pool.hop(first.sells_sol)
-    _, _, paying = last.pool.hop(last.sells_sol)
+    _, paid, _ = pool_hop(first.pool, first.sells_sol)
+    _, _, paying = pool_hop(last.pool, last.sells_sol)
     return (paid, route.source), (paying, route.target)
 
 
@@ -412,3 +418,19 @@ async def _body(receive: Receive) -> bytes:
             raise VenueError("INVALID_REQUEST", "request body too large", 413)
         if not message.get("more_body", False):
             return bytes(body)
+
+
+@asynccontextmanager
+async def serving_swaps(localnet: Localnet) -> AsyncIterator[str]:
+    """The address of the swap API over a localnet's market."""
+    transport = httpx.ASGITransport(venue_app(localnet.call))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localnet") as client:
+
+        async def handle(asked: web.Request) -> web.Response:
+            answer = await client.request(asked.method, asked.path_qs, content=await asked.read())
+            return web.Response(
+                status=answer.status_code, body=answer.content, content_type="application/json"
+            )
+
+        async with served(handle) as url:
+            yield url

@@ -16,8 +16,7 @@ from solders.message import Message, MessageV0
 from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
-
-from solward_localnet.venue import BPS, MAX_ACCOUNTS, U64_MAX, Call, invalid
+from tests.market_venue import BPS, MAX_ACCOUNTS, U64_MAX, Call, invalid
 
 MAX_UNITS = 1_400_000
 _MICRO = 10**6

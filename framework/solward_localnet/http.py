@@ -32,22 +32,16 @@ class _ClientGoneError(Exception):
     """The client closed the connection before its request was whole."""
 
 
-def application(call: Call, mounts: Mapping[str, Application] | None = None) -> Application:
+def application(call: Call) -> Application:
     """The ASGI application: JSON-RPC by POST, `GET /health`, and CORS for every origin.
 
-    A validator allows every origin too: it holds no secret and no session. `mounts` maps a path
-    prefix to an application that answers below it.
+    A validator allows every origin too: it holds no secret and no session.
     """
-    mounted = tuple((mounts or {}).items())
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
         elif scope["type"] == "http":
-            for prefix, other in mounted:
-                if scope["path"].startswith(prefix):
-                    await other(scope, receive, send)
-                    return
             await _respond(scope, receive, send, call)
 
     return app

@@ -1,33 +1,66 @@
-"""The demo market: two mints and two pools of real reserves, placed at genesis.
+"""The demo market: two mints and two pools of real reserves, placed at genesis, and their program.
 
-Addresses are derived from fixed seeds, so that every localnet has the same tokens.
+Addresses are derived from fixed seeds, so that every localnet has the same tokens. The program is a
+constant product market maker with one instruction, `swap`. Its accounts, none of them twice:
+
+    0      the token program
+    1      the user, who signs for the source account
+    2      the user's source token account
+    3      the destination token account, anybody's
+    4      the authority of all vaults, derived from this program
+    5 6 7  a pool, its vault that is paid, its vault that pays
+    8 9 10 for two hops: the pool that takes what the first one pays, and its two vaults
+
+Its data: the byte 1, the amount in, the least amount out; both unsigned, 64 bits. A pool is an
+account of this program that holds the addresses of its two vaults; the reserves are what the vaults
+hold.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
+from functools import cache
+from pathlib import Path
 
 from solana.constants import LAMPORTS_PER_SOL
 from solders.account import Account
+from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.token import ID as TOKEN_PROGRAM
 from solders.token.state import Mint, TokenAccount, TokenAccountState
 from spl.token.constants import MINT_LEN, NATIVE_DECIMALS, WRAPPED_SOL_MINT
 
+from solward.solana.accounts import most_rent
 from solward.solana.protocol import LOCALNET_RENT_PER_BYTE, rent_of
 from solward.solana.tokens import TOKEN_ACCOUNT_BYTES
-from solward_localnet.market_program import (
-    AUTHORITY,
-    FEE_BPS,
-    MARKET_PROGRAM,
-    POOL_BYTES,
-    program_account,
-    program_file,
-    seeded,
-)
+
+# The pools' fee, which stays in their reserves, in basis points.
+FEE_BPS = 30
+
+INVALID_INSTRUCTION = 6000
+SLIPPAGE_EXCEEDED = 6001
+"""Less than the least amount out; Jupiter's program has the same number for it."""
+INVALID_ACCOUNTS = 6002
+
+POOL_BYTES = 64
+_LOADER = Pubkey.from_string("BPFLoader2111111111111111111111111111111111")
+SWAP = 1
+"""The first byte of the instruction's data."""
+AUTHORITY_SEED = b"authority"
+FILE = Path(__file__).with_name("market_program.elf")
+_SHA256 = "f4e92900146219108e6f7f644179b7a66183e664fc77ae7d62ba2790392bd50d"
+
+
+def seeded(name: str) -> Keypair:
+    """The key every localnet has under this name."""
+    return Keypair.from_seed(hashlib.sha256(f"solward localnet {name}".encode()).digest())
+
+
+MARKET_PROGRAM = seeded("market program").pubkey()
+AUTHORITY, BUMP = Pubkey.find_program_address([AUTHORITY_SEED], MARKET_PROGRAM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +101,6 @@ class Pool:
     def mint_vault(self) -> Pubkey:
         """The units of `mint` the program trades with."""
         return seeded(f"{self.symbol} market {self.symbol}").pubkey()
-
-    def hop(self, sells_sol: bool) -> tuple[Pubkey, Pubkey, Pubkey]:
-        """What the program's `swap` takes of it: itself, the vault paid, the vault paying."""
-        paid, paying = self.vaults if sells_sol else reversed(self.vaults)
-        return self.address, paid, paying
 
 
 # Opening prices: 150 USDC a SOL; 0.00002 USDC a BONK, hence 7.5 million BONK a SOL.
@@ -123,28 +151,6 @@ def _vault(mint: Pubkey, amount: int, rent: int) -> Account:
     return Account(rent + (amount if is_native else 0), bytes(state), TOKEN_PROGRAM)
 
 
-@dataclass(frozen=True, slots=True)
-class Trade:
-    """What a trade of exactly `paid` units gives.
-
-    Attributes:
-        price_impact: fraction by which the price got worse, fee included.
-    """
-
-    paid: int
-    received: int
-    price_impact: Decimal
-
-
-def trade(paid: int, reserve_in: int, reserve_out: int) -> Trade:
-    """Constant product, rounded against the trader: reserve_in * reserve_out never falls."""
-    effective = paid * (10_000 - FEE_BPS)
-    received = effective * reserve_out // (reserve_in * 10_000 + effective)
-    fair = Decimal(paid) * reserve_out / reserve_in
-    impact = max(Decimal(0), 1 - Decimal(received) / fair) if fair else Decimal(0)
-    return Trade(paid, received, impact.quantize(Decimal("0.000001")))
-
-
 def whole_dollars(held: Mapping[str, int]) -> Mapping[str, tuple[Fraction, int]]:
     """What the pools' reserves say of the worth of a whole token, where a USDC is a dollar.
 
@@ -174,3 +180,21 @@ def _whole_per_sol(pool: Pool, held: Mapping[str, int]) -> Fraction | None:
     if not sol or not units:
         return None
     return Fraction(units * LAMPORTS_PER_SOL, sol * 10**pool.decimals)
+
+
+@cache
+def program_file() -> bytes:
+    """The program; `tests/market_source.py` has its source, and writes this file.
+
+    Raises:
+        ValueError: the file is another one.
+    """
+    file = FILE.read_bytes()
+    if hashlib.sha256(file).hexdigest() != _SHA256:
+        raise ValueError(f"{FILE} is not the market's program")
+    return file
+
+
+def program_account(file: bytes) -> Account:
+    """A program as one account that nobody can change."""
+    return Account(most_rent(len(file)), file, _LOADER, executable=True)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,7 +11,7 @@ from websockets.asyncio.server import serve as serve_websocket
 
 from solward.serving.bounds import Bounds
 from solward.serving.loop import serve_http
-from solward_localnet.http import MAX_BODY_BYTES, Application, application
+from solward_localnet.http import MAX_BODY_BYTES, application
 from solward_localnet.jsonrpc import Call
 from solward_localnet.records import Commit
 from solward_localnet.websocket import PubSub
@@ -54,17 +54,12 @@ class RpcNode(Protocol):
 
 @contextlib.asynccontextmanager
 async def serving(
-    localnet: RpcNode,
-    host: str,
-    http_port: int,
-    ws_port: int | None = None,
-    *,
-    mounts: Mapping[str, Application] | None = None,
+    localnet: RpcNode, host: str, http_port: int, ws_port: int | None = None
 ) -> AsyncIterator[Addresses]:
     """Serve `localnet` inside the `async with` block; the localnet itself stays open after it.
 
     `ws_port` None is the port after the HTTP one, where clients look for it. `http_port` 0 takes
-    any free one (with `ws_port` None, one whose next is free too). `mounts` is `application`'s.
+    any free one (with `ws_port` None, one whose next is free too).
 
     Raises:
         OSError: an address cannot be listened on.
@@ -73,7 +68,7 @@ async def serving(
     addresses = Addresses(host, http_socket.getsockname()[1], ws_socket.getsockname()[1])
     pubsub = PubSub(localnet.call)
     unsubscribe = localnet.subscribe(pubsub.publish)
-    app, stop = application(localnet.call, mounts), asyncio.Event()
+    app, stop = application(localnet.call), asyncio.Event()
     try:
         async with serve_websocket(
             pubsub.serve_connection,

@@ -18,7 +18,6 @@ from solward_localnet.node import Localnet
 from solward_localnet.options import MIN_SLOTS_PER_EPOCH, Finality, LocalnetOptions
 from solward_localnet.server import serving
 from solward_localnet.storage import reset
-from solward_localnet.venue import PREFIX, venue_app
 
 _PORT = click.IntRange(0, 65535)
 
@@ -111,12 +110,10 @@ async def _serve(
             loop.add_signal_handler(number, stop.set)
     node = await Localnet.open(path, options)
     try:
-        mounts = {PREFIX: venue_app(node.call)}
-        async with serving(node, host, port, ws_port, mounts=mounts) as addresses:
+        async with serving(node, host, port, ws_port) as addresses:
             click.echo(f"Ledger:    {path}")
             click.echo(f"JSON-RPC:  {addresses.http}")
             click.echo(f"WebSocket: {addresses.ws}")
-            click.echo(f"Swaps:     {addresses.http}{PREFIX}v1 (the demo market)")
             await stop.wait()
     finally:
         await node.close()

@@ -20,7 +20,7 @@ from tests.promises import promise
 from tests.support import rpc as rpc_nodes
 from tests.support.http import served
 from tests.support.recordings import replaying
-from tests.swap_api import venue_app
+from tests.swap_api import serving_swaps
 
 from solward.settings import Settings
 from solward.solana.programs import TOKEN_PROGRAM
@@ -197,7 +197,7 @@ async def test_the_venue_of_a_recording_swaps_with_another_taker(
 ) -> None:
     async with (
         rpc_nodes.listening(rpc_nodes.answers_of(localnet)) as (node,),
-        _market(localnet) as market,
+        serving_swaps(localnet) as market,
     ):
         given = settings(tmp_path, node.url, jupiter_api_url=market, swap_venue="jupiter")
         async with recorded(given) as (relayed, recorder), Subject(relayed) as subject:
@@ -209,22 +209,6 @@ async def test_the_venue_of_a_recording_swaps_with_another_taker(
             again = await ledger.venue(subject)
     assert [line.status for line in live] == [Status.OK, Status.OK]
     assert live == again
-
-
-@asynccontextmanager
-async def _market(localnet: Localnet) -> AsyncIterator[str]:
-    """The localnet's market behind a socket."""
-    transport = httpx.ASGITransport(venue_app(localnet.call))
-    async with httpx.AsyncClient(transport=transport, base_url="http://localnet") as client:
-
-        async def handle(asked: web.Request) -> web.Response:
-            answer = await client.request(asked.method, asked.path_qs, content=await asked.read())
-            return web.Response(
-                status=answer.status_code, body=answer.content, content_type="application/json"
-            )
-
-        async with served(handle) as url:
-            yield url
 
 
 async def test_a_request_that_is_too_long_is_not_passed_on(

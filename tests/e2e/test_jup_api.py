@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 from tests.support.environments import npm_environment
 from tests.support.services import settings
-from tests.swap_api import venue_app
+from tests.swap_api import serving_swaps
 
 from solward.service.cluster import localnet_options
 from solward_localnet.node import Localnet
 from solward_localnet.server import serving
-from solward_localnet.venue import PREFIX
 
 JUP_API = Path(__file__).parent / "jup_api"
 
@@ -28,9 +27,11 @@ async def test_jup_ag_api_quotes_and_swaps_at_the_localnets_market(tmp_path: Pat
     (tmp_path / "node_modules").symlink_to(npm_environment(JUP_API, "jup-api"))
     localnet = await Localnet.open(None, localnet_options(settings(tmp_path / "home")))
     try:
-        mounts = {PREFIX: venue_app(localnet.call)}
-        async with serving(localnet, "127.0.0.1", 0, mounts=mounts) as addresses:
-            command = ["node", "check.mjs", addresses.http]
+        async with (
+            serving(localnet, "127.0.0.1", 0) as addresses,
+            serving_swaps(localnet) as market,
+        ):
+            command = ["node", "check.mjs", addresses.http, market]
             check = await asyncio.create_subprocess_exec(
                 *command, cwd=tmp_path, stdout=PIPE, stderr=STDOUT
             )

@@ -12,21 +12,22 @@ from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from tests import market_source
+from tests.market_venue import pool_hop, swap_instruction, trade
 from tests.sbpf import assemble
 from tests.support.examples import examples
 from tests.support.programs import SOL, WSOL, Machine, error_of, succeeded
 
 from solward.solana.protocol import MOST_RENT_PER_BYTE
-from solward_localnet.market import POOLS, genesis_accounts, trade
-from solward_localnet.market_program import (
+from solward_localnet.market import (
     AUTHORITY,
     INVALID_ACCOUNTS,
     INVALID_INSTRUCTION,
     MARKET_PROGRAM,
     POOL_BYTES,
+    POOLS,
     SLIPPAGE_EXCEEDED,
+    genesis_accounts,
     program_file,
-    swap_instruction,
 )
 
 
@@ -70,7 +71,7 @@ def test_the_program_gives_what_trade_says_to_the_unit(machine: Machine, pools: 
         first = paid = amount_of_any_size(rng)
         fits = True
         for index, (pool, sells_sol) in enumerate(route):
-            _, vault_in, vault_out = pool.hop(sells_sol)
+            _, vault_in, vault_out = pool_hop(pool, sells_sol)
             before, after = amount_of_any_size(rng), amount_of_any_size(rng)
             fits = fits and before + paid <= U64_MAX
             machine.tokens(mints[index], AUTHORITY, before, vault_in)
@@ -83,7 +84,7 @@ def test_the_program_gives_what_trade_says_to_the_unit(machine: Machine, pools: 
         settled += 1
         machine.tokens(mints[0], user.pubkey(), first, SOURCE)
         machine.tokens(mints[-1], stranger, 0, TARGET)
-        hops = [pool.hop(sells_sol) for pool, sells_sol in route]
+        hops = [pool_hop(pool, sells_sol) for pool, sells_sol in route]
         swap = swap_instruction(user.pubkey(), SOURCE, TARGET, hops, first, paid)
         succeeded(machine.send([swap], user))
         assert (machine.units(SOURCE), machine.units(TARGET)) == (0, paid)
@@ -99,7 +100,9 @@ class Sale:
 
     def instruction(self, minimum: int | None = None) -> Instruction:
         least = self.quoted if minimum is None else minimum
-        return swap_instruction(self.user.pubkey(), SOURCE, TARGET, [USDC.hop(True)], SOL, least)
+        return swap_instruction(
+            self.user.pubkey(), SOURCE, TARGET, [pool_hop(USDC, True)], SOL, least
+        )
 
     def refused(self, instruction: Instruction, *signers: Keypair) -> str:
         before = self.money()
@@ -140,7 +143,7 @@ def test_a_token_route_moves_the_middle_from_vault_to_vault(machine: Machine) ->
     machine.tokens(BONK.mint, user.pubkey(), 0, TARGET)
     middle = trade(100_000_000, USDC.units, USDC.sol).received
     out = trade(middle, BONK.sol, BONK.units).received
-    hops = [USDC.hop(False), BONK.hop(True)]
+    hops = [pool_hop(USDC, False), pool_hop(BONK, True)]
     swap = swap_instruction(user.pubkey(), SOURCE, TARGET, hops, 100_000_000, out)
     done = succeeded(machine.send([swap], user))
     assert machine.units(TARGET) == out
@@ -233,7 +236,7 @@ def test_an_account_twice_is_refused(sale: Sale, index: int, other: int) -> None
 
 
 def test_a_route_through_one_pool_twice_is_refused(sale: Sale) -> None:
-    hops = [USDC.hop(True), USDC.hop(False)]
+    hops = [pool_hop(USDC, True), pool_hop(USDC, False)]
     there_and_back = swap_instruction(sale.user.pubkey(), SOURCE, TARGET, hops, SOL, 0)
     assert custom(INVALID_ACCOUNTS) in sale.refused(there_and_back)
 

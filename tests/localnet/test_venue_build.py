@@ -13,16 +13,15 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
 from spl.token.instructions import create_idempotent_associated_token_account
+from tests.market_venue import trade, venue_app
 from tests.support.localnet import FEE, SOL, Chain, StillClock, rent
 from tests.support.market import BONK, TAKER, USDC, Market, instruction, open_market, whole
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_localnet.errors import RpcError
-from solward_localnet.market import POOLS, genesis_accounts, trade
-from solward_localnet.market_program import MARKET_PROGRAM
+from solward_localnet.market import MARKET_PROGRAM, POOLS, genesis_accounts
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
-from solward_localnet.venue import venue_app
 
 USDC_POOL, BONK_POOL = POOLS
 RENT = rent(165)

@@ -2,7 +2,6 @@
 
 import socket
 from collections.abc import AsyncIterator
-from typing import Any
 
 import httpx
 import pytest
@@ -116,21 +115,6 @@ async def test_a_taken_port_is_an_os_error_and_the_other_socket_is_let_go() -> N
             async with serving(ScriptedLedger(), "127.0.0.1", free, ws_port):
                 pass
         socket.create_server(("127.0.0.1", free)).close()
-
-
-async def test_another_application_may_answer_below_a_path() -> None:
-    async def quotes(scope: Any, _receive: Any, send: Any) -> None:
-        body = scope["path"].encode()
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": body})
-
-    mounts = {"/swap/": quotes}
-    async with (
-        serving(ScriptedLedger(), "127.0.0.1", 0, mounts=mounts) as addresses,
-        httpx.AsyncClient(base_url=addresses.http) as client,
-    ):
-        assert (await client.get("/swap/v1/quote")).text == "/swap/v1/quote"
-        assert (await client.post("/", json=GET_SLOT)).json()["result"] == 10
 
 
 async def test_the_websocket_port_follows_the_http_port() -> None:

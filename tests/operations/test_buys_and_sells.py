@@ -57,7 +57,7 @@ from solward.vault.money.reserve import reservation
 from solward.vault.store import pockets, spending
 from solward.vault.store.attempts import last_landed_slot
 from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
-from solward_localnet.market_program import MARKET_PROGRAM, program_account, program_file
+from solward_localnet.market import MARKET_PROGRAM, program_account, program_file
 
 __all__ = ["swaps"]
 

@@ -20,6 +20,7 @@ from solders.transaction import VersionedTransaction
 from spl.token.constants import WRAPPED_SOL_MINT as WSOL
 from spl.token.instructions import create_idempotent_associated_token_account
 from sqlalchemy import select
+from tests.market_venue import pool_hop, swap_instruction
 from tests.promises import promise
 from tests.support.engine import front_run
 from tests.support.swaps import (
@@ -52,7 +53,6 @@ from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.money.request import ADMIN
 from solward.vault.store import pockets as store
 from solward.vault.store.pockets import PocketRow, PocketState
-from solward_localnet.market_program import swap_instruction
 
 
 async def pockets_of(swaps: SwapBench) -> list[PocketRow]:
@@ -230,7 +230,12 @@ async def somebody_buys(swaps: SwapBench) -> None:
     """So much that the price is far from what was quoted."""
     maker, lamports = MAKER.pubkey(), 1_000 * SOL
     buy = swap_instruction(
-        maker, ata(maker, WSOL), ata(maker, USDC_POOL.mint), [USDC_POOL.hop(True)], lamports, 1
+        maker,
+        ata(maker, WSOL),
+        ata(maker, USDC_POOL.mint),
+        [pool_hop(USDC_POOL, True)],
+        lamports,
+        1,
     )
     await swaps.bench.land([*wrap(maker, lamports), buy], MAKER)
 
@@ -366,7 +371,7 @@ async def _careless(made: SwapInstructions, taker: str, to: str) -> SwapInstruct
     """It asks the market for nothing: only the assertion holds it to its quote."""
     user = Pubkey.from_string(taker)
     swap = swap_instruction(
-        user, ata(user, WSOL), Pubkey.from_string(to), [USDC_POOL.hop(True)], SOL, 1
+        user, ata(user, WSOL), Pubkey.from_string(to), [pool_hop(USDC_POOL, True)], SOL, 1
     )
     return replace(made, swap=swap)
 

@@ -14,13 +14,13 @@ from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
+from tests.market_venue import trade
 from tests.swap_api import venue_app
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.types.errors import InvalidRequest, LedgerUnavailable
 from solward.types.venue import Quote, SwapInstructions, VenueContext
-from solward_localnet.market import POOLS, genesis_accounts, trade
-from solward_localnet.market_program import MARKET_PROGRAM
+from solward_localnet.market import MARKET_PROGRAM, POOLS, genesis_accounts
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
 from solward_plugins.venues import jupiter

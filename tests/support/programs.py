@@ -34,7 +34,7 @@ from tests.market_source import (
 from tests.sbpf import assemble
 
 from solward.solana.accounts import most_rent
-from solward_localnet.market_program import program_account, seeded
+from solward_localnet.market import program_account, seeded
 
 
 def batch_of(*inner: Instruction, tail: bytes = b"") -> Instruction:

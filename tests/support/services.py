@@ -30,8 +30,6 @@ from solward.support.clock import iso, ms_of
 from solward.types.events import EventKind
 from solward_localnet.node import Localnet
 from solward_localnet.server import serving
-from solward_localnet.venue import PREFIX as VENUE_PREFIX
-from solward_localnet.venue import venue_app
 from solward_server.listening import listen
 from solward_server.resources import PREFIX
 from solward_server.resources.openapi import describe, described_by
@@ -239,8 +237,7 @@ async def shared_ledger(home: Path) -> AsyncIterator[str]:
     """The address of a localnet for all of them."""
     localnet = await Localnet.open(None, localnet_options(settings(home)))
     try:
-        mounts = {VENUE_PREFIX: venue_app(localnet.call)}
-        async with serving(localnet, "127.0.0.1", 0, mounts=mounts) as addresses:
+        async with serving(localnet, "127.0.0.1", 0) as addresses:
             yield addresses.http
     finally:
         await localnet.close()

@@ -61,12 +61,13 @@ from solward_localnet.errors import LedgerLocked, LedgerMismatch, RpcError
 from solward_localnet.market import POOLS, genesis_accounts, whole_dollars
 from solward_localnet.node import Localnet as Localnet
 from solward_localnet.options import LocalnetOptions
-from solward_localnet.venue import venue_app
+
+DEMO_POOLS: Final = tuple(str(pool.address) for pool in POOLS)
+"""The pools of a localnet's demo market."""
 
 # dev.jup.ag: one address for every tier; the key in `x-api-key` selects it.
 JUPITER_API_URL = "https://api.jup.ag"
 
-VENUE_TIMEOUT_S = 15.0
 # For one node of several.
 _NODE_TIMEOUT_S = 10.0
 
@@ -85,13 +86,11 @@ _MOST_MAGNITUDE: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A ledger, its network's name, the HTTP client bound to its swap venue, `verify`, which raises
-    while the ledger is not known to be that network, who knows what its assets are worth, and which
-    of several nodes do not answer."""
+    """A ledger, its network's name, `verify`, which raises while the ledger is not known to be that
+    network, who knows what its assets are worth, and which of several nodes do not answer."""
 
     ledger: Ledger
     network: str
-    venue_http: httpx.AsyncClient
     localnet: Localnet | None
     verify: Callable[[], Awaitable[None]]
     price_sources: tuple[PriceSource, ...] = ()
@@ -151,11 +150,6 @@ async def open_cluster(
             stack.push_async_callback(localnet.close)
             ledger = Ledger(InProcessTransport(localnet.call, _rejection, lambda: localnet.changes))
             await ledger.look()
-            venue = httpx.AsyncClient(
-                transport=httpx.ASGITransport(venue_app(localnet.call)),
-                base_url="http://localnet",
-                timeout=VENUE_TIMEOUT_S,
-            )
         else:
             transport = _transport(urls, settings.solana_network)
             stack.push_async_callback(transport.close)
@@ -167,19 +161,13 @@ async def open_cluster(
             # A ledger that is away now is checked again before the first transaction is built.
             with contextlib.suppress(LedgerUnavailable):
                 await verify()
-            venue = httpx.AsyncClient(
-                base_url=venue_url(settings),
-                headers=_venue_headers(settings),
-                timeout=VENUE_TIMEOUT_S,
-            )
-        await stack.enter_async_context(venue)
         network = settings.solana_network
         if network == "localnet":
             sources: tuple[PriceSource, ...] = (MarketPrices(ledger),)
         else:
             # What they price is worth nothing on the test networks.
             sources = await _price_sources(settings, ledger, stack) if settings.mainnet else ()
-        yield Cluster(ledger, network, venue, localnet, verify, sources, nodes_away)
+        yield Cluster(ledger, network, localnet, verify, sources, nodes_away)
 
 
 async def _price_sources(
@@ -189,7 +177,7 @@ async def _price_sources(
     sources: list[PriceSource] = []
     for name in settings.price_sources:
         if name == JupiterPrices.name:
-            address, headers = venue_url(settings), _venue_headers(settings)
+            address, headers = jupiter_url(settings), jupiter_headers(settings)
         else:
             key = settings.key_for("coingecko_api_key", "coingecko_api_url")
             address = settings.coingecko_api_url
@@ -225,22 +213,14 @@ def localnet_options(
     )
 
 
-def venue_url(settings: Settings) -> str:
-    """The configured one, or a remote localnet itself, which serves its venue."""
-    if _venue_setting(settings) == "solana_rpc_url":
-        return settings.rpc_urls[0]
+def jupiter_url(settings: Settings) -> str:
+    """The address of Jupiter's API."""
     return settings.jupiter_api_url or JUPITER_API_URL
 
 
-def _venue_setting(settings: Settings) -> str:
-    is_remote_localnet = settings.solana_network == "localnet" and settings.rpc_urls
-    if is_remote_localnet and not settings.jupiter_api_url:
-        return "solana_rpc_url"
-    return "jupiter_api_url"
-
-
-def _venue_headers(settings: Settings) -> dict[str, str]:
-    key = settings.key_for("jupiter_api_key", _venue_setting(settings))
+def jupiter_headers(settings: Settings) -> dict[str, str]:
+    """The key of Jupiter's API, where one is configured."""
+    key = settings.key_for("jupiter_api_key", "jupiter_api_url")
     return {} if key is None else {"x-api-key": key}
 
 

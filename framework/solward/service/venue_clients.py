@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -13,7 +14,7 @@ from solward.plugins import Registry
 from solward.plugins.discovery import canonical
 from solward.plugins.folders.storage import make_storage, storage_folder
 from solward.plugins.loaded import LoadedVenue
-from solward.service.cluster import VENUE_TIMEOUT_S, Cluster
+from solward.service.cluster import DEMO_POOLS, Cluster, jupiter_headers, jupiter_url
 from solward.settings import Settings
 from solward.settings.addresses import is_protected
 from solward.support.tls import tls_context
@@ -22,8 +23,10 @@ from solward.types.ledger import ReadOnlyLedger
 from solward.types.manifest import Terms
 from solward.types.venue import VenueContext
 
-# Of the built-in one, whose address on a localnet is the ledger's own process.
-_CLUSTER_ADDRESS = "JUPITER_API_URL"
+_JUPITER_ADDRESS = "JUPITER_API_URL"
+# The built-in venue that trades with the pools of a localnet, and nowhere else.
+_DEMO_MARKET = "demo_market"
+_TIMEOUT_S = 15.0
 
 
 @dataclass(slots=True)
@@ -48,15 +51,32 @@ class VenueClients:
         await self._stack.__aexit__(kind, error, traceback)
 
     def venues(self, registry: Registry) -> list[Venue]:
-        """The registry's venues, each with its context."""
-        return [self._venue(each) for each in registry.venues.values()]
+        """The registry's venues of this network, each with its context.
+
+        Raises:
+            ConfigError: a `.env` says where the key of Jupiter's API goes, and does not bring it.
+        """
+        others = () if self._is_localnet else (_DEMO_MARKET,)
+        return [self._venue(each) for name, each in registry.venues.items() if name not in others]
+
+    @property
+    def _is_localnet(self) -> bool:
+        return self.cluster.network == "localnet"
 
     def _venue(self, plugin: LoadedVenue) -> Venue:
         spec, lacks = plugin.spec, None
         pools: tuple[str, ...] = ()
         address = spec.base_url
+        headers: Mapping[str, str] = {}
+        options: Mapping[str, str] = {}
+        is_jupiter = spec.base_url_env == _JUPITER_ADDRESS
+        if is_jupiter:
+            address, headers = jupiter_url(self.settings), jupiter_headers(self.settings)
+            options = {"JUPITER_API": self.settings.jupiter_api}
+            if self._is_localnet and self.settings.jupiter_api_url is None:
+                lacks = f"set {_JUPITER_ADDRESS}; Jupiter's own API knows no localnet"
         try:
-            if spec.base_url_env != _CLUSTER_ADDRESS:
+            if not is_jupiter:
                 address = self._address(plugin)
             pools = self.settings.venue_pools(spec)
             if spec.pools_env is not None and not pools:
@@ -70,9 +90,9 @@ class VenueClients:
                 make_storage(storage)
         # For a venue that runs in this process; a plugin host has a context of its own.
         secrets = {env: self.settings.plugin_secret(env) for env in Terms.of(spec).secrets()}
-        built_in = spec.base_url_env == _CLUSTER_ADDRESS
-        http = self.cluster.venue_http if built_in else self._client(plugin, address)
-        options = {"JUPITER_API": self.settings.jupiter_api} if built_in else {}
+        if spec.name == _DEMO_MARKET:
+            pools = DEMO_POOLS
+        http = self._client(plugin, address, headers)
         ledger = ReadOnlyLedger(self.cluster.ledger, lambda: None)
         context = VenueContext(http, secrets, storage, ledger, pools, options)
         return Venue(plugin, context, lacks)
@@ -88,13 +108,16 @@ class VenueClients:
             )
         return address
 
-    def _client(self, plugin: LoadedVenue, address: str | None) -> httpx.AsyncClient:
+    def _client(
+        self, plugin: LoadedVenue, address: str | None, headers: Mapping[str, str]
+    ) -> httpx.AsyncClient:
         """One for each plugin and address: nothing of a connection is another plugin's."""
         key = f"{plugin.distribution}/{plugin.spec.name} {address}"
         if key not in self._clients:
             client = httpx.AsyncClient(
                 base_url=address or "",
-                timeout=VENUE_TIMEOUT_S,
+                headers=dict(headers),
+                timeout=_TIMEOUT_S,
                 verify=tls_context(),
             )
             self._stack.push_async_callback(client.aclose)

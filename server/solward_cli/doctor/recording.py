@@ -131,7 +131,7 @@ class Recorder:
 
 def routes(settings: Settings) -> list[Route]:
     """Every address that checks ask, of the settings or the product's own."""
-    from solward.service.cluster import coingecko_headers, venue_url
+    from solward.service.cluster import coingecko_headers, jupiter_url
     from solward.settings.vendors import VendorSettings
     from solward_plugins.providers import anthropic, gemini, grok, openai
 
@@ -139,7 +139,8 @@ def routes(settings: Settings) -> list[Route]:
         Route(f"rpc-{number}", "solana_rpc_url", url)
         for number, url in enumerate(settings.rpc_urls, 1)
     ]
-    found.append(Route("jupiter", "jupiter_api_url", venue_url(settings)))
+    if settings.jupiter_api_url is not None or settings.solana_network != "localnet":
+        found.append(Route("jupiter", "jupiter_api_url", jupiter_url(settings)))
     if settings.price_sources:
         url = settings.coingecko_api_url
         key = settings.key_for("coingecko_api_key", "coingecko_api_url")

@@ -121,17 +121,13 @@ async def _rpc(
 ) -> AsyncIterator[tuple[tuple[str, str] | None, str | None]]:
     """The embedded ledger for other clients: HTTP and WebSocket address, or a notice why not."""
     from solward_localnet.server import serving
-    from solward_localnet.venue import PREFIX, venue_app
 
     if service.localnet is None or port is None:
         yield None, None
         return
     async with contextlib.AsyncExitStack() as stack:
         try:
-            mounts = {PREFIX: venue_app(service.localnet.call)}
-            addresses = await stack.enter_async_context(
-                serving(service.localnet, RPC_HOST, port, mounts=mounts)
-            )
+            addresses = await stack.enter_async_context(serving(service.localnet, RPC_HOST, port))
         except OSError as error:
             reason = error.strerror or str(error)
             yield (

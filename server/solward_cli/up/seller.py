@@ -24,8 +24,7 @@ from solward.serving.loop import serve_http
 from solward.types.errors import ConfigError
 from solward_cli.up.demo import HOST, PRICE_UNITS
 from solward_localnet.http import application
-from solward_localnet.market import POOLS
-from solward_localnet.market_program import seeded
+from solward_localnet.market import POOLS, seeded
 from solward_server.listening import listen
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ const USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ";
 const BONK = "9RY7JPD4C7RBFzo4FQxAyXELoh1kNYGx8WHrVyW8ADcK";
 
 const connection = new Connection(process.argv[2], "confirmed");
-const api = new SwapApi(new Configuration({ basePath: `${process.argv[2]}/swap/v1` }));
+const api = new SwapApi(new Configuration({ basePath: `${process.argv[3]}/swap/v1` }));
 const user = Keypair.generate();
 const steps = [];
 

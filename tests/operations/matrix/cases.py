@@ -78,7 +78,7 @@ async def _swapped(stand: Stand, params: Params, record: Mapping[str, Any]) -> P
         "outputAmount": Decimal(got).scaleb(-6),
         "slippageBps": 50,
         "priceImpact": record["details"]["priceImpact"],
-        "venue": "jupiter",
+        "venue": "demo_market",
     }
 
 

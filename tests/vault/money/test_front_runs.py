@@ -32,7 +32,7 @@ from solward.types.skill import Effects
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.money.request import ADMIN
 from solward.vault.store import spending
-from solward_localnet.market_program import program_account
+from solward_localnet.market import program_account
 
 MINT = USDC_POOL.mint
 THOUSAND = 1_000 * 10**6

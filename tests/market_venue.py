@@ -1,4 +1,4 @@
-"""The localnet's swap venue: `GET /swap/v2/build` of the Jupiter Swap API over the demo market.
+"""`GET /swap/v2/build` of the Jupiter Swap API over the localnet's demo market.
 
 It takes the parameters that a swap needs, with the names, fields and error codes of the official
 documentation (developers.jup.ag), and refuses all others. Only the taker signs its instructions.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import struct
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from urllib.parse import parse_qsl
 
 from solders.compute_budget import set_compute_unit_price
 from solders.hash import Hash
-from solders.instruction import Instruction
+from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.token.associated import get_associated_token_address
@@ -32,8 +33,7 @@ from spl.token.models import CloseAccountParams, SyncNativeParams
 from solward.solana.tokens import token_account
 from solward.types.ledger import Account
 from solward_localnet.errors import RpcError
-from solward_localnet.market import POOLS, Pool, trade
-from solward_localnet.market_program import swap_instruction
+from solward_localnet.market import AUTHORITY, FEE_BPS, MARKET_PROGRAM, POOLS, SWAP, Pool
 
 Call = Callable[[str, Sequence[Any]], Awaitable[Any]]
 Scope = Mapping[str, Any]
@@ -365,7 +365,7 @@ def _instruction(route: Route, taking: Taking, least: int) -> Instruction:
         taker,
         get_associated_token_address(taker, route.source),
         taking.destination or get_associated_token_address(taker, route.target),
-        [hop.pool.hop(hop.sells_sol) for hop in route.hops],
+        [pool_hop(hop.pool, hop.sells_sol) for hop in route.hops],
         route.paid,
         least,
     )
@@ -391,3 +391,56 @@ def _steps(source: str, target: str) -> list[tuple[Pool, bool]]:
         raise VenueError("CIRCULAR_ARBITRAGE_IS_DISABLED", "inputMint and outputMint are the same")
     steps = [] if source == sol else [(pools[source], False)]
     return steps if target == sol else [*steps, (pools[target], True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Trade:
+    """What a trade of exactly `paid` units gives.
+
+    Attributes:
+        price_impact: fraction by which the price got worse, fee included.
+    """
+
+    paid: int
+    received: int
+    price_impact: Decimal
+
+
+def trade(paid: int, reserve_in: int, reserve_out: int) -> Trade:
+    """Constant product, rounded against the trader: reserve_in * reserve_out never falls."""
+    effective = paid * (10_000 - FEE_BPS)
+    received = effective * reserve_out // (reserve_in * 10_000 + effective)
+    fair = Decimal(paid) * reserve_out / reserve_in
+    impact = max(Decimal(0), 1 - Decimal(received) / fair) if fair else Decimal(0)
+    return Trade(paid, received, impact.quantize(Decimal("0.000001")))
+
+
+def swap_instruction(
+    user: Pubkey,
+    source: Pubkey,
+    destination: Pubkey,
+    hops: Sequence[tuple[Pubkey, Pubkey, Pubkey]],
+    amount_in: int,
+    minimum_out: int,
+) -> Instruction:
+    """The program's instruction; a hop is a pool, its vault that is paid, its vault that pays."""
+    fixed = [
+        AccountMeta(TOKEN_PROGRAM_ID, is_signer=False, is_writable=False),
+        AccountMeta(user, is_signer=True, is_writable=False),
+        AccountMeta(source, is_signer=False, is_writable=True),
+        AccountMeta(destination, is_signer=False, is_writable=True),
+        AccountMeta(AUTHORITY, is_signer=False, is_writable=False),
+    ]
+    pools = [
+        AccountMeta(key, is_signer=False, is_writable=index > 0)
+        for hop in hops
+        for index, key in enumerate(hop)
+    ]
+    data = struct.pack("<BQQ", SWAP, amount_in, minimum_out)
+    return Instruction(MARKET_PROGRAM, data, [*fixed, *pools])
+
+
+def pool_hop(pool: Pool, sells_sol: bool) -> tuple[Pubkey, Pubkey, Pubkey]:
+    """What the program's `swap` takes of a pool: itself, the vault paid, the vault paying."""
+    paid, paying = pool.vaults if sells_sol else reversed(pool.vaults)
+    return pool.address, paid, paying
