@@ -5,13 +5,14 @@ from __future__ import annotations
 from solward import TransactionRecord, TransactionStatus
 
 
-def tell(record: TransactionRecord, done: str, submitted: str) -> str:
-    """What was done (`done`), or what is on its way (`submitted`), the status and the signature."""
+def tell(record: TransactionRecord, done: str, submitted: str, again: str = "repeat it") -> str:
+    """What was done (`done`), or what is on its way (`submitted`) and must not be done `again`, the
+    status and the signature."""
     if record.status is TransactionStatus.CONFIRMED:
         outcome = f"{done} Status: confirmed."
     else:
         outcome = (
             f"Submitted {submitted} Status: {record.status}."
-            " It is not known yet whether it lands; do not repeat it."
+            f" It is not known yet whether it lands; do not {again}."
         )
     return f"{outcome} Signature: {record.signature}."

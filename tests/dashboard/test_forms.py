@@ -10,7 +10,7 @@ import pytest
 from solward.plugins.schema import checked_schema
 from solward_dashboard.forms.fields import Field, Kind, fields_of
 from solward_dashboard.forms.form import Errors, path_text, read
-from solward_plugins.skills import swap, transfer
+from solward_plugins.skills.operations import SWAP, TRANSFER
 
 
 def _schema(required: tuple[str, ...] = (), /, **properties: Any) -> dict[str, Any]:
@@ -214,9 +214,9 @@ def test_a_rule_over_several_fields_is_told_of_the_whole() -> None:
 
 
 def test_required_fields_come_first_with_names_in_words() -> None:
-    names = [each.label for each in fields_of(swap.skill_spec().parameters)]
+    names = [each.label for each in fields_of(SWAP.skill_spec().parameters)]
     assert names == ["Input token", "Output token", "Amount", "Slippage bps"]
-    assert [each.required for each in fields_of(transfer.skill_spec().parameters)] == [True, True]
+    assert [each.required for each in fields_of(TRANSFER.skill_spec().parameters)] == [True, True]
 
 
 def test_help_tells_bounds_that_the_description_does_not() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from importlib import import_module
 from importlib.metadata import entry_points
 
 from tests.promises import promise
@@ -17,6 +16,7 @@ from solward.vault.guardrails import RULES, Policy
 from solward_localnet.market import POOLS
 from solward_localnet.methods import METHODS
 from solward_localnet.websocket import SUBSCRIBE
+from solward_plugins.skills.operations import OperationSkill
 
 TRANSACTIONS = (DOCS / "transactions.md").read_text()
 LOCALNET = (DOCS / "localnet.md").read_text()
@@ -51,17 +51,18 @@ def test_every_status_and_type_is_documented() -> None:
 
 
 def test_an_operations_names_are_documented_where_they_differ() -> None:
-    skills = {
-        name: skill
-        for skill in entry_points(group="solward.skills")
-        if skill.value.startswith("solward_plugins.")
-        for name in re.findall(
-            r'operation_parameters\("(\w+)"\)', inspect.getsource(import_module(skill.value))
-        )
-    }
+    skills: dict[str, str] = {}
+    for skill in entry_points(group="solward.skills"):
+        if skill.value.startswith("solward_plugins."):
+            plugin = skill.load()
+            if isinstance(plugin, OperationSkill):
+                skills[plugin.operation] = skill.name
+            else:
+                called = re.findall(r'operation_parameters\("(\w+)"\)', inspect.getsource(plugin))
+                skills |= dict.fromkeys(called, skill.name)
     expected = []
     for name, operation in sorted(OPERATIONS.items()):
-        found = (operation.type, operation.path, skills[name].name if name in skills else "none")
+        found = (operation.type, operation.path, skills.get(name, "none"))
         same = (name, name.replace("_", "-"), name)
         cells = [
             "" if each == default else each if each == "none" else f"`{each}`"

@@ -123,7 +123,8 @@ async def test_a_ledger_without_the_market_or_with_half_of_it_is_told(service: S
         [str(key) for pool in POOLS for key in (pool.address, *pool.vaults)]
     )
     vault = token_account(found[str(USDC.mint_vault)])
-    assert vault is not None and vault.amount == USDC.units
+    assert vault is not None
+    assert vault.amount == USDC.units
     asked = request(SOL, str(USDC.mint), 10**9)
     empty = replace(venue.context, ledger=FakeLedger({}))
     with pytest.raises(InvalidRequest, match="no demo market"):

@@ -9,7 +9,7 @@ import pytest
 from solward import hookimpl
 from solward.plugins import load
 from solward.plugins.load import load_registry
-from solward_plugins.skills import transfer
+from solward_plugins.skills import airdrop
 
 
 def test_a_further_registry_checks_no_built_in_plugin_again(
@@ -25,9 +25,9 @@ def test_a_further_registry_checks_no_built_in_plugin_again(
     monkeypatch.setattr(load, "_BUILT_IN", {})
     first, second = load_registry(()), load_registry(())
     assert len(times) == 1
-    assert first.skills["transfer"] is second.skills["transfer"]
+    assert first.skills["airdrop"] is second.skills["airdrop"]
 
-    spec = transfer.skill_spec
-    monkeypatch.setattr(transfer, "skill_spec", hookimpl(lambda: spec()))
+    spec = airdrop.skill_spec
+    monkeypatch.setattr(airdrop, "skill_spec", hookimpl(lambda: spec()))
     load_registry(())
     assert len(times) == 2

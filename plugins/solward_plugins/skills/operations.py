@@ -1,0 +1,306 @@
+"""The built-in skills that perform one declared operation each, and tell what became of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from solward import (
+    Effects,
+    LedgerError,
+    SkillContext,
+    SkillSpec,
+    TransactionRecord,
+    format_amount,
+    format_sol,
+    from_units,
+    hookimpl,
+    operation_parameters,
+    read_mint,
+)
+from solward_plugins.wording import tell
+
+Details = Mapping[str, Any]
+
+
+async def _nothing(_params: Details, _details: Details, _context: SkillContext) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OperationSkill:
+    """A skill that performs an operation.
+
+    Attributes:
+        operation: its name, which is that of a method of the context.
+        done: what was done, for a transaction that is confirmed. It names details of the record in
+            braces: amounts are shown exactly, `symbol` is the symbol of `mint` where it has one.
+        submitted: the same as a noun, for a transaction whose fate is not known yet.
+        again: what must not be done meanwhile.
+        follows: what comes next, or how to go back.
+        after: says more, of the parameters and the details.
+    """
+
+    name: str
+    operation: str
+    description: str
+    done: str
+    submitted: str
+    again: str = "repeat it"
+    follows: str = ""
+    after: Callable[[Details, Details, SkillContext], Awaitable[str]] = _nothing
+    examples: tuple[Details, ...] = ()
+
+    @hookimpl
+    def skill_spec(self) -> SkillSpec:
+        """Spends: each of them makes a transaction."""
+        return SkillSpec(
+            name=self.name,
+            description=self.description,
+            parameters=operation_parameters(self.operation),
+            effects=Effects.SPEND,
+            timeout_s=120.0,
+            examples=self.examples,
+        )
+
+    @hookimpl
+    async def skill_execute(self, params: dict[str, Any], context: SkillContext) -> str:
+        """What was done, the transaction's status and signature, and what follows."""
+        perform = getattr(context, self.operation)
+        given = {_argument(name): value for name, value in params.items()}
+        record: TransactionRecord = await perform(**given)
+        shown = {name: _shown(name, each, context) for name, each in record.details.items()}
+        if "mint" in shown:
+            shown.setdefault("symbol", _symbol(shown["mint"], context))
+        done, submitted = self.done.format_map(shown), self.submitted.format_map(shown)
+        told = tell(record, done, submitted, self.again)
+        return f"{told}{await self.after(params, record.details, context)}{self.follows}"
+
+
+def _argument(field: str) -> str:
+    """The argument of the context's method that takes a field."""
+    return re.sub(r"[A-Z]", lambda found: f"_{found[0].lower()}", field)
+
+
+def _shown(name: str, value: Any, context: SkillContext) -> str:
+    if name in ("inputToken", "outputToken"):
+        return _symbol(value, context)
+    return format_amount(value) if isinstance(value, Decimal | int) else str(value)
+
+
+def _symbol(mint: str, context: SkillContext) -> str:
+    return context.tokens.symbol_of(mint) or mint
+
+
+# Each of these three reads the ledger after the money has moved: one that does not answer now must
+# not make that a failure.
+
+
+async def _balance(_params: Details, _details: Details, context: SkillContext) -> str:
+    try:
+        lamports = await context.ledger.balance(context.wallet.address)
+    except LedgerError:
+        return ""
+    return f" Balance now: {format_sol(lamports, 4)} SOL."
+
+
+async def _supply(_params: Details, details: Details, context: SkillContext) -> str:
+    try:
+        mint = await read_mint(context.ledger, details["mint"])
+    except LedgerError:
+        return ""
+    return f" Supply now: {format_amount(from_units(mint.supply, mint.decimals))}."
+
+
+async def _left(_params: Details, details: Details, context: SkillContext) -> str:
+    try:
+        balances = await context.balances()
+    except LedgerError:
+        return ""
+    held = sum((each.ui for each in balances.tokens if each.mint == details["mint"]), Decimal(0))
+    return f" The wallet holds {format_amount(held)} of it now."
+
+
+async def _reason(params: Details, details: Details, _context: SkillContext) -> str:
+    if params.get("validator") is not None:
+        return ""
+    return f" Why this validator: {details['validatorReason']}."
+
+
+TRANSFER = OperationSkill(
+    name="transfer",
+    operation="transfer",
+    description=(
+        "Send SOL from the wallet to another Solana address. The spending limits apply."
+        " Check the balance first."
+    ),
+    done="Sent {amount} SOL to {to}.",
+    submitted="a transfer of {amount} SOL to {to}.",
+    again="send it again",
+    after=_balance,
+    examples=({"to": "11111111111111111111111111111112", "amount": 1},),
+)
+
+TRANSFER_TOKEN = OperationSkill(
+    name="transfer_token",
+    operation="transfer_token",
+    description=(
+        "Send an amount of a token from the wallet to another Solana address. Needs a grant to"
+        " transfer this token; the grant's limits and recipients apply."
+    ),
+    done="Sent {amount} {symbol} to {to}.",
+    submitted="a transfer of {amount} {symbol} to {to}.",
+)
+
+SWAP = OperationSkill(
+    name="swap",
+    operation="swap",
+    description=(
+        "Sell an exact amount of one token for another at the market's price. The spending"
+        " limits apply. Check the balance first."
+    ),
+    done="Swapped {inputAmount} {inputToken} for {outputAmount} {outputToken}.",
+    submitted="a swap of {inputAmount} {inputToken} for about {outputAmount} {outputToken}.",
+    examples=(
+        {"inputToken": "SOL", "outputToken": "USDC", "amount": 1},
+        {"inputToken": "SOL", "outputToken": "USDC", "amount": 1, "slippageBps": 100},
+    ),
+)
+
+_LAUNCHED = (
+    "{name} ({symbol}). Mint: {mint}. Decimals: {decimals}. Supply: {supply}, all in the wallet's"
+    " token account {account}."
+)
+
+LAUNCH_TOKEN = OperationSkill(
+    name="launch_token",
+    operation="launch_token",
+    description=(
+        "Create a new Token-2022 token, its name and symbol on chain, and mint the initial"
+        " supply to the wallet, which stays its mint and freeze authority. Costs"
+        " the rent of two accounts, which the network sets."
+    ),
+    done=f"Launched {_LAUNCHED}",
+    submitted=f"the launch of {_LAUNCHED}",
+    examples=({"name": "Example", "symbol": "EX", "decimals": 6, "initialSupply": 1000},),
+)
+
+MINT_SUPPLY = OperationSkill(
+    name="mint_supply",
+    operation="mint_supply",
+    description=(
+        "Mint more of a token to the wallet. Works only where the wallet is the token's mint"
+        " authority, as it is of a token it launched."
+    ),
+    done="Minted {amount} of {symbol} to the wallet's token account {account}.",
+    submitted="the minting of {amount} of {symbol} to the wallet's token account {account}.",
+    after=_supply,
+)
+
+BURN_TOKENS = OperationSkill(
+    name="burn_tokens",
+    operation="burn",
+    description=(
+        "Destroy an amount of a token the wallet holds, for ever. The token's limits apply."
+        " Check the balance first."
+    ),
+    done="Burned {amount} of {symbol}.",
+    submitted="the burning of {amount} of {symbol}.",
+    after=_left,
+)
+
+CLOSE_TOKEN_ACCOUNT = OperationSkill(
+    name="close_token_account",
+    operation="close_account",
+    description=(
+        "Close the wallet's token account of a mint and take its rent back. The account must"
+        " be empty: burn or swap what it holds first."
+    ),
+    done=(
+        "Closed the token account {account} of {mint}; {reclaimed} SOL of rent came back to the"
+        " wallet."
+    ),
+    submitted=(
+        "the closing of the token account {account} of {mint}, which gives back {reclaimed} SOL of"
+        " rent."
+    ),
+)
+
+WRAP_SOL = OperationSkill(
+    name="wrap_sol",
+    operation="wrap_sol",
+    description=(
+        "Turn SOL into wrapped SOL (wSOL), the token form of SOL that some programs ask for."
+        " The spending limits apply. unwrap_sol turns it back."
+    ),
+    done="Wrapped {amount} SOL into the wallet's wrapped SOL account {account}.",
+    submitted="the wrapping of {amount} SOL into the wallet's wrapped SOL account {account}.",
+    follows=" unwrap_sol turns all of it back into SOL.",
+    examples=({"amount": 1},),
+)
+
+_UNWRAPPED = (
+    "{amount} SOL from the wallet's wrapped SOL account {account}, with {reclaimed} SOL of rent."
+)
+
+UNWRAP_SOL = OperationSkill(
+    name="unwrap_sol",
+    operation="unwrap_sol",
+    description=(
+        "Turn all the wallet's wrapped SOL (wSOL) back into SOL. Its token account is closed"
+        " and the rent of it comes back too."
+    ),
+    done=f"Unwrapped {_UNWRAPPED}",
+    submitted=f"the unwrapping of {_UNWRAPPED}",
+)
+
+_STAKED = "{amount} SOL with validator {validator}. Stake account: {stakeAccount}."
+
+STAKE_SOL = OperationSkill(
+    name="stake_sol",
+    operation="stake",
+    description=(
+        "Stake SOL with a validator, in a new stake account of the wallet's. The amount"
+        " includes the account's rent, which the network sets. The spending limits apply."
+        " To get it back: unstake_sol, wait until list_stakes shows it inactive, then"
+        " withdraw_stake."
+    ),
+    done=f"Staked {_STAKED}",
+    submitted=f"the staking of {_STAKED}",
+    after=_reason,
+    follows=(
+        " It is activating and becomes active in the next epoch; unstake_sol with this stake"
+        " account starts to take it back."
+    ),
+    examples=({"amount": 2},),
+)
+
+UNSTAKE_SOL = OperationSkill(
+    name="unstake_sol",
+    operation="unstake",
+    description=(
+        "Deactivate a stake of the wallet's. It cools down until the end of the epoch; once"
+        " list_stakes shows it inactive, withdraw_stake brings the SOL back."
+    ),
+    done="Unstaked stake account {stakeAccount}, {amount} SOL delegated.",
+    submitted="the unstaking of stake account {stakeAccount}, {amount} SOL delegated.",
+    follows=(
+        " It can be withdrawn with withdraw_stake once list_stakes shows it inactive, at the end of"
+        " the epoch as a rule."
+    ),
+)
+
+WITHDRAW_STAKE = OperationSkill(
+    name="withdraw_stake",
+    operation="withdraw_stake",
+    description=(
+        "Withdraw all SOL of an inactive stake account, its rent included, to the wallet, which"
+        " closes the account. A stake that is not inactive must be unstaked first"
+        " (unstake_sol)."
+    ),
+    done="Withdrew {amount} SOL from stake account {stakeAccount} to the wallet.",
+    submitted=("the withdrawal of {amount} SOL from stake account {stakeAccount} to the wallet."),
+)
