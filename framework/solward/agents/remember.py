@@ -1,20 +1,14 @@
-"""Remember: cycles entered and left in the store, many in one write transaction.
-
-The memory entries of the agents that this process ran last are kept, so that they need not be read
-again. Only leaving a cycle adds to an agent's memory, and entering one takes the next fence. So the
-cached entries equal the stored ones as long as no other process took a fence since.
-"""
+"""Remember: cycles entered and left in the store, many in one write transaction."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.agents.agent import Agent, DesiredState, agent_of
+from solward.agents.agent import DesiredState, agent_of
 from solward.agents.batch import Batcher
 from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.cycle import CycleResult, EnteredCycle
@@ -22,7 +16,6 @@ from solward.agents.decisions import Decision, MemoryEntry
 from solward.agents.model_budget import tokens_used, usage_row
 from solward.agents.store import agents as agent_store
 from solward.agents.store import cycles as store
-from solward.agents.store.cycles import MEMORY_GIVEN
 from solward.audit.acts import record_act
 from solward.database import outbox
 from solward.database.database import Database
@@ -30,68 +23,6 @@ from solward.resources.agents import AgentStatus
 from solward.support.durations import HOUR_MS
 from solward.telemetry import metrics
 from solward.types.events import EventKind
-
-# Ten entries take a few kilobytes, at most 200.
-AGENTS = 4_096
-
-
-@dataclass(frozen=True, slots=True)
-class _Cached:
-    fence: int
-    cycle: int
-    entries: tuple[MemoryEntry, ...]
-    left: bool
-
-
-class MemoryCache:
-    """The latest entries of the agents that ran last, newest first."""
-
-    def __init__(self, agents: int = AGENTS) -> None:
-        self._agents = agents
-        self._cached: OrderedDict[str, _Cached] = OrderedDict()
-
-    def is_current(self, agent: Agent) -> bool:
-        """Whether no other process can have run the agent since; it has just entered a cycle.
-
-        If so, no earlier run of this cycle took an action either.
-        """
-        cached = self._cached.get(agent.id)
-        return (
-            cached is not None
-            and cached.left
-            and ((cached.fence, cached.cycle) == (agent.fence - 1, agent.cycle_no))
-        )
-
-    def put(self, agent: Agent, entries: tuple[MemoryEntry, ...]) -> None:
-        """Cache the stored entries of an agent that has just entered a cycle."""
-        self._put(agent.id, _Cached(agent.fence, agent.cycle_no, entries, left=False))
-
-    def enter(self, agent: Agent) -> tuple[MemoryEntry, ...]:
-        """The entries of an agent that has just entered a cycle; current, or `put` before."""
-        entries = self._cached[agent.id].entries
-        self.put(agent, entries)
-        return entries
-
-    def leave(self, decision: Decision, fence: int) -> None:
-        """Add the entry of a cycle that was left with this fence."""
-        cached = self._cached.pop(decision.agent_id, None)
-        if cached is None or (cached.fence, cached.cycle) != (fence, decision.cycle):
-            return
-        entry = MemoryEntry(
-            decision.cycle,
-            decision.reasoning,
-            decision.action,
-            decision.outcome,
-            decision.created_ms,
-        )
-        entries = (entry, *cached.entries[: MEMORY_GIVEN - 1])
-        self._put(decision.agent_id, _Cached(fence, decision.cycle + 1, entries, left=True))
-
-    def _put(self, agent_id: str, cached: _Cached) -> None:
-        self._cached[agent_id] = cached
-        self._cached.move_to_end(agent_id)
-        while len(self._cached) > self._agents:
-            self._cached.popitem(last=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +37,6 @@ class Journal:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._memory = MemoryCache()
         self._entering: Batcher[tuple[str, int], EnteredCycle | None] = Batcher(self._enter)
         self._leaving: Batcher[_Leaving, bool] = Batcher(self._leave)
         self._abandoning: Batcher[tuple[str, int], None] = Batcher(self._abandon)
@@ -134,18 +64,9 @@ class Journal:
     async def _enter(self, cycles: Sequence[tuple[str, int]]) -> list[EnteredCycle | None]:
         async with self._database.write() as connection:
             rows = await store.enter(connection, cycles)
-            agents = [agent_of(row) for row in rows if row is not None]
-            uncached = [agent.id for agent in agents if not self._memory.is_current(agent)]
-            recalled = await store.recall(connection, uncached)
-        entered: dict[str, EnteredCycle] = {}
-        for agent in agents:
-            found = recalled.get(agent.id)
-            earlier_action = None
-            if found is not None:
-                earlier_action = found.earlier_action
-                self._memory.put(agent, tuple(map(MemoryEntry._make, found.memory)))
-            entered[agent.id] = EnteredCycle(agent, self._memory.enter(agent), earlier_action)
-        return [None if row is None else entered[row["id"]] for row in rows]
+            ids = [row["id"] for row in rows if row is not None]
+            recalled = await store.recall(connection, ids)
+        return [None if row is None else _entered(row, recalled[row["id"]]) for row in rows]
 
     async def _leave(self, leaving: Sequence[_Leaving]) -> list[bool]:
         async with self._database.write() as connection:
@@ -168,8 +89,6 @@ class Journal:
             await agent_store.add_usage(connection, used)
         for each, was in zip(leaving, left, strict=True):
             metrics.CYCLES.labels(_outcome(each, was)).inc()
-            if was is not None:
-                self._memory.leave(each.decision, each.fence)
         running = DesiredState.RUNNING.value
         return [was is not None and was.desired_state == running for was in left]
 
@@ -179,6 +98,11 @@ async def tokens_of(database: Database, connection: AsyncConnection, agent_id: s
     hour = (await database.moment(connection)).window_ms // HOUR_MS
     rows = await agent_store.used(connection, [agent_id], hour)
     return tokens_used(rows[agent_id]) if rows else NOTHING_USED
+
+
+def _entered(row: dict[str, Any], recalled: store.Recalled) -> EnteredCycle:
+    memory = tuple(map(MemoryEntry._make, recalled.memory))
+    return EnteredCycle(agent_of(row), memory, recalled.earlier_action)
 
 
 def _row(leaving: _Leaving) -> store.LeavingCycle:

@@ -1,18 +1,15 @@
-"""What a process keeps of its agents' memory is never staler than the store."""
+"""What an agent is given of its memory, whichever process ran its cycles."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import pytest
 from sqlalchemy import insert
 from tests.promises import promise
-from tests.support.agents import AGENT
-from tests.support.database import WALLET_ROW, agent_row, statements_of
+from tests.support.database import WALLET_ROW, agent_row
 
 from solward.agents.cycle import CycleResult, EnteredCycle
 from solward.agents.decisions import Decision
-from solward.agents.remember import Journal, MemoryCache
+from solward.agents.remember import Journal
 from solward.agents.store import agents as store
 from solward.database.database import Database
 from solward.database.tables import wallets
@@ -44,15 +41,6 @@ async def cycle(journal: Journal, number: int, outcome: str) -> EnteredCycle:
 
 def outcomes(entered: EnteredCycle) -> list[str]:
     return [entry.outcome for entry in entered.memory]
-
-
-async def test_an_agent_that_runs_here_alone_is_not_read_back(database: Database) -> None:
-    journal = Journal(database)
-    await cycle(journal, 1, "one")
-    async with statements_of(database) as read:
-        entered = await cycle(journal, 2, "two")
-    assert outcomes(entered) == ["one"]
-    assert not [text for text in read if "FROM memory" in text or "FROM agents, memory" in text]
 
 
 @promise("model-is-given")
@@ -90,14 +78,3 @@ async def test_a_cycle_entered_elsewhere_and_not_left_is_looked_up(database: Dat
     assert entered.agent.fence == 3
     assert outcomes(entered) == ["here"]
     assert entered.earlier_action == ("transfer", record), "its payment is not made again"
-
-
-def test_only_so_many_agents_are_kept_those_that_ran_last() -> None:
-    recent = MemoryCache(agents=2)
-    names = ("a1", "a2", "a3")
-    for name in names:
-        recent.put(replace(AGENT, id=name), ())
-        recent.leave(Decision(name, AGENT.cycle_no, {}, "why", None, "done", 1), AGENT.fence)
-    upcoming = {"fence": AGENT.fence + 1, "cycle_no": AGENT.cycle_no + 1}
-    kept = [recent.is_current(replace(AGENT, id=name, **upcoming)) for name in names]
-    assert kept == [False, True, True]
