@@ -14,8 +14,9 @@ from tests.promises import promise
 from tests.support.agents import hire
 
 from solward.agents.agent import Agent
-from solward.agents.cycle import CycleJournal, CycleResult, EnteredCycle, run_cycle
+from solward.agents.cycle import CycleResult, EnteredCycle, run_cycle
 from solward.agents.decisions import Decision
+from solward.agents.remember import Journal
 from solward.agents.store import agents as store
 from solward.service.service import Solward
 from solward.settings import Settings
@@ -100,7 +101,7 @@ async def test_an_agents_own_limit_blocks_and_the_refusal_is_the_outcome(service
 class Dying:
     """A journal that enters cycles, and dies before it leaves the first."""
 
-    def __init__(self, real: CycleJournal) -> None:
+    def __init__(self, real: Journal) -> None:
         self.real = real
         self.died = False
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.agents import AGENT, Notebook, Scripted, parts
 
 from solward.agents.cycle import EnteredCycle, NextCycle, next_due_ms, run_cycle
-from solward.agents.runner import Runner
+from solward.agents.runner import CycleRunner
 from solward.support.clock import now_ms
 from solward.types.provider import Completion, CompletionRequest
 
@@ -66,7 +66,7 @@ async def test_a_cycle_slower_than_its_interval_never_overlaps_itself() -> None:
     slow = Slow(interval_ms, wanted=5)
     agent = replace(AGENT, loop_interval_ms=interval_ms, next_run_ms=begun_ms)
     notebook = Counting(agent)
-    runner = Runner(
+    runner = CycleRunner(
         functools.partial(run_cycle, parts=parts(slow, notebook, clock=now_ms)), concurrency=10
     )
     try:
@@ -100,7 +100,7 @@ async def test_one_agents_slow_cycle_holds_up_no_other() -> None:
             others.set()
         return NextCycle(cycle + 1, now_ms())
 
-    runner = Runner(run, concurrency=2)
+    runner = CycleRunner(run, concurrency=2)
     try:
         runner.schedule("slow", 1, 0)
         runner.schedule("quick", 1, 0)

@@ -320,11 +320,11 @@ async def test_jobs_and_beats_are_counted(database: Database) -> None:
                                       " - interval '1 minute'"))  # fmt: skip
         assert await store.count(connection) == {"todo": 1, "stalled": 1}
         await connection.execute(text("UPDATE procrastinate_workers SET last_heartbeat = now()"))
-        assert await store.live_workers(connection, [worker]) == 1
+        assert await store.count_workers(connection, [worker]) == 1
         await connection.execute(
             text("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '61 s'")
         )
-        assert await store.live_workers(connection, [worker]) == 0
+        assert await store.count_workers(connection, [worker]) == 0
     await reap(database)
     assert await rows(database, "SELECT id FROM procrastinate_workers") == []
     async with database.read() as connection:

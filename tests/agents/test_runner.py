@@ -9,18 +9,18 @@ import pytest
 
 from solward.agents import runner as runner_module
 from solward.agents.cycle import NextCycle
-from solward.agents.runner import RunCycle, Runner
+from solward.agents.runner import CycleRunner, RunCycle
 from solward.support.clock import now_ms
 
-MakeRunner = Callable[..., Runner]
+MakeRunner = Callable[..., CycleRunner]
 
 
 @pytest.fixture
 async def make() -> AsyncIterator[MakeRunner]:
-    made: list[Runner] = []
+    made: list[CycleRunner] = []
 
-    def build(run: RunCycle, concurrency: int = 10) -> Runner:
-        made.append(Runner(run, concurrency=concurrency))
+    def build(run: RunCycle, concurrency: int = 10) -> CycleRunner:
+        made.append(CycleRunner(run, concurrency=concurrency))
         return made[-1]
 
     yield build

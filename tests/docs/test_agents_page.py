@@ -15,8 +15,7 @@ from tests.support.services import Api, serving_api
 
 from solward.agents.budget import TokensUsed
 from solward.agents.decisions import usage_json
-from solward.agents.prompt import MAX_OUTCOME, MAX_REASONING, system_prompt
-from solward.agents.quoting import MAX_OBSERVATION
+from solward.agents.prompt import MAX_OBSERVATION, MAX_OUTCOME, MAX_REASONING, system_prompt
 from solward.resources.agents import LlmBudget
 from solward.resources.declare import fields_of
 from solward.types.provider import Usage

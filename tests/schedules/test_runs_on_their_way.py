@@ -14,7 +14,7 @@ from tests.schedules.test_schedules_pay import LOOK, PAY, paid
 from tests.support.services import HOUR, Timetable, due, timetable
 
 from solward.plugins.parameters import Parameters
-from solward.schedules import due as due_times
+from solward.schedules import store
 from solward.schedules.journal import SchedulePhase
 
 
@@ -187,7 +187,7 @@ async def test_the_longest_history_is_bounded(tmp_path: Path) -> None:
         made = await table.add(wallet, LOOK | {"every": "1m"})
         async with table.service.database.write() as connection:
             for number in range(205):
-                await due_times.put_run(
+                await store.put_run(
                     connection,
                     made["id"],
                     number,

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from structlog.contextvars import bound_contextvars
@@ -18,7 +18,7 @@ from solward.agents.act import RESUMED_REASONING, Act, RunSkill, act, resumed, r
 from solward.agents.agent import Agent
 from solward.agents.decisions import Decision, MemoryEntry
 from solward.agents.model_budget import ModelBudget, Reserved
-from solward.agents.observe import ObservedWallet, Stored, observe
+from solward.agents.observe import Stored, observe
 from solward.agents.permissions import Permissions
 from solward.agents.provider_call import Complete
 from solward.agents.think import NO_REASONING, storable, think
@@ -29,6 +29,10 @@ from solward.telemetry import metrics, tracing
 from solward.types.errors import SolwardError, StoreError, TokenBudgetReached
 from solward.types.provider import ToolDefinition, Usage
 from solward.types.record import Hold, TransactionRecord
+
+if TYPE_CHECKING:
+    from solward.agents.remember import Journal
+    from solward.vault.custody import Wallet
 
 ERROR_AFTER = 3
 BACKOFF_CAP_MS = 300_000
@@ -90,22 +94,6 @@ class CycleResult:
     reserved: Reserved | None = None
 
 
-class CycleJournal(Protocol):
-    """Where cycles are entered and left: `remember.Journal`."""
-
-    def enter(self, agent_id: str, cycle: int) -> Awaitable[EnteredCycle | None]:
-        """See `Journal.enter`."""
-        ...
-
-    def leave(self, decision: Decision, fence: int, result: CycleResult) -> Awaitable[bool]:
-        """See `Journal.leave`."""
-        ...
-
-    def abandon(self, agent_id: str, fence: int) -> Awaitable[None]:
-        """See `Journal.abandon`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class CycleParts:
     """The dependencies of a cycle.
@@ -123,8 +111,8 @@ class CycleParts:
         hook: called after each phase.
     """
 
-    journal: CycleJournal
-    wallet: Callable[[str], Awaitable[ObservedWallet]]
+    journal: Journal
+    wallet: Callable[[str], Awaitable[Wallet]]
     balances: Callable[[str, Hashable], Awaitable[Balances]]
     stored: Callable[[Agent], Awaitable[Stored]]
     permissions: Callable[[Agent], Awaitable[Permissions]]

@@ -5,9 +5,9 @@ What the store says of an agent and its wallet is read in one transaction for ma
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
@@ -15,13 +15,15 @@ from solward.agents.agent import Agent
 from solward.agents.batch import Batcher
 from solward.agents.permissions import WITHOUT_GRANTS, PermissionReader, Permissions
 from solward.database.database import Database
-from solward.solana.balances import Balances
 from solward.support.clock import iso
 from solward.types.errors import SolwardError
 from solward.types.money import lamports_to_sol
 from solward.types.record import Hold, TransactionRecord
 from solward.vault.store import holds as hold_store
 from solward.vault.store import transactions as transaction_store
+
+if TYPE_CHECKING:
+    from solward.agents.cycle import CycleParts
 
 RECENT_TRANSACTIONS = 5
 
@@ -71,39 +73,6 @@ class StoredReads:
         ]
 
 
-class ObservedWallet(Protocol):
-    """The fields of a wallet that an observation includes."""
-
-    @property
-    def name(self) -> str:
-        """The wallet's name."""
-        ...
-
-    @property
-    def address(self) -> str:
-        """Its base58 address."""
-        ...
-
-
-class ObservationSources(Protocol):
-    """The reads that make an observation."""
-
-    @property
-    def wallet(self) -> Callable[[str], Awaitable[ObservedWallet]]:
-        """Wallet id -> its name and address."""
-        ...
-
-    @property
-    def balances(self) -> Callable[[str, Hashable], Awaitable[Balances]]:
-        """Wallet id and `Stored.mark` -> its SOL and tokens."""
-        ...
-
-    @property
-    def stored(self) -> Callable[[Agent], Awaitable[Stored]]:
-        """What the store says of an agent and its wallet."""
-        ...
-
-
 class Observed(NamedTuple):
     """An observation, and what the agent may do by what was read with it; None where that
     failed."""
@@ -112,7 +81,7 @@ class Observed(NamedTuple):
     permissions: Permissions | None
 
 
-async def observe(agent: Agent, cycle: int, sources: ObservationSources, now_ms: int) -> Observed:
+async def observe(agent: Agent, cycle: int, sources: CycleParts, now_ms: int) -> Observed:
     """Name, address, balances and recent transactions of the wallet, and what the agent asked for
     that waits for a person; amounts are Decimal.
 

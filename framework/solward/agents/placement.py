@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from solward.agents.runner import RunCycle, Runner
+from solward.agents.runner import CycleRunner, RunCycle
 from solward.agents.store import agents as store
 from solward.database.database import Database
 from solward.support.clock import now_ms
@@ -41,12 +41,12 @@ class Placement(Protocol):
 MakePlacement = Callable[[Database, RunCycle], Placement]
 
 
-class EmbeddedPlacement:
+class EmbeddedPlacement(CycleRunner):
     """Runs cycles in this process, which is the only one."""
 
     def __init__(self, database: Database, run: RunCycle) -> None:
+        super().__init__(run)
         self._database = database
-        self._runner = Runner(run)
 
     async def open(self) -> None:
         """See `Placement`."""
@@ -54,19 +54,11 @@ class EmbeddedPlacement:
             waiting = await store.agents_to_run(connection)
         now = now_ms()
         for agent_id, cycle, due_ms in waiting:
-            self._runner.schedule(agent_id, cycle, now if due_ms is None else due_ms)
+            self.schedule(agent_id, cycle, now if due_ms is None else due_ms)
 
     async def begin(self, agent_id: str, cycle: int, due_ms: int) -> None:
         """See `Placement`."""
-        self._runner.schedule(agent_id, cycle, due_ms)
-
-    async def halt(self, agent_id: str) -> None:
-        """See `Placement`."""
-        await self._runner.halt(agent_id)
-
-    async def close(self) -> None:
-        """See `Placement`."""
-        await self._runner.close()
+        self.schedule(agent_id, cycle, due_ms)
 
 
 def default(database: Database, run: RunCycle) -> Placement:

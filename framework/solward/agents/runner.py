@@ -1,4 +1,4 @@
-"""The embedded runner: one scheduler for all agents of this process.
+"""The embedded runner: cycles of agents in this process, which is the only one.
 
 Agents wait in a heap by due time and cost nothing while they wait: no task, no timer, no query.
 """
@@ -6,7 +6,6 @@ Agents wait in a heap by due time and cost nothing while they wait: no task, no 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import functools
 import heapq
 from collections.abc import Awaitable, Callable
@@ -14,27 +13,24 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from solward.agents.cycle import NextCycle
+from solward.runs.runner import LONGEST_WAIT_S, Runner
 from solward.support.clock import now_ms
-from solward.support.tasks import end
 
 # Most cycles wait for a model: this bounds memory and open connections, not throughput.
 CONCURRENCY = 200
 # Before a cycle that could not be stored runs again.
 RETRY_MS = 5_000
-# The wall clock may be set while the runner sleeps.
-_LONGEST_SLEEP_S = 30.0
 
 _log = structlog.get_logger(__name__)
 
 RunCycle = Callable[[str, int], Awaitable[NextCycle | None]]
 
 
-class Runner:
-    """Starts each agent's cycle when it is due, never two of one agent at once.
+class CycleRunner(Runner[NextCycle | None]):
+    """Runs each agent's cycle when it is due.
 
     Args:
         run: runs one cycle of an agent and returns the next one.
-        concurrency: most cycles at one time; the others wait in order of due time.
     """
 
     def __init__(
@@ -44,16 +40,13 @@ class Runner:
         concurrency: int = CONCURRENCY,
         clock: Callable[[], int] = now_ms,
     ) -> None:
+        super().__init__("agents", concurrency)
         self._run = run
-        self._concurrency = concurrency
         self._clock = clock
         self._heap: list[tuple[int, int, str]] = []
         self._waiting: dict[str, tuple[int, int]] = {}  # agent -> its heap entry's order, cycle
         self._order = 0
-        self._tasks: dict[str, asyncio.Task[NextCycle | None]] = {}
         self._halting: set[asyncio.Task[NextCycle | None]] = set()
-        self._wake = asyncio.Event()
-        self._scheduler: asyncio.Task[None] | None = None
         self._closed = False
 
     def schedule(self, agent_id: str, cycle: int, due_ms: int) -> None:
@@ -61,57 +54,30 @@ class Runner:
 
         Does nothing while a cycle of the agent runs: that one returns the next.
         """
-        if self._closed or agent_id in self._tasks:
+        if self._closed or agent_id in self._running:
             return
         self._push(agent_id, NextCycle(cycle, due_ms))
-        if self._scheduler is None:
-            # An empty context: the id and span of the request that starts the first agent must not
-            # appear in the logs and traces of all later cycles.
-            self._scheduler = asyncio.create_task(
-                self._schedule(), name="agents", context=contextvars.Context()
-            )
+        self.start()
 
     async def halt(self, agent_id: str) -> None:
         """Halt an agent; returns once nothing of it runs."""
         self._waiting.pop(agent_id, None)
-        task = self._tasks.get(agent_id)
+        task = self._running.get(agent_id)
         if task is not None:
             self._halting.add(task)
             task.cancel()
             await asyncio.wait({task})
 
-    async def close(self) -> None:
+    async def close(self, wait_s: float = 0.0) -> None:
         """Halt every agent, in parallel; actions that spend run to their end first."""
         self._closed = True
         self._waiting.clear()
         self._heap.clear()
-        if self._scheduler is not None:
-            await end([self._scheduler])
-        tasks = set(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await super().close(wait_s)
 
-    def _push(self, agent_id: str, upcoming: NextCycle) -> None:
-        self._order += 1
-        self._waiting[agent_id] = (self._order, upcoming.cycle)
-        heapq.heappush(self._heap, (upcoming.due_ms, self._order, agent_id))
-        if self._heap[0][1] == self._order:
-            self._wake.set()
-
-    async def _schedule(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            self._wake.clear()
-            sleep_s = self._launch_due()
-            timer = loop.call_later(sleep_s, self._wake.set)
-            await self._wake.wait()
-            timer.cancel()
-
-    def _launch_due(self) -> float:
-        """Start due cycles up to the concurrency; returns the seconds to sleep."""
-        while self._heap and len(self._tasks) < self._concurrency:
+    async def turn(self) -> float:
+        """See `Runner`."""
+        while self._heap and self._room > 0:
             due_ms, order, agent_id = self._heap[0]
             waiting = self._waiting.get(agent_id)
             if waiting is None or waiting[0] != order:
@@ -119,16 +85,19 @@ class Runner:
                 continue
             remaining_ms = due_ms - self._clock()
             if remaining_ms > 0:
-                return min(remaining_ms / 1000, _LONGEST_SLEEP_S)
+                return min(remaining_ms / 1000, LONGEST_WAIT_S)
             heapq.heappop(self._heap)
             del self._waiting[agent_id]
-            self._start(agent_id, waiting[1])
-        return _LONGEST_SLEEP_S
+            then = functools.partial(self._ended, agent_id)
+            self._begin(agent_id, self._one(agent_id, waiting[1]), then)
+        return LONGEST_WAIT_S
 
-    def _start(self, agent_id: str, cycle: int) -> None:
-        task = asyncio.create_task(self._one(agent_id, cycle))
-        self._tasks[agent_id] = task
-        task.add_done_callback(functools.partial(self._ended, agent_id))
+    def _push(self, agent_id: str, upcoming: NextCycle) -> None:
+        self._order += 1
+        self._waiting[agent_id] = (self._order, upcoming.cycle)
+        heapq.heappush(self._heap, (upcoming.due_ms, self._order, agent_id))
+        if self._heap[0][1] == self._order:
+            self.wake()
 
     async def _one(self, agent_id: str, cycle: int) -> NextCycle | None:
         try:
@@ -138,9 +107,8 @@ class Runner:
             return NextCycle(cycle, self._clock() + RETRY_MS)
 
     def _ended(self, agent_id: str, task: asyncio.Task[NextCycle | None]) -> None:
-        if len(self._tasks) >= self._concurrency:
-            self._wake.set()
-        del self._tasks[agent_id]
+        if self._room == 1:
+            self.wake()
         halted = task in self._halting
         self._halting.discard(task)
         if task.cancelled() or halted or self._closed:

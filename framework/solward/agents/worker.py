@@ -146,7 +146,7 @@ class Worker:
         if self._stopping.is_set() or len(ids) < len(self._workers):
             return False
         async with self._database.read() as connection:
-            return await store.live_workers(connection, ids) == len(ids)
+            return await store.count_workers(connection, ids) == len(ids)
 
     def _add_tasks(self) -> None:
         app = self._queue.app

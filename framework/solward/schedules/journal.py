@@ -20,7 +20,7 @@ from solward.operations.key_callers import KeyCallers
 from solward.plugins import Registry
 from solward.plugins.loaded import LoadedSkill
 from solward.resources.schedules import Missed, RunStatus, ScheduleStatus
-from solward.schedules import due, store
+from solward.schedules import store
 from solward.schedules.schedule import Schedule
 from solward.schedules.store import action_prefix
 from solward.support.clean_text import cleaned
@@ -100,7 +100,7 @@ class Journal:
         """
         async with self._database.read() as connection:
             left_out = self._left_out(running)
-            due_ms = await due.next_due(connection, self._me, left_out, _busy(running.values()))
+            due_ms = await store.next_due(connection, self._me, left_out, _busy(running.values()))
             if due_ms is None:
                 return None
             return max(0, due_ms - await self._now(connection))
@@ -120,7 +120,7 @@ class Journal:
         makers = list(running.values())
         async with self._database.write() as connection:
             now = await self._now(connection)
-            found = await due.take_due(
+            found = await store.take_due(
                 connection,
                 self._me,
                 now,
@@ -206,7 +206,7 @@ class Journal:
         started: dict[str, Any] = {"status": RunStatus.RUNNING.value, "text": "", "ended_ms": None}
         if attempts == 1:
             started["started_ms"] = now
-        await due.put_run(connection, schedule.id, due_ms, started)
+        await store.put_run(connection, schedule.id, due_ms, started)
         return due_ms
 
     async def _end(
@@ -257,7 +257,7 @@ class Journal:
         """Store what became of a due time, and tell of it."""
         status, text = outcome.status.value, outcome.text
         fields = {"status": status, "text": text, "ended_ms": now}
-        await due.put_run(connection, schedule.id, due_ms, fields)
+        await store.put_run(connection, schedule.id, due_ms, fields)
         subject = schedule.subject | {
             "skill": schedule.skill,
             "dueAt": iso(due_ms),

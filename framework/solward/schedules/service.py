@@ -27,7 +27,7 @@ from solward.schedules.journal import (
     no_hook,
     run_once,
 )
-from solward.schedules.runner import Runner
+from solward.schedules.runner import ScheduleRunner
 from solward.schedules.schedule import TERMS, Schedule, read_when
 from solward.support import jsontext
 from solward.support.clock import iso, now_ms
@@ -99,7 +99,7 @@ class ScheduleService:
         self.keys = keys
         self.run_skill = run_skill
         self._now = self._window_ms if now is None else now
-        self.runner = Runner(
+        self.runner = ScheduleRunner(
             Journal(database, me, self._now, registry),
             lambda schedule, due_ms: run_once(
                 schedule, due_ms, registry=registry(), keys=self.keys, run_skill=self.run_skill

@@ -1,18 +1,51 @@
-"""Statements on schedules and their runs. Each function works inside the caller's transaction."""
+"""Statements on schedules and their runs: what is due, who runs it, and what became of it. Each
+function works inside the caller's transaction.
+
+A run is fenced: taking a due time counts the schedule's fence up, and whoever has another one can
+neither spend for it nor end it. What a process that died had begun is taken by another.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import and_, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import exists as sql_exists
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.database.tables import schedule_runs, schedules, transactions
+from solward.database.database import clock
+from solward.database.prepared import Prepared
+from solward.database.tables import processes, schedule_runs, schedules, transactions
 from solward.resources.answers import answer_json
-from solward.resources.schedules import ScheduleRun
+from solward.resources.schedules import RUNS_KEPT, ScheduleRun
 from solward.schedules.schedule import Schedule, schedule_of
+
+_ACTIVE: Final = "active"
+
+_DUE = and_(schedules.c.status == _ACTIVE, schedules.c.next_due_ms.is_not(None))
+_NEXT = Prepared(
+    select(func.min(schedules.c.next_due_ms)).where(
+        _DUE,
+        schedules.c.id.not_in(bindparam("running", expanding=True)),
+        schedules.c.made_by.not_in(bindparam("busy", expanding=True)),
+        or_(
+            bindparam("is_alone"), schedules.c.owner.is_(None), schedules.c.owner == bindparam("me")
+        ),
+    )
+)
+# Of a process that died nobody is told, so its schedules are looked for by themselves.
+_ORPHANED = Prepared(
+    select(func.count()).where(
+        schedules.c.status == _ACTIVE,
+        schedules.c.owner.is_not(None),
+        schedules.c.owner != bindparam("me"),
+        ~sql_exists().where(
+            processes.c.id == schedules.c.owner, processes.c.lease_until_ms > bindparam("clock")
+        ),
+    )
+)
 
 
 async def add(connection: AsyncConnection, schedule: Schedule) -> None:
@@ -116,3 +149,93 @@ async def _made(
     for row in await connection.execute(statement):
         found.setdefault(int(row.action_key.split(":")[2]), []).append(row.id)
     return found
+
+
+async def next_due(
+    connection: AsyncConnection,
+    me: str,
+    running: Collection[str],
+    busy: Collection[str],
+) -> int | None:
+    """When this process has something to run next, in ms; 0 where a dead process left something.
+
+    Args:
+        me: this process.
+        running: the schedules that it runs now.
+        busy: makers of as many of those as they may have at one time.
+    """
+    # On SQLite the home's lock proves that no other process lives.
+    is_alone = connection.dialect.name == "sqlite"
+    if not is_alone:
+        orphaned = await _ORPHANED.scalar(connection, {"me": me, "clock": await clock(connection)})
+        if orphaned:
+            return 0
+    parameters = {
+        "me": me,
+        "running": list(running),
+        "busy": list(busy),
+        "is_alone": is_alone,
+    }
+    found = await _NEXT.scalar(connection, parameters)
+    return None if found is None else int(found)
+
+
+async def take_due(
+    connection: AsyncConnection,
+    me: str,
+    now_ms: int,
+    running: Collection[str],
+    busy: Collection[str],
+    most: int,
+) -> list[Schedule]:
+    """Lock up to `most` schedules that are due at `now_ms` and that no living process runs.
+
+    Rows that another process has locked are left to it.
+
+    Args:
+        me, running, busy: as in `next_due`.
+    """
+    lives = sql_exists().where(processes.c.id == schedules.c.owner)
+    if connection.dialect.name != "sqlite":
+        # On SQLite the home's lock proves who lives, and leases are not renewed.
+        lives = lives.where(processes.c.lease_until_ms > await clock(connection))
+    statement = (
+        select(schedules)
+        .where(
+            _DUE,
+            schedules.c.next_due_ms <= now_ms,
+            or_(schedules.c.owner.is_(None), schedules.c.owner == me, ~lives),
+            schedules.c.id.not_in(list(running)),
+            schedules.c.made_by.not_in(list(busy)),
+        )
+        .order_by(schedules.c.next_due_ms, schedules.c.id)
+        .limit(most)
+        .with_for_update(of=schedules, skip_locked=True)
+    )
+    return [schedule_of(row) for row in (await connection.execute(statement)).mappings()]
+
+
+async def put_run(
+    connection: AsyncConnection, schedule_id: str, due_ms: int, fields: Mapping[str, Any]
+) -> None:
+    """Store what is known of a due time: new, or in place of what was; forget the oldest."""
+    key = and_(schedule_runs.c.schedule_id == schedule_id, schedule_runs.c.due_ms == due_ms)
+    changed = await connection.execute(update(schedule_runs).where(key).values(**fields))
+    if changed.rowcount:
+        return
+    await connection.execute(
+        insert(schedule_runs).values(schedule_id=schedule_id, due_ms=due_ms, **fields)
+    )
+    oldest = (
+        select(schedule_runs.c.due_ms)
+        .where(schedule_runs.c.schedule_id == schedule_id)
+        .order_by(schedule_runs.c.due_ms.desc())
+        .offset(RUNS_KEPT)
+        .limit(1)
+        .scalar_subquery()
+    )
+    await connection.execute(
+        delete(schedule_runs).where(
+            schedule_runs.c.schedule_id == schedule_id, schedule_runs.c.due_ms <= oldest
+        )
+    )

@@ -79,14 +79,10 @@ _COUNT = text(
     ") THEN 'stalled' ELSE status::text END AS status, count(*) AS jobs"
     " FROM procrastinate_jobs AS job WHERE queue_name = :queue GROUP BY 1"
 )
-_LIVE_WORKERS = text(
-    "SELECT count(*) FROM procrastinate_workers"
-    " WHERE id = ANY(:ids) AND last_heartbeat > now() - make_interval(secs => :stalled_s)"
-)
-
 _WORKERS = text(
     "SELECT count(*) FROM procrastinate_workers"
     " WHERE last_heartbeat > now() - make_interval(secs => :stalled_s)"
+    " AND (CAST(:ids AS bigint[]) IS NULL OR id = ANY(:ids))"
 )
 
 
@@ -157,12 +153,11 @@ async def count(connection: AsyncConnection) -> dict[str, int]:
     return {row.status: row.jobs for row in rows}
 
 
-async def count_workers(connection: AsyncConnection) -> int:
-    """How many of the queue's workers have a recent heartbeat."""
-    return int((await connection.execute(_WORKERS, {"stalled_s": STALLED_S})).scalar_one())
+async def count_workers(connection: AsyncConnection, ids: Sequence[int] | None = None) -> int:
+    """How many of the queue's workers have a recent heartbeat.
 
-
-async def live_workers(connection: AsyncConnection, worker_ids: Sequence[int]) -> int:
-    """How many of these workers have a recent heartbeat."""
-    parameters = {"ids": list(worker_ids), "stalled_s": STALLED_S}
-    return int((await connection.execute(_LIVE_WORKERS, parameters)).scalar_one())
+    Args:
+        ids: of these alone.
+    """
+    parameters = {"ids": None if ids is None else list(ids), "stalled_s": STALLED_S}
+    return int((await connection.execute(_WORKERS, parameters)).scalar_one())

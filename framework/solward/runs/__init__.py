@@ -1,0 +1,1 @@
+"""What runs at times: one runner of agents' cycles and schedules' runs."""

@@ -1,0 +1,95 @@
+"""The runner: starts what is due in this process, agents' cycles and schedules' runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+from solward.support.tasks import end
+
+# The clock may be set while the runner waits.
+LONGEST_WAIT_S = 30.0
+
+T = TypeVar("T")
+
+
+class Runner(Generic[T]):
+    """Starts a run of each thing when it is due, never two of one thing at once.
+
+    Args:
+        name: of what is run, for logs and tasks.
+        concurrency: most runs at one time; the others wait in order of due time.
+    """
+
+    def __init__(self, name: str, concurrency: int) -> None:
+        self._name = name
+        self._concurrency = concurrency
+        self._running: dict[str, asyncio.Task[T]] = {}
+        self._wake = asyncio.Event()
+        self._loop: asyncio.Task[None] | None = None
+
+    async def turn(self) -> float:
+        """Start what is due; returns the seconds until the next look."""
+        raise NotImplementedError
+
+    async def look(self) -> float:
+        """Take a turn; raises nothing but a cancellation."""
+        return await self.turn()
+
+    def start(self) -> None:
+        """Begin to look for what is due."""
+        if self._loop is None:
+            # An empty context: whoever starts it must not appear in the logs and traces of all
+            # later runs.
+            self._loop = asyncio.create_task(
+                self._work(), name=self._name, context=contextvars.Context()
+            )
+
+    def wake(self) -> None:
+        """Look at once."""
+        self._wake.set()
+
+    async def settled(self) -> None:
+        """Wait until no run is going on here."""
+        while self._running:
+            await asyncio.wait(set(self._running.values()))
+
+    async def close(self, wait_s: float = 0.0) -> None:
+        """Begin nothing any more; runs have `wait_s` to end, and are cancelled then."""
+        if self._loop is not None:
+            await end([self._loop])
+        tasks = set(self._running.values())
+        if tasks and wait_s:
+            _done, tasks = await asyncio.wait(tasks, timeout=wait_s)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    @property
+    def _room(self) -> int:
+        return self._concurrency - len(self._running)
+
+    def _begin(
+        self, key: str, run: Coroutine[Any, Any, T], then: Callable[[asyncio.Task[T]], None]
+    ) -> None:
+        """Start a run of the thing `key`, and call `then` when it has ended."""
+        task = asyncio.create_task(run, name=f"{self._name} {key}")
+        self._running[key] = task
+
+        def ended(task: asyncio.Task[T]) -> None:
+            del self._running[key]
+            then(task)
+
+        task.add_done_callback(ended)
+
+    async def _work(self) -> None:
+        while True:
+            self._wake.clear()
+            wait_s = await self.look()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
