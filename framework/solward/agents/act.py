@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from solward.agents.agent import Agent
 from solward.agents.think import storable
 from solward.context import AgentView
+from solward.runs.runner import RunSkill
 from solward.support import jsontext
 from solward.telemetry.scrub import concealed, scrub_text
 from solward.types.errors import SolwardError
@@ -27,21 +28,6 @@ RESUMED_REASONING = (
 _MAX_DEPTH = 32
 
 T = TypeVar("T")
-
-
-class RunSkill(Protocol):
-    """Runs a skill on a wallet: `Solward.run_skill`."""
-
-    def __call__(
-        self,
-        name: str,
-        params: Mapping[str, Any],
-        wallet_id: str,
-        actor: Actor,
-        agent: AgentView | None = None,
-    ) -> Awaitable[str]:
-        """The skill's text outcome; raises the skill's or the engine's error."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from solward.agents.act import RESUMED_REASONING, Act, RunSkill, act, resumed, run_to_end
+from solward.agents.act import RESUMED_REASONING, Act, act, resumed, run_to_end
 from solward.agents.agent import Agent
 from solward.agents.decisions import Decision, MemoryEntry
 from solward.agents.model_budget import ModelBudget, Reserved
@@ -23,6 +23,7 @@ from solward.agents.permissions import Permissions
 from solward.agents.provider_call import Complete
 from solward.agents.think import NO_REASONING, storable, think
 from solward.resources.agents import AgentStatus
+from solward.runs.runner import RunSkill
 from solward.solana.balances import Balances
 from solward.support.clock import now_ms
 from solward.telemetry import metrics, tracing

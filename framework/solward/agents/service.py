@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Hashable,
+    Mapping,
+    MutableSequence,
+    Sequence,
+)
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
-from solward.agents import placement
-from solward.agents.act import RunSkill
+from solward.agents import placement, provider_call
 from solward.agents.agent import (
     Agent,
     AgentGuardrails,
@@ -44,7 +52,7 @@ from solward.agents.remember import Journal, record_status, tokens_of
 from solward.agents.store import agents as store
 from solward.agents.store.cycles import MEMORY_GIVEN
 from solward.agents.templates import TEMPLATES, template_of
-from solward.agents.think import chat_request, reply, stream_reply
+from solward.agents.think import chat_request
 from solward.audit.acts import record_act
 from solward.database.database import Database
 from solward.operations.policies.changes import drop_set, lock_policy, put_set
@@ -52,6 +60,7 @@ from solward.operations.policies.documents import Policies
 from solward.operations.policies.grant_report import can_leave, limits_report, principal_grants
 from solward.plugins import Registry
 from solward.resources.agents import MEMORY_KEPT, AgentStatus, Guardrails
+from solward.runs.runner import RunSkill
 from solward.settings import Settings
 from solward.solana.balances import Balances
 from solward.solana.token_list import TokenList
@@ -339,16 +348,11 @@ class AgentService:
         """
         agent, request, reserved = await self._chat_request(agent_id, message)
         provider = completer(self._settings, self._registry(), agent)
-        try:
-            completion = await reply(agent, request, provider)
-        except ProviderError as error:
-            if error.usage is None:
-                await self.parts.budget.failed(reserved, error)
-            else:
-                await self._add_usage(agent, reserved, error.usage)
-            raise
-        await self._add_usage(agent, reserved, completion.usage)
-        return completion.text or ""
+        async with self._counted(agent, reserved) as used:
+            completion = await provider_call.complete(agent, provider, request)
+            if completion.usage is not None:
+                used.append(completion.usage)
+        return (completion.text or "").strip()
 
     async def chat_stream(self, agent_id: str, message: str) -> AsyncGenerator[str, None]:
         """As `chat`, streamed; refusals are raised before the first piece.
@@ -357,24 +361,15 @@ class AgentService:
         """
         agent, request, reserved = await self._chat_request(agent_id, message)
         provider = streamer(self._settings, self._registry(), agent)
-        usage: Usage | None = None
-        try:
-            async with aclosing(stream_reply(agent, request, provider)) as answer:
-                async for piece in answer:
-                    if isinstance(piece, Usage):
-                        usage = piece
-                    elif piece:
-                        yield piece
-        except BaseException as error:
-            if usage is None and isinstance(error, ProviderError):
-                usage = error.usage
-            # Of an answer that its reader broke off, what was reserved stays counted.
-            if usage is None:
-                await self.parts.budget.failed(reserved, error)
-            else:
-                await self._add_usage(agent, reserved, usage)
-            raise
-        await self._add_usage(agent, reserved, usage)
+        async with (
+            self._counted(agent, reserved) as used,
+            aclosing(provider_call.stream(agent, provider, request)) as answer,
+        ):
+            async for piece in answer:
+                if isinstance(piece, Usage):
+                    used.append(piece)
+                elif piece:
+                    yield piece
 
     async def decisions(
         self, agent_id: str, *, limit: int = 50, before: int | None = None
@@ -440,6 +435,25 @@ class AgentService:
             permissions=await self.parts.permissions(agent),
         )
         return agent, *await self.parts.budget.reserve(agent, request)
+
+    @asynccontextmanager
+    async def _counted(
+        self, agent: Agent, reserved: Reserved | None
+    ) -> AsyncIterator[MutableSequence[Usage]]:
+        """Count the usage that the block appends. Of an answer that its reader broke off, what was
+        reserved stays counted."""
+        used: MutableSequence[Usage] = []
+        try:
+            yield used
+        except BaseException as error:
+            if isinstance(error, ProviderError) and error.usage is not None:
+                used.append(error.usage)
+            if used:
+                await self._add_usage(agent, reserved, used[0])
+            else:
+                await self.parts.budget.failed(reserved, error)
+            raise
+        await self._add_usage(agent, reserved, used[-1] if used else None)
 
     async def _add_usage(
         self, agent: Agent, reserved: Reserved | None, usage: Usage | None

@@ -5,8 +5,7 @@ Tool calls in the answer to a person are not run.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +15,10 @@ from solward.agents.decisions import MemoryEntry
 from solward.agents.model_budget import ModelBudget, Reserved
 from solward.agents.permissions import WITHOUT_GRANTS, Permissions
 from solward.agents.prompt import chat_message, cycle_message, system_prompt
-from solward.agents.provider_call import Complete, Stream
+from solward.agents.provider_call import Complete
 from solward.support.clean_text import cleaned
 from solward.types.errors import ModelRefused, ProviderError
 from solward.types.provider import (
-    Completion,
     CompletionRequest,
     Message,
     ToolCall,
@@ -117,27 +115,3 @@ def chat_request(
         messages=(Message("user", chat_message(message, memory)),),
         strategy=agent.strategy,
     )
-
-
-async def reply(
-    agent: Agent,
-    request: CompletionRequest,
-    provider: Complete,
-) -> Completion:
-    """The model's answer, its text without surrounding space; raises `ProviderError`."""
-    completion = await provider_call.complete(agent, provider, request)
-    return Completion((completion.text or "").strip(), usage=completion.usage)
-
-
-async def stream_reply(
-    agent: Agent,
-    request: CompletionRequest,
-    provider: Stream,
-) -> AsyncGenerator[str | Usage, None]:
-    """The model's answer as it arrives, then its usage; raises `ProviderError`.
-
-    Closing it closes the provider's generator.
-    """
-    async with aclosing(provider_call.stream(agent, provider, request)) as pieces:
-        async for piece in pieces:
-            yield piece

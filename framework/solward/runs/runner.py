@@ -5,15 +5,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import Callable, Coroutine
-from typing import Any, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Generic, Protocol, TypeVar
 
+from solward.context import AgentView
 from solward.support.tasks import end
+from solward.vault.money.request import Actor
 
 # The clock may be set while the runner waits.
 LONGEST_WAIT_S = 30.0
 
 T = TypeVar("T")
+
+
+class RunSkill(Protocol):
+    """Runs a skill on a wallet: `Solward.run_skill`."""
+
+    def __call__(
+        self,
+        name: str,
+        params: Mapping[str, Any],
+        wallet_id: str,
+        actor: Actor,
+        agent: AgentView | None = None,
+    ) -> Awaitable[str]:
+        """The skill's text outcome; raises the skill's or the engine's error."""
+        ...
 
 
 class Runner(Generic[T]):

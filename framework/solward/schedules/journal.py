@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -20,6 +20,7 @@ from solward.operations.key_callers import KeyCallers
 from solward.plugins import Registry
 from solward.plugins.loaded import LoadedSkill
 from solward.resources.schedules import Missed, RunStatus, ScheduleStatus
+from solward.runs.runner import RunSkill
 from solward.schedules import store
 from solward.schedules.schedule import Schedule
 from solward.schedules.store import action_prefix
@@ -310,14 +311,6 @@ ScheduleHook = Callable[[str, SchedulePhase], None]
 
 def no_hook(schedule_id: str, phase: SchedulePhase) -> None:
     """Do nothing at a phase."""
-
-
-class RunSkill(Protocol):
-    """Runs a skill on a wallet: `Solward.run_skill`."""
-
-    def __call__(self, name: str, params: Any, wallet_id: str, actor: Actor) -> Awaitable[str]:
-        """The skill's text outcome; raises the skill's or the engine's error."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ from solward.operations.policies.changes import drop_set, lock_policy, put_set
 from solward.operations.policies.documents import Policies
 from solward.plugins.loaded import LoadedSkill, Registry
 from solward.resources.schedules import Missed, NewSchedule, ScheduleStatus
+from solward.runs.runner import RunSkill
 from solward.schedules import store
 from solward.schedules.journal import (
     RUNS_DONE,
     Journal,
     Now,
-    RunSkill,
     ScheduleHook,
     ended,
     no_hook,
