@@ -14,9 +14,9 @@ from tests.promises import promise
 from tests.support.agents import hire
 
 from solward.agents.agent import Agent
-from solward.agents.cycle import CycleResult, EnteredCycle, run_cycle
+from solward.agents.cycle import run_cycle
 from solward.agents.decisions import Decision
-from solward.agents.remember import Journal
+from solward.agents.remember import CycleResult, EnteredCycle, Journal
 from solward.agents.store import agents as store
 from solward.service.service import Solward
 from solward.settings import Settings

@@ -23,13 +23,8 @@ from tests.support.agents import (
     record_of,
 )
 
-from solward.agents.cycle import (
-    BACKOFF_CAP_MS,
-    EnteredCycle,
-    NextCycle,
-    backoff_ms,
-    run_cycle,
-)
+from solward.agents.cycle import BACKOFF_CAP_MS, NextCycle, backoff_ms, run_cycle
+from solward.agents.remember import EnteredCycle
 from solward.agents.think import NO_REASONING
 from solward.types.errors import LedgerUnavailable, ModelRefused, ProviderError, SkillNotFound
 from solward.types.provider import Completion, ToolCall, Usage

@@ -10,6 +10,7 @@ from tests.support.database import hold_row
 
 from solward.agents.act import act
 from solward.agents.agent import Agent, AgentGuardrails, DesiredState
+from solward.agents.observe import Observed as SeenWallet
 from solward.agents.observe import Stored, observe
 from solward.resources.agents import AgentStatus, Observed
 from solward.resources.answers import answer_schema
@@ -72,8 +73,20 @@ class Sources:
         return Stored(held=self.waiting)
 
 
+async def seen_with(waiting: tuple[Hold, ...]) -> SeenWallet:
+    sources = Sources(waiting)
+    return await observe(
+        AGENT,
+        1,
+        0,
+        wallet=sources.wallet,
+        balances=sources.balances,
+        stored=sources.stored,  # type: ignore[arg-type]
+    )
+
+
 async def test_it_observes_what_waits_and_nothing_where_nothing_does() -> None:
-    seen = await observe(AGENT, 1, Sources((HOLD,)), 0)
+    seen = await seen_with((HOLD,))
     assert seen.body["heldTransactions"] == [
         {
             "id": HOLD.id,
@@ -87,4 +100,4 @@ async def test_it_observes_what_waits_and_nothing_where_nothing_does() -> None:
     assert seen.body.keys() <= described.keys()
     held = described["heldTransactions"]["items"]["properties"]
     assert seen.body["heldTransactions"][0].keys() == held.keys()
-    assert "heldTransactions" not in (await observe(AGENT, 1, Sources(()), 0)).body
+    assert "heldTransactions" not in (await seen_with(())).body

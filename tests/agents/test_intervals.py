@@ -10,7 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.support.agents import AGENT, Notebook, Scripted, parts
 
-from solward.agents.cycle import EnteredCycle, NextCycle, next_due_ms, run_cycle
+from solward.agents.cycle import NextCycle, next_due_ms, run_cycle
+from solward.agents.remember import EnteredCycle
 from solward.agents.runner import CycleRunner
 from solward.support.clock import now_ms
 from solward.types.provider import Completion, CompletionRequest

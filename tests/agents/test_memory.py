@@ -7,9 +7,8 @@ from sqlalchemy import insert
 from tests.promises import promise
 from tests.support.database import WALLET_ROW, agent_row
 
-from solward.agents.cycle import CycleResult, EnteredCycle
 from solward.agents.decisions import Decision
-from solward.agents.remember import Journal
+from solward.agents.remember import CycleResult, EnteredCycle, Journal
 from solward.agents.store import agents as store
 from solward.database.database import Database
 from solward.database.tables import wallets

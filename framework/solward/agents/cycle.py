@@ -9,18 +9,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from structlog.contextvars import bound_contextvars
 
 from solward.agents.act import RESUMED_REASONING, Act, act, resumed, run_to_end
 from solward.agents.agent import Agent
-from solward.agents.decisions import Decision, MemoryEntry
+from solward.agents.decisions import Decision
 from solward.agents.model_budget import ModelBudget, Reserved
 from solward.agents.observe import Stored, observe
 from solward.agents.permissions import Permissions
 from solward.agents.provider_call import Complete
+from solward.agents.remember import CycleResult, EnteredCycle, Journal
 from solward.agents.think import NO_REASONING, storable, think
 from solward.resources.agents import AgentStatus
 from solward.runs.runner import RunSkill
@@ -29,11 +30,7 @@ from solward.support.clock import now_ms
 from solward.telemetry import metrics, tracing
 from solward.types.errors import SolwardError, StoreError, TokenBudgetReached
 from solward.types.provider import ToolDefinition, Usage
-from solward.types.record import Hold, TransactionRecord
-
-if TYPE_CHECKING:
-    from solward.agents.remember import Journal
-    from solward.vault.custody import Wallet
+from solward.vault.custody import Wallet
 
 ERROR_AFTER = 3
 BACKOFF_CAP_MS = 300_000
@@ -62,37 +59,6 @@ PhaseHook = Callable[[str, Phase], None]
 
 def no_hook(agent_id: str, phase: Phase) -> None:
     """Do nothing at a phase."""
-
-
-@dataclass(frozen=True, slots=True)
-class EnteredCycle:
-    """A cycle that may run.
-
-    Attributes:
-        memory: the latest entries, newest first.
-        earlier_action: the skill and transaction of this cycle's action, held or not, where an
-            earlier run of the same cycle was interrupted after it.
-    """
-
-    agent: Agent
-    memory: tuple[MemoryEntry, ...]
-    earlier_action: tuple[str, TransactionRecord | Hold] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CycleResult:
-    """What a cycle changes of its agent's row, and what it reserved.
-
-    Attributes:
-        next_run_ms: when the next one is due.
-        reserved: of the model's budget, to be settled to the decision's usage.
-    """
-
-    status: str
-    failures: int
-    error: str | None
-    next_run_ms: int
-    reserved: Reserved | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +198,14 @@ async def _decide_and_act(
 ) -> Act:
     agent = entered.agent
     with tracing.span("agent.observe"):
-        progress.observation, permissions = await observe(agent, cycle, parts, parts.clock())
+        progress.observation, permissions = await observe(
+            agent,
+            cycle,
+            parts.clock(),
+            wallet=parts.wallet,
+            balances=parts.balances,
+            stored=parts.stored,
+        )
     parts.hook(agent.id, Phase.OBSERVED)
     if entered.earlier_action is not None:
         progress.reasoning = RESUMED_REASONING

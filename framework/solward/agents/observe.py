@@ -5,9 +5,9 @@ What the store says of an agent and its wallet is read in one transaction for ma
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -15,15 +15,14 @@ from solward.agents.agent import Agent
 from solward.agents.batch import Batcher
 from solward.agents.permissions import WITHOUT_GRANTS, PermissionReader, Permissions
 from solward.database.database import Database
+from solward.solana.balances import Balances
 from solward.support.clock import iso
 from solward.types.errors import SolwardError
 from solward.types.money import lamports_to_sol
 from solward.types.record import Hold, TransactionRecord
+from solward.vault.custody import Wallet
 from solward.vault.store import holds as hold_store
 from solward.vault.store import transactions as transaction_store
-
-if TYPE_CHECKING:
-    from solward.agents.cycle import CycleParts
 
 RECENT_TRANSACTIONS = 5
 
@@ -81,20 +80,33 @@ class Observed(NamedTuple):
     permissions: Permissions | None
 
 
-async def observe(agent: Agent, cycle: int, sources: CycleParts, now_ms: int) -> Observed:
+async def observe(
+    agent: Agent,
+    cycle: int,
+    now_ms: int,
+    *,
+    wallet: Callable[[str], Awaitable[Wallet]],
+    balances: Callable[[str, Hashable], Awaitable[Balances]],
+    stored: Callable[[Agent], Awaitable[Stored]],
+) -> Observed:
     """Name, address, balances and recent transactions of the wallet, and what the agent asked for
     that waits for a person; amounts are Decimal.
+
+    Args:
+        wallet: wallet id -> its name and address.
+        balances: wallet id and `Stored.mark` -> its SOL and tokens.
+        stored: what the store says of an agent and its wallet.
 
     Never raises: when collecting fails it is `{error, cycle, timestamp}`, and Think still runs.
     """
     when = {"cycle": cycle, "timestamp": iso(now_ms)}
     permissions = None
     try:
-        wallet = await sources.wallet(agent.wallet_id)
+        observed = await wallet(agent.wallet_id)
         # Before the balances: what is stored as confirmed has changed these.
-        stored = await sources.stored(agent)
-        permissions = stored.permissions
-        balances = await sources.balances(agent.wallet_id, stored.mark)
+        known = await stored(agent)
+        permissions = known.permissions
+        holds = await balances(agent.wallet_id, known.mark)
     except SolwardError as error:
         body = {"error": f"The wallet could not be observed: {error}"}
         return Observed(body | when, permissions)
@@ -103,13 +115,13 @@ async def observe(agent: Agent, cycle: int, sources: CycleParts, now_ms: int) ->
         body = {"error": "The wallet could not be observed: an internal error"}
         return Observed(body | when, permissions)
     # Only where there is something: a model that reads of it every time asks for it.
-    waiting = {"heldTransactions": [_held(each) for each in stored.held]} if stored.held else {}
+    waiting = {"heldTransactions": [_held(each) for each in known.held]} if known.held else {}
     seen = {
-        "walletName": wallet.name,
-        "walletAddress": wallet.address,
-        "solBalance": lamports_to_sol(balances.lamports),
-        "tokenBalances": [_token(token) for token in balances.to_json()["tokens"]],
-        "recentTransactions": [_transaction(record) for record in stored.recent],
+        "walletName": observed.name,
+        "walletAddress": observed.address,
+        "solBalance": lamports_to_sol(holds.lamports),
+        "tokenBalances": [_token(token) for token in holds.to_json()["tokens"]],
+        "recentTransactions": [_transaction(record) for record in known.recent],
     }
     return Observed(seen | waiting | when, permissions)
 

@@ -8,12 +8,11 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.agents.agent import DesiredState, agent_of
+from solward.agents.agent import Agent, DesiredState, agent_of
 from solward.agents.batch import Batcher
 from solward.agents.budget import NOTHING_USED, TokensUsed
-from solward.agents.cycle import CycleResult, EnteredCycle
 from solward.agents.decisions import Decision, MemoryEntry
-from solward.agents.model_budget import tokens_used, usage_row
+from solward.agents.model_budget import Reserved, tokens_used, usage_row
 from solward.agents.store import agents as agent_store
 from solward.agents.store import cycles as store
 from solward.audit.acts import record_act
@@ -23,6 +22,38 @@ from solward.resources.agents import AgentStatus
 from solward.support.durations import HOUR_MS
 from solward.telemetry import metrics
 from solward.types.events import EventKind
+from solward.types.record import Hold, TransactionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class EnteredCycle:
+    """A cycle that may run.
+
+    Attributes:
+        memory: the latest entries, newest first.
+        earlier_action: the skill and transaction of this cycle's action, held or not, where an
+            earlier run of the same cycle was interrupted after it.
+    """
+
+    agent: Agent
+    memory: tuple[MemoryEntry, ...]
+    earlier_action: tuple[str, TransactionRecord | Hold] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CycleResult:
+    """What a cycle changes of its agent's row, and what it reserved.
+
+    Attributes:
+        next_run_ms: when the next one is due.
+        reserved: of the model's budget, to be settled to the decision's usage.
+    """
+
+    status: str
+    failures: int
+    error: str | None
+    next_run_ms: int
+    reserved: Reserved | None = None
 
 
 @dataclass(frozen=True, slots=True)
