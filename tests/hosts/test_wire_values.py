@@ -26,7 +26,7 @@ from solward.hosts.wire import failures, methods, values
 from solward.hosts.wire.channel import Channel, Incoming
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import FROM_HOST, TO_HOST, Failed, HostileFrame, read, write
-from solward.hosts.wire.methods import METHODS, Method, StreamMethod
+from solward.hosts.wire.methods import METHODS, Method
 from solward.hosts.wire.values import Codec, Unreadable
 from solward.types import errors, provider, record, venue
 
@@ -135,8 +135,7 @@ class Line:
     async def _open(self) -> None:
         here, there = socket.socketpair()
         handlers: dict[str, Callable[[Incoming], Any]] = {
-            name: self._one if isinstance(each, Method) else self._many
-            for name, each in METHODS.items()
+            name: self._one if not each.streams else self._many for name, each in METHODS.items()
         }
         self.service = Channel(here, {}, receive_limit=FROM_HOST)
         self.host = Channel(there, handlers, receive_limit=TO_HOST)
@@ -156,7 +155,7 @@ class Line:
         return self.got, answered
 
     def stream(
-        self, method: StreamMethod, request: Any, sent: list[Any], pieces: list[Any]
+        self, method: Method, request: Any, sent: list[Any], pieces: list[Any]
     ) -> tuple[Any, Any]:
         self.answers = pieces
 
@@ -195,7 +194,7 @@ def test_request_and_answer_of_every_method_arrive_equal(name: str) -> None:
     method = METHODS[name]
 
     with line() as channel:
-        if isinstance(method, Method):
+        if not method.streams:
 
             @settings(max_examples=examples(8, least=3), deadline=None)
             @given(strategy(method.request), strategy(method.response))
@@ -204,7 +203,7 @@ def test_request_and_answer_of_every_method_arrive_equal(name: str) -> None:
 
             check()
         else:
-            pieces = st.lists(strategy(method.piece), max_size=2)
+            pieces = st.lists(strategy(method.response), max_size=2)
             sent = (
                 st.lists(strategy(method.uploaded), max_size=2) if method.uploaded else st.just([])
             )
@@ -224,7 +223,7 @@ def test_request_and_answer_of_every_method_arrive_equal(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_what_arrives_is_of_exact_built_in_types(name: str) -> None:
     method = METHODS[name]
-    hint = method.response if isinstance(method, Method) else method.piece
+    hint = method.response
 
     @settings(max_examples=examples(15, least=3), deadline=None)
     @given(strategy(hint))

@@ -72,9 +72,6 @@ class MoneyCalls(StoreCalls, Protocol):
     ) -> PaidAnswer:
         """Make a request over HTTP, and pay for it where its site asks for that."""
 
-    async def history(self, request: HistoryRequest) -> tuple[TransactionRecord, ...]:
-        """The wallet's records that the plugin asked for."""
-
     async def quote(self, params: Mapping[str, Any]) -> Quote:
         """What the venue would give for a swap with these parameters."""
 
@@ -265,9 +262,11 @@ class SkillContext(OperationMethods):
         Raises:
             InvalidRequest: a filter that does not fit; names it.
         """
-        request = HistoryRequest(type, status, since_ms, before, limit)
-        request.check()
-        return await self._calls.history(request)
+        HistoryRequest(type, status, since_ms, before, limit).check()
+        records: tuple[TransactionRecord, ...] = await self._calls.keep(
+            "history", type=type, status=status, since_ms=since_ms, before=before, limit=limit
+        )
+        return records
 
     async def transact(
         self,

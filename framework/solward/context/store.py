@@ -10,17 +10,8 @@ from solward.types.entries import Entry, Put, check_page, checked_key, checked_p
 class StoreCalls(Protocol):
     """What a store needs of the service that runs the skill; it knows the plugin and the wallet."""
 
-    async def entry(self, key: str) -> Entry | None:
-        """See `Store.get`."""
-
-    async def put(self, put: Put) -> Entry:
-        """See `Store.put`."""
-
-    async def delete(self, key: str, version: int | None) -> bool:
-        """See `Store.delete`."""
-
-    async def entries(self, prefix: str, after: str | None, limit: int) -> tuple[Entry, ...]:
-        """See `Store.list`."""
+    async def keep(self, what: str, **asked: Any) -> Any:
+        """`get`, `put`, `delete` or `list` entries of the store, or read the `history`."""
 
 
 class Store:
@@ -40,7 +31,8 @@ class Store:
 
     async def get(self, key: str) -> Entry | None:
         """One entry, None where there is none."""
-        return await self._calls.entry(checked_key(key))
+        entry: Entry | None = await self._calls.keep("get", key=checked_key(key))
+        return entry
 
     async def put(self, key: str, value: Any, *, version: int | None = None) -> Entry:
         """Write an entry; returns it with its new version.
@@ -53,7 +45,11 @@ class Store:
                 keys or bytes than the operator allows; names the bound. `store_busy`: the plugin
                 wrote too often in this minute; says when it may again.
         """
-        return await self._calls.put(checked_put(Put(key, value, version)))
+        put = checked_put(Put(key, value, version))
+        entry: Entry = await self._calls.keep(
+            "put", key=put.key, value=put.value, version=put.version
+        )
+        return entry
 
     async def delete(self, key: str, *, version: int | None = None) -> bool:
         """Delete an entry; returns whether it was there.
@@ -61,7 +57,10 @@ class Store:
         Raises:
             SkillError: `store_changed`: it has another version than `version`.
         """
-        return await self._calls.delete(checked_key(key), checked_version(version))
+        was_there: bool = await self._calls.keep(
+            "delete", key=checked_key(key), version=checked_version(version)
+        )
+        return was_there
 
     async def list(
         self, prefix: str = "", *, after: str | None = None, limit: int = 100
@@ -73,4 +72,7 @@ class Store:
             limit: 1 to 200.
         """
         check_page(prefix, after, limit)
-        return await self._calls.entries(prefix, after, limit)
+        entries: tuple[Entry, ...] = await self._calls.keep(
+            "list", prefix=prefix, after=after, limit=limit
+        )
+        return entries

@@ -31,7 +31,7 @@ from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Handler, Incoming
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import HostileFrame
-from solward.hosts.wire.methods import Built, Method, StreamMethod
+from solward.hosts.wire.methods import Built, Method
 from solward.solana.token_list import TokenList
 from solward.types.errors import (
     Held,
@@ -83,6 +83,24 @@ _TOO_LONG: Final = "a time limit that passed"
 
 
 @dataclass(slots=True)
+class CountedCalls:
+    """What one running call asks for of one kind.
+
+    Attributes:
+        code: of the refusal of more than `most`.
+        does: what they do, in words.
+        going_on: lets some of them go on at a time.
+        begun: how many it has begun.
+    """
+
+    code: str
+    does: str
+    most: int
+    going_on: asyncio.Semaphore = field(repr=False)
+    begun: int = 0
+
+
+@dataclass(slots=True)
 class RunningCall:
     """One running call of a plugin.
 
@@ -93,10 +111,8 @@ class RunningCall:
         egress: what it may send by HTTP.
         effects: what its skill declared; of READ no money call is read any further.
         variables: the context variables of who made the call.
-        reads: how many reads of the ledger it has begun.
-        reading: lets some of them go on.
-        kept: how many calls of its store and history it has begun.
-        keeping: lets some of these go on.
+        reads: what it reads of the ledger: the node is the operator's.
+        kept: what it asks its store and history: the database is everybody's.
         late: the loop's time from which on it is cancelled because it has taken too long.
         refused: why it was refused something last; None where it was not.
         ledger: what a venue may read; a skill reads that of its context.
@@ -108,13 +124,18 @@ class RunningCall:
     egress: EgressCall | None = None
     effects: Effects = Effects.READ
     variables: Context = field(default_factory=copy_context, repr=False)
-    reads: int = 0
-    reading: asyncio.Semaphore = field(
-        default_factory=lambda: asyncio.Semaphore(_READS_AT_ONCE), repr=False
+    reads: CountedCalls = field(
+        default_factory=lambda: CountedCalls(
+            "too_many_reads", "read the ledger", READS, asyncio.Semaphore(_READS_AT_ONCE)
+        )
     )
-    kept: int = 0
-    keeping: asyncio.Semaphore = field(
-        default_factory=lambda: asyncio.Semaphore(_STORE_CALLS_AT_ONCE), repr=False
+    kept: CountedCalls = field(
+        default_factory=lambda: CountedCalls(
+            "too_many_store_calls",
+            "ask its store and history",
+            STORE_CALLS,
+            asyncio.Semaphore(_STORE_CALLS_AT_ONCE),
+        )
     )
     late: float | None = None
     refused: SkillError | None = None
@@ -348,35 +369,39 @@ class Capabilities:
         async with self._reading(incoming):
             return await context._quote(**incoming.request)
 
-    # What is kept.
+    # What is kept, and reads.
 
-    async def _keep(self, incoming: Incoming) -> Any:
-        """Do what a skill asks of its store or its history, counted: the database is everybody's.
+    @asynccontextmanager
+    async def _counted(
+        self, incoming: Incoming, calls: CountedCalls, count: int = 1
+    ) -> AsyncIterator[None]:
+        """Let a running call ask for something, counted; may have to wait.
 
         Raises:
-            SkillError: `call_ended`, `not_a_skill` or `too_many_store_calls`.
+            SkillError: `call_ended`, or the code of `calls`.
         """
-        context, call = self._context(incoming), self.of(incoming.cap)
-        call.kept += 1
-        if call.kept > STORE_CALLS:
-            if call.kept > _LIMITS_TO_END * STORE_CALLS:
-                incoming.channel.end(HostileFrame("store calls that go on being refused"))
-            raise call.refuse(
-                "too_many_store_calls",
-                f"A call may ask its store and history {STORE_CALLS} times, and has done so",
+        calls.begun += count
+        if calls.begun > calls.most:
+            if calls.begun > _LIMITS_TO_END * calls.most:
+                incoming.channel.end(HostileFrame(f"{calls.code} that go on being refused"))
+            raise self.of(incoming.cap).refuse(
+                calls.code, f"A call may {calls.does} {calls.most} times, and has done so"
             )
-        async with call.keeping:
+        async with calls.going_on:
             # It may have ended meanwhile.
             self.of(incoming.cap)
+            yield
+
+    async def _keep(self, incoming: Incoming) -> Any:
+        context, call = self._context(incoming), self.of(incoming.cap)
+        async with self._counted(incoming, call.kept):
             name = incoming.method.partition(".")[2]
             work = context.history if name == "history" else getattr(context.store, name)
             return await call.of_call(work(**incoming.request))
 
-    # Reads.
-
     @asynccontextmanager
     async def _reading(self, incoming: Incoming, reads: int = 1) -> AsyncIterator[ReadLedger]:
-        """The ledger of a call that reads, counted: the node is the operator's.
+        """The ledger of a call that reads.
 
         Raises:
             SkillError: `call_ended`, `no_ledger` or `too_many_reads`.
@@ -387,16 +412,7 @@ class Capabilities:
             ledger = call.context.ledger
         if ledger is None:
             raise call.refuse("no_ledger", "Only a skill and a venue have a ledger to read")
-        call.reads += reads
-        if call.reads > READS:
-            if call.reads > _LIMITS_TO_END * READS:
-                incoming.channel.end(HostileFrame("reads of a call that go on being refused"))
-            raise call.refuse(
-                "too_many_reads", f"A call may read the ledger {READS} times, and has done so"
-            )
-        async with call.reading:
-            # It may have ended meanwhile.
-            self.of(incoming.cap)
+        async with self._counted(incoming, call.reads, reads):
             with within(READ_WAIT_S, own=True):
                 yield ledger
 
@@ -475,7 +491,7 @@ class TenantHost:
             return await self.host.call(method, request, cap=cap, timeout_s=timeout_s)
 
     async def stream(
-        self, method: StreamMethod, request: Any, running: RunningCall
+        self, method: Method, request: Any, running: RunningCall
     ) -> AsyncGenerator[Any, None]:
         """See `Host.stream`."""
         with self._given(running) as cap:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -19,7 +19,7 @@ from solward.hosts.inside.kernel import EXIT_UNCONFINED
 from solward.hosts.wire.channel import Channel, Handler
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import ChannelClosed, HostileFrame, Log
-from solward.hosts.wire.methods import PING, START, AnyMethod, Method, StreamMethod
+from solward.hosts.wire.methods import PING, START, Method
 from solward.hosts.wire.values import Unreadable
 from solward.telemetry.scrub import scrub_start, scrub_text
 from solward.types.errors import ProviderError, SkillError, SolwardError
@@ -403,49 +403,42 @@ class Host:
                 host; of a provider's method `ProviderError` instead, retryable where the host may
                 run again. Else what the method itself raises.
         """
-        process = await self._running_for(method)
-        with process.call():
-            try:
-                return await process.channel.call(method, request, cap=cap, timeout_s=timeout_s)
-            except TimeoutError:
-                process.check_answer(self._limits.grace_s)
-                raise
-            except (ChannelClosed, Unreadable) as error:
-                raise await self._ended(process, method, error) from None
+        async with self._process_for(method) as process:
+            return await process.channel.call(method, request, cap=cap, timeout_s=timeout_s)
 
     async def stream(
-        self,
-        method: StreamMethod,
-        request: Mapping[str, Any],
-        *,
-        cap: bytes | None = None,
-        timeout_s: float | None = None,
+        self, method: Method, request: Mapping[str, Any], *, cap: bytes | None = None
     ) -> AsyncGenerator[Any, None]:
         """Call a method that answers with pieces; closing the generator cancels it.
-
-        Args:
-            timeout_s: of each piece.
 
         Raises:
             As `call`.
         """
-        process = await self._running_for(method)
-        with process.call():
-            async with contextlib.aclosing(
-                process.channel.stream(method, request, cap=cap)
-            ) as pieces:
-                while True:
-                    try:
-                        async with asyncio.timeout(timeout_s):
-                            piece = await anext(pieces, None)
-                    except TimeoutError:
-                        process.check_answer(self._limits.grace_s)
-                        raise
-                    except (ChannelClosed, Unreadable) as error:
-                        raise await self._ended(process, method, error) from None
-                    if piece is None:
-                        return
+        async with self._process_for(method) as process:
+            stream = process.channel.stream(method, request, cap=cap)
+            async with contextlib.aclosing(stream) as pieces:
+                async for piece in pieces:
                     yield piece
+
+    @contextlib.asynccontextmanager
+    async def _process_for(self, method: Method) -> AsyncIterator[HostProcess]:
+        """The process, for one call, started where it does not run."""
+        try:
+            process = await self._running()
+        except NotRunning as error:
+            raise _error_of(method, error.code, str(error)) from None
+        with process.call():
+            try:
+                yield process
+            except TimeoutError:
+                process.check_answer(self._limits.grace_s)
+                raise
+            except Unreadable:
+                text = "The plugin answered with what is no such value"
+                raise _error_of(method, BAD_OUTCOME, text, may_cost=True) from None
+            except ChannelClosed:
+                text = f"Plugin host of {self.name} ended during the call: {await process.reason()}"
+                raise _error_of(method, ENDED, text, may_cost=True) from None
 
     @property
     def busy(self) -> bool:
@@ -497,12 +490,6 @@ class Host:
         text = " ".join([line.event, *(f"{name}={value}" for name, value in line.fields.items())])
         write = getattr(_log, line.level if line.level in _LEVELS else "info")
         write("plugin_host_log", host=self.name, text=scrub_start(text, _MAX_LINE))
-
-    async def _running_for(self, method: AnyMethod) -> HostProcess:
-        try:
-            return await self._running()
-        except NotRunning as error:
-            raise _error_of(method, error.code, str(error)) from None
 
     async def _running(self) -> HostProcess:
         if self._closed is not None:
@@ -587,16 +574,6 @@ class Host:
         _log.error("plugin_host_disabled", host=self.name, reason=disabled.reason)
         self._on_fault(self)
 
-    async def _ended(
-        self, process: HostProcess, method: AnyMethod, error: Exception
-    ) -> SolwardError:
-        """The error of a call during which its host ended, as of an answer that is nonsense."""
-        if isinstance(error, Unreadable):
-            text = "The plugin answered with what is no such value"
-            return _error_of(method, BAD_OUTCOME, text, may_cost=True)
-        text = f"Plugin host of {self.name} ended during the call: {await process.reason()}"
-        return _error_of(method, ENDED, text, may_cost=True)
-
 
 class NotRunning(Exception):
     """A host cannot be used now; `code` is a `SkillError`'s."""
@@ -606,7 +583,7 @@ class NotRunning(Exception):
         self.code = code
 
 
-def _error_of(method: AnyMethod, code: str, text: str, *, may_cost: bool = False) -> SolwardError:
+def _error_of(method: Method, code: str, text: str, *, may_cost: bool = False) -> SolwardError:
     if method.name.startswith("provider."):
         return ProviderError(text, retryable=code == ENDED, may_cost=may_cost)
     return SkillError(code, text)

@@ -45,9 +45,6 @@ from solward.plugins.hooks import (
     GUARDRAILS,
     HOOKS,
     OPTIONAL,
-    PAYMENTS,
-    SKILLS,
-    VENUES,
     broken,
 )
 from solward.plugins.load import Declared, Found
@@ -58,24 +55,11 @@ from solward.support.tasks import end
 from solward.types.errors import InvalidRequest, LedgerUnavailable, SkillError, SolwardError
 from solward.types.guardrail import Hold, Intent, TransactionEffects
 from solward.types.manifest import MAX_STORAGE_MB, Manifest, Terms
-from solward.types.payment import (
-    HttpAnswer,
-    PaymentOffer,
-    PaymentProof,
-    PaymentReceipt,
-    PaymentSpec,
-)
+from solward.types.payment import HttpAnswer, PaymentOffer, PaymentSpec
 from solward.types.plugin_problems import ProblemCode
 from solward.types.provider import ProviderSpec
 from solward.types.skill import Effects, SkillSpec
-from solward.types.venue import (
-    Quote,
-    QuoteRequest,
-    SwapInstructions,
-    SwapTransaction,
-    VenueContext,
-    VenueSpec,
-)
+from solward.types.venue import VenueContext, VenueSpec
 from solward.vault.money.judge.plugin_rules import TIME_LIMIT_S, RuleFailure
 
 _log = structlog.get_logger(__name__)
@@ -384,7 +368,7 @@ def _found(host: TenantHost, candidate: Candidate, plugin: Plugin, secret: Secre
             if isinstance(spec, SkillSpec):
                 settings = None if spec.settings is None else _numbers(spec.settings)
                 spec = replace(spec, parameters=_numbers(spec.parameters), settings=settings)
-            calls = _Plugin(host, candidate.name, spec, secret).calls(group)
+            calls = _Plugin(host, candidate.name, spec, secret).calls()
         hooks = {*HOOKS[group], *(set(plugin.hooks) & set(OPTIONAL.get(group, ())))}
         return Declared(spec, {hook: call for hook, call in calls.items() if hook in hooks})
     except Rejected as rejected:
@@ -433,23 +417,20 @@ class _Plugin:
     spec: SkillSpec | VenueSpec | PaymentSpec | None
     secret: SecretOf = field(repr=False)
 
-    def calls(self, group: str) -> dict[str, Callable[..., Any]]:
-        """Its hooks by name, called as those of a plugin in this process."""
-        if group == SKILLS:
-            return {"skill_execute": self.skill_execute}
-        if group == VENUES:
-            return {
-                "venue_quote": self.venue_quote,
-                "venue_instructions": self.venue_instructions,
-                "venue_swap": self.venue_swap,
-            }
-        if group == PAYMENTS:
-            return {
-                "payment_offers": self.payment_offers,
-                "payment_headers": self.payment_headers,
-                "payment_receipt": self.payment_receipt,
-            }
-        return {"guardrail_check": self.guardrail_check}
+    def calls(self) -> dict[str, Callable[..., Any]]:
+        """Hooks by name, called as those of a plugin in this process, with their arguments by
+        name; those of another group than its own are never called."""
+        venue, payment = self._of_venue, self._of_protocol
+        return {
+            "skill_execute": self.skill_execute,
+            "venue_quote": partial(venue, methods.VENUE_QUOTE),
+            "venue_instructions": partial(venue, methods.VENUE_INSTRUCTIONS),
+            "venue_swap": partial(venue, methods.VENUE_SWAP),
+            "payment_offers": self.payment_offers,
+            "payment_headers": partial(payment, methods.PAYMENT_HEADERS),
+            "payment_receipt": partial(payment, methods.PAYMENT_RECEIPT),
+            "guardrail_check": self.guardrail_check,
+        }
 
     @property
     def manifest(self) -> Manifest | None:
@@ -523,44 +504,13 @@ class _Plugin:
             "pools": context.pools,
         }
 
-    async def _of_venue(self, method: Method, context: VenueContext, **asked: Any) -> Any:
+    async def _of_venue(self, method: Method, *, context: VenueContext, **asked: Any) -> Any:
         """A call of a venue; no error says more than that it failed."""
         running, given = self._venue(context)
         try:
             return await self.host.call(method, given | asked, running)
         except SolwardError as error:
             raise sayable(error, (InvalidRequest, LedgerUnavailable)) from None
-
-    async def venue_quote(self, request: QuoteRequest, context: VenueContext) -> Quote:
-        """An offer."""
-        quote: Quote = await self._of_venue(methods.VENUE_QUOTE, context, request=request)
-        return quote
-
-    async def venue_instructions(
-        self,
-        quote: Quote,
-        taker: str,
-        destination: str,
-        max_accounts: int | None,
-        context: VenueContext,
-    ) -> SwapInstructions:
-        """A swap as an instruction."""
-        made: SwapInstructions = await self._of_venue(
-            methods.VENUE_INSTRUCTIONS,
-            context,
-            quote=quote,
-            taker=taker,
-            destination=destination,
-            max_accounts=max_accounts,
-        )
-        return made
-
-    async def venue_swap(self, quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
-        """A swap as a transaction."""
-        made: SwapTransaction = await self._of_venue(
-            methods.VENUE_SWAP, context, quote=quote, wallet=wallet
-        )
-        return made
 
     async def _of_protocol(self, method: Method, **asked: Any) -> Any:
         """A call of a payment protocol, which gets nothing beside its arguments."""
@@ -578,22 +528,6 @@ class _Plugin:
         """What a seller's answer offers."""
         found = await self._of_protocol(methods.PAYMENT_OFFERS, answer=answer)
         return [InvalidRequest(each) if isinstance(each, str) else each for each in found]
-
-    async def payment_headers(self, offer: PaymentOffer, proof: PaymentProof) -> dict[str, str]:
-        """The headers that show a payment."""
-        shown: dict[str, str] = await self._of_protocol(
-            methods.PAYMENT_HEADERS, offer=offer, proof=proof
-        )
-        return shown
-
-    async def payment_receipt(
-        self, offer: PaymentOffer, answer: HttpAnswer
-    ) -> PaymentReceipt | None:
-        """What a seller says of a payment."""
-        receipt: PaymentReceipt | None = await self._of_protocol(
-            methods.PAYMENT_RECEIPT, offer=offer, answer=answer
-        )
-        return receipt
 
     async def guardrail_check(
         self, intent: Intent, effects: TransactionEffects

@@ -31,7 +31,7 @@ from solward.operations.venues import NoVenue, Venue, Venues
 from solward.plugins.containment import contained
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
-from solward.types.entries import Entry, HistoryRequest, Put
+from solward.types.entries import Put
 from solward.types.errors import (
     InvalidRequest,
     LedgerError,
@@ -405,26 +405,9 @@ class SkillCalls:
         self.lifetime.check()
         return await self.operations.quote(plain(params))
 
-    async def entry(self, key: str) -> Entry | None:
-        """An entry of the plugin's store; a skill that declares READ keeps what it likes, too."""
-        return await self.operations.entries.get(self.wallet_id, self._keeper(), key)
-
-    async def put(self, put: Put) -> Entry:
-        """Write an entry of the plugin's store."""
-        return await self.operations.entries.put(self.wallet_id, self._keeper(), put)
-
-    async def delete(self, key: str, version: int | None) -> bool:
-        """Delete an entry of the plugin's store."""
-        return await self.operations.entries.delete(self.wallet_id, self._keeper(), key, version)
-
-    async def entries(self, prefix: str, after: str | None, limit: int) -> tuple[Entry, ...]:
-        """Entries of the plugin's store."""
-        actor = self._keeper()
-        return await self.operations.entries.listed(self.wallet_id, actor, prefix, after, limit)
-
-    async def history(self, request: HistoryRequest) -> tuple[TransactionRecord, ...]:
-        """Records that the plugin asked for."""
-        return await self.operations.entries.history(self.wallet_id, self._keeper(), request)
+    async def keep(self, what: str, **asked: Any) -> Any:
+        """Ask the plugin's store or history; a skill that declares READ may write there, too."""
+        return await self.operations.entries.keep(what, self.wallet_id, self._keeper(), **asked)
 
     def _keeper(self) -> Actor:
         """The actor of a call that moves nothing, fenced as those that do."""

@@ -19,7 +19,7 @@ from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Channel
 from solward.hosts.wire.methods import Built, Method
 from solward.solana.token_list import TokenList
-from solward.types.entries import Entry, HistoryRequest, Put
+from solward.types.entries import Put
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import Intent
 from solward.types.ledger import ReadLedger
@@ -138,40 +138,9 @@ class RemoteCalls:
         quote: Quote = await self._ask(methods.OP_QUOTE, params=params)
         return quote
 
-    async def entry(self, key: str) -> Entry | None:
-        """See `Store.get`."""
-        entry: Entry | None = await self._ask(methods.STORE_GET, key=key)
-        return entry
-
-    async def put(self, put: Put) -> Entry:
-        """See `Store.put`."""
-        entry: Entry = await self._ask(
-            methods.STORE_PUT, key=put.key, value=put.value, version=put.version
-        )
-        return entry
-
-    async def delete(self, key: str, version: int | None) -> bool:
-        """See `Store.delete`."""
-        return bool(await self._ask(methods.STORE_DELETE, key=key, version=version))
-
-    async def entries(self, prefix: str, after: str | None, limit: int) -> tuple[Entry, ...]:
-        """See `Store.list`."""
-        entries: tuple[Entry, ...] = await self._ask(
-            methods.STORE_LIST, prefix=prefix, after=after, limit=limit
-        )
-        return entries
-
-    async def history(self, request: HistoryRequest) -> tuple[TransactionRecord, ...]:
-        """See `SkillContext.history`."""
-        records: tuple[TransactionRecord, ...] = await self._ask(
-            methods.OP_HISTORY,
-            type=request.type,
-            status=request.status,
-            since_ms=request.since_ms,
-            before=request.before,
-            limit=request.limit,
-        )
-        return records
+    async def keep(self, what: str, **asked: Any) -> Any:
+        """See `StoreCalls.keep`."""
+        return await self._ask(_KEPT[what], **asked)
 
     async def build(self, number: int, address: str) -> Built:
         """What the build function of a pocket that is asked for makes.
@@ -194,6 +163,7 @@ class RemoteCalls:
         return await self._call.ask(what, asked)
 
 
+_KEPT: Final = {method.name.partition(".")[2]: method for method in methods.KEPT}
 _READS: Final = {method.name.partition(".")[2]: method for method in methods.LEDGER}
 
 

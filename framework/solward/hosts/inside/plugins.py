@@ -66,6 +66,17 @@ P = TypeVar("P", bound="Plugins")
 ENTRY_POINTS = "entry_points"
 """The option that names the plugins: JSON of `[group, name, value]`s."""
 
+# What the hooks of venues and of payment protocols answer, by the methods that call them.
+_OF_VENUES: Mapping[str, Any] = {
+    methods.VENUE_QUOTE.name: Quote,
+    methods.VENUE_INSTRUCTIONS.name: SwapInstructions,
+    methods.VENUE_SWAP.name: SwapTransaction,
+}
+_OF_PAYMENTS: Mapping[str, Any] = {
+    methods.PAYMENT_OFFERS.name: list | tuple,
+    methods.PAYMENT_HEADERS.name: Mapping,
+    methods.PAYMENT_RECEIPT.name: PaymentReceipt | None,
+}
 # Of a venue's requests, as the service's own client has it.
 _VENUE_TIMEOUT_S = 15.0
 
@@ -97,12 +108,9 @@ def handlers(tenant: Plugins) -> dict[str, Handler]:
         methods.PROVIDER_COMPLETE.name: tenant.provider_complete,
         methods.PROVIDER_STREAM.name: tenant.provider_stream,
         methods.PROVIDER_PRICE.name: tenant.provider_price,
-        methods.VENUE_QUOTE.name: tenant.venue_quote,
-        methods.VENUE_INSTRUCTIONS.name: tenant.venue_instructions,
-        methods.VENUE_SWAP.name: tenant.venue_swap,
+        **dict.fromkeys(_OF_VENUES, tenant.venue),
+        **dict.fromkeys(_OF_PAYMENTS, tenant.payment),
         methods.PAYMENT_OFFERS.name: tenant.payment_offers,
-        methods.PAYMENT_HEADERS.name: tenant.payment_headers,
-        methods.PAYMENT_RECEIPT.name: tenant.payment_receipt,
         methods.GUARDRAIL_CHECK.name: tenant.guardrail_check,
     }
 
@@ -212,48 +220,34 @@ class Plugins:
         context = ProviderContext(asked["secret"], asked["base_url"], self._storage)
         return partial(hook, request=asked["request"], options=asked["options"], context=context)
 
-    async def venue_quote(self, incoming: Incoming) -> Quote:
-        """A venue's offer."""
-        return await self._venue(incoming, "venue_quote", Quote)
+    async def venue(self, incoming: Incoming) -> Any:
+        """A venue's hook."""
+        asked, call, name = dict(incoming.request), _running(incoming), incoming.method
+        hook = self._bound(VENUES, asked.pop("name"), _hook_of(name))
+        base_url, secrets, pools = (asked.pop(each) for each in ("base_url", "secrets", "pools"))
+        client = httpx.AsyncClient(base_url=base_url or "", timeout=_VENUE_TIMEOUT_S)
+        async with client as http:
+            ledger = remote_ledger(call)
+            context = VenueContext(http, secrets, self._storage, ledger, pools)
+            answer = await _run(call, partial(hook, **asked, context=context))
+        return _of_type(answer, _OF_VENUES[name], _hook_of(name))
 
-    async def venue_instructions(self, incoming: Incoming) -> SwapInstructions:
-        """A venue's swap as an instruction."""
-        return await self._venue(incoming, "venue_instructions", SwapInstructions)
-
-    async def venue_swap(self, incoming: Incoming) -> SwapTransaction:
-        """A venue's swap as a transaction."""
-        return await self._venue(incoming, "venue_swap", SwapTransaction)
+    async def payment(self, incoming: Incoming) -> Any:
+        """A payment protocol's hook."""
+        asked, name = dict(incoming.request), incoming.method
+        hook = self._bound(PAYMENTS, asked.pop("name"), _hook_of(name))
+        answer = await _run(_running(incoming), partial(hook, **asked))
+        # A generator of offers would run where none of the guards around a hook is.
+        return _of_type(answer, _OF_PAYMENTS[name], _hook_of(name))
 
     async def payment_offers(self, incoming: Incoming) -> tuple[PaymentOffer | str, ...]:
         """What a seller's answer offers."""
-        offers = await self._payment(incoming, "payment_offers")
-        # A generator would run where none of the guards around a hook is.
-        if not isinstance(offers, list | tuple):
-            raise TypeError(f"payment_offers must answer a list, not {type(offers).__name__}")
         return tuple(
             shortened(str(each))
             if isinstance(each, InvalidRequest)
             else _of_type(each, PaymentOffer, "payment_offers")
-            for each in offers
+            for each in await self.payment(incoming)
         )
-
-    async def payment_headers(self, incoming: Incoming) -> Mapping[str, str]:
-        """The headers that show a payment."""
-        headers = await self._payment(incoming, "payment_headers")
-        if not isinstance(headers, Mapping):
-            found = type(headers).__name__
-            raise TypeError(f"payment_headers must answer a mapping, not {found}")
-        return headers
-
-    async def payment_receipt(self, incoming: Incoming) -> PaymentReceipt | None:
-        """What a seller says of a payment."""
-        receipt = await self._payment(incoming, "payment_receipt")
-        return None if receipt is None else _of_type(receipt, PaymentReceipt, "payment_receipt")
-
-    async def _payment(self, incoming: Incoming, hook: str) -> Any:
-        asked = dict(incoming.request)
-        bound = self._bound(PAYMENTS, asked.pop("name"), hook)
-        return await _run(_running(incoming), partial(bound, **asked))
 
     async def guardrail_check(self, incoming: Incoming) -> Verdict:
         """A rule's answer; one that raises, or answers anything else, has refused."""
@@ -271,16 +265,6 @@ class Plugins:
             return Verdict(answer.reason[:_MAX_REASON], held=True)
         text = answer if isinstance(answer, str) else "the rule refused"
         return Verdict(str.__str__(text)[:_MAX_REASON])
-
-    async def _venue(self, incoming: Incoming, hook: str, kind: type[T]) -> T:
-        asked, call = dict(incoming.request), _running(incoming)
-        bound = self._bound(VENUES, asked.pop("name"), hook)
-        base_url, secrets, pools = (asked.pop(name) for name in ("base_url", "secrets", "pools"))
-        client = httpx.AsyncClient(base_url=base_url or "", timeout=_VENUE_TIMEOUT_S)
-        async with client as http:
-            ledger = remote_ledger(call)
-            context = VenueContext(http, secrets, self._storage, ledger, pools)
-            return _of_type(await _run(call, partial(bound, **asked, context=context)), kind, hook)
 
     def _bound(self, group: str, name: str, hook: str) -> Callable[..., Any]:
         for named, module in zip(self._named, self._modules, strict=True):
@@ -318,7 +302,12 @@ async def _shielded(work: Awaitable[T]) -> T:
         raise
 
 
-def _of_type(value: Any, kind: type[T], hook: str) -> T:
+def _hook_of(method: str) -> str:
+    return method.replace(".", "_")
+
+
+def _of_type(value: Any, kind: Any, hook: str) -> Any:
     if not isinstance(value, kind):
-        raise TypeError(f"{hook} must answer with {kind.__name__}, not {type(value).__name__}")
+        wanted = getattr(kind, "__name__", kind)
+        raise TypeError(f"{hook} must answer with {wanted}, not {type(value).__name__}")
     return value

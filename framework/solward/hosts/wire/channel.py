@@ -18,6 +18,7 @@ from collections.abc import (
     Mapping,
 )
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
@@ -48,7 +49,7 @@ from solward.hosts.wire.frames import (
     read,
     write,
 )
-from solward.hosts.wire.methods import METHODS, PING, AnyMethod, Method, StreamMethod
+from solward.hosts.wire.methods import METHODS, PING, Method
 from solward.hosts.wire.values import Codec, Unreadable
 from solward.types.errors import InvalidRequest, SkillError
 
@@ -114,7 +115,6 @@ class Incoming:
             piece = await serving.inbox.take()
             if piece is None:
                 return
-            assert isinstance(serving.method, StreamMethod)
             assert serving.method.uploads is not None
             yield serving.method.uploads.convert(piece)
             if not serving.answered:
@@ -124,28 +124,25 @@ class Incoming:
 Handler = Callable[[Incoming], Coroutine[Any, Any, Any] | AsyncGenerator[Any, None]]
 
 
+@dataclass(slots=True, eq=False)
 class _Inbox:
     """Pieces that came and wait to be taken, and what the sender may still send."""
 
-    __slots__ = ("_items", "_loop", "_waiter", "credit", "ended", "error", "taken")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._items: deque[Any] = deque()
-        self._waiter: asyncio.Future[None] | None = None
-        self.credit = CREDIT
-        self.taken = 0
-        self.ended = False
-        self.error: BaseException | None = None
+    credit: int = CREDIT
+    taken: int = 0
+    ended: bool = False
+    error: BaseException | None = None
+    _items: deque[Any] = field(default_factory=deque)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def put(self, piece: Any) -> None:
         self._items.append(piece)
-        self._wake()
+        self._changed.set()
 
     def end(self, error: BaseException | None = None) -> None:
         if not self.ended:
             self.ended, self.error = True, error
-            self._wake()
+            self._changed.set()
 
     async def take(self) -> Any:
         """The next piece; None after the last, or the error that ended them."""
@@ -154,83 +151,51 @@ class _Inbox:
                 raise self.error
             if self.ended:
                 return None
-            self._waiter = self._loop.create_future()
-            await self._waiter
+            self._changed.clear()
+            await self._changed.wait()
         return self._items.popleft()
 
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
-
+@dataclass(slots=True, eq=False)
 class _Outbox:
     """What may still be sent of a stream."""
 
-    __slots__ = ("_loop", "_waiter", "closed", "credit")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, credit: int = CREDIT) -> None:
-        self._loop = loop
-        self._waiter: asyncio.Future[None] | None = None
-        self.credit = credit
-        self.closed = False
+    credit: int = CREDIT
+    closed: bool = False
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, count: int) -> None:
         if self.credit + count > CREDIT:
             raise HostileFrame("more credit than pieces")
         self.credit += count
-        self._wake()
+        self._changed.set()
 
     def close(self) -> None:
         self.closed = True
-        self._wake()
+        self._changed.set()
 
     async def ready(self) -> bool:
         """Wait for credit; False where nobody takes pieces any more."""
         while self.credit == 0 and not self.closed:
-            self._waiter = self._loop.create_future()
-            await self._waiter
+            self._changed.clear()
+            await self._changed.wait()
         return not self.closed
 
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
-
+@dataclass(slots=True, eq=False)
 class _Opened:
     """A call of ours that is not answered yet."""
 
-    __slots__ = (
-        "abandoned_at",
-        "body",
-        "cap",
-        "deadline_ms",
-        "future",
-        "id",
-        "inbox",
-        "method",
-        "outbox",
-        "size",
-    )
-
-    def __init__(
-        self, method: AnyMethod, body: bytes, cap: bytes | None, deadline_ms: int | None
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        self.method = method
-        self.body = body
-        self.size = len(body)
-        self.cap = cap
-        self.deadline_ms = deadline_ms
-        self.id = 0
-        self.abandoned_at: float | None = None
-        self.future: asyncio.Future[Any] = loop.create_future()
-        self.inbox: _Inbox | None = None
-        self.outbox: _Outbox | None = None
-        if isinstance(method, StreamMethod):
-            self.inbox = _Inbox(loop)
-            if method.uploads is not None:
-                # Until the call itself is sent, which may have to wait.
-                self.outbox = _Outbox(loop, credit=0)
+    method: Method
+    body: bytes
+    cap: bytes | None
+    deadline_ms: int | None
+    future: asyncio.Future[Any]
+    size: int
+    id: int = 0
+    abandoned_at: float | None = None
+    inbox: _Inbox | None = None
+    outbox: _Outbox | None = None
 
     def end(self, result: Any, error: BaseException | None = None) -> None:
         if self.inbox is not None:
@@ -244,35 +209,21 @@ class _Opened:
             self.outbox.close()
 
 
+@dataclass(slots=True, eq=False)
 class _Serving:
     """A call of theirs that we have not answered yet."""
 
-    __slots__ = (
-        "answered",
-        "cancelled",
-        "deadline",
-        "id",
-        "in_pieces",
-        "inbox",
-        "method",
-        "outbox",
-        "size",
-        "started",
-        "task",
-    )
-
-    def __init__(self, call: Call, method: AnyMethod, loop: asyncio.AbstractEventLoop) -> None:
-        self.id = call.id
-        self.method = method
-        self.size = len(call.body)
-        self.inbox = _Inbox(loop)
-        self.outbox = _Outbox(loop)
-        self.task: asyncio.Task[None] | None = None
-        self.deadline: asyncio.TimerHandle | None = None
-        self.started = False
-        self.cancelled = False
-        self.answered = False
-        self.in_pieces = False
+    id: int
+    method: Method
+    size: int
+    inbox: _Inbox = field(default_factory=_Inbox)
+    outbox: _Outbox = field(default_factory=_Outbox)
+    task: asyncio.Task[None] | None = None
+    deadline: asyncio.TimerHandle | None = None
+    started: bool = False
+    cancelled: bool = False
+    answered: bool = False
+    in_pieces: bool = False
 
 
 class Channel:
@@ -324,7 +275,7 @@ class Channel:
         self._out = bytearray()
         self._flushing = False
         self._writable = False
-        self._room_waiters: deque[asyncio.Future[None]] = deque()
+        self._has_room = asyncio.Event()
         self._reading = False
         self._window = 0.0
         self._window_frames = 0
@@ -375,7 +326,7 @@ class Channel:
 
     async def stream(
         self,
-        method: StreamMethod,
+        method: Method,
         request: Any,
         *,
         cap: bytes | None = None,
@@ -404,7 +355,7 @@ class Channel:
             if uploading is not None:
                 uploading.cancel()
 
-    def _read(self, method: AnyMethod, answer: Any) -> Any:
+    def _read(self, method: Method, answer: Any) -> Any:
         try:
             return method.answers.convert(answer)
         except Unreadable as error:
@@ -441,7 +392,7 @@ class Channel:
     # Calls of ours.
 
     def _open(
-        self, method: AnyMethod, body: bytes, cap: bytes | None, timeout_s: float | None
+        self, method: Method, body: bytes, cap: bytes | None, timeout_s: float | None
     ) -> _Opened:
         if len(body) + _FRAME_HEAD > self._limit.frame:
             raise SkillError(
@@ -453,7 +404,12 @@ class Channel:
             raise self._closing_error()
         # Later than our own, which then says what became of the call.
         deadline_ms = None if timeout_s is None else round((timeout_s + _DEADLINE_S) * 1000)
-        opened = _Opened(method, body, cap, deadline_ms)
+        opened = _Opened(method, body, cap, deadline_ms, self._loop.create_future(), len(body))
+        if method.streams:
+            opened.inbox = _Inbox()
+        if method.uploads is not None:
+            # Until the call itself is sent, which may have to wait.
+            opened.outbox = _Outbox(credit=0)
         self._queue.append(opened)
         self._admit()
         return opened
@@ -507,7 +463,7 @@ class Channel:
     async def _upload(
         self,
         opened: _Opened,
-        method: StreamMethod,
+        method: Method,
         pieces: AsyncIterator[Any] | None,
     ) -> None:
         assert opened.outbox is not None
@@ -539,7 +495,7 @@ class Channel:
             raise HostileFrame("a call's number came again")
         self._last = frame.id
         request = method.requests.read(frame.body)
-        serving = _Serving(frame, method, self._loop)
+        serving = _Serving(frame.id, method, len(frame.body))
         if self._serving and (
             len(self._serving) >= self._receive.calls
             or self._serving_bytes + serving.size > self._receive.open_bytes
@@ -548,7 +504,7 @@ class Channel:
         # What may still come of it when it has ended: its cancellation and the end of its upload;
         # further pieces are counted as they are sent.
         self._late += 2
-        if isinstance(method, StreamMethod) and method.uploads is not None:
+        if method.uploads is not None:
             self._late += CREDIT
         else:
             serving.inbox.credit = 0
@@ -602,7 +558,7 @@ class Channel:
         self, serving: _Serving, handler: Handler, incoming: Incoming
     ) -> Result | End:
         method = serving.method
-        if isinstance(method, StreamMethod):
+        if method.streams:
             made = handler(incoming)
             assert isinstance(made, AsyncGenerator)
             async with aclosing(made) as pieces:
@@ -681,7 +637,7 @@ class Channel:
     def _on_result(self, frame: Result) -> None:
         opened = self._find(frame.id)
         method = opened.method
-        if not isinstance(method, Method):
+        if method.streams:
             raise HostileFrame("an answer to a stream")
         parts = self._joined(frame.id)
         if parts is None and len(frame.body) > PIECE_FRAME:
@@ -706,7 +662,7 @@ class Channel:
             if serving is None:
                 return
             method = serving.method
-            uploads = method.uploads if isinstance(method, StreamMethod) else None
+            uploads = method.uploads
             if uploads is None or serving.inbox.ended or serving.inbox.credit == 0:
                 raise HostileFrame("a piece beyond credit")
             serving.inbox.credit -= 1
@@ -730,7 +686,6 @@ class Channel:
         if self._joining is None:
             self._joining = (opened.id, bytearray())
         number, parts = self._joining
-        assert isinstance(opened.method, Method)
         if number != opened.id or not chunk or len(parts) + len(chunk) > opened.method.largest:
             raise HostileFrame("pieces of an answer that is too large, or of two at once")
         parts += chunk
@@ -882,21 +837,14 @@ class Channel:
             self._writable = False
             self._loop.remove_writer(self._fd)
         if len(self._out) <= _LOW:
-            self._wake_room()
+            self._has_room.set()
             self._admit()
 
     async def _room(self) -> None:
         """Wait until there is room for more output."""
         while not self._ended and len(self._out) > _HIGH:
-            waiter = self._loop.create_future()
-            self._room_waiters.append(waiter)
-            await waiter
-
-    def _wake_room(self) -> None:
-        while self._room_waiters:
-            waiter = self._room_waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
+            self._has_room.clear()
+            await self._has_room.wait()
 
     def _end(self, error: BaseException | None) -> None:
         if self._ended:
@@ -916,7 +864,7 @@ class Channel:
         for serving in list(self._serving.values()):
             serving.inbox.end(self._closing_error())
             self._cancel(serving)
-        self._wake_room()
+        self._has_room.set()
         if not self._closed.done():
             self._closed.set_result(error)
 

@@ -53,59 +53,42 @@ from solward.types.venue import (
 _NONE: Final[Mapping[str, Any]] = {}
 
 
+_ONE: Final = 192 << 10
+_BIG: Final = 4 << 20
+
+
 @dataclass(frozen=True, eq=False)
 class Method:
-    """A method with one answer.
+    """A method of the other end.
 
     Attributes:
-        request: hints of its arguments by their names.
+        request: hints of its arguments by their names, or a struct.
         response: hint of its answer; None where it says that it is done.
         largest: most bytes of the answer; beyond `PIECE` it travels in pieces.
         at_once: most handlers of it that run at a time; None for as many as are called.
         most: bytes of the request; None for as many as a frame has.
+        streams: whether it answers with any number of responses, each at most a piece.
+        uploaded: what its caller sends after the request, piece by piece; None where it sends none.
     """
 
     name: str
     request: Any = field(default_factory=dict)
     response: Any = None
-    largest: int = 192 << 10
+    largest: int = _ONE
     at_once: int | None = None
     most: int | None = None
-    requests: Codec = field(init=False, repr=False)
-    answers: Codec = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "requests", Codec(self.name, self.request, self.most))
-        object.__setattr__(self, "answers", Codec(self.name, self.response))
-
-
-@dataclass(frozen=True, eq=False)
-class StreamMethod:
-    """A method that answers with pieces.
-
-    Attributes:
-        request: as of `Method`.
-        uploaded: the pieces that its caller sends after the request; None where it sends none.
-    """
-
-    name: str
-    request: Any
-    piece: Any
+    streams: bool = False
     uploaded: Any = None
     requests: Codec = field(init=False, repr=False)
     answers: Codec = field(init=False, repr=False)
     uploads: Codec | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "requests", Codec(self.name, self.request))
-        object.__setattr__(self, "answers", Codec(self.name, self.piece))
         up = None if self.uploaded is None else Codec(self.name, self.uploaded)
+        object.__setattr__(self, "requests", Codec(self.name, self.request, self.most))
+        object.__setattr__(self, "answers", Codec(self.name, self.response))
         object.__setattr__(self, "uploads", up)
 
-
-AnyMethod = Method | StreamMethod
-
-_BIG: Final = 4 << 20
 
 # Either way.
 
@@ -208,7 +191,7 @@ START = Method("start")
 SPECS = Method("specs", response=_SPECS, largest=_BIG)
 SKILL_EXECUTE = Method("skill.execute", _SKILL, LongText, _BIG)
 PROVIDER_COMPLETE = Method("provider.complete", _COMPLETION, Completion, _BIG)
-PROVIDER_STREAM = StreamMethod("provider.stream", _COMPLETION, CompletionPiece)
+PROVIDER_STREAM = Method("provider.stream", _COMPLETION, CompletionPiece, streams=True)
 PROVIDER_PRICE = Method(
     "provider.price", {"name": Name, "model": Name, "options": Any}, ModelPrice | None
 )
@@ -305,17 +288,21 @@ _HISTORY: Final = {
 _PUT: Final = {"key": Name, "value": Any, "version": int | None}
 _LIST: Final = {"prefix": Name, "after": Name | None, "limit": Natural}
 
-OP_HISTORY = Method("op.history", _HISTORY, tuple[TransactionRecord, ...], _BIG, most=_STORED)
-STORE_GET = Method("store.get", {"key": Name}, Entry | None, most=_STORED)
-STORE_PUT = Method("store.put", _PUT, Entry, most=_STORED)
-STORE_DELETE = Method("store.delete", {"key": Name, "version": int | None}, bool, most=_STORED)
-STORE_LIST = Method("store.list", _LIST, tuple[Entry, ...], _BIG, most=_STORED)
-KEPT: Final = (OP_HISTORY, STORE_GET, STORE_PUT, STORE_DELETE, STORE_LIST)
+KEPT: Final = tuple(
+    Method(name, request, response, largest, most=_STORED)
+    for name, request, response, largest in (
+        ("op.history", _HISTORY, tuple[TransactionRecord, ...], _BIG),
+        ("store.get", {"key": Name}, Entry | None, _ONE),
+        ("store.put", _PUT, Entry, _ONE),
+        ("store.delete", {"key": Name, "version": int | None}, bool, _ONE),
+        ("store.list", _LIST, tuple[Entry, ...], _BIG),
+    )
+)
 
 
 # From a host: the ledger. The arguments are those of `ReadLedger`, whose method has the same name.
 
-_LARGE: Final = {"largest": 32 << 20, "at_once": 4}
+_LARGE: Final[dict[str, Any]] = {"largest": 32 << 20, "at_once": 4}
 _AT: Final = {"address": Address}
 _MANY: Final = {"addresses": Annotated[tuple[Address, ...], Meta(max_length=4_096)]}
 _OF_PROGRAM: Final = {"program": Address, "size": Natural, "offset": Natural, "key": Address}
@@ -378,7 +365,7 @@ class HttpPiece(Wire):
     data: Annotated[bytes, Meta(max_length=PIECE)] = b""
 
 
-HTTP_REQUEST = StreamMethod("http.request", HttpRequest, HttpPiece, HttpBody)
+HTTP_REQUEST = Method("http.request", HttpRequest, HttpPiece, streams=True, uploaded=HttpBody)
 
 
 # What the conformance kit's tenant tells of the plugins that it runs; no other tenant serves it.
@@ -434,10 +421,6 @@ KIT_OBSERVED = Method("kit.observed", {"key": LongText, "number": Natural}, Obse
 # How long a plugin held up the event loop of its host at a time, in seconds, and where.
 KIT_BLOCKED = Method("kit.blocked", response=tuple[float, Name])
 
-METHODS: Final[Mapping[str, AnyMethod]] = MappingProxyType(
-    {
-        each.name: each
-        for each in (*globals().values(), *LEDGER)
-        if isinstance(each, Method | StreamMethod)
-    }
+METHODS: Final[Mapping[str, Method]] = MappingProxyType(
+    {each.name: each for each in (*globals().values(), *KEPT, *LEDGER) if isinstance(each, Method)}
 )

@@ -71,6 +71,17 @@ class PluginEntries:
     def __post_init__(self) -> None:
         object.__setattr__(self, "budget", WriteBudget(self.bounds.writes_a_minute))
 
+    async def keep(self, what: str, wallet_id: str, actor: Actor, **asked: Any) -> Any:
+        """Do what a plugin's skill asks of its store or its history (`StoreCalls.keep`)."""
+        calls: dict[str, Callable[..., Any]] = {
+            "get": self.get,
+            "put": self.put,
+            "delete": self.delete,
+            "list": self.listed,
+            "history": self.history,
+        }
+        return await calls[what](wallet_id, actor, **asked)
+
     async def get(self, wallet_id: str, actor: Actor, key: str) -> Entry | None:
         """See `Store.get`."""
         async with self.database.read() as connection:
@@ -85,12 +96,19 @@ class PluginEntries:
                 connection, wallet_id, _plugin(actor), prefix=prefix, after=after, limit=limit
             )
 
-    async def put(self, wallet_id: str, actor: Actor, put: Put) -> Entry:
+    async def put(
+        self, wallet_id: str, actor: Actor, key: str, value: Any, version: int | None = None
+    ) -> Entry:
         """See `Store.put`; raises what ends a money call of the actor too, but for a freeze."""
         async with self._write(wallet_id, actor) as connection:
             now = await self.database.moment(connection)
             (written,) = await store.write(
-                connection, wallet_id, _plugin(actor), [put], self.bounds, now.database_ms
+                connection,
+                wallet_id,
+                _plugin(actor),
+                [Put(key, value, version)],
+                self.bounds,
+                now.database_ms,
             )
             return written
 
@@ -100,14 +118,16 @@ class PluginEntries:
             return await store.remove(connection, wallet_id, _plugin(actor), key, version)
 
     async def history(
-        self, wallet_id: str, actor: Actor, request: HistoryRequest
+        self, wallet_id: str, actor: Actor, **asked: Any
     ) -> tuple[TransactionRecord, ...]:
         """See `SkillContext.history`."""
         plugin = third_party(actor.via)
         if plugin is None:
             return ()
         async with self.database.read() as connection:
-            return tuple(await records.of_plugin(connection, wallet_id, plugin, request))
+            return tuple(
+                await records.of_plugin(connection, wallet_id, plugin, HistoryRequest(**asked))
+            )
 
     @asynccontextmanager
     async def _write(self, wallet_id: str, actor: Actor) -> AsyncIterator[AsyncConnection]:
