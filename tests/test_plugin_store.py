@@ -265,7 +265,7 @@ async def test_it_ends_with_the_call(wallet: TestWallet) -> None:
 async def test_a_call_of_nobodys_plugin_has_no_store(wallet: TestWallet) -> None:
     entries = wallet.stand.service.operations.entries
     with pytest.raises(SkillError, match="Only a plugin's skill has a store"):
-        await entries.put(wallet.id, ADMIN, "k", 1)
+        await entries.put(wallet.id, ADMIN, Put("k", 1))
 
 
 async def test_a_dry_run_stores_nothing(wallet: TestWallet) -> None:
@@ -386,7 +386,7 @@ async def test_who_may_not_act_any_more_writes_nothing(wallet: TestWallet) -> No
     )
     for actor, error in ended:
         with pytest.raises(error):
-            await entries.put(wallet.id, actor, "k", 1)
+            await entries.put(wallet.id, actor, Put("k", 1))
         with pytest.raises(error):
             await entries.delete(wallet.id, actor, "k", None)
     assert await keeping_context(wallet).store.list() == ()

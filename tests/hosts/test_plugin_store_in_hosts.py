@@ -106,15 +106,15 @@ async def test_what_its_own_process_is_made_to_send_is_checked_by_the_service(
     async with opened() as hosted:
         wallet = (await hosted.stand.wallet()).id
         for call in (
-            "calls.put(Put('a\\x00b', 1))",
-            "calls.put(Put('a b', 1))",
-            "calls.put(Put('k', 1, version=-5))",
-            "calls.entry('a' * 201)",
-            "calls.entries('ä', None, 10)",
-            "calls.entries('', None, 10**6)",
+            "calls.keep('put', key='a\\x00b', value=1, version=None)",
+            "calls.keep('put', key='a b', value=1, version=None)",
+            "calls.keep('put', key='k', value=1, version=-5)",
+            "calls.keep('get', key='a' * 201)",
+            "calls.keep('list', prefix='ä', after=None, limit=10)",
+            "calls.keep('list', prefix='', after=None, limit=10**6)",
             "calls.perform('transfer', 1, {'to': to, 'amount': 1}, [Put('a b', 1)])",
         ):
-            with pytest.raises((InvalidRequest, SkillError)):
+            with pytest.raises(InvalidRequest):
                 await hosted.run("keeps", wallet, do=f"calls = context._calls\nawait {call}")
         assert await hosted.run("keeps", wallet, do="await context.store.list()") == "()"
         assert await hosted.stand.service.transactions(wallet, limit=5) == []

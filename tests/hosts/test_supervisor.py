@@ -394,8 +394,6 @@ async def test_without_confinement_only_what_the_operator_named_runs(
     told = await run_in(named, "tell")
     assert told["session"] == told["parent"]
     assert len(told["descriptors"]) < 14
-    # Solward's own tenants are not third parties.
-    assert await hosts.start(host_config("models", third_party=False), {})
 
 
 async def test_a_zygote_that_ends_takes_its_hosts_and_blames_none(opened: Open) -> None:

@@ -58,12 +58,9 @@ class HostConfig:
     Attributes:
         name: the distribution's in its canonical spelling, or the tenant's; for people.
         tenant: `module:function`, which makes its handlers in the host (`inside.tenants`).
-        third_party: whether it is somebody else's code, which does not run unconfined unless the
-            operator names it.
         folder: the distribution's own folder, which becomes the last of its `sys.path`.
         modules: names of the tenant's modules, as entry points have them; where they stand outside
             the folders of installed libraries, they can be imported all the same.
-        read: more files and folders that it may read.
         scratch: a folder that it may write to.
         scratch_bytes: of all that is in it.
         scratch_files: likewise, folders included.
@@ -77,10 +74,8 @@ class HostConfig:
 
     name: str
     tenant: str
-    third_party: bool = True
     folder: str | None = None
     modules: tuple[str, ...] = ()
-    read: tuple[str, ...] = ()
     scratch: str | None = None
     scratch_bytes: int = 0
     scratch_files: int = 1000
@@ -377,10 +372,7 @@ class Host:
             SkillError: `plugin_host_ended` where it cannot start, `plugin_host_disabled`, or
                 `confinement_unavailable`.
         """
-        try:
-            await self._running()
-        except NotRunning as error:
-            raise SkillError(error.code, str(error)) from None
+        await self._running()
 
     async def call(
         self,
@@ -425,7 +417,7 @@ class Host:
         """The process, for one call, started where it does not run."""
         try:
             process = await self._running()
-        except NotRunning as error:
+        except SkillError as error:
             raise _error_of(method, error.code, str(error)) from None
         with process.call():
             try:
@@ -496,7 +488,7 @@ class Host:
             raise self._not_running()
         if self.disabled is not None:
             text = f"Plugin host of {self.name} is disabled: {self.disabled.reason}"
-            raise NotRunning(DISABLED, text)
+            raise SkillError(DISABLED, text)
         if self._starting is None:
             if self._process is not None and self._process.usable:
                 return self._process
@@ -510,15 +502,15 @@ class Host:
                 raise self._not_running() from None
             raise
 
-    def _not_running(self) -> NotRunning:
-        return NotRunning(ENDED, f"Plugin host of {self.name} does not run: {self._closed}")
+    def _not_running(self) -> SkillError:
+        return SkillError(ENDED, f"Plugin host of {self.name} does not run: {self._closed}")
 
     async def _start(self) -> HostProcess:
         try:
             process = self._process = await self._launch(self)
         except (ZygoteEnded, OSError) as error:
             text = f"Plugin host of {self.name} could not be started: {error}"
-            raise NotRunning(ENDED, text) from None
+            raise SkillError(ENDED, text) from None
         process.ended.add_done_callback(lambda _: self._on_ended(process))
         try:
             with process.call():
@@ -542,7 +534,7 @@ class Host:
             self._disable(Disabled(Fault.DECLARATION_CHANGED, reason))
         reason = await process.reason()
         code = ENDED if self.disabled is None else DISABLED
-        raise NotRunning(code, f"Plugin host of {self.name} could not be started: {reason}")
+        raise SkillError(code, f"Plugin host of {self.name} could not be started: {reason}")
 
     async def _declares_the_same(self, process: HostProcess) -> bool:
         if self._expected is None:
@@ -573,14 +565,6 @@ class Host:
         self.disabled = disabled
         _log.error("plugin_host_disabled", host=self.name, reason=disabled.reason)
         self._on_fault(self)
-
-
-class NotRunning(Exception):
-    """A host cannot be used now; `code` is a `SkillError`'s."""
-
-    def __init__(self, code: str, text: str) -> None:
-        super().__init__(text)
-        self.code = code
 
 
 def _error_of(method: Method, code: str, text: str, *, may_cost: bool = False) -> SolwardError:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import (
-    AsyncGenerator,
     AsyncIterator,
     Callable,
     Collection,
     Mapping,
     Sequence,
 )
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import Any, Final
 
 import structlog
 
-from solward.hosts.capabilities import Capabilities, TenantHost
+from solward.hosts.capabilities import Capabilities, RunningCall, TenantHost
 from solward.hosts.egress import Egress, Limits
 from solward.hosts.forking import SharedZygote
 from solward.hosts.host import Host, HostConfig, SupervisionLimits
@@ -38,12 +37,10 @@ from solward.support import jsontext
 from solward.support.tasks import end
 from solward.types.errors import ProviderError, SolwardError
 from solward.types.provider import (
-    Completion,
     CompletionRequest,
     ModelPrice,
     ProviderContext,
     ProviderSpec,
-    Usage,
 )
 
 NAME: Final = "litellm"
@@ -119,12 +116,7 @@ class ModelHosts:
         """
         self._modules[spec.name] = module
         self._specs[spec.name] = spec
-        provider = _ModelProvider(HostedProvider(spec, self._lent, _WHOLE))
-        return {
-            "provider_complete": provider.complete,
-            "provider_stream": provider.stream,
-            "provider_price": provider.price,
-        }
+        return _ModelProvider(spec, self._lent, _WHOLE).hooks()
 
     def warm(self, names: Collection[str], after_s: float = _WARM_AFTER_S) -> None:
         """Start the hosts and have them import litellm for these providers, in the background, so
@@ -247,38 +239,29 @@ class _ModelHost:
             self.calls -= 1
 
 
-@dataclass(frozen=True, slots=True)
-class _ModelProvider:
+@dataclass(frozen=True)
+class _ModelProvider(HostedProvider):
     """A provider whose prices are asked once, and whose host gets what a language model reads."""
 
-    hosted: HostedProvider
     prices: dict[tuple[str, str], ModelPrice | None] = field(default_factory=dict)
 
-    async def complete(
-        self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
-    ) -> Completion:
-        """See `HostedProvider.complete`."""
-        return await self.hosted.complete(_for_a_model(request), options, context)
-
-    async def stream(
-        self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
-    ) -> AsyncGenerator[str | Usage, None]:
-        """See `HostedProvider.stream`."""
-        async with aclosing(self.hosted.stream(_for_a_model(request), options, context)) as pieces:
-            async for piece in pieces:
-                yield piece
+    def _completion_call(
+        self,
+        tenant: TenantHost,
+        request: CompletionRequest,
+        options: Mapping[str, Any],
+        context: ProviderContext,
+    ) -> tuple[dict[str, Any], RunningCall]:
+        # Without what only providers read that are no language models.
+        read = replace(request, observation={}, strategy="")
+        return super()._completion_call(tenant, read, options, context)
 
     async def price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
         """See `HostedProvider.price`."""
         known = (model, to_json(options))
         if known not in self.prices:
-            found = await self.hosted.price(model, options)
+            found = await super().price(model, options)
             if len(self.prices) >= _KEPT_PRICES:
                 self.prices.clear()
             self.prices[known] = found
         return self.prices[known]
-
-
-def _for_a_model(request: CompletionRequest) -> CompletionRequest:
-    """Without what only providers read that are no language models."""
-    return replace(request, observation={}, strategy="")

@@ -356,7 +356,8 @@ def _found(host: TenantHost, candidate: Candidate, plugin: Plugin, secret: Secre
     try:
         spec, group = plugin.spec, candidate.group
         if isinstance(spec, methods.Problem):
-            return Rejected(_code(spec.code), spec.detail)
+            code = ProblemCode(spec.code) if spec.code in _CODES else ProblemCode.BAD_CONTRACT
+            return Rejected(code, spec.detail)
         if not isinstance(spec, DECLARED.get(group, NoneType)):
             raise broken("its plugin host declared it as something else")
         if spec is not None and spec.name != candidate.name:
@@ -381,19 +382,14 @@ def _found(host: TenantHost, candidate: Candidate, plugin: Plugin, secret: Secre
 
 
 # What a host may say of its plugins.
-_CODES: Final = {
-    each.value: each
-    for each in (
+_CODES: Final = frozenset(
+    (
         ProblemCode.IMPORT_FAILED,
         ProblemCode.BAD_HOOK,
         ProblemCode.BAD_CONTRACT,
         ProblemCode.BAD_SCHEMA,
     )
-}
-
-
-def _code(text: str) -> ProblemCode:
-    return _CODES.get(text, ProblemCode.BAD_CONTRACT)
+)
 
 
 def _numbers(value: Any) -> Any:

@@ -25,12 +25,12 @@ from solward.hosts.host import (
     Host,
     HostConfig,
     HostProcess,
-    NotRunning,
     SupervisionLimits,
 )
 from solward.hosts.wire.channel import Channel, Handler
 from solward.hosts.wire.frames import FROM_HOST
 from solward.support.tasks import end
+from solward.types.errors import SkillError
 
 _log = structlog.get_logger(__name__)
 
@@ -156,15 +156,15 @@ class Hosts:
         zygote, config = self._zygote.running(), host.config
         reason = await zygote.unavailable()
         if reason is not None:
-            if config.third_party and config.name not in self._unconfined:
-                raise NotRunning(
+            if config.name not in self._unconfined:
+                raise SkillError(
                     UNCONFINED,
                     f"{config.name} does not run: plugin hosts cannot be confined here ({reason}),"
                     " and SOLWARD_PLUGINS_UNCONFINED does not name it",
                 )
             _log.warning("plugin_host_unconfined", host=config.name, reason=reason)
         if config.scratch and (problem := await asyncio.to_thread(self._too_much, config)):
-            raise NotRunning(
+            raise SkillError(
                 STORAGE_FULL,
                 f"{config.name} does not run: {problem}. Make room in {config.scratch}",
             )
@@ -216,7 +216,7 @@ class Hosts:
 def _description(config: HostConfig, nice: int, apart: bool, *, confined: bool) -> dict[str, Any]:
     modules = modules_of(config.modules)
     own = [place for each in modules.values() for place in each["folders"] or [each["origin"]]]
-    read = [*library_paths(), *package_folders("solward"), *own, *config.read]
+    read = [*library_paths(), *package_folders("solward"), *own]
     if config.folder is not None:
         read.append(config.folder)
     return {

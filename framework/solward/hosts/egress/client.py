@@ -196,7 +196,7 @@ class Egress:
         Raises:
             SkillError: `no_network`, `https_only`, `site_not_declared`, `bad_http_request`,
                 `address_refused`, `too_large`, `too_many_requests`, `call_ended`,
-                `secret_unusable`, `encoded_answer`, or a code of `HTTP_BY_CODE`.
+                `secret_unusable`, `encoded_answer`, or a code of `HTTP_FAILURES`.
         """
         outcome, site = "cancelled", ""
         try:
@@ -276,10 +276,24 @@ class Egress:
                 answer = await self._send(call, target, outgoing, body)
             reading.has_head = True
             try:
-                made = self._pieces(answer, outgoing, until, reading)
-                async with aclosing(made) as pieces:
-                    async for piece in pieces:
-                        yield piece
+                yield HttpPiece(
+                    head=answer_head(answer, target.site, outgoing.patterns, reading.limits)
+                )
+                received, screen = 0, AnswerScreen(outgoing.patterns)
+                chunk: bytes | None = b""
+                while chunk is not None:
+                    async with waiting(until):
+                        # Each step of this generator may be another task's.
+                        current_reading.set(reading)
+                        chunk = await anext(answer.chunks, None)
+                        await reading.pace.spend(1)
+                    received += len(chunk or b"")
+                    if received > reading.limits.response_bytes:
+                        raise answer_too_large(target.site, reading.limits)
+                    data = screen.end() if chunk is None else screen.take(chunk)
+                    for start in range(0, len(data), PIECE):
+                        yield HttpPiece(data=data[start : start + PIECE])
+                reading.is_whole = True
             finally:
                 await answer.close()
         finally:
@@ -324,25 +338,3 @@ class Egress:
         return Answer(
             response.status, response.headers, response.extensions, chunks, response.aclose
         )
-
-    async def _pieces(
-        self, answer: Answer, outgoing: Outgoing, until: float, reading: AnswerReading
-    ) -> AsyncGenerator[HttpPiece, None]:
-        site = reading.site
-        yield HttpPiece(head=answer_head(answer, site, outgoing.patterns, reading.limits))
-        received, screen = 0, AnswerScreen(outgoing.patterns)
-        while True:
-            async with waiting(until):
-                # Each step of this generator may be another task's.
-                current_reading.set(reading)
-                chunk = await anext(answer.chunks, None)
-                await reading.pace.spend(1)
-            received += len(chunk or b"")
-            if received > reading.limits.response_bytes:
-                raise answer_too_large(site, reading.limits)
-            data = screen.end() if chunk is None else screen.take(chunk)
-            for start in range(0, len(data), PIECE):
-                yield HttpPiece(data=data[start : start + PIECE])
-            if chunk is None:
-                reading.is_whole = True
-                return

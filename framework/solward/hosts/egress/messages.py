@@ -25,7 +25,7 @@ import httpcore
 import httpx
 
 from solward.hosts.egress.limits import Limits, request_too_large
-from solward.hosts.wire.failures import HTTP_BY_NAME
+from solward.hosts.wire.failures import HTTP_FAILURES
 from solward.hosts.wire.methods import HttpBody, HttpHead, HttpRequest
 from solward.support import jsontext
 from solward.types.errors import SkillError
@@ -191,42 +191,24 @@ class Answer:
 
 @asynccontextmanager
 async def waiting(until: float) -> AsyncIterator[None]:
-    """Wait for a site until this time of the loop; failures get texts of our own.
-
-    The libraries' own texts may quote headers, and so secrets.
-    """
+    """Wait for a site until this time of the loop; failures get texts of our own."""
     try:
         async with asyncio.timeout_at(until):
             yield
     except TimeoutError:
         raise SkillError("http_read_timeout", "There was no whole answer in time") from None
     except Exception as error:
-        for name, code in HTTP_BY_NAME.items():
+        for code, (name, text) in HTTP_FAILURES.items():
             if isinstance(error, getattr(httpcore, name) | getattr(httpx, name)):
-                raise SkillError(code, _failure_text(name, error)) from None
+                raise SkillError(code, _tls_failure(error) or text) from None
         raise
 
 
-def _failure_text(name: str, error: Exception) -> str:
+def _tls_failure(error: Exception) -> str | None:
     cause = error.__cause__ or error.__context__
     if isinstance(cause, ssl.SSLCertVerificationError):
         return "The site's certificate is not valid for it"
-    if isinstance(cause, ssl.SSLError):
-        return "There was no TLS connection"
-    return _FAILURE_TEXTS[name]
-
-
-_FAILURE_TEXTS: Final = {
-    "ConnectTimeout": "The site could not be reached in time",
-    "ReadTimeout": "The site did not answer in time",
-    "WriteTimeout": "The site did not take the request in time",
-    "PoolTimeout": "There was no connection in time",
-    "ConnectError": "The site could not be reached",
-    "ReadError": "The connection ended before the answer did",
-    "WriteError": "The connection ended before the request was sent",
-    "LocalProtocolError": "The request is not what HTTP allows",
-    "RemoteProtocolError": "What the site answered is not HTTP",
-}
+    return "There was no TLS connection" if isinstance(cause, ssl.SSLError) else None
 
 
 def answer_head(

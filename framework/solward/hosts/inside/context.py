@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -213,38 +214,21 @@ class HostLog:
         """A logger with more fields."""
         return HostLog(self._channel, "", {**self._fields, **fields})
 
-    def debug(self, event: object, *args: object, **fields: Any) -> None:
-        """Log at DEBUG, as the others at theirs."""
-        self._log("debug", event, args, fields)
-
-    def info(self, event: object, *args: object, **fields: Any) -> None:
-        """INFO."""
-        self._log("info", event, args, fields)
-
-    def warning(self, event: object, *args: object, **fields: Any) -> None:
-        """WARNING."""
-        self._log("warning", event, args, fields)
-
-    def error(self, event: object, *args: object, **fields: Any) -> None:
-        """ERROR."""
-        self._log("error", event, args, fields)
-
-    def exception(self, event: object, *args: object, **fields: Any) -> None:
-        """ERROR, with the traceback of the exception that is being handled."""
-        self._log("error", event, args, {**fields, "exception": traceback.format_exc(limit=-5)})
-
-    warn = warning
-    critical = fatal = error
-    msg = info
-
-    def _log(
-        self, level: str, event: object, args: tuple[object, ...], fields: Mapping[str, Any]
-    ) -> None:
+    def _log(self, level: str, event: object, *args: object, **fields: Any) -> None:
         text = str(event)
         if args:
             text = text % args
         every = {name: str(value) for name, value in {**self._fields, **fields}.items()}
         self._channel.log(level, text, every)
+
+    debug = partialmethod(_log, "debug")
+    info = msg = partialmethod(_log, "info")
+    warning = warn = partialmethod(_log, "warning")
+    error = critical = fatal = partialmethod(_log, "error")
+
+    def exception(self, event: object, *args: object, **fields: Any) -> None:
+        """Logs at ERROR, with the traceback of the exception that is being handled."""
+        self.error(event, *args, **{**fields, "exception": traceback.format_exc(limit=-5)})
 
 
 @dataclass(frozen=True, slots=True)

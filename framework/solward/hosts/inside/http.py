@@ -14,7 +14,7 @@ import httpx
 
 import solward.context.http
 from solward.hosts.wire.channel import Channel
-from solward.hosts.wire.failures import HTTP_BY_CODE, HostBug
+from solward.hosts.wire.failures import HTTP_FAILURES, HostBug
 from solward.hosts.wire.frames import PIECE, ChannelClosed
 from solward.hosts.wire.methods import HTTP_REQUEST, HttpBody, HttpPiece, HttpRequest
 from solward.types.errors import InvalidRequest, SkillError, SolwardError
@@ -163,8 +163,8 @@ def _failures(request: httpx.Request) -> Any:
     try:
         yield
     except SkillError as error:
-        if error.code in HTTP_BY_CODE:
-            kind = getattr(httpx, HTTP_BY_CODE[error.code])
+        if error.code in HTTP_FAILURES:
+            kind = getattr(httpx, HTTP_FAILURES[error.code][0])
             raise kind(str(error), request=request) from None
         raise RequestRefused(error.code, str(error), request) from None
     except InvalidRequest as error:

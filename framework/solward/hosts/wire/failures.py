@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Annotated, Any, Final
@@ -18,21 +19,22 @@ from solward.types.record import Hold, TransactionRecord
 
 _MAX_TEXT: Final = 2_000
 
-# The order is that of the classes: the first that an exception is one of.
-HTTP_BY_NAME: Final = MappingProxyType(
+# The name that httpx and httpcore have for each failure of a request, and what is said of it: their
+# own texts may quote headers. The order is that of the classes: the first that an exception is one
+# of.
+HTTP_FAILURES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
-        "ConnectTimeout": "http_connect_timeout",
-        "ReadTimeout": "http_read_timeout",
-        "WriteTimeout": "http_write_timeout",
-        "PoolTimeout": "http_pool_timeout",
-        "ConnectError": "http_connect_error",
-        "ReadError": "http_read_error",
-        "WriteError": "http_write_error",
-        "LocalProtocolError": "http_local_protocol_error",
-        "RemoteProtocolError": "http_remote_protocol_error",
+        "http_connect_timeout": ("ConnectTimeout", "The site could not be reached in time"),
+        "http_read_timeout": ("ReadTimeout", "The site did not answer in time"),
+        "http_write_timeout": ("WriteTimeout", "The site did not take the request in time"),
+        "http_pool_timeout": ("PoolTimeout", "There was no connection in time"),
+        "http_connect_error": ("ConnectError", "The site could not be reached"),
+        "http_read_error": ("ReadError", "The connection ended before the answer did"),
+        "http_write_error": ("WriteError", "The connection ended before the request was sent"),
+        "http_local_protocol_error": ("LocalProtocolError", "The request is not what HTTP allows"),
+        "http_remote_protocol_error": ("RemoteProtocolError", "What the site answered is not HTTP"),
     }
 )
-HTTP_BY_CODE: Final = MappingProxyType({code: name for name, code in HTTP_BY_NAME.items()})
 
 
 class HostBug(Exception):

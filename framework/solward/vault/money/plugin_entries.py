@@ -73,12 +73,14 @@ class PluginEntries:
 
     async def keep(self, what: str, wallet_id: str, actor: Actor, **asked: Any) -> Any:
         """Do what a plugin's skill asks of its store or its history (`StoreCalls.keep`)."""
+        if what == "put":
+            return await self.put(wallet_id, actor, Put(**asked))
+        if what == "history":
+            return await self.history(wallet_id, actor, HistoryRequest(**asked))
         calls: dict[str, Callable[..., Any]] = {
             "get": self.get,
-            "put": self.put,
             "delete": self.delete,
             "list": self.listed,
-            "history": self.history,
         }
         return await calls[what](wallet_id, actor, **asked)
 
@@ -96,19 +98,12 @@ class PluginEntries:
                 connection, wallet_id, _plugin(actor), prefix=prefix, after=after, limit=limit
             )
 
-    async def put(
-        self, wallet_id: str, actor: Actor, key: str, value: Any, version: int | None = None
-    ) -> Entry:
+    async def put(self, wallet_id: str, actor: Actor, put: Put) -> Entry:
         """See `Store.put`; raises what ends a money call of the actor too, but for a freeze."""
         async with self._write(wallet_id, actor) as connection:
             now = await self.database.moment(connection)
             (written,) = await store.write(
-                connection,
-                wallet_id,
-                _plugin(actor),
-                [Put(key, value, version)],
-                self.bounds,
-                now.database_ms,
+                connection, wallet_id, _plugin(actor), [put], self.bounds, now.database_ms
             )
             return written
 
@@ -118,16 +113,14 @@ class PluginEntries:
             return await store.remove(connection, wallet_id, _plugin(actor), key, version)
 
     async def history(
-        self, wallet_id: str, actor: Actor, **asked: Any
+        self, wallet_id: str, actor: Actor, request: HistoryRequest
     ) -> tuple[TransactionRecord, ...]:
         """See `SkillContext.history`."""
         plugin = third_party(actor.via)
         if plugin is None:
             return ()
         async with self.database.read() as connection:
-            return tuple(
-                await records.of_plugin(connection, wallet_id, plugin, HistoryRequest(**asked))
-            )
+            return tuple(await records.of_plugin(connection, wallet_id, plugin, request))
 
     @asynccontextmanager
     async def _write(self, wallet_id: str, actor: Actor) -> AsyncIterator[AsyncConnection]:
