@@ -11,7 +11,7 @@ from nicegui import ui
 from solward.resources.fields import Field
 from solward.types.errors import SolwardError
 from solward_dashboard import parts as sw
-from solward_dashboard.forms.form import FormError
+from solward_dashboard.forms import FormError
 
 T = TypeVar("T")
 
@@ -48,11 +48,42 @@ def titled(
 
 async def confirmed(question: str, details: Sequence[str], verb: str) -> bool:
     """Whether the user confirms; a dismissed dialog is no."""
-    with titled(question) as dialog:
+
+    def build() -> None:
         for each in details:
             ui.label(each).classes("sw-mono")
-        submit_buttons(dialog, verb, lambda: dialog.submit(True))
-    return bool(await result_of(dialog))
+
+    return await noted(question, build, verb) is not None
+
+
+async def noted(
+    question: str,
+    build: Callable[[], object],
+    verb: str,
+    note: Field | None = None,
+    *,
+    wide: bool = False,
+    testid: str = "",
+) -> str | None:
+    """What a person writes beside a decision, empty or not; None where they do not confirm.
+
+    Args:
+        build: builds what they read.
+        note: a declared text that may be left out; without one nothing can be written.
+        testid: of its field.
+    """
+    field: ui.input | None = None
+    with titled(question, wide=wide) as dialog:
+        build()
+        if note is not None:
+            field = ui.input(f"{note.label} (optional)").classes("sw-field")
+            field.props(f"outlined dense maxlength={note.schema()['maxLength']}")
+            sw.marked(field, testid).props["hint"] = note.text
+        submit_buttons(
+            dialog, verb, lambda: dialog.submit(str(field.value or "").strip() if field else "")
+        )
+    written: str | None = await result_of(dialog)
+    return written
 
 
 async def _as_it_is(values: Any) -> Any:
@@ -112,19 +143,6 @@ def close_button(dialog: ui.dialog) -> None:
     """A row with the button that closes a dialog."""
     with sw.row("sw-end"):
         ui.button("Close", on_click=dialog.close).props("flat no-caps")
-
-
-def optional_text(label: str, field: Field, *, testid: str = "") -> ui.input:
-    """A field for a declared text that may be left out, such as a reason."""
-    schema = field.schema()
-    made = ui.input(f"{label} (optional)").classes("sw-field")
-    made.props["hint"] = field.text
-    return sw.marked(made.props(f"outlined dense maxlength={schema['maxLength']}"), testid)
-
-
-def written(field: ui.input | None) -> str:
-    """What stands in such a field; empty without one."""
-    return str(field.value or "").strip() if field is not None else ""
 
 
 async def shown_once(title: str, secret: str, what: str) -> None:

@@ -13,13 +13,14 @@ from typing import Any, Generic, TypeVar
 
 from nicegui import events, ui
 
-from solward.client import ClientError, Frozen, Unauthorized, Unreachable
-from solward.resources.switches import REASON
+from solward.client import ClientError, Frozen, NotFoundError, Unauthorized, Unreachable
+from solward.resources.declare import declared_fields
+from solward.resources.switches import Freeze
 from solward.support.clean_text import one_line
 from solward.types.roles import Role
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api, behind_login, own_credential, role
-from solward_dashboard.dialogs import optional_text, result_of, submit_buttons, titled, written
+from solward_dashboard.dialogs import noted
 from solward_dashboard.wording import clock, day
 
 PAGES = (
@@ -101,7 +102,6 @@ class PageOfOne(Generic[T]):
 
     def __init__(self, freshness: Freshness, path: str, kind: str, own_id: str) -> None:
         self.freshness = freshness
-        self._title = freshness.title
         self._id = own_id
         ui.link(f"All {_name_of(path).lower()}", path).classes("sw-back")
         self._missing = ui.label(f"There is no such {kind.lower()}.").classes("sw-empty")
@@ -112,27 +112,34 @@ class PageOfOne(Generic[T]):
     def poll(
         self,
         every_s: float,
-        fetch: Callable[[], Awaitable[T | None]],
+        fetch: Callable[[], Awaitable[T]],
         show: Callable[[T], None],
         named: Callable[[T], str] | None = None,
     ) -> None:
         """Ask for it every `every_s` seconds, and show it.
 
         Args:
+            fetch: raises `NotFoundError` where there is none.
             named: its name; None where it has none but its id.
         """
+
+        async def found() -> T | None:
+            try:
+                return await fetch()
+            except NotFoundError:
+                return None
 
         def shown(latest: T | None) -> None:
             self._missing.set_visibility(latest is None)
             self.content.set_visibility(latest is not None)
-            self._title.show(self._id if latest is None or named is None else named(latest))
+            name = self._id if latest is None or named is None else named(latest)
+            self.freshness.title.show(name)
             if latest is not None:
                 show(latest)
 
         if named is None:
-            self._title.show(self._id)
-
-        Poll(self.freshness, every_s, fetch, shown)
+            self.freshness.title.show(self._id)
+        Poll(self.freshness, every_s, found, shown)
 
 
 @contextmanager
@@ -292,8 +299,9 @@ class FreezeSwitch:
         name = "Unfreeze all" if frozen.service else "Freeze all"
         self._button.set_text(name)
         self._button.props["aria-label"] = name
-        self._button.classes(**{"add" if frozen.service else "remove": "sw-freeze-on"})
-        widens(self._button, frozen.service)
+        sw.set_class(self._button, "sw-freeze-on", frozen.service)
+        # Lifting a freeze needs a wider role than setting it.
+        sw.set_class(self._button, sw.POLICY, frozen.service)
         self._banner.clear()
         self._banner.set_visibility(frozen.service or frozen.frozen_wallets > 0)
         with self._banner:
@@ -320,11 +328,6 @@ class FreezeSwitch:
             await set_frozen(not thaws, reason)
         said = "Transactions are allowed again." if thaws else "Everything is frozen."
         ui.notify(said, type="positive")
-
-
-def widens(button: ui.button, is_frozen: bool) -> None:
-    """Lifting a freeze needs a wider role than setting it."""
-    button.classes(**{"add" if is_frozen else "remove": sw.POLICY})
 
 
 async def set_frozen(frozen: bool, reason: str, wallet_id: str | None = None) -> None:
@@ -360,26 +363,26 @@ def _wallets(frozen: Frozen) -> None:
 async def _confirmed(frozen: Frozen) -> str | None:
     """The reason, empty or not, where the person confirms that all is to be frozen, or unfrozen;
     else None."""
-    verb = "Unfreeze" if frozen.service else "Freeze"
-    reason: ui.input | None = None
-    with titled(f"{verb} everything?", wide=True) as dialog:
-        if frozen.service:
-            sw.text(service_text(frozen), "sw-text sw-sentence")
-            sw.text(
-                "Agents, API keys and schedules may make transactions again at once, within their"
-                " limits. What was refused meanwhile is not made up for."
-            )
-            if frozen.frozen_wallets:
-                sw.text(
-                    f"Wallets that were frozen by themselves stay so: {frozen.frozen_wallets:,}."
-                )
-        else:
-            _list("Stops at once, until you unfreeze, also across restarts:", STOPS)
-            _list("Does not stop:", GOES_ON)
-            reason = optional_text("Reason", REASON, testid="freeze-reason")
-        submit_buttons(dialog, f"{verb} all", lambda: dialog.submit(written(reason)))
-    result: str | None = await result_of(dialog)
-    return result
+
+    def stops() -> None:
+        _list("Stops at once, until you unfreeze, also across restarts:", STOPS)
+        _list("Does not stop:", GOES_ON)
+
+    def allows() -> None:
+        sw.text(service_text(frozen), "sw-text sw-sentence")
+        sw.text(
+            "Agents, API keys and schedules may make transactions again at once, within their"
+            " limits. What was refused meanwhile is not made up for."
+        )
+        if frozen.frozen_wallets:
+            sw.text(f"Wallets that were frozen by themselves stay so: {frozen.frozen_wallets:,}.")
+
+    if frozen.service:
+        return await noted("Unfreeze everything?", allows, "Unfreeze all", wide=True)
+    reason = declared_fields(Freeze)["reason"]
+    return await noted(
+        "Freeze everything?", stops, "Freeze all", reason, wide=True, testid="freeze-reason"
+    )
 
 
 def _list(title: str, items: tuple[str, ...]) -> None:

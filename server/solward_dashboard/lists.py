@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from nicegui import ui
 
 from solward_dashboard import parts as sw
+from solward_dashboard.api import of_each
 from solward_dashboard.wording import ASKING, counted
 
 T = TypeVar("T")
@@ -22,18 +23,30 @@ class Identified(Protocol):
 
 
 One = TypeVar("One", bound=Identified)
+More = TypeVar("More")
 
 
-class Card(Protocol[T]):  # type: ignore[misc]
+class Card(Protocol[One, More]):  # type: ignore[misc]
     """The card of one element, which is updated in place."""
 
     element: ui.element
 
-    def show(self, one: T) -> None:
-        """Show it as it is now."""
+    def show(self, one: One, more: More | None) -> None:
+        """Show it as it is now; None is what is not known yet."""
 
 
-class PagedCards(Generic[One]):
+def with_words(search: str, every: Iterable[T], texts: Callable[[T], Iterable[str]]) -> list[T]:
+    """Those whose texts contain every word of the search."""
+    words = search.casefold().split()
+
+    def fits(one: T) -> bool:
+        searched = "\n".join(texts(one)).casefold()
+        return all(word in searched for word in words)
+
+    return [each for each in every if fits(each)]
+
+
+class PagedCards(Generic[One, More]):
     """A searchable list of cards, a page at a time; cards are kept, since one may have the focus.
 
     Args:
@@ -43,6 +56,7 @@ class PagedCards(Generic[One]):
         match: the elements that fit a search text.
         make: builds the card of an element.
         none: what stands there while there is no element.
+        ask: asks by the element's id for what its card shows, too.
 
     Attributes:
         toolbar: the row of the search field; buttons may be added.
@@ -54,17 +68,21 @@ class PagedCards(Generic[One]):
         search_label: str,
         size: int,
         match: Callable[[Sequence[One], str], Sequence[One]],
-        make: Callable[[One], Card[One]],
+        make: Callable[[One], Card[One, More]],
         none: str,
+        ask: Callable[[str], Awaitable[More | None]],
     ) -> None:
         self._name = name
         self._size = size
         self._match = match
         self._make = make
         self._none = none
+        self._ask = ask
         self._every: Sequence[One] = ()
+        # Of other pages it is kept until their page is shown again.
+        self._more: dict[str, More] = {}
         self._note = ""
-        self._cards: dict[str, Card[One]] = {}
+        self._cards: dict[str, Card[One, More]] = {}
         with sw.row() as self.toolbar:
             self._search = sw.marked(sw.search_field(search_label, self._searched), "search")
             self._count = sw.dim(classes="").props("aria-live=polite")
@@ -76,31 +94,38 @@ class PagedCards(Generic[One]):
         self._pages.props["aria-label"] = f"Pages of {name}"
         self._pages.set_visibility(False)
 
-    def on_page(self) -> list[One]:
-        """The elements of the current page that fit the search."""
-        start = (self._pages.value - 1) * self._size
-        return list(self._found()[start : start + self._size])
+    async def fetch(self, every: Sequence[One]) -> dict[str, More | None]:
+        """What the cards of the current page show beside their elements, by these elements' ids."""
+        return await of_each([each.id for each in self._on_page(self._found(every))], self._ask)
 
-    def show(self, every: Sequence[One], note: str = "") -> None:
+    def show(
+        self, every: Sequence[One], more: Mapping[str, More | None] | None = None, note: str = ""
+    ) -> None:
         """Show all there are; `note` follows their count."""
         self._every, self._note = every, note
-        found = len(self._found())
+        self._more |= {own_id: each for own_id, each in (more or {}).items() if each is not None}
+        matching = self._found(every)
+        found = len(matching)
         self._pages.max = max(1, -(-found // self._size))
         if self._pages.value > self._pages.max:
             self._pages.set_value(self._pages.max)
         self._pages.set_visibility(self._pages.max > 1)
         count = f"{found} of {len(every)}" if found != len(every) else f"{found} in all"
         self._count.set_text(f"{count}{note}")
-        shown = self.on_page()
+        shown = self._on_page(matching)
         self._arrange(shown)
         for each in shown:
-            self._cards[each.id].show(each)
+            self._cards[each.id].show(each, self._more.get(each.id))
         fits_none = f"No {self._name.removesuffix('s')} fits the search."
         self._empty.set_text(fits_none if every else self._none)
         self._empty.set_visibility(not shown)
 
-    def _found(self) -> Sequence[One]:
-        return self._match(self._every, self._search.value or "")
+    def _found(self, every: Sequence[One]) -> Sequence[One]:
+        return self._match(every, self._search.value or "")
+
+    def _on_page(self, found: Sequence[One]) -> Sequence[One]:
+        start = (self._pages.value - 1) * self._size
+        return found[start : start + self._size]
 
     def _arrange(self, shown: Sequence[One]) -> None:
         order = [each.id for each in shown]
@@ -122,7 +147,7 @@ class PagedCards(Generic[One]):
 
     async def _turned(self) -> None:
         if self._count.text:
-            self.show(self._every, self._note)
+            self.show(self._every, note=self._note)
             await sw.refresh_page()
 
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final, Generic, TypeVar
 
 from nicegui import Client, ui
@@ -30,11 +31,13 @@ ICON: Final = "flat round dense"
 OPERATE: Final = "sw-needs-operate"
 POLICY: Final = "sw-needs-policy"
 
-# Options of a select that are not looked through.
-_MANY = 9
+MANY: Final = 9
+"""Options of a select that are not looked through; among more of them one can search."""
 _NEARLY_FULL, _FULL = 0.7, 0.9
 # What asks anew for the content of a page, by its client's id.
 _POLLS: dict[str, list[Callable[[], Awaitable[None]]]] = {}
+# Buttons that are at work, by their page and what they do; with those built anew meanwhile.
+_BUSY: dict[tuple[str, ...], list[ui.button]] = {}
 
 
 def row(classes: str = "") -> ui.element:
@@ -50,6 +53,22 @@ def stack(classes: str = "sw-stack") -> ui.element:
 def text(words: str = "", classes: str = "sw-text", *, testid: str = "") -> ui.label:
     """A text of others, whole; a label shows text, never markup."""
     return marked(ui.label(words).classes(classes), testid)
+
+
+def told(classes: str = "sw-text", *, testid: str = "") -> ui.label:
+    """A text that is hidden while it is empty."""
+    made = text("", classes, testid=testid)
+    return made.bind_visibility_from(made, "text", backward=bool)
+
+
+def error_text() -> ui.label:
+    """An error below what it is about; hidden while there is none."""
+    return told("sw-error").props("role=alert")
+
+
+def set_class(element: ui.element, name: str, on: bool) -> None:
+    """Add a class, or remove it."""
+    element.classes(**{"add" if on else "remove": name})
 
 
 def dim(words: str = "", classes: str = "sw-text") -> ui.label:
@@ -116,7 +135,7 @@ def button(
     what it shows.
 
     What `act` shows, such as a dialog, belongs to the page and stays where the button is built
-    anew. An error of the service is told.
+    anew; the new one cannot be pressed until `act` is done. An error of the service is told.
 
     Args:
         needs: hides it from whose role may not do this: `OPERATE` or `POLICY`.
@@ -127,12 +146,15 @@ def button(
     marked(made.props(look).classes(needs), testid)
     if of:
         made.props["aria-label"] = f"{words} {of}".strip()
-    busy: list[bool] = []
+    key = (client.id, words, of, testid)
+    if key in _BUSY:
+        made.disable()
+        _BUSY[key].append(made)
 
     async def pressed() -> None:
-        if busy:
+        if key in _BUSY:
             return
-        busy.append(True)
+        _BUSY[key] = []
         try:
             with client:
                 try:
@@ -143,7 +165,7 @@ def button(
                 except SolwardError as error:
                     notify_error(error)
         finally:
-            busy.clear()
+            _enable(_BUSY.pop(key))
         await refresh_page(client)
 
     return made.on_click(pressed)
@@ -185,9 +207,13 @@ def disabled(*buttons: ui.button) -> Iterator[None]:
     try:
         yield
     finally:
-        for each in buttons:
-            if not each.is_deleted:
-                each.enable()
+        _enable(buttons)
+
+
+def _enable(buttons: Iterable[ui.button]) -> None:
+    for each in buttons:
+        if not each.is_deleted:
+            each.enable()
 
 
 def choice(label: str, options: Any, value: Any = "", *, testid: str = "") -> ui.select:
@@ -198,7 +224,7 @@ def choice(label: str, options: Any, value: Any = "", *, testid: str = "") -> ui
 
 def field_choice(label: str, options: Any, value: Any = None, *, testid: str) -> ui.select:
     """A select of a form; one can search among many options."""
-    made = ui.select(options, value=value, label=label, with_input=len(options) > _MANY)
+    made = ui.select(options, value=value, label=label, with_input=len(options) > MANY)
     return marked(made.props("outlined dense").classes("sw-field"), testid)
 
 
@@ -296,6 +322,11 @@ class Bar:
     title: str
     text: str
     share: float
+
+
+def share(used: Decimal | int, limit: Decimal | int) -> float:
+    """How much of a limit is used, 0 to 1."""
+    return min(1.0, float(Decimal(used) / Decimal(limit))) if limit else 1.0
 
 
 def show_bar(bar: Bar, reserved: float | None = None) -> None:

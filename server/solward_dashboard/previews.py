@@ -23,9 +23,8 @@ from solward.types.money import SOL_DECIMALS
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import result_of, titled
-from solward_dashboard.holds import left_texts, units_text
 from solward_dashboard.people import People
-from solward_dashboard.refused import number_list, rule_text
+from solward_dashboard.refused import left_texts, number_list, rule_text, units_text
 from solward_dashboard.wording import exact, local_times
 
 FRESH_S: Final = 60.0

@@ -1,15 +1,17 @@
-"""Refusals as pages show them: the rule, its numbers in units, and what could have left to whom."""
+"""What leaves, to whom, and what is left of the limits, as texts; and refusals: the rule, its
+numbers in units, and what could have left."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from decimal import Decimal
+from typing import Any, Final
 
 from nicegui import ui
 
 from solward.client import Judged
-from solward.solana.token_list import TokenList
-from solward_dashboard.holds import line_texts
+from solward.solana.token_list import TokenList, known_decimals
+from solward.types.money import format_sol
 from solward_dashboard.people import People
 from solward_dashboard.wording import exact, value_text
 
@@ -104,3 +106,67 @@ def leaving_list(judged: Judged, tokens: TokenList, people: People) -> None:
             ui.label(first).classes("sw-strong sw-text")
             for words in further:
                 ui.label(words).classes("sw-mono")
+
+
+def line_texts(line: Mapping[str, Any], tokens: TokenList, people: People) -> list[str]:
+    """`3 SOL`, `to wallet savings, <address>`, and on which account; of what nobody receives the
+    amount alone."""
+    amount = units_text(line["asset"], int(line["units"]), tokens, line)
+    receiver, owner = line.get("account"), line.get("owner")
+    if receiver is None:
+        return [amount]
+    if owner is None or owner == receiver:
+        return [amount, f"to {people.receiver(receiver)}"]
+    return [amount, f"to {people.receiver(owner)}", f"on its account {receiver}"]
+
+
+def units_text(
+    asset: str, units: int, tokens: TokenList, line: Mapping[str, Any] | None = None
+) -> str:
+    """An amount in whole units with the asset; the mint is whole where nothing names it."""
+    if asset == "SOL":
+        return f"{format_sol(units)} SOL"
+    decimals = (line or {}).get("decimals", known_decimals(asset))
+    name = tokens.symbol_of(asset) or f"of the token {asset}"
+    if decimals is None:
+        return f"{units:,} smallest units {name}"
+    return f"{exact(Decimal(units).scaleb(-int(decimals)))} {name}"
+
+
+def left_texts(
+    limits: Mapping[str, Any],
+    sol: Decimal,
+    costs: Decimal,
+    tokens: Mapping[str, tuple[int, str, int]] | None = None,
+) -> list[str]:
+    """`6.7 of 10 SOL in 24 hours`, a text for each limit that it counts against.
+
+    Args:
+        limits: of `GET /wallets/:id/limits`.
+        sol: leaves; fee and rent are `costs`.
+        tokens: mint -> smallest units that leave, the token's symbol and its decimals.
+    """
+    found = []
+    if sol:
+        found.append(_left(limits["dailySpendingLimitSol"], sol, "SOL in 24 hours"))
+    for mint, (units, symbol, decimals) in (tokens or {}).items():
+        day = limits.get("dailyTokens", {}).get(mint)
+        if day is None:
+            found.append(f"nothing limits the {symbol} of a day in this wallet")
+            continue
+        whole = {
+            name: Decimal(day[name]).scaleb(-decimals) for name in ("limit", "spent", "reserved")
+        }
+        found.append(_left(whole, Decimal(units).scaleb(-decimals), f"{symbol} in 24 hours"))
+    found.append(_left(limits["maxCostsSolPerDay"], costs, "SOL of fees and rent in 24 hours"))
+    return found
+
+
+def _left(limit: Mapping[str, Any], taken: Decimal, unit: str) -> str:
+    if limit["limit"] is None:
+        return f"no limit of {unit}"
+    most = Decimal(limit["limit"])
+    left = most - Decimal(limit["spent"]) - Decimal(limit["reserved"]) - taken
+    if left < 0:
+        return f"{exact(-left)} too much for the {exact(most)} {unit}"
+    return f"{exact(left)} of {exact(most)} {unit}"

@@ -96,6 +96,14 @@ def _local_time(found: re.Match[str]) -> str:
         return found[0]
 
 
+def interval_text(milliseconds: int) -> str:
+    """`every 5 s`, `every 2 min`."""
+    for size, unit in ((3_600_000, "h"), (60_000, "min"), (1_000, "s")):
+        if milliseconds % size == 0:
+            return f"every {milliseconds // size} {unit}"
+    return f"every {milliseconds:,} ms"
+
+
 def cut(text: str, longest: int = 240) -> str:
     """A text on one line, without its end where it is longer."""
     line = " ".join(text.split())

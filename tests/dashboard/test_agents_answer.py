@@ -8,15 +8,10 @@ from typing import Any
 import pytest
 
 from solward.client import Agent, Decision
-from solward_dashboard.pages.agents.data import (
-    action_text,
-    bars,
-    interval_text,
-    matching,
-    usage_text,
-)
 from solward_dashboard.pages.agents.detail import observation_text
+from solward_dashboard.pages.agents.page import action_text, bars, matching, usage_text
 from solward_dashboard.parts import Bar
+from solward_dashboard.wording import interval_text
 
 WRAPPED = "So11111111111111111111111111111111111111112"
 

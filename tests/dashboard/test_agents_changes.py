@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from solward.client import Agent, Event
-from solward_dashboard.pages.agents.strategy_editor import changes, diff, earlier_strategies
+from solward_dashboard.pages.agents.strategy import changes, diff, earlier_strategies
 
 AGENT = Agent.of(
     {
@@ -33,57 +33,59 @@ AGENT = Agent.of(
 )
 SAME: dict[str, Any] = {
     "name": "saver",
-    "provider": "openai",
-    "model": "m",
-    "milliseconds": 5_000,
-    "options": {"temperature": Decimal("0.20")},
-    "budget": {"maxTokensPerDay": 1_000, "maxUsdPerDay": Decimal("5")},
-    "guardrails": dict(AGENT.guardrails),
+    "llm_provider": "openai",
+    "llm_model": "m",
+    "loop_interval_ms": 5_000,
+    "llm_options": {"temperature": Decimal("0.2")},
+    "llm_budget": {"maxTokensPerDay": 1_000, "maxUsdPerDay": Decimal("5")},
+    "max_sol_per_transaction": Decimal("0.5"),
+    "max_transactions_per_minute": 2,
+    "daily_spending_limit_sol": 3,
 }
 
 
 def test_nothing_changed_is_nothing() -> None:
-    same = SAME | {"options": {"temperature": Decimal("0.2")}}
-    assert changes(AGENT, same) == []
+    assert changes(AGENT, SAME) == []
 
 
 @pytest.mark.parametrize(
     ("part", "field", "value", "text"),
     [
-        ("guardrails", "dailySpendingLimitSol", 5,
+        ("", "daily_spending_limit_sol", 5,
          "Most SOL in 24 hours: 3 becomes 5, which is wider"),
-        ("guardrails", "dailySpendingLimitSol", 2, "Most SOL in 24 hours: 3 becomes 2"),
-        ("guardrails", "maxSolPerTransaction", Decimal("0.500000001"),
+        ("", "daily_spending_limit_sol", 2, "Most SOL in 24 hours: 3 becomes 2"),
+        ("", "max_sol_per_transaction", Decimal("0.500000001"),
          "Most SOL in a transaction: 0.5 becomes 0.500000001, which is wider"),
-        ("guardrails", "maxCostsSolPerDay", Decimal("0.01"),
+        ("", "max_costs_sol_per_day", Decimal("0.01"),
          "Most SOL of fees and rent in 24 hours: no limit of its own becomes 0.01"),
-        ("budget", "maxTokensPerDay", None,
+        ("llm_budget", "maxTokensPerDay", None,
          "Most tokens in a day: 1,000 becomes no limit of its own, which is wider"),
-        ("budget", "maxTokensPerCycle", 50,
+        ("llm_budget", "maxTokensPerCycle", 50,
          "Most tokens in a cycle: no limit of its own becomes 50"),
-        ("options", "temperature", None, "The model's temperature: 0.2 becomes its own default"),
+        ("llm_options", "temperature", None,
+         "The model's temperature: 0.2 becomes its own default"),
     ],
     ids=range(7),
 )  # fmt: skip
 def test_a_bound_that_is_widened_says_so(part: str, field: str, value: Any, text: str) -> None:
-    values = SAME | {"options": {"temperature": Decimal("0.2")}}
-    rest = {name: each for name, each in values[part].items() if name != field}
-    values[part] = rest if value is None else rest | {field: value}
-    (found,) = changes(AGENT, values)
+    changed = {field: value}
+    if part:
+        whole = SAME[part] | changed
+        changed = {part: {name: each for name, each in whole.items() if each is not None}}
+    (found,) = changes(AGENT, SAME | changed)
     assert (found.text, found.is_wider) == (text, "wider" in text)
 
 
 def test_a_guardrail_that_is_left_out_stays() -> None:
-    values = SAME | {"options": {"temperature": Decimal("0.2")}, "guardrails": {}}
+    values = {name: each for name, each in SAME.items() if name != "daily_spending_limit_sol"}
     assert changes(AGENT, values) == []
 
 
 def test_name_model_and_interval_are_named() -> None:
     values = SAME | {
-        "options": {"temperature": Decimal("0.2")},
         "name": "spender",
-        "model": "m-2",
-        "milliseconds": 60_000,
+        "llm_model": "m-2",
+        "loop_interval_ms": 60_000,
     }
     assert [each.text for each in changes(AGENT, values)] == [
         "Name: saver becomes spender",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from solward.client import Plugin
-from solward_dashboard.pages.agents import fields
+from solward_dashboard.pages.agents import form as fields
 
 
 def provider(name: str, **more: Any) -> Plugin:
@@ -19,21 +19,6 @@ def provider(name: str, **more: Any) -> Plugin:
 OPENAI = provider("openai", secretEnv="OPENAI_API_KEY", configured=False)
 GROK = provider("grok", secretEnv="XAI_API_KEY", configured=True)
 RULES = provider("rules", isLlm=False)
-
-VALUES = {
-    "name": "saver",
-    "strategy": "save",
-    "milliseconds": 5_000,
-    "provider": "openai",
-    "model": "gpt-5.2",
-    "options": {"temperature": Decimal("0.2")},
-    "budget": {"maxTokensPerDay": 1_000},
-    "guardrails": {
-        "maxSolPerTransaction": Decimal("0.5"),
-        "maxTransactionsPerMinute": 2,
-        "dailySpendingLimitSol": 3,
-    },
-}
 
 
 def test_a_provider_without_its_key_is_offered_and_says_what_is_missing() -> None:
@@ -79,61 +64,15 @@ def test_an_interval_comes_back_as_it_was_typed(milliseconds: int, seconds: str)
     assert fields.milliseconds(Decimal(seconds)) == milliseconds
 
 
-def test_guardrails_begin_with_what_the_service_allows() -> None:
-    limits = {
-        "maxSolPerTransaction": {"limit": Decimal("0.7")},
-        "maxTransactionsPerMinute": {"limit": 9, "used": 1, "left": 8},
-        "dailySpendingLimitSol": {"limit": None},
-    }
-    assert fields.limits_now(limits) == {
-        "maxSolPerTransaction": Decimal("0.7"),
-        "maxTransactionsPerMinute": 9,
-    }
-
-
-def test_without_a_wallet_they_begin_with_the_settings() -> None:
+def test_guardrails_begin_with_the_settings() -> None:
     set_to = {"MAX_SOL_PER_TRANSACTION": "0.5", "MAX_TRANSACTIONS_PER_MINUTE": "3"}
     settings = set_to | {"DAILY_SPENDING_LIMIT_SOL": None, "MAX_COSTS_SOL_PER_DAY": "0.01"}
-    assert fields.limits_set(settings) == {
+    assert fields.default_limits(settings) == {
         "maxSolPerTransaction": Decimal("0.5"),
         "maxTransactionsPerMinute": 3,
     }
 
 
-def test_a_new_agent_is_sent_with_all_that_was_filled_in() -> None:
-    assert fields.create_parameters(VALUES, None) == {
-        "name": "saver",
-        "wallet_id": None,
-        "strategy": "save",
-        "llm_provider": "openai",
-        "llm_model": "gpt-5.2",
-        "llm_options": {"temperature": Decimal("0.2")},
-        "llm_budget": {"maxTokensPerDay": 1_000},
-        "loop_interval_ms": 5_000,
-        "max_sol_per_transaction": Decimal("0.5"),
-        "max_transactions_per_minute": 2,
-        "daily_spending_limit_sol": 3,
-        "max_costs_sol_per_day": None,
-    }
-    assert fields.create_parameters(VALUES, "w1")["wallet_id"] == "w1"
-
-
-def test_a_limit_that_was_emptied_is_taken_away() -> None:
-    assert fields.change_parameters(VALUES)["llm_budget"] == {
-        "maxTokensPerCycle": None,
-        "maxTokensPerDay": 1_000,
-        "maxUsdPerDay": None,
-    }
-
-
-def test_a_template_and_copied_grants_are_sent_where_they_are_chosen() -> None:
-    chosen = VALUES | {"template": "balance-reporter", "strategy": None}
-    sent = fields.create_parameters(chosen, None)
-    assert (sent["template"], sent["strategy"]) == ("balance-reporter", None)
+def test_a_copied_grant_is_the_new_agents() -> None:
     grants = fields.grants_to_copy([{"who": "agent:a1", "may": ["launch"]}])
-    assert fields.create_parameters(VALUES | {"grants": grants}, None)["grants"] == [
-        {"may": ["launch"]}
-    ]
-    # None is no grants at all, and nothing is sent; an empty list is one that only reads.
-    assert "grants" not in fields.create_parameters(VALUES | {"grants": None}, None)
-    assert fields.create_parameters(VALUES | {"grants": []}, None)["grants"] == []
+    assert grants == [{"may": ["launch"]}]

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from solward.plugins.schema import checked_schema
-from solward_dashboard.forms.fields import Field, Kind, fields_of
-from solward_dashboard.forms.form import Errors, path_text, read
+from solward_dashboard.forms import Errors, Field, Kind, fields_of, path_text, read
 from solward_plugins.skills.operations import SWAP, TRANSFER
 
 

@@ -8,19 +8,11 @@ from typing import Any
 
 import pytest
 
-from solward.client import NetworkFee, Transaction
+from solward.client import NetworkFee, Transaction, TransactionFilter
 from solward.solana.token_list import token_list
 from solward.types.address_book import AddressBook, Known
-from solward_dashboard.pages.transactions.rows import (
-    Filter,
-    amount,
-    changed,
-    details,
-    explorer,
-    fee_facts,
-    row,
-    row_changes,
-)
+from solward_dashboard.pages.transactions.detail import amount, explorer, fee_facts, row
+from solward_dashboard.pages.transactions.page import matches
 
 TOKENS = token_list("localnet")
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
@@ -95,11 +87,6 @@ def test_a_recipient_is_called_by_its_name_and_a_look_alike_by_what_it_is() -> N
     assert row(record(type="swap", details={}), "w", TOKENS, known)["to"] == ""
     # What a plugin says in its own words pays nobody.
     assert row(record(type="other", details={"to": PAID}), "w", TOKENS, known)["to"] == ""
-    assert details(record(details={"to": PAID, "note": "x", "amount": 1}), known) == [
-        ("to", f"{PAID} (Landlord)"),
-        ("note", "x"),
-        ("amount", "1"),
-    ]
     # Another one in the middle alone, or with other ends, is not taken for it.
     assert known.taken_for(PAID) is None
     assert known.taken_for("8" + PAID[1:]) is None
@@ -135,25 +122,28 @@ def test_a_fee_is_shown_in_sol_with_its_compute_units() -> None:
 @pytest.mark.parametrize(
     ("chosen", "shown"),
     [
-        (Filter(), True),
-        (Filter(wallet_id="w1", type="transfer", status="confirmed"), True),
-        (Filter(wallet_id="w2"), False),
-        (Filter(type="swap"), False),
-        (Filter(status="blocked"), False),
-        (Filter(text=" PAYROLL "), True),
-        (Filter(text="0.5"), True),
-        (Filter(text="nothing"), False),
-        (Filter(agent_id="a1"), False),
-        (Filter(recipient="x"), True),
-        (Filter(recipient="y"), False),
-        (Filter(since=datetime(2026, 11, 21, 12, tzinfo=UTC)), True),
-        (Filter(since=datetime(2026, 11, 21, 13, tzinfo=UTC)), False),
-        (Filter(until=datetime(2026, 11, 21, 12, tzinfo=UTC)), False),
-        (Filter(until=datetime(2026, 11, 21, 13, tzinfo=UTC)), True),
+        (TransactionFilter(), True),
+        (TransactionFilter(wallet_id="w1", type="transfer", status="confirmed"), True),
+        (TransactionFilter(wallet_id="w2"), False),
+        (TransactionFilter(type="swap"), False),
+        (TransactionFilter(status="blocked"), False),
+        (" PAYROLL ", True),
+        ("0.5", True),
+        ("nothing", False),
+        (TransactionFilter(agent_id="a1"), False),
+        (TransactionFilter(recipient="x"), True),
+        (TransactionFilter(recipient="y"), False),
+        (TransactionFilter(since=datetime(2026, 11, 21, 12, tzinfo=UTC)), True),
+        (TransactionFilter(since=datetime(2026, 11, 21, 13, tzinfo=UTC)), False),
+        (TransactionFilter(until=datetime(2026, 11, 21, 12, tzinfo=UTC)), False),
+        (TransactionFilter(until=datetime(2026, 11, 21, 13, tzinfo=UTC)), True),
     ],
 )
-def test_a_filter_lets_through_what_fits_all_of_it(chosen: Filter, shown: bool) -> None:
-    assert chosen.matches(record(), "payroll") is shown
+def test_a_filter_lets_through_what_fits_all_of_it(
+    chosen: TransactionFilter | str, shown: bool
+) -> None:
+    wanted, search = (TransactionFilter(), chosen) if isinstance(chosen, str) else (chosen, "")
+    assert matches(record(), wanted, search, "payroll") is shown
 
 
 def test_only_public_networks_have_an_explorer() -> None:
@@ -163,24 +153,3 @@ def test_only_public_networks_have_an_explorer() -> None:
     assert explorer(record(), "devnet") == f"{address}?cluster=devnet"
     assert explorer(record(), "mainnet-beta") == address
     assert explorer(record(signature=None), "devnet") is None
-
-
-def test_what_is_new_is_told_from_what_changed() -> None:
-    known = {"a": record(id="a", raw={"status": "pending"}), "b": record(id="b", raw={"s": 1})}
-    answered = [
-        record(id="c", raw={"s": 2}),
-        record(id="a", raw={"status": "confirmed"}),
-        record(id="b", raw={"s": 1}),
-    ]
-    new, other = changed(known, answered)
-    assert ([each.id for each in new], [each.id for each in other]) == (["c"], ["a"])
-
-
-def test_a_row_is_updated_in_place_and_goes_only_when_it_matches_no_more() -> None:
-    records = [record(id=each) for each in ("new", "changed", "ended", "elsewhere", "found")]
-    matching = {each: {"id": each} for each in ("new", "changed", "found")}
-    assert row_changes(matching, {"changed", "ended"}, records) == {
-        "add": [{"id": "new"}, {"id": "found"}],
-        "update": [{"id": "changed"}],
-        "remove": [{"id": "ended"}],
-    }

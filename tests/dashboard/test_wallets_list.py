@@ -10,11 +10,20 @@ from typing import Any
 
 import httpx
 import pytest
+from nicegui import Client, ui
+from nicegui.page import page
 
 from solward.client import ApiError, SolwardClient, TokenBalance, Wallet
 from solward_dashboard import api as shared
+from solward_dashboard.lists import PagedCards
 from solward_dashboard.pages.overview import exposure
-from solward_dashboard.pages.wallets.data import Holding, fetch, matching, tokens_text
+from solward_dashboard.pages.wallets.page import (
+    Holding,
+    check_any,
+    holding,
+    matching,
+    tokens_text,
+)
 
 WRAPPED_SOL = "So11111111111111111111111111111111111111112"
 
@@ -68,39 +77,68 @@ async def service(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Service]:
         yield service
 
 
+class Card:
+    """The card of a wallet, and what it was told that the wallet holds."""
+
+    told: dict[str, Holding | ApiError | None]
+
+    def __init__(self, told: dict[str, Holding | ApiError | None]) -> None:
+        self.element = ui.element("li")
+        self.told = told
+
+    def show(self, wallet: Wallet, found: Holding | ApiError | None) -> None:
+        self.told[wallet.id] = found
+
+
+class Cards:
+    """The wallets' page, and what each card of it was told."""
+
+    def __init__(self, size: int) -> None:
+        self.told: dict[str, Holding | ApiError | None] = {}
+        with Client(page("/wallets")):
+            self.shown = PagedCards[Wallet, Holding | ApiError](
+                "wallets", "Search", size, matching, lambda _: Card(self.told), "None.", holding
+            )
+
+    async def fetch(self) -> dict[str, Holding | ApiError | None]:
+        """What the wallets hold that are shown now."""
+        wallets = await shared.api().wallets.list()
+        found = await self.shown.fetch(wallets)
+        self.shown.show(wallets, found)
+        return found
+
+
 async def test_only_what_is_shown_is_asked_for_a_few_at_a_time(service: Service) -> None:
-    shown = [f"id-{number}" for number in range(240, 264)]
-    answer = await fetch(shown, 24)
-    assert len(answer.wallets) == 300
-    assert set(answer.holdings) == set(service.asked) == set(shown)
+    cards = Cards(24)
+    await cards.fetch()
+    service.asked.clear()
+    cards.shown._pages.set_value(11)
+    answer = await cards.fetch()
+    shown = {f"id-{number}" for number in range(240, 264)}
+    assert set(answer) == set(service.asked) == shown
+    assert cards.told.keys() > shown
     assert 1 < service.most <= 6
 
 
 async def test_the_first_ones_are_asked_for_before_anything_is_shown(service: Service) -> None:
-    answer = await fetch([], 3)
-    assert {key: each.frozen for key, each in answer.holdings.items()} == {
-        "id-0": False,
-        "id-1": True,
-        "id-2": False,
-    }
-    assert answer.holdings["id-0"].balance.sol == Decimal("1.5")
+    found = await Cards(3).fetch()
+    holdings = [each for each in found.values() if isinstance(each, Holding)]
+    assert [each.frozen for each in holdings] == [False, True, False]
+    assert holdings[0].balance.sol == Decimal("1.5")
 
 
 async def test_a_wallet_that_cannot_be_read_hides_no_other(service: Service) -> None:
     service.unread = {"id-1"}
-    holdings = (await fetch([], 3)).holdings
+    holdings = await Cards(3).fetch()
     assert str(holdings["id-1"]) == "too many tokens"
     assert [isinstance(each, Holding) for each in holdings.values()] == [True, False, True]
     exposures = await exposure.fetch()
     assert exposures.of_text == "of 24 of 300 wallets, 1 cannot be read now"
     service.unread = {f"id-{number}" for number in range(300)}
-    for page in (fetch([], 3), exposure.fetch()):
-        with pytest.raises(ApiError, match="too many tokens"):
-            await page
-
-
-async def test_a_wallet_that_is_gone_is_not_asked_for(service: Service) -> None:
-    assert set((await fetch(["id-7", "gone"], 24)).holdings) == {"id-7"}
+    with pytest.raises(ApiError, match="too many tokens"):
+        await exposure.fetch()
+    with pytest.raises(ApiError, match="too many tokens"):
+        check_any([*(await Cards(3).fetch()).values()])
 
 
 def test_every_word_of_a_search_is_looked_for_in_name_tags_and_address() -> None:

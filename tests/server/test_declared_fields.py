@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections import defaultdict
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 
 import click
 import pytest
+from nicegui import Client
+from nicegui.page import page
 from tests.operations.generate import CALLS
 from tests.promises import promise
 from tests.support.services import serving_api
@@ -28,7 +29,7 @@ from solward.client.requests import (
     WalletRequests,
 )
 from solward.client.wallets import Wallets
-from solward.resources.agents import AgentChange, NewAgent, Said
+from solward.resources.agents import Agent, AgentChange, Guardrails, NewAgent, Said
 from solward.resources.answers import answer_example
 from solward.resources.contacts import NewContact
 from solward.resources.credentials import NewAdmin, NewKey, NewSecret
@@ -53,10 +54,10 @@ from solward_cli.plugins.state import settings
 from solward_cli.policy import policy
 from solward_cli.schedule import schedule
 from solward_cli.wallet.command import wallet
-from solward_dashboard.forms.request_form import form_schema
-from solward_dashboard.holds import NOTE
-from solward_dashboard.pages.agents.fields import change_parameters, create_parameters
+from solward_dashboard.forms import form_schema
+from solward_dashboard.pages.agents.form import AgentForms
 from solward_dashboard.pages.credentials import ADMINS, KEYS
+from solward_dashboard.pages.holds import NOTE
 from solward_dashboard.pages.policy import with_grant
 from solward_dashboard.pages.transactions import page as transactions
 from solward_dashboard.pages.wallets.schedules import Schedules as SchedulesCard
@@ -70,15 +71,19 @@ def form_of(kind: type[Request]) -> set[str]:
     return {each.name for each in fields_of(kind) if each.json in shown}
 
 
-def page(kind: Any) -> set[str]:
+def form_on(kind: Any) -> set[str]:
     """The fields of a page of credentials."""
     return form_of(kind.request)
 
 
-def of_agents(make: Callable[..., dict[str, Any]], *more: Any) -> set[str]:
-    """The fields that the dialog of an agent sends."""
-    filled: dict[str, Any] = defaultdict(dict, template="t", grants=[])
-    return set(make(filled, *more))
+def of_agents() -> set[str]:
+    """The fields that the dialog of an agent sends where all are filled in."""
+    agent = Agent.of(answer_example(Agent))
+    limits = {each.json: 1 for each in fields_of(Guardrails)}
+    with Client(page("/agents")):
+        sent = AgentForms({}, agent, limits).read()
+    assert sent is not None
+    return set(sent)
 
 
 def of_policy() -> set[str]:
@@ -90,10 +95,10 @@ def of_policy() -> set[str]:
 add = policy.commands["add"]
 # Request -> its route, the client's method, the command, and the fields of the page's form.
 SURFACES: dict[type[Request], tuple[str, Callable[..., Any], click.Command, set[str]]] = {
-    NewKey: ("POST /keys", Keys.create, key.commands["create"], page(KEYS)),
+    NewKey: ("POST /keys", Keys.create, key.commands["create"], form_on(KEYS)),
     NewSecret: ("POST /keys/{keyId}/rotate", Keys.rotate, key.commands["rotate"], set()),
-    NewAdmin: ("POST /admins", Admins.create, admin.commands["add"], page(ADMINS)),
-    NewContact: ("POST /contacts", Contacts.put, contacts.commands["add"], page(transactions)),
+    NewAdmin: ("POST /admins", Admins.create, admin.commands["add"], form_on(ADMINS)),
+    NewContact: ("POST /contacts", Contacts.put, contacts.commands["add"], form_on(transactions)),
     HoldNote: (
         "POST /holds/{holdId}/approve",
         Holds.approve,
@@ -120,13 +125,13 @@ SURFACES: dict[type[Request], tuple[str, Callable[..., Any], click.Command, set[
         "POST /agents",
         Agents.create,
         agent.commands["create"],
-        of_agents(create_parameters, "wallet"),
+        {*of_agents(), "wallet_id", "template", "grants"},
     ),
     AgentChange: (
         "PATCH /agents/{agentId}",
         Agents.change,
         agent.commands["change"],
-        of_agents(change_parameters),
+        of_agents(),
     ),
     NewWallet: (
         "POST /wallets",

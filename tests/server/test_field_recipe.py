@@ -61,7 +61,7 @@ from solward.client.requests import Keys
 from solward.resources.credentials import NewKey
 from solward.resources.declare import fields_of
 from solward_cli.credentials import key
-from solward_dashboard.forms.request_form import form_schema
+from solward_dashboard.forms import form_schema
 
 assert "max_wallets" in inspect.signature(Keys.create).parameters
 (option,) = (each for each in key.commands["create"].params if each.name == "max_wallets")

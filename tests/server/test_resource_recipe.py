@@ -181,7 +181,7 @@ from solward.client.requests import Notes
 from solward.resources.declare import fields_of
 from solward.resources import notes as declared
 from solward_cli import notes as commands
-from solward_dashboard.forms.request_form import form_schema
+from solward_dashboard.forms import form_schema
 
 assert Notes.add.__doc__.startswith("Keep a note.")
 argument = commands.notes.commands["add"].params[0]

@@ -1,28 +1,216 @@
-"""The inbox: what waits for a person, and what became of what waited."""
+"""The inbox: what waits for a person, whole, with what is left of a wallet's limits after it, and
+their decision; and what became of what waited."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TypeAlias
 
 from nicegui import ui
 
-from solward.client import Hold, NotFoundError
-from solward.solana.token_list import token_list
+from solward.client import Hold, Transaction
+from solward.resources.declare import fields_of
+from solward.resources.holds import HoldNote
+from solward.solana.token_list import TokenList, token_list
+from solward.types.errors import SolwardError
+from solward.types.money import SOL_DECIMALS
+from solward_dashboard import parts as sw
 from solward_dashboard.api import api
+from solward_dashboard.dialogs import noted
 from solward_dashboard.frame import Poll, frame, frame_of_one
-from solward_dashboard.holds import DisplayContext, hold_cards
 from solward_dashboard.pages.transactions.detail import show_record
 from solward_dashboard.people import People
+from solward_dashboard.refused import left_texts, line_texts, units_text
+from solward_dashboard.wording import day, exact, left, local_times
 
 EVERY_S = 3.0
 # At most 20 of one agent or key are open.
 _OPEN = 500
 _ENDED = 20
 _RECORDS = 500
+(NOTE,) = fields_of(HoldNote)
+_CLASSES = {
+    "held": "sw-pending",
+    "approved": "sw-pending",
+    "executed": "sw-confirmed",
+    "refused": "sw-failed",
+    "denied": "sw-blocked",
+    "expired": "sw-idle",
+}
+_ENDS = {
+    "approved": "Approved; it is not carried out yet.",
+    "executed": "Approved and carried out.",
+    "refused": "Approved, and refused when it was judged again.",
+    "denied": "Denied. Nothing was sent.",
+    "expired": "Nobody decided in time. Nothing was sent.",
+}
+_STATES = {"held": "waits for you"}
 
 
-async def display_context(holds: Sequence[Hold]) -> DisplayContext:
+@dataclass(frozen=True, slots=True)
+class DisplayContext:
+    """What a card needs beside its hold.
+
+    Attributes:
+        records: id -> the record that a hold ended in.
+    """
+
+    people: People
+    tokens: TokenList
+    records: Mapping[str, Transaction]
+    network: str
+
+
+Shown: TypeAlias = tuple[Sequence[Hold], DisplayContext]
+
+
+def hold_cards(empty: str, testid: str, *, compact: bool = False) -> sw.Redrawn[Shown]:
+    """A card a hold, built anew where a hold has changed.
+
+    Args:
+        empty: what stands there where there is none.
+        compact: without what the sentence says too, for a page with more on it.
+    """
+
+    def build(shown: Shown) -> None:
+        holds, context = shown
+        if not holds:
+            ui.label(empty).classes("sw-empty")
+        with sw.marked(ui.element("ul").classes("sw-stack"), testid):
+            for each in holds:
+                _card(each, context, compact=compact)
+
+    return sw.Redrawn(build, "sw-stack", of=_versions)
+
+
+def _versions(shown: Shown) -> object:
+    holds, context = shown
+    records = [context.records.get(each.transaction_id or "") for each in holds]
+    return holds, [each and (each.status, each.error) for each in records]
+
+
+def _card(hold: Hold, context: DisplayContext, *, compact: bool) -> None:
+    with sw.marked(ui.element("li").classes("sw-card"), f"hold-{hold.id}"):
+        with sw.row():
+            ui.badge(_STATES.get(hold.state, hold.state)).classes(_CLASSES[hold.state])
+            ui.link(hold.type.replace("_", " "), f"/holds/{hold.id}").classes("sw-strong")
+            ui.space()
+            sw.dim(day(hold.created_at))
+        sw.text(hold.sentence, "sw-text sw-sentence")
+        for reason in hold.reasons:
+            if reason not in hold.sentence:
+                sw.text(reason)
+        with sw.facts():
+            _facts(hold, context, compact=compact)
+        if hold.state == "held":
+            with sw.stack("sw-decide"):
+                _decision(hold, context, "Deny", sw.OUTLINE, sw.OPERATE)
+                _decision(hold, context, "Approve", sw.PRIMARY, sw.POLICY)
+        else:
+            _outcome(hold, context)
+
+
+def _facts(hold: Hold, context: DisplayContext, *, compact: bool) -> None:
+    if not compact:
+        sw.fact("Asked by", context.people.who(hold.principal))
+        sw.fact("From wallet", context.people.who(f"wallet:{hold.wallet_id}"))
+    for line in hold.lines:
+        leaves = "\n".join(line_texts(line, context.tokens, context.people))
+        sw.fact(f"Leaves by {line['operation']}", leaves, "sw-mono sw-pre")
+    if not hold.lines:
+        sw.fact("Leaves", "nothing but fee and rent")
+    sw.lines(_effects(hold, context), "sw-mono")
+    if hold.state == "held":
+        with sw.fact_of("May be approved until"):
+            sw.Age(hold.expires_at, _until)
+        if hold.repeats:
+            sw.fact("Approved", "it is carried out when who asks repeats it before then")
+    if hold.decided_by is not None and hold.decided_at is not None:
+        sw.fact("Decided by", f"{context.people.who(hold.decided_by)}, {day(hold.decided_at)}")
+    if hold.note is not None:
+        sw.fact("Note", hold.note)
+
+
+def _effects(hold: Hold, context: DisplayContext) -> list[tuple[str, str]]:
+    arrives = [
+        ("Arrives at least", units_text(mint, units, context.tokens))
+        for mint, units in hold.arrives.items()
+    ]
+    return [*arrives, ("Fee and rent at most", f"{exact(hold.costs_sol)} SOL")]
+
+
+def _outcome(hold: Hold, context: DisplayContext) -> None:
+    record = context.records.get(hold.transaction_id or "")
+    good = hold.state in ("executed", "approved")
+    with sw.stack(f"sw-outcome {'sw-outcome-good' if good else 'sw-outcome-bad'}"):
+        sw.marked(ui.label(_ENDS[hold.state]), f"end-{hold.id}")
+        if record is None or hold.state not in ("executed", "refused"):
+            return
+        if hold.state == "executed":
+            ui.label(f"The transaction is {record.status}.")
+        if record.error is not None:
+            sw.text(local_times(record.error))
+        wallet = context.people.wallet(record.wallet_id)
+        sw.button(
+            "Show the transaction",
+            lambda: show_record(record, wallet, context.network),
+            look="flat no-caps padding=8px",
+        ).classes("sw-start")
+
+
+def _decision(hold: Hold, context: DisplayContext, verb: str, look: str, needs: str) -> None:
+    async def decide() -> None:
+        note = await _confirmed(hold, context, verb)
+        if note is not None:
+            call = api().holds.approve if verb == "Approve" else api().holds.deny
+            ended = await call(hold.id, note=note or None)
+            ui.notify(f"It is {ended.state}.", type="positive")
+
+    sw.button(verb, decide, look=look, needs=needs, testid=f"{verb.lower()}-{hold.id}")
+
+
+async def _confirmed(hold: Hold, context: DisplayContext, verb: str) -> str | None:
+    """The note, empty or not, where the person confirms; else None."""
+    left = await _left_after(hold) if verb == "Approve" else []
+
+    def build() -> None:
+        sw.text(hold.sentence, "sw-text sw-sentence", testid="asked")
+        for line in hold.lines:
+            with ui.element("div"):
+                amount, *to = line_texts(line, context.tokens, context.people)
+                sw.text(amount, "sw-strong")
+                for each in to:
+                    sw.text(each, "sw-mono")
+        if verb == "Approve":
+            with sw.facts():
+                sw.lines(_effects(hold, context))
+                sw.fact("Left of the wallet's limits after it", "\n".join(left))
+                sw.fact("May be approved until", _until(hold.expires_at))
+            sw.dim("It is judged once more: an approval passes no limit.")
+
+    return await noted(f"{verb} this?", build, verb, NOTE)
+
+
+async def _left_after(hold: Hold) -> list[str]:
+    """What it would leave of the limits, or that they are not known."""
+    lamports = sum(int(each["units"]) for each in hold.lines if each["asset"] == "SOL")
+    taken = Decimal(lamports).scaleb(-SOL_DECIMALS)
+    try:
+        limits = await api().wallets.limits(hold.wallet_id)
+    except SolwardError as error:
+        return [f"not known: {error}"]
+    return left_texts(limits, taken, hold.costs_sol)
+
+
+def _until(expires_at: datetime) -> str:
+    return f"{day(expires_at)} ({left(expires_at, datetime.now(UTC))})"
+
+
+async def _display_context(holds: Sequence[Hold]) -> DisplayContext:
     """What the cards of these holds need."""
     health, people = await asyncio.gather(api().health(), People.ask())
     ended = {each.wallet_id for each in holds if each.transaction_id is not None}
@@ -37,9 +225,9 @@ async def display_context(holds: Sequence[Hold]) -> DisplayContext:
 def page() -> None:
     """Built once a visitor; cards are built anew when their holds change."""
     with frame("/holds") as freshness:
-        waiting = hold_cards(show_record, "Nothing waits for you.", "waiting")
+        waiting = hold_cards("Nothing waits for you.", "waiting")
         ui.label("Decided").classes("sw-name").props("role=heading aria-level=2")
-        ended = hold_cards(show_record, "Nothing was decided yet.", "decided")
+        ended = hold_cards("Nothing was decided yet.", "decided")
 
         def show(found: tuple[Sequence[Hold], Sequence[Hold], DisplayContext]) -> None:
             held, decided, context = found
@@ -54,19 +242,16 @@ async def _fetch() -> tuple[Sequence[Hold], Sequence[Hold], DisplayContext]:
     held, decided = await asyncio.gather(
         api().holds.list(is_open=True, limit=_OPEN), api().holds.list(is_open=False, limit=_ENDED)
     )
-    return held, decided, await display_context((*held, *decided))
+    return held, decided, await _display_context((*held, *decided))
 
 
 def one(hold_id: str) -> None:
     """The page of one hold, whose address a message to a person may have."""
     with frame_of_one("/holds", "Hold", hold_id) as shown:
-        cards = hold_cards(show_record, "", "waiting")
+        cards = hold_cards("", "waiting")
 
-        async def fetch() -> tuple[Sequence[Hold], DisplayContext] | None:
-            try:
-                hold = await api().holds.get(hold_id)
-            except NotFoundError:
-                return None
-            return (hold,), await display_context((hold,))
+        async def fetch() -> Shown:
+            hold = await api().holds.get(hold_id)
+            return (hold,), await _display_context((hold,))
 
         shown.poll(EVERY_S, fetch, cards.show)

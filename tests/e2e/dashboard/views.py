@@ -14,7 +14,7 @@ import solward_dashboard
 from solward_dashboard import pages
 
 # What makes a dialog, called by whoever says what is in it.
-MAKERS = ("ui.dialog", "titled", "filled")
+MAKERS = ("ui.dialog", "titled", "filled", "noted")
 _SOURCE = Path(solward_dashboard.__file__).parent
 # What had the focus when a dialog was opened, by its name.
 _REMEMBER_OPENER = """
@@ -86,12 +86,12 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     "pages.plugins.page.show_entries": ("/plugins", (clicks(f"Entries of {DISTRIBUTION}"),)),
     "previews.previewed": ("/wallets/{wallet_id}", (refused_transfer,)),
     "dialogs.confirmed": ("/wallets/{frozen}", (presses("freeze"),)),
-    "holds._confirmed": ("/holds", (first('[data-testid^="approve-"]'),)),
+    "pages.holds._confirmed": ("/holds", (first('[data-testid^="approve-"]'),)),
     "pages.agents.form.create_agent": (
         "/agents",
         (clicks("New agent"), chooses("Start from", "Balance reporter"), presses("create")),
     ),
-    "pages.agents.strategy_editor.reviewed": (
+    "pages.agents.strategy.reviewed": (
         "/agents/{agent_id}",
         (clicks("Change"), fills("Strategy", "always do wait, or not"), presses("save")),
     ),
@@ -104,10 +104,10 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
         "/wallets/{wallet_id}",
         (presses("new-schedule", "confirm"),),
     ),
-    "pages.wallets.dialogs.freeze_reason": ("/wallets/{wallet_id}", (presses("freeze"),)),
-    "pages.wallets.dialogs.new_tags": ("/wallets/{wallet_id}", (clicks("Edit tags"),)),
-    "pages.wallets.dialogs.show_qr": ("/wallets/{wallet_id}", (clicks("Show the QR code"),)),
-    "pages.wallets.dialogs.create_wallet": (
+    "pages.wallets.cards._toggle": ("/wallets/{wallet_id}", (presses("freeze"),)),
+    "pages.wallets.cards._edit_tags": ("/wallets/{wallet_id}", (clicks("Edit tags"),)),
+    "pages.wallets.cards._show_qr": ("/wallets/{wallet_id}", (clicks("Show the QR code"),)),
+    "pages.wallets.page.create_wallet": (
         "/wallets",
         (clicks("New wallet", "Add to tags"), presses("create")),
     ),
@@ -129,8 +129,8 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
 # One of each kind: a question, a form, one over another, one that is shown once.
 OFTEN = (
     "frame._confirmed",
-    "pages.wallets.dialogs.create_wallet",
-    "pages.agents.strategy_editor.reviewed",
+    "pages.wallets.page.create_wallet",
+    "pages.agents.strategy.reviewed",
     "dialogs.shown_once",
 )
 
@@ -145,7 +145,7 @@ def makers_of_dialogs() -> set[str]:
                 calls = (each for each in ast.walk(function) if isinstance(each, ast.Call))
                 if any(ast.unparse(each.func) in MAKERS for each in calls):
                     found.add(f"{module}.{function.name}")
-    return found - {"dialogs.titled", "dialogs.filled"}
+    return found - {"dialogs.titled", "dialogs.filled", "dialogs.noted"}
 
 
 def opened_dialog(browser: Browser, maker: str, ids: Mapping[str, str]) -> None:

@@ -9,12 +9,15 @@ from contextlib import aclosing
 from nicegui import ui
 
 from solward.client import Agent
+from solward.resources.agents import Said
+from solward.resources.declare import declared_fields
 from solward.types.errors import SolwardError
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.pages.agents.data import ACTIVE
 
-_LONGEST = 20_000
+# Statuses in which an agent can be paused, stopped and chatted with (docs/agents.md).
+ACTIVE = ("running", "error")
+_LONGEST = declared_fields(Said)["message"].schema()["maxLength"]
 
 
 class Chat:

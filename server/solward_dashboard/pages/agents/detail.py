@@ -10,17 +10,25 @@ from typing import Any
 
 from nicegui import ui
 
-from solward.client import Agent, Decision, Hold, NotFoundError
+from solward.client import Agent, Decision, Hold
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.frame import frame_of_one
 from solward_dashboard.grants import grants_left, open_holds
 from solward_dashboard.lists import NewestFirst
-from solward_dashboard.pages.agents.actions import Strategy, agent_buttons, limit_bars, status_badge
 from solward_dashboard.pages.agents.chat import Chat
-from solward_dashboard.pages.agents.data import action_text, bars, provider_text, usage_text
 from solward_dashboard.pages.agents.form import change_agent, create_agent
+from solward_dashboard.pages.agents.page import (
+    Strategy,
+    action_text,
+    agent_buttons,
+    bars,
+    limit_bars,
+    provider_text,
+    status_badge,
+    usage_text,
+)
 from solward_dashboard.wording import ago, cut, local_times, plain, second, short, value_text
 
 EVERY_S = 5.0
@@ -42,20 +50,17 @@ class OneAgent:
     waiting: tuple[Hold, ...]
 
 
-async def fetch(agent_id: str) -> OneAgent | None:
-    """None where there is no such agent."""
-    try:
-        agent, limits, newest = await asyncio.gather(
-            api().agents.get(agent_id),
-            api().agents.limits(agent_id),
-            api().agents.decisions(agent_id, limit=NEWEST),
-        )
-        wallet, waiting = await asyncio.gather(
-            api().wallets.get(agent.wallet_id),
-            api().holds.list(wallet_id=agent.wallet_id, is_open=True),
-        )
-    except NotFoundError:
-        return None
+async def fetch(agent_id: str) -> OneAgent:
+    """Everything of an agent."""
+    agent, limits, newest = await asyncio.gather(
+        api().agents.get(agent_id),
+        api().agents.limits(agent_id),
+        api().agents.decisions(agent_id, limit=NEWEST),
+    )
+    wallet, waiting = await asyncio.gather(
+        api().wallets.get(agent.wallet_id),
+        api().holds.list(wallet_id=agent.wallet_id, is_open=True),
+    )
     own = tuple(each for each in waiting if each.agent_id == agent_id)
     return OneAgent(agent, wallet.name, limits, newest, own)
 
@@ -69,7 +74,7 @@ def page(agent_id: str) -> None:
             with sw.row():
                 status = status_badge()
                 head = sw.Redrawn(_head, "sw-row")
-            error = sw.text("", "sw-bad sw-text")
+            error = sw.told("sw-bad sw-text")
             with sw.row():
                 buttons = agent_buttons(chat.open, leaves=True)
                 for words, icon, act in (
@@ -104,7 +109,6 @@ def page(agent_id: str) -> None:
             status.show(agent.status)
             head.show(found)
             error.set_text(local_times(agent.error or ""))
-            error.set_visibility(agent.error is not None)
             buttons.show(agent)
             strategy.show(agent.strategy)
             used.show(bars(found.limits))

@@ -2,40 +2,59 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from nicegui import ui
 
-from solward.client import (
-    Agent,
-    AgentTemplate,
-    AuditEntry,
-    NotFoundError,
-    Plugin,
-    PrincipalGrants,
-    Wallet,
-)
+from solward.client import Agent, AgentTemplate, AuditEntry, Plugin, PrincipalGrants, Wallet
+from solward.resources.agents import Guardrails, LlmBudget, NewAgent
+from solward.resources.declare import declared_fields, fields_of
+from solward.resources.fields import REQUIRED
 from solward.types.errors import SolwardError
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, result_of, titled
-from solward_dashboard.forms.form import Form, FormError, read_all
-from solward_dashboard.grants import asset_name, leaving_rows, most_text
-from solward_dashboard.pages.agents import fields
-from solward_dashboard.pages.agents.strategy_editor import (
+from solward_dashboard.forms import Form, FormError, RequestForm, fieldset, form_schema, read_all
+from solward_dashboard.grants import asset_name, most_text
+from solward_dashboard.pages.agents.strategy import (
     StrategyEditor,
     changes,
+    earlier_strategies,
     reviewed,
-    show_earlier,
 )
+from solward_dashboard.wording import ago
 
-_NEW = ""
 _LONGEST_COPIED = 95
 _MOST_EARLIER = 50
-
-_NOTHING = ""
+_NEW = declared_fields(NewAgent)
+# Nothing that is left empty may seem to be no limit; without costs of its own the wallet's hold.
+_RAILS = tuple(
+    each if each.name == "max_costs_sol_per_day" else replace(each, default=REQUIRED)
+    for each in fields_of(Guardrails)
+)
+_RAILS_TEXT = "Held by the service for every transaction of the agent, beside its own limits."
+_SECONDS: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "seconds": {
+            "type": "number",
+            "title": "Seconds between cycles",
+            "minimum": 1,
+            "maximum": 2_147_483,
+            "default": 60,
+        }
+    },
+    "required": ["seconds"],
+}
+_RULES = (
+    "This provider is no language model: its strategy is rules, one a line, and the first that"
+    " matches is taken. For example: when balance.SOL < 0.5 do airdrop amount=1"
+)
+_MODEL = "The strategy tells the model what to do, in your own words."
 
 
 async def create_agent(copied: Agent | None = None) -> None:
@@ -45,22 +64,37 @@ async def create_agent(copied: Agent | None = None) -> None:
         copied: an agent whose fields and grants the new one begins with.
     """
     providers, wallets = await _providers(), await api().wallets.list()
-    limits = await _limits(wallets) if copied is None else copied.guardrails
-    templates = () if copied is not None else await api().agents.templates()
-    grants = None if copied is None else await api().policy.of(f"agent:{copied.id}")
+    templates: Sequence[AgentTemplate] = ()
+    grants: PrincipalGrants | None = None
+    limits: Mapping[str, Any]
+    if copied is None:
+        templates = await api().agents.templates()
+        limits = default_limits({each.name: each.value for each in await api().settings()})
+    else:
+        limits = copied.guardrails
+        grants = await api().policy.of(f"agent:{copied.id}")
 
     async def create() -> str | None:
         values = forms.read()
-        if values is None or not await forms.agreed(values):
+        if values is None:
             return None
+        template = forms.template
+        if template is not None:
+            values = of_template(values, template)
+            question = f"Create {values['name']}?"
+            # Grants of the form replace the template's.
+            if "grants" not in values and not await confirmed(
+                question, leaving_texts(template), "Create"
+            ):
+                return None
         if grants is not None and grants.grants is not None:
-            values["grants"] = fields.grants_to_copy(grants.grants)
-        agent = await api().agents.create(**fields.create_parameters(values, forms.wallet))
+            values["grants"] = grants_to_copy(grants.grants)
+        agent = await api().agents.create(wallet_id=forms.wallet, **values)
         return await _started(agent) if start.value else f"{agent.name} is made"
 
     title = "New agent" if copied is None else f"Copy of {copied.name}"
     with titled(title, wide=True) as dialog:
-        forms = _Forms(providers, copied, limits, wallets, templates)
+        forms = AgentForms(providers, copied, limits, wallets, templates)
         if grants is not None:
             _show_copied(grants)
         start = ui.switch("Start it at once", value=copied is None)
@@ -85,23 +119,27 @@ async def change_agent(agent: Agent) -> None:
             forms.show_message("Nothing is changed.")
             return None
         is_other = stored.strategy != agent.strategy
-        if not await reviewed(
-            agent.name, found, stored.strategy, values["strategy"], is_other=is_other
-        ):
+        if not await reviewed(stored, found, values["strategy"], is_other=is_other):
             return None
-        await api().agents.change(agent.id, **fields.change_parameters(values))
+        # A number of the budget that the form leaves out is removed.
+        budget = {each.json: None for each in fields_of(LlmBudget)} | values["llm_budget"]
+        await api().agents.change(agent.id, **values | {"llm_budget": budget})
         return "Changed; it goes by it from its next cycle"
 
     with titled(f"Change {agent.name}", wide=True) as dialog:
-        forms = _Forms(providers, agent, agent.guardrails, history=history.entries)
+        forms = AgentForms(providers, agent, agent.guardrails, history=history.entries)
         _buttons(dialog, forms, "Save", change)
     await result_of(dialog)
 
 
 def _buttons(
-    dialog: ui.dialog, forms: _Forms, verb: str, send: Callable[[], Awaitable[str | None]]
+    dialog: ui.dialog, forms: AgentForms, verb: str, send: Callable[[], Awaitable[str | None]]
 ) -> None:
     """Cancel, and a button that closes the dialog once `send` says what was done."""
+
+    def close() -> None:
+        forms.editor.release()
+        dialog.close()
 
     async def submit() -> None:
         try:
@@ -111,17 +149,14 @@ def _buttons(
             forms.show_message(str(error))
             return
         if said is not None:
-            forms.editor.release()
-            dialog.close()
+            close()
             ui.notify(said, type="positive")
 
     async def leave() -> None:
         details = ["The strategy that you wrote is lost."]
-        if not forms.editor.is_changed or await confirmed(
-            "Leave without saving?", details, "Leave"
-        ):
-            forms.editor.release()
-            dialog.close()
+        question = "Leave without saving?"
+        if not forms.editor.is_changed or await confirmed(question, details, "Leave"):
+            close()
 
     dialog.props("no-backdrop-dismiss")
     with sw.row("sw-end"):
@@ -142,7 +177,7 @@ def _show_copied(grants: PrincipalGrants) -> None:
             sw.text(each)
 
 
-class _Forms:
+class AgentForms:
     """The forms of a dialog; options and model follow the chosen provider.
 
     Args:
@@ -150,6 +185,9 @@ class _Forms:
         wallets: to choose from for a new agent; None where one is changed.
         templates: to start a new agent from.
         history: entries of the audit log that changed the agent, the newest first.
+
+    Attributes:
+        template: the chosen one.
     """
 
     def __init__(
@@ -157,37 +195,41 @@ class _Forms:
         providers: Mapping[str, Plugin],
         agent: Agent | None,
         limits: Mapping[str, Any],
-        wallets: tuple[Wallet, ...] | None = None,
+        wallets: Sequence[Wallet] | None = None,
         templates: Sequence[AgentTemplate] = (),
         history: Sequence[AuditEntry] = (),
     ) -> None:
         self._providers = providers
         self._agent = agent
         self._wallet: ui.select | None = None
-        self._picker: TemplatePicker | None = None
+        self.template: AgentTemplate | None = None
         with sw.stack("sw-form"):
             if templates:
-                self._picker = TemplatePicker(templates, self._fill_in)
-            self._name = Form(fields.NAME, _named(agent, is_copy=wallets is not None))
+                self._add_templates({each.name: each for each in templates})
+            named = None
+            if agent is not None:
+                is_copy = wallets is not None
+                named = f"{agent.name[:_LONGEST_COPIED]} copy" if is_copy else agent.name
+            self._name = RequestForm([_NEW["name"]], {"name": named})
             if wallets is not None:
-                choices = {_NEW: "A new wallet of its own"}
+                choices = {"": "A new wallet of its own"}
                 choices |= {each.id: each.name for each in wallets}
-                self._wallet = sw.field_choice("Wallet", choices, _NEW, testid="wallet")
+                self._wallet = sw.field_choice("Wallet", choices, "", testid="wallet")
             self._add_provider(agent)
-            self._about = sw.dim().props("aria-live=polite")
+            self._about = sw.told("sw-dim sw-text").props("aria-live=polite")
             self.editor = StrategyEditor("" if agent is None else agent.strategy)
             if agent is not None:
-                show_earlier(self.editor, history, agent.strategy)
+                self._add_earlier(earlier_strategies(history, agent.strategy))
             self._bounds_place = sw.stack("sw-form")
             with _expansion("What the model is asked with") as self._asked_with:
-                self._place = sw.stack("sw-form")
+                self._options_place = sw.stack("sw-form")
             with _expansion("What the model may cost") as self._cost:
-                self._budget = Form(fields.BUDGET, None if agent is None else agent.llm_budget)
+                known = None if agent is None else agent.llm_budget
+                self._budget = Form(form_schema(fields_of(LlmBudget)), known)
             with _expansion("What it may do") as may:
-                self._grants = Form(fields.GRANTS if agent is None else {})
+                self._grants = RequestForm([_NEW["grants"]] if agent is None else [])
             may.set_visibility(agent is None)
-            self._error = sw.text("", "sw-error").props("role=alert")
-        self.show_message("")
+            self._error = sw.error_text()
         self._show_bounds(None if agent is None else agent.loop_interval_ms, limits)
         self._show_provider(None if agent is None else agent.llm_options)
 
@@ -199,79 +241,93 @@ class _Forms:
     def show_message(self, said: str) -> None:
         """Show what concerns the whole form, such as the service's error; nothing where empty."""
         self._error.set_text(said)
-        self._error.set_visibility(bool(said))
 
     def read(self) -> dict[str, Any] | None:
-        """The values; None where one does not fit, which its field shows."""
+        """The client's arguments; None where one does not fit, which its field shows."""
         self.show_message("")
-        model, strategy = (self._model.value or "").strip(), self.editor.read()
+        model = (self._model.value or "").strip()
         self._model.error = None if model else "is required"
+        fits = self.editor.validate() and bool(model)
         try:
-            name, bounds, options, budget, grants = read_all(
-                self._name, self._bounds, self._options, self._budget, self._grants
+            name, pace, rails, options, budget, grants = read_all(
+                self._name, self._pace, self._rails, self._options, self._budget, self._grants
             )
         except FormError:
             for expansion, form in ((self._asked_with, self._options), (self._cost, self._budget)):
                 if form.unchecked() is None:
                     expansion.open()
-            strategy = None
-        if not model or strategy is None:
+            fits = False
+        if not fits:
             self.show_message("Something above does not fit; it is told at its field.")
             return None
-        interval = fields.milliseconds(bounds["seconds"])
+        interval = milliseconds(pace["seconds"])
         if interval is None:
             self.show_message("Seconds between cycles: at most 3 decimals.")
             return None
         return {
-            "name": name["name"],
-            "strategy": strategy,
-            "milliseconds": interval,
-            "provider": self._provider.value,
-            "model": model,
-            "options": options,
-            "budget": budget,
-            "guardrails": bounds["guardrails"],
+            **name,
+            "strategy": self.editor.text,
+            "llm_provider": self._provider.value,
+            "llm_model": model,
+            "llm_options": options,
+            "llm_budget": budget,
+            "loop_interval_ms": interval,
+            **rails,
             # Without any it acts by its limits alone, or by its template's.
-            "grants": grants.get("grants"),
+            **grants,
         }
 
-    async def agreed(self, values: dict[str, Any]) -> bool:
-        """Whether the user agrees to what can leave by an agent of the chosen template; puts the
-        template's own values among `values`. Grants of the form replace the template's."""
-        template = None if self._picker is None else self._picker.chosen
-        if template is None:
-            return True
-        values["template"] = template.name
-        if values["strategy"] == template.strategy:
-            values["strategy"] = None
-        if values["grants"] is not None:
-            return True
-        leaving = [
-            f"{asset_name(asset)}: {most_text(asset, each)}"
-            for asset, each in template.can_leave["assets"].items()
-            if each["most"] != "0"
-        ]
-        details = ["What it can move out of its wallet in a day, at most:"]
-        details += leaving or ["Nothing: it signs no transaction."]
-        return await confirmed(f"Create {values['name']}?", details, "Create")
+    def _add_templates(self, templates: Mapping[str, AgentTemplate]) -> None:
+        def chosen() -> None:
+            before, self.template = self.template, templates.get(str(select.value))
+            place.clear()
+            template = self.template
+            if template is None:
+                return
+            # A strategy that the user wrote stays.
+            written = self.editor.text
+            if not written.strip() or (before and written == before.strategy):
+                self.editor.put(template.strategy)
+            self._show_bounds(template.loop_interval_ms, template.guardrails)
+            with place:
+                sw.dim(template.summary)
+                with sw.marked(sw.stack("sw-outcome"), "template-leaving"):
+                    for each in leaving_texts(template):
+                        sw.text(each)
+                    for each in template.sentences:
+                        sw.dim(each)
 
-    def _fill_in(self, before: AgentTemplate | None, template: AgentTemplate) -> None:
-        """Show what a template gives; a strategy that the user wrote stays."""
-        if not self.editor.text.strip() or (before and self.editor.text == before.strategy):
-            self.editor.put(template.strategy)
-        self._show_bounds(template.loop_interval_ms, template.guardrails)
+        choices = {"": "Nothing: write it yourself"}
+        choices |= {name: each.title for name, each in templates.items()}
+        select = sw.field_choice("Start from", choices, "", testid="template")
+        place = sw.stack("sw-form").props("aria-live=polite")
+        select.on_value_change(chosen)
 
-    def _show_bounds(self, milliseconds: int | None, limits: Mapping[str, Any]) -> None:
-        known: dict[str, Any] = {"guardrails": limits}
-        if milliseconds is not None:
-            known["seconds"] = fields.seconds_text(milliseconds)
+    def _add_earlier(self, found: Sequence[tuple[AuditEntry, str]]) -> None:
+        """What the strategy was before; each can be put into the editor."""
+        with _expansion(f"Earlier strategies ({len(found)})") as earlier:
+            for entry, words in found:
+                with sw.stack("sw-form"):
+                    with sw.row():
+                        until = ago(entry.timestamp)
+                        sw.dim(f"until {until}, changed by {entry.data['principal']}")
+                        ui.space()
+                        put = partial(self.editor.put, words)
+                        sw.button("Put into the editor", put, look=sw.SMALL)
+                    sw.text(words, "sw-text sw-clamp")
+        earlier.set_visibility(bool(found))
+
+    def _show_bounds(self, interval_ms: int | None, limits: Mapping[str, Any]) -> None:
         self._bounds_place.clear()
         with self._bounds_place:
-            self._bounds = Form(fields.BOUNDS, known)
+            known = None if interval_ms is None else {"seconds": seconds_text(interval_ms)}
+            self._pace = Form(_SECONDS, known)
+            with fieldset("Guardrails", _RAILS_TEXT):
+                self._rails = RequestForm(_RAILS, limits)
 
     def _add_provider(self, agent: Agent | None) -> None:
-        choices = fields.provider_choices(self._providers)
-        chosen = fields.first_choice(self._providers) if agent is None else agent.llm_provider
+        choices = provider_choices(self._providers)
+        chosen = first_choice(self._providers) if agent is None else agent.llm_provider
         if agent is not None and agent.llm_provider not in choices:
             choices[agent.llm_provider] = f"{agent.llm_provider} (not installed)"
         with sw.stack("sw-pair"):
@@ -286,11 +342,10 @@ class _Forms:
         provider = self._providers.get(self._provider.value or "")
         if self._agent is None or options is None:
             self._model.set_value(provider.default_model if provider else "")
-        self._about.set_text(fields.about(provider) if provider else "")
-        self._about.set_visibility(bool(self._about.text))
+        self._about.set_text(about(provider) if provider else "")
         self._cost.set_visibility(provider is None or provider.is_llm)
-        self._place.clear()
-        with self._place:
+        self._options_place.clear()
+        with self._options_place:
             self._options = Form((provider.options if provider else None) or {}, options)
         self._asked_with.set_visibility(not self._options.empty)
 
@@ -299,23 +354,9 @@ def _expansion(title: str) -> ui.expansion:
     return ui.expansion(title).props("dense").classes("sw-expansion")
 
 
-def _named(agent: Agent | None, *, is_copy: bool) -> dict[str, str] | None:
-    if agent is None:
-        return None
-    return {"name": f"{agent.name[:_LONGEST_COPIED]} copy" if is_copy else agent.name}
-
-
 async def _providers() -> dict[str, Plugin]:
     loaded = (await api().plugins()).plugins
     return {each.name: each for each in loaded if each.kind == "provider"}
-
-
-async def _limits(wallets: tuple[Wallet, ...]) -> Mapping[str, Any]:
-    """The service's limits, read from any wallet; without one from its settings."""
-    if wallets:
-        with contextlib.suppress(NotFoundError):
-            return fields.limits_now(await api().wallets.limits(wallets[0].id))
-    return fields.limits_set({each.name: each.value for each in await api().settings()})
 
 
 async def _started(agent: Agent) -> str:
@@ -326,47 +367,69 @@ async def _started(agent: Agent) -> str:
     return f"{agent.name} is made and runs"
 
 
-class TemplatePicker:
-    """A choice of templates; shows what the chosen one is.
-
-    Args:
-        fill_in: called with the template that was chosen before and the one that is.
-    """
-
-    def __init__(
-        self,
-        templates: Sequence[AgentTemplate],
-        fill_in: Callable[[AgentTemplate | None, AgentTemplate], None],
-    ) -> None:
-        self._templates = {each.name: each for each in templates}
-        self._fill_in = fill_in
-        self.chosen: AgentTemplate | None = None
-        choices = {_NOTHING: "Nothing: write it yourself"}
-        choices |= {each.name: each.title for each in templates}
-        self._select = sw.field_choice("Start from", choices, _NOTHING, testid="template")
-        self._place = ui.element("div").classes("sw-form").props("aria-live=polite")
-        self._select.on_value_change(self._show)
-
-    def _show(self) -> None:
-        before, self.chosen = self.chosen, self._templates.get(str(self._select.value))
-        self._place.clear()
-        if self.chosen is None:
-            return
-        self._fill_in(before, self.chosen)
-        with self._place:
-            ui.label(self.chosen.summary).classes("sw-dim sw-text")
-            show_leaving(self.chosen.can_leave, self.chosen.sentences)
+def provider_choices(providers: Mapping[str, Plugin]) -> dict[str, str]:
+    """Providers as choices: name -> label."""
+    labels = {}
+    for name, each in providers.items():
+        notes = [] if each.is_llm else ["not a language model"]
+        notes += [] if each.configured else ["no key set"]
+        labels[name] = f"{name} ({', '.join(notes)})" if notes else name
+    return labels
 
 
-def show_leaving(can_leave: Mapping[str, Any], sentences: Sequence[str]) -> None:
-    """The most that can leave by an agent in a day, and what it may do."""
-    with ui.element("div").classes("sw-outcome").props('data-testid="template-leaving"'):
-        sw.heading("What an agent of it can move out of its wallet in a day, at most", 3)
-        bounded = {
-            asset: each for asset, each in can_leave["assets"].items() if each["most"] != "0"
-        }
-        if not bounded:
-            ui.label("Nothing: it signs no transaction.").classes("sw-text")
-        leaving_rows(bounded)
-        for each in sentences:
-            ui.label(each).classes("sw-dim sw-text")
+def first_choice(providers: Mapping[str, Plugin]) -> str | None:
+    """The default choice: a configured language model, else a configured provider."""
+    ranked = sorted(providers.values(), key=lambda each: (not each.configured, not each.is_llm))
+    return ranked[0].name if ranked else None
+
+
+def about(provider: Plugin) -> str:
+    """What to know before an agent of this provider is created."""
+    if not provider.configured:
+        return (
+            f"Set {provider.secret_env} and restart the service before an agent of this provider"
+            " can be started."
+        )
+    return _RULES if provider.name == "rules" else _MODEL if provider.is_llm else ""
+
+
+def milliseconds(seconds: Any) -> int | None:
+    """`loopIntervalMs`; None where it is no whole number of milliseconds."""
+    exact = seconds * 1_000
+    return int(exact) if exact == int(exact) else None
+
+
+def seconds_text(milliseconds: int) -> str:
+    """An interval as its field has it."""
+    whole, rest = divmod(milliseconds, 1_000)
+    return f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
+
+
+def default_limits(settings: Mapping[str, str | None]) -> dict[str, Any]:
+    """The service's limits of settings by their names, which are those of the fields. Its ceiling
+    of costs holds without being said again."""
+    found = {each.json: settings.get(each.name.upper()) for each in _RAILS if each.is_required}
+    return {name: Decimal(each) for name, each in found.items() if each}
+
+
+def of_template(values: Mapping[str, Any], template: AgentTemplate) -> dict[str, Any]:
+    """The arguments of an agent that starts from a template; the template's strategy where it was
+    not changed."""
+    own = values["strategy"] == template.strategy
+    return {**values, "template": template.name, "strategy": None if own else values["strategy"]}
+
+
+def grants_to_copy(grants: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Grants of one agent as another's: without whose they were."""
+    return [{name: each for name, each in grant.items() if name != "who"} for grant in grants]
+
+
+def leaving_texts(template: AgentTemplate) -> list[str]:
+    """The most that can leave by an agent of a template in a day."""
+    leaving = [
+        f"{asset_name(asset)}: {most_text(asset, each)}"
+        for asset, each in template.can_leave["assets"].items()
+        if each["most"] != "0"
+    ]
+    title = "What an agent of it can move out of its wallet in a day, at most:"
+    return [title, *(leaving or ["Nothing: it signs no transaction."])]

@@ -10,7 +10,7 @@ from typing import Any, Final
 from solward.client import Balance
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_dashboard.api import api, of_each
-from solward_dashboard.pages.wallets.data import Holding, check_any, holding
+from solward_dashboard.pages.wallets.page import Holding, check_any, holding
 from solward_dashboard.wording import counted, exact, short
 
 WALLETS: Final = 25

@@ -31,10 +31,9 @@ from solward_dashboard import charts
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.frame import Poll, frame
-from solward_dashboard.holds import DisplayContext, hold_cards
+from solward_dashboard.pages.holds import DisplayContext, hold_cards
 from solward_dashboard.pages.overview import exposure
 from solward_dashboard.pages.overview.exposure import SHOWN, Exposure, Exposures
-from solward_dashboard.pages.transactions.detail import show_record
 from solward_dashboard.people import People
 from solward_dashboard.refused import leaving_texts, number_list, rule_text
 from solward_dashboard.wording import counted, cut, exact, local_times, plain, short, sol
@@ -292,7 +291,7 @@ class Waiting:
                 self._title = sw.heading()
                 ui.space()
                 ui.link("All approvals", "/holds").classes("sw-more")
-            self._cards = hold_cards(show_record, "", "waiting", compact=True)
+            self._cards = hold_cards("", "waiting", compact=True)
             self._more = ui.link("", "/holds").classes("sw-more")
         self._card.set_visibility(False)
 

@@ -23,8 +23,7 @@ from solward.types.manifest import Terms
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import close_button, confirmed, result_of, titled
-from solward_dashboard.forms.fields import same
-from solward_dashboard.forms.form import Errors, Form, FormError
+from solward_dashboard.forms import Errors, Form, FormError, same
 from solward_dashboard.frame import Poll, frame
 from solward_dashboard.lists import NewestFirst
 from solward_dashboard.wording import day

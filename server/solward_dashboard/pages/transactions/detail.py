@@ -1,4 +1,5 @@
-"""One transaction, as a page of its own and as a dialog: why it was refused, what it could take."""
+"""One transaction, as a row of the table, a page of its own and a dialog: why it was refused, what
+it could take."""
 
 from __future__ import annotations
 
@@ -8,23 +9,35 @@ from dataclasses import dataclass
 
 from nicegui import ui
 
-from solward.client import ClientError, Judged, NotFoundError, Transaction
+from solward.client import ClientError, Judged, NetworkFee, Transaction
 from solward.operations.declared import OPERATIONS
 from solward.resources.fields import Address
 from solward.solana.token_list import TokenList, token_list
 from solward.support import jsontext
-from solward.types.record import LEAVES, PLUGIN_DETAILS
+from solward.types.address_book import AddressBook
+from solward.types.money import format_sol
+from solward.types.record import (
+    LEAVES,
+    PLUGIN_DETAILS,
+    TransactionType,
+    amount_of,
+    leaves_of,
+    recipient_of,
+)
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import result_of, titled
-from solward_dashboard.forms.fields import in_words
+from solward_dashboard.forms import in_words
 from solward_dashboard.frame import frame_of_one
-from solward_dashboard.pages.transactions.rows import amount, details, explorer, fee_facts
 from solward_dashboard.people import People
 from solward_dashboard.refused import leaving_list, number_list, rule_text
-from solward_dashboard.wording import local_times, second
+from solward_dashboard.wording import local_times, second, short, value_text
 
 EVERY_S = 10.0
+_EXPLORER = "https://explorer.solana.com/tx/"
+# Public networks, as the explorer's address names them.
+_CLUSTERS = {"mainnet-beta": "", "devnet": "?cluster=devnet", "testnet": "?cluster=testnet"}
+_NOBODY = AddressBook()
 # The details of every operation's record, as they are declared.
 _DETAILS = {each.json: each for one in OPERATIONS.values() for each in one.details}
 _TITLES = {name: each.label for name, each in _DETAILS.items()} | {
@@ -45,13 +58,11 @@ class One:
     network: str
 
 
-async def fetch(transaction_id: str) -> One | None:
-    """None where there is no such transaction."""
-    try:
-        judged = await api().transactions.get(transaction_id)
-    except NotFoundError:
-        return None
-    health, people = await asyncio.gather(api().health(), People.ask())
+async def fetch(transaction_id: str) -> One:
+    """Everything of a transaction."""
+    judged, health, people = await asyncio.gather(
+        api().transactions.get(transaction_id), api().health(), People.ask()
+    )
     return One(judged, people, health.network)
 
 
@@ -77,10 +88,10 @@ async def show_record(record: Transaction, wallet: str, network: str) -> None:
     """
     problem = ""
     try:
-        one = await fetch(record.id)
+        shown = await fetch(record.id)
     except ClientError as error:
-        one, problem = None, f"Only what the list said: {error}"
-    shown = one or One(_listed(record), People({f"wallet:{record.wallet_id}": wallet}), network)
+        problem = f"Only what the list said: {error}"
+        shown = One(_listed(record), People({f"wallet:{record.wallet_id}": wallet}), network)
 
     def beside() -> None:
         _status(shown)
@@ -166,10 +177,84 @@ def _leaving(one: One, tokens: TokenList) -> None:
 def _details(record: Transaction, people: People, tokens: TokenList) -> list[tuple[str, str]]:
     """Every detail but the amount as (title, text), addresses and mints with their names."""
     found = []
-    for name, said in details(record):
+    for name, value in record.details.items():
+        said = value_text(value)
         if name in _ADDRESSES:
             symbol = tokens.symbol_of(said)
             said = people.receiver(said) if symbol is None else f"{symbol}, {said}"
         if name != "amount":
             found.append((_TITLES.get(name, in_words(name)), said))
     return found
+
+
+def row(
+    record: Transaction, wallet: str, tokens: TokenList, known: AddressBook = _NOBODY
+) -> dict[str, str]:
+    """One row of plain text: nothing from a ledger or a model is rendered as markup."""
+    to = counterpart(record)
+    return {
+        "id": record.id,
+        "at": record.timestamp.isoformat(),
+        "time": record.timestamp.astimezone().strftime("%b %d %H:%M:%S"),
+        "wallet": wallet,
+        "type": record.type.replace("_", " "),
+        "amount": amount(record, tokens),
+        "status": record.status,
+        "to": called(to, known),
+        "alike": "yes" if known.taken_for(to) is not None else "",
+        "fee": "" if record.fee is None else f"{format_sol(record.fee.lamports)} SOL",
+        "why": local_times(record.error or ""),
+        "signature": short(record.signature or "", 6),
+    }
+
+
+def counterpart(record: Transaction) -> str:
+    """Whom it pays, or whose validator it stakes with; empty where nobody."""
+    to = recipient_of(record.type, record.details) or record.details.get("validator")
+    return to if isinstance(to, str) else ""
+
+
+def called(address: str, known: AddressBook) -> str:
+    """An address by its name or else its ends, or whose it only looks like."""
+    other = known.taken_for(address)
+    if other is not None:
+        # What matters first: the ends are those that people know.
+        return f"not {other.name}, looks like it: {short(address)}"
+    return known.called.get(address) or short(address)
+
+
+def amount(record: Transaction, tokens: TokenList) -> str:
+    """A record's amount, with its unit where the record has one; of several assets one after the
+    other."""
+    found = amount_of(record.type, record.details)
+    if found is None:
+        several = leaves_of(record.details) if record.type == TransactionType.OTHER else ()
+        return ", ".join(
+            f"{value_text(each.amount)} {_unit(each.asset, tokens)}" for each in several
+        )
+    symbol = record.details.get("symbol") if record.type == TransactionType.TOKEN_LAUNCH else None
+    unit = _unit(found.asset or "", tokens, symbol)
+    return f"{value_text(found.amount)} {unit}".strip()
+
+
+def _unit(asset: str, tokens: TokenList, symbol: object = None) -> str:
+    return asset if asset == "SOL" else tokens.symbol_of(asset) or str(symbol or short(asset))
+
+
+def fee_facts(fee: NetworkFee) -> list[tuple[str, str]]:
+    """The network's fee and compute units as (name, text)."""
+    found = [("Network fee", f"{format_sol(fee.lamports)} SOL")]
+    if fee.compute_units is not None:
+        limit = "" if fee.compute_unit_limit is None else f" of {fee.compute_unit_limit:,}"
+        found.append(("Compute units", f"{fee.compute_units:,}{limit}"))
+    if fee.priority_fee_micro_lamports:
+        price = f"{fee.priority_fee_micro_lamports:,} micro-lamports a compute unit"
+        found.append(("Priority fee", price))
+    return found
+
+
+def explorer(record: Transaction, network: str) -> str | None:
+    """The record's address in the public explorer; None on a local network."""
+    if record.signature is None or network not in _CLUSTERS:
+        return None
+    return f"{_EXPLORER}{record.signature}{_CLUSTERS[network]}"

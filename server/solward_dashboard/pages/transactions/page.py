@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from urllib.parse import urlencode
 
 from fastapi import Request, Response
@@ -22,15 +23,14 @@ from solward.solana.token_list import token_list
 from solward.support.clock import iso, now_ms
 from solward.types.address_book import AddressBook
 from solward.types.errors import InvalidRequest
+from solward.types.record import PLUGIN_DETAILS, recipient_of
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import close_button, result_of, titled
-from solward_dashboard.forms.form import RECIPIENT_HINT, FormError
-from solward_dashboard.forms.request_form import RequestForm
+from solward_dashboard.forms import RECIPIENT_HINT, FormError, RequestForm
 from solward_dashboard.frame import Freshness, Poll, frame
+from solward_dashboard.pages.transactions.detail import row as record_row
 from solward_dashboard.pages.transactions.detail import show_record
-from solward_dashboard.pages.transactions.rows import Filter, changed, moment, row_changes
-from solward_dashboard.pages.transactions.rows import row as record_row
 from solward_dashboard.wording import ASKING, counted, midnight
 
 _ALL = TransactionFilter()
@@ -116,11 +116,11 @@ request = NewContact
 class Records:
     """The newest records, and what they are named and filtered by."""
 
-    records: tuple[Transaction, ...]
-    wallets: tuple[Wallet, ...]
-    agents: tuple[Agent, ...]
-    contacts: tuple[Contact, ...]
-    network: str
+    records: Sequence[Transaction] = ()
+    wallets: tuple[Wallet, ...] = ()
+    agents: tuple[Agent, ...] = ()
+    contacts: tuple[Contact, ...] = ()
+    network: str = ""
 
 
 def page() -> None:
@@ -134,13 +134,11 @@ class Table:
 
     def __init__(self, freshness: Freshness) -> None:
         self._known: dict[str, Transaction] = {}
-        self._is_read = False
+        self._rows: list[dict[str, str]] = []
+        self._answer: Records | None = None
         self._wallets: dict[str, str] = {}
-        self._network = ""
-        self._agents: dict[str, str] = {}
-        self._contacts: tuple[Contact, ...] = ()
         self._recipients = AddressBook()
-        self._filter = Filter()
+        self._filter, self._search = _ALL, ""
         self._ended = False
         # The id after which older ones begin, in the order of the service's answer to this filter.
         self._oldest: str | None = None
@@ -168,12 +166,16 @@ class Table:
         with sw.row():
             self._count = sw.marked(sw.dim().props("role=status"), "count")
             ui.space()
-            sw.button("Contacts", lambda: edit_contacts(self._contacts))
+            sw.button("Contacts", lambda: edit_contacts(self._shown.contacts))
             export = sw.button("Export CSV", self._export)
             export.tooltip("All that the filters let through")
             self._older = sw.button("Load older", lambda: self._load(MORE))
-        self._poll = Poll(freshness, EVERY_S, self._fetch, self._show)
-        self._update_count()
+        Poll(freshness, EVERY_S, self._fetch, self._show)
+        self._draw()
+
+    @property
+    def _shown(self) -> Records:
+        return self._answer or Records()
 
     async def _fetch(self) -> Records:
         health, wallets, agents, contacts, newest = await asyncio.gather(
@@ -190,42 +192,27 @@ class Table:
             if not older or len(records) > 10 * MORE:
                 break
             records += older
-        return Records(tuple(records), wallets, agents, contacts, health.network)
+        return Records(records, wallets, agents, contacts, health.network)
 
     def _show(self, answer: Records) -> None:
-        self._is_read = True
-        renamed = self._rename(answer)
-        new, updated = changed(self._known, answer.records)
-        first = not self._known
-        shown = {each.id for each in updated if self._matches(self._known[each.id])}
-        self._known |= {each.id: each for each in (*new, *updated)}
-        if first:
-            if self._filter.server_filter() == _ALL:
-                self._ended = len(answer.records) < LIMIT
-                self._oldest = answer.records[-1].id if answer.records else None
-            self._reload_rows()
-        elif renamed:
-            self._reload_rows()
-        elif new or updated:
-            self._apply([*new, *updated], shown)
-        self._update_count()
-
-    def _rename(self, answer: Records) -> bool:
-        """Take over names; whether what the rows show may have changed."""
-        wallets = {each.id: each.name for each in answer.wallets}
-        agents = {each.id: each.name for each in answer.agents}
-        if wallets != self._wallets:
-            self._wallet.set_options({"": "All wallets"} | wallets)
-        if agents != self._agents:
-            self._agent.set_options({"": "All agents"} | agents)
+        before, self._answer = self._answer, answer
+        if before == answer:
+            return
+        if not self._known and self._filter == _ALL:
+            self._ended = len(answer.records) < LIMIT
+            self._oldest = answer.records[-1].id if answer.records else None
+        self._known |= {each.id: each for each in answer.records}
+        self._wallets = {each.id: each.name for each in answer.wallets}
         recipients = AddressBook.of(answer.wallets, answer.contacts)
-        changed_names = wallets != self._wallets or recipients != self._recipients
+        if before is None or before.agents != answer.agents:
+            agents = {each.id: each.name for each in answer.agents}
+            self._agent.set_options({"": "All agents"} | agents)
+        if before is None or before.wallets != answer.wallets:
+            self._wallet.set_options({"": "All wallets"} | self._wallets)
         if recipients != self._recipients:
+            self._recipients = recipients
             self._recipient.set_autocomplete(recipients.suggested)
-        self._wallets, self._agents, self._network = wallets, agents, answer.network
-        self._recipients = recipients
-        self._contacts = answer.contacts
-        return changed_names
+        self._draw()
 
     def _recipient_error(self, text: str | None) -> str | None:
         try:
@@ -238,85 +225,26 @@ class Table:
         """Of the recipient that is searched for; empty where nobody is. Raises `InvalidRequest`."""
         return self._recipients.address(text.strip(), "To") if text and text.strip() else ""
 
-    def _apply(self, records: list[Transaction], shown: Collection[str] = ()) -> None:
-        """Take over new and changed records.
-
-        Args:
-            shown: ids of those that have a row; they may not match the filter any more.
-        """
-        matching = {each.id: self._row(each) for each in records if self._matches(each)}
-        self._grid.run_grid_method("applyTransaction", row_changes(matching, shown, records))
-
-    def _reload_rows(self) -> None:
-        rows = [self._row(each) for each in self._known.values() if self._matches(each)]
-        self._grid.run_grid_method("setGridOption", "rowData", rows)
-
-    def _row(self, record: Transaction) -> dict[str, str]:
-        wallet = self._wallets.get(record.wallet_id, record.wallet_id)
-        return record_row(record, wallet, token_list(self._network), self._recipients)
-
-    def _matches(self, record: Transaction) -> bool:
-        return self._filter.matches(record, self._wallets.get(record.wallet_id, ""))
-
-    async def _filtered(self) -> None:
-        try:
-            recipient = self._address(self._recipient.value)
-        except InvalidRequest:
-            # Its field says so; the other filters hold.
-            recipient = ""
-        wanted = Filter(
-            wallet_id=self._wallet.value or None,
-            agent_id=self._agent.value or None,
-            recipient=recipient or None,
-            type=self._type.value or None,
-            status=self._status.value or None,
-            since=midnight(self._since.value),
-            until=midnight(self._until.value, days=1),
-            text=self._text.value or "",
-        )
-        before, self._filter = self._filter, wanted
-        self._reload_rows()
-        self._update_count()
-        if wanted.server_filter() != before.server_filter():
-            self._oldest, self._ended = None, False
-            await self._load(LIMIT)
-
-    async def _load(self, limit: int) -> None:
-        """Ask for the next page of what the filter lets through."""
-        wanted, oldest = self._filter.server_filter(), self._oldest
-        try:
-            with sw.disabled(self._older):
-                older, behind = await _page_of(wanted, limit, oldest)
-        except ClientError as error:
-            sw.notify_error(error)
-            return
-        if wanted != self._filter.server_filter():
-            return
-        self._ended, self._oldest = behind is None, behind
-        new, _ = changed(self._known, older)
-        self._known |= {each.id: each for each in new}
-        self._apply(new)
-        self._update_count()
-
-    def _export(self) -> None:
-        wrong = self._recipient_error(self._recipient.value)
-        if wrong is not None:
-            ui.notify(f"To: {wrong}", type="negative")
-            return
-        asked = asdict(self._filter.server_filter())
-        ui.download.from_url(f"{EXPORT}?{urlencode(requested(TransactionFilter, **asked))}")
-
-    def _update_count(self) -> None:
-        shown = sum(map(self._matches, self._known.values()))
+    def _draw(self) -> None:
+        """Show the rows that fit, and how many of all that is."""
+        found = [each for each in self._known.values() if self._matches(each)]
+        tokens = token_list(self._shown.network)
+        rows = [
+            record_row(each, self._wallet_name(each), tokens, self._recipients) for each in found
+        ]
+        if rows != self._rows:
+            # By the records' ids the table updates its rows in place, so that one keeps the focus.
+            self._grid.run_grid_method("setGridOption", "rowData", rows)
+            self._rows = rows
         every = counted(len(self._known), "transaction")
-        known = every if shown == len(self._known) else f"{shown:,} of {every}"
+        known = every if len(found) == len(self._known) else f"{len(found):,} of {every}"
         self._count.set_text(known if self._known else "")
         self._older.set_visibility(bool(self._known) and not self._ended)
-        self._grid.set_visibility(shown > 0)
-        self._empty.set_visibility(shown == 0)
-        if not self._is_read:
+        self._grid.set_visibility(bool(found))
+        self._empty.set_visibility(not found)
+        if self._answer is None:
             self._empty.set_text(ASKING)
-        elif self._filter != Filter():
+        elif self._filter != _ALL or self._search:
             self._empty.set_text(
                 "Nothing fits this filter."
                 if self._ended
@@ -325,16 +253,88 @@ class Table:
         else:
             self._empty.set_text("No transaction yet. Airdrop some SOL on the Wallets page.")
 
+    def _wallet_name(self, record: Transaction) -> str:
+        return self._wallets.get(record.wallet_id, record.wallet_id)
+
+    def _matches(self, record: Transaction) -> bool:
+        return matches(record, self._filter, self._search, self._wallets.get(record.wallet_id, ""))
+
+    async def _filtered(self) -> None:
+        try:
+            recipient = self._address(self._recipient.value)
+        except InvalidRequest:
+            # Its field says so; the other filters hold.
+            recipient = ""
+        before = self._filter
+        self._filter = TransactionFilter(
+            wallet_id=self._wallet.value or None,
+            agent_id=self._agent.value or None,
+            recipient=recipient or None,
+            type=self._type.value or None,
+            status=self._status.value or None,
+            since=midnight(self._since.value),
+            until=midnight(self._until.value, days=1),
+        )
+        self._search = self._text.value or ""
+        self._draw()
+        if self._filter != before:
+            self._oldest, self._ended = None, False
+            await self._load(LIMIT)
+
+    async def _load(self, limit: int) -> None:
+        """Ask for the next page of what the filter lets through."""
+        wanted = self._filter
+        try:
+            with sw.disabled(self._older):
+                older, behind = await _page_of(wanted, limit, self._oldest)
+        except ClientError as error:
+            sw.notify_error(error)
+            return
+        if wanted == self._filter:
+            self._ended, self._oldest = behind is None, behind
+            self._known = {each.id: each for each in older} | self._known
+            self._draw()
+
+    def _export(self) -> None:
+        wrong = self._recipient_error(self._recipient.value)
+        if wrong is not None:
+            ui.notify(f"To: {wrong}", type="negative")
+            return
+        asked = requested(TransactionFilter, **asdict(self._filter))
+        ui.download.from_url(f"{EXPORT}?{urlencode(asked)}")
+
     async def _selected(self) -> None:
         # By a click or the space bar.
         chosen = await self._grid.get_selected_row()
         record = self._known.get(str((chosen or {}).get("id")))
         if record is None:
             return
-        await show_record(
-            record, self._wallets.get(record.wallet_id, record.wallet_id), self._network
-        )
+        await show_record(record, self._wallet_name(record), self._shown.network)
         self._grid.run_grid_method("deselectAll")
+
+
+def matches(record: Transaction, wanted: TransactionFilter, search: str, wallet: str) -> bool:
+    """Whether a record, of the wallet of this name, fits a filter whose recipient is an address,
+    and has the text that is searched for."""
+    found = {
+        "wallet_id": record.wallet_id,
+        "agent_id": record.agent_id,
+        "recipient": recipient_of(record.type, record.details),
+        "type": record.type,
+        "status": record.status,
+    }
+    if any(getattr(wanted, name) not in (None, value) for name, value in found.items()):
+        return False
+    since, until = wanted.since, wanted.until
+    if isinstance(since, datetime) and record.timestamp < since:
+        return False
+    if isinstance(until, datetime) and record.timestamp >= until:
+        return False
+    # A plugin's own words find nothing: they may name any address.
+    details = [each for name, each in record.details.items() if name != PLUGIN_DETAILS]
+    parts = [record.id, wallet, record.type, record.signature, record.error, *details]
+    searched = " ".join(str(each) for each in parts if each is not None)
+    return search.strip().casefold() in searched.casefold()
 
 
 async def _page_of(
@@ -355,9 +355,6 @@ async def _page_of(
 async def edit_contacts(contacts: Sequence[Contact]) -> None:
     """Show the contacts, name and forget some; returns when the dialog is closed."""
 
-    async def changed() -> None:
-        shown.show(await api().contacts.list())
-
     async def save() -> None:
         try:
             given = {name: value.strip() for name, value in form.values().items()}
@@ -368,11 +365,11 @@ async def edit_contacts(contacts: Sequence[Contact]) -> None:
             form.show_error(str(refused))
             return
         form.clear()
-        await changed()
+        shown.show(await api().contacts.list())
 
     async def remove(contact: Contact) -> None:
         await api().contacts.remove(contact.address)
-        await changed()
+        shown.show(await api().contacts.list())
 
     def build(found: Sequence[Contact]) -> None:
         sw.listed(found, lambda each: _contact(each, remove), "No recipient has a name yet.")
@@ -402,21 +399,12 @@ def _contact(contact: Contact, remove: Callable[[Contact], Awaitable[None]]) -> 
 
 async def export(request: Request) -> Response:
     """The records that the query's filter lets through, as the service writes them."""
-    given = dict(request.query_params)
     try:
-        wanted = TransactionFilter(
-            wallet_id=given.get("walletId"),
-            agent_id=given.get("agentId"),
-            recipient=given.get("recipient"),
-            type=given.get("type"),
-            status=given.get("status"),
-            since=moment(given.get("since")),
-            until=moment(given.get("until")),
-        )
+        wanted = TransactionFilter.of(request.query_params)
         pieces = api().transactions.export(wanted)
         # Before the status is sent, so that an error is not a file.
         first = await anext(pieces)
-    except (InvalidRequest, ValueError) as error:
+    except InvalidRequest as error:
         return PlainTextResponse(str(error), 400)
     except ClientError as error:
         return PlainTextResponse(str(error), 502)

@@ -21,8 +21,7 @@ from solward.types.record import TransactionType
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed
-from solward_dashboard.forms.fields import in_words
-from solward_dashboard.forms.form import Form, FormError
+from solward_dashboard.forms import Form, FormError, in_words
 from solward_dashboard.people import People
 from solward_dashboard.previews import previewed
 from solward_dashboard.wording import value_text

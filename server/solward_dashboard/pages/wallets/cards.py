@@ -20,15 +20,18 @@ from solward.client import (
     Wallet,
 )
 from solward.client.wallets import until_done
+from solward.resources.declare import declared_fields, fields_of
+from solward.resources.switches import Freeze
+from solward.resources.wallets import ChangedWallet
 from solward.types.errors import SolwardError
 from solward.types.money import format_sol
 from solward.types.record import amount_of
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed
-from solward_dashboard.frame import set_frozen, widens
-from solward_dashboard.pages.wallets.data import token_name
-from solward_dashboard.pages.wallets.dialogs import freeze_reason, new_tags, show_qr
+from solward_dashboard.dialogs import close_button, confirmed, filled, noted, result_of, titled
+from solward_dashboard.forms import RequestForm
+from solward_dashboard.frame import set_frozen
+from solward_dashboard.pages.wallets.page import token_name
 from solward_dashboard.previews import previewed
 from solward_dashboard.wording import counted, local_times, plain, short, sol, value_text
 
@@ -61,21 +64,30 @@ class Head:
         self._badge.set_visibility(frozen)
         self._frozen = frozen
         self._switch.set_text("Unfreeze" if frozen else "Freeze")
-        widens(self._switch, frozen)
+        # Lifting a freeze needs a wider role than setting it.
+        sw.set_class(self._switch, sw.POLICY, frozen)
         self._address.show(wallet)
         self._tags.show(wallet.tags)
 
     async def _edit_tags(self) -> None:
         wallet = self._wallet()
-        tags = await new_tags(wallet)
-        if tags is not None:
-            await api().wallets.tag(wallet.id, tags=tags)
+        await filled(
+            f"Tags of {wallet.name}",
+            lambda: RequestForm(fields_of(ChangedWallet), {"tags": wallet.tags}),
+            "Save",
+            lambda values: api().wallets.tag(wallet.id, tags=values.get("tags", ())),
+        )
 
     async def _toggle(self) -> None:
         # As it was when it was pressed: it may be switched elsewhere while the dialog is open.
         wallet, thaws, reason = self._wallet(), self._frozen, None
         if not thaws:
-            reason = await freeze_reason(wallet.name)
+            reason = await noted(
+                f"Freeze {wallet.name}?",
+                lambda: sw.dim("It makes no new transaction until it is unfrozen."),
+                "Freeze",
+                declared_fields(Freeze)["reason"],
+            )
         else:
             details = ["It may make transactions again.", *await _unfrozen(wallet)]
             if await confirmed(f"Unfreeze {wallet.name}?", details, "Unfreeze"):
@@ -89,9 +101,23 @@ def _address(wallet: Wallet) -> None:
     sw.text(wallet.address, "sw-mono", testid="address")
     sw.copy_button(wallet.address, "Address")
     sw.button(
-        "", lambda: show_qr(wallet), icon="qr_code_2", look=sw.ICON, of="Show the QR code"
+        "", lambda: _show_qr(wallet), icon="qr_code_2", look=sw.ICON, of="Show the QR code"
     ).props("size=sm")
     ui.link("Payments", f"/payments?wallet={wallet.id}")
+
+
+async def _show_qr(wallet: Wallet) -> None:
+    """Show the wallet's address as a QR code."""
+    # Imported when the first code is shown.
+    import segno
+
+    code = segno.make_qr(wallet.address, error="m")
+    with titled(f"Address of {wallet.name}") as dialog:
+        image = ui.image(code.svg_data_uri(scale=8, border=3, dark="#000", light="#fff"))
+        sw.marked(image.classes("sw-qr"), "qr").props["alt"] = f"QR code of {wallet.address}"
+        ui.label(wallet.address).classes("sw-mono")
+        close_button(dialog)
+    await result_of(dialog)
 
 
 async def _unfrozen(wallet: Wallet) -> list[str]:
@@ -144,10 +170,7 @@ def _bar(title: str, limit: Mapping[str, Any], unit: str) -> None:
     left = max(Decimal(0), most - spent - reserved)
     reserved_text = f", {plain(reserved)} reserved" if reserved else ""
     said = f"{plain(spent)} of {plain(most)}{unit}{reserved_text}, {plain(left)} left"
-    share, all_used = (
-        min(1.0, float(used / most)) if most else 1.0 for used in (spent, spent + reserved)
-    )
-    sw.show_bar(sw.Bar(title, said, share), all_used)
+    sw.show_bar(sw.Bar(title, said, sw.share(spent, most)), sw.share(spent + reserved, most))
 
 
 def pocket_rows(pockets: Sequence[Pocket], wallet: CurrentWallet) -> None:

@@ -1,56 +1,90 @@
-"""The wallets page: a card a wallet. Holdings are fetched for one page of cards at a time."""
+"""The wallets page: a card a wallet; what one holds is asked for one page of cards at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from nicegui import ui
 
-from solward.client import ApiError, Wallet
+from solward.client import ApiError, Balance, TokenBalance, Wallet
+from solward.resources.declare import fields_of
+from solward.resources.wallets import NewWallet
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_dashboard import parts as sw
+from solward_dashboard.api import api
+from solward_dashboard.dialogs import filled
+from solward_dashboard.forms import RequestForm
 from solward_dashboard.frame import Poll, frame
 from solward_dashboard.lists import PagedCards
-from solward_dashboard.pages.wallets.data import Holding, Wallets, fetch, matching, tokens_text
-from solward_dashboard.pages.wallets.dialogs import create_wallet
-from solward_dashboard.wording import short, sol
+from solward_dashboard.wording import plain, short, sol
 
 EVERY_S = 10.0
 SHOWN = 24
 SEARCH_LABEL = "Search by name, tag or address"
-_TAGS = 4
+_ADDRESS_PART = 4
+_MOST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a wallet holds, and its limits (`GET /wallets/:id/limits`)."""
+
+    balance: Balance
+    limits: Mapping[str, Any]
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it is frozen."""
+        return bool(self.limits.get("frozen"))
 
 
 def page() -> None:
     """Built once a visitor; elements are updated in place."""
     with frame("/wallets") as freshness:
-        # Holdings of other pages are kept until their page is fetched again.
-        holdings: dict[str, Holding | ApiError] = {}
-        cards = PagedCards[Wallet](
+        cards = PagedCards[Wallet, Holding | ApiError](
             "wallets",
             SEARCH_LABEL,
             SHOWN,
             matching,
-            lambda wallet: _Card(wallet, holdings.get),
+            _Card,
             "No wallet yet. Make the first one.",
+            holding,
         )
         with cards.toolbar:
             sw.button("New wallet", create_wallet, icon="add", look=sw.PRIMARY, needs=sw.POLICY)
 
-        async def fetch_page() -> Wallets:
-            return await fetch([each.id for each in cards.on_page()], SHOWN)
+        async def fetch() -> tuple[Sequence[Wallet], dict[str, Holding | ApiError | None]]:
+            wallets = await api().wallets.list()
+            holdings = await cards.fetch(wallets)
+            check_any([*holdings.values()])
+            return wallets, holdings
 
-        def show(answer: Wallets) -> None:
-            holdings.update(answer.holdings)
-            cards.show(answer.wallets)
+        Poll(freshness, EVERY_S, fetch, lambda found: cards.show(*found))
 
-        Poll(freshness, EVERY_S, fetch_page, show)
+
+async def holding(wallet_id: str) -> Holding | ApiError:
+    """What a wallet holds, or why that cannot be read."""
+    try:
+        balance = await api().wallets.balance(wallet_id)
+        return Holding(balance, await api().wallets.limits(wallet_id))
+    except ApiError as error:
+        return error
+
+
+def check_any(answers: Sequence[object]) -> None:
+    """Raise the first of the answers about several wallets where every one is an error: the page
+    then says so once, and not at each."""
+    errors = [each for each in answers if isinstance(each, ApiError)]
+    if errors and len(errors) == len(answers):
+        raise errors[0]
 
 
 class _Card:
-    def __init__(self, wallet: Wallet, held: Callable[[str], Holding | ApiError | None]) -> None:
-        self._held = held
+    def __init__(self, wallet: Wallet) -> None:
         with ui.element("li").classes("sw-card sw-card-link") as self.element:
-            self.element.props["data-testid"] = f"wallet-{wallet.name}"
+            sw.marked(self.element, f"wallet-{wallet.name}")
             with sw.row():
                 ui.link(wallet.name, f"/wallets/{wallet.id}").classes("sw-card-title sw-text")
                 ui.space()
@@ -61,17 +95,59 @@ class _Card:
             self._sol = ui.label("…").classes("sw-figure")
             self._tokens = sw.dim()
             self._tags = sw.Redrawn[Sequence[str]](
-                lambda tags: [*map(sw.tag, tags[:_TAGS])], "sw-row sw-tags"
+                lambda tags: [*map(sw.tag, tags[:_MOST])], "sw-row sw-tags"
             )
         self._frozen.set_visibility(False)
 
-    def show(self, wallet: Wallet) -> None:
-        holding = self._held(wallet.id)
-        if isinstance(holding, ApiError):
+    def show(self, wallet: Wallet, found: Holding | ApiError | None) -> None:
+        if isinstance(found, ApiError):
             self._sol.set_text("…")
-            self._tokens.set_text(f"Cannot be read: {holding}")
-        elif holding is not None:
-            self._sol.set_text(sol(holding.balance.sol))
-            self._tokens.set_text(tokens_text(holding.balance.tokens))
-            self._frozen.set_visibility(holding.frozen)
+            self._tokens.set_text(f"Cannot be read: {found}")
+        elif found is not None:
+            self._sol.set_text(sol(found.balance.sol))
+            self._tokens.set_text(tokens_text(found.balance.tokens))
+            self._frozen.set_visibility(found.frozen)
         self._tags.show(wallet.tags)
+
+
+async def create_wallet() -> None:
+    """Create a wallet and open its page."""
+    wallet = await filled(
+        "New wallet",
+        lambda: RequestForm(fields_of(NewWallet)),
+        "Create",
+        lambda values: api().wallets.create(**values),
+        testid="create",
+    )
+    if wallet is not None:
+        ui.navigate.to(f"/wallets/{wallet.id}")
+
+
+def matching(wallets: Sequence[Wallet], search: str) -> list[Wallet]:
+    """Wallets whose name, tags or address contain every word of the search.
+
+    Words of less than four characters are not searched in addresses: they are in too many.
+    """
+    words = search.casefold().split()
+
+    def has(wallet: Wallet, word: str) -> bool:
+        address = wallet.address if len(word) >= _ADDRESS_PART else ""
+        return any(word in each.casefold() for each in (wallet.name, *wallet.tags, address))
+
+    return [each for each in wallets if all(has(each, word) for word in words)]
+
+
+def tokens_text(tokens: Sequence[TokenBalance]) -> str:
+    """`7.4 USDC, 0.05 wSOL and 2 more`."""
+    if not tokens:
+        return "no tokens"
+    parts = [f"{plain(each.amount)} {token_name(each)}" for each in tokens[:_MOST]]
+    more = len(tokens) - _MOST
+    return ", ".join(parts) + (f" and {more} more" if more > 0 else "")
+
+
+def token_name(token: TokenBalance) -> str:
+    """Its symbol, or the ends of its mint; wrapped SOL is `wSOL`, because its symbol is SOL."""
+    if token.mint == WRAPPED_SOL_MINT:
+        return "wSOL"
+    return token.symbol or short(token.mint)

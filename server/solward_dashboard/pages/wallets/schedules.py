@@ -15,8 +15,7 @@ from solward.support import jsontext
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import close_button, confirmed, filled, result_of, titled
-from solward_dashboard.forms.form import Form, FormError, fieldset, read_all
-from solward_dashboard.forms.request_form import form_schema
+from solward_dashboard.forms import Form, FormError, fieldset, form_schema, read_all
 from solward_dashboard.pages.wallets.cards import CurrentWallet
 from solward_dashboard.wording import ago, day, local_times
 

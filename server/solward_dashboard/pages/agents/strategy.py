@@ -1,5 +1,5 @@
-"""The editor of a strategy: several lines, their count, what changed, and what there was before;
-and what a change of an agent comes to: its fields before and after, and what it widens."""
+"""The editor of a strategy, and what a change of an agent comes to: its fields before and after,
+the lines of its strategy that change, and what is widened."""
 
 from __future__ import annotations
 
@@ -7,55 +7,47 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 from nicegui import ui
 
 from solward.client import Agent, AuditEntry
-from solward.resources.agents import Guardrails, LlmBudget
-from solward.resources.declare import fields_of
+from solward.resources.agents import Guardrails, LlmBudget, NewAgent
+from solward.resources.declare import declared_fields, fields_of
+from solward.resources.fields import Field
 from solward_dashboard import parts as sw
 from solward_dashboard.dialogs import result_of, titled
-from solward_dashboard.pages.agents.data import interval_text
-from solward_dashboard.wording import ago, plain, value_text
+from solward_dashboard.wording import interval_text, plain, value_text
 
-LONGEST = 20_000
-_COUNTED = "{:,} of {:,} characters"
+LONGEST = declared_fields(NewAgent)["strategy"].schema()["maxLength"]
 # The browser asks before the page is left; `null` takes the question away.
 _GUARD = "window.onbeforeunload = {}"
 _ASKS = "event => { event.preventDefault(); return '' }"
 _SIGNS = {"+": "added", "-": "removed", " ": "unchanged", "…": "left out"}
 
-# Field -> what people call it. A greater number of one of them is a wider bound, and so is none.
-BOUNDS: Mapping[str, str] = {
-    each.json: each.label for each in (*fields_of(Guardrails), *fields_of(LlmBudget))
-}
-_UNBOUNDED = "no limit of its own"
-
 
 class StrategyEditor:
-    """A strategy, in a field that keeps its line breaks.
+    """A strategy, in a field that keeps its line breaks; counts its characters.
 
     Args:
-        text: what is stored.
+        stored: what is stored.
     """
 
-    def __init__(self, text: str = "") -> None:
-        self._stored = text
+    def __init__(self, stored: str = "") -> None:
+        self._stored = stored
         with sw.stack("sw-form"):
-            self._area = ui.textarea("Strategy", value=text).without_auto_validation()
+            self._area = ui.textarea("Strategy", value=stored, validation=_error_of)
             sw.marked(self._area, "strategy").classes("sw-field sw-strategy")
             # A line break is part of the strategy, so Enter never sends the form.
             self._area.props("outlined dense autogrow hide-bottom-space spellcheck=true")
             with sw.row():
-                self._count = sw.marked(sw.dim("", "sw-number"), "strategy-count")
-                self._unsaved = sw.dim("Not saved")
-                ui.space()
-                self._mono = ui.switch("Monospace").props("dense")
-        self._area.on_value_change(self._changed)
-        self._mono.on_value_change(self._set_font)
-        self._show()
+                count = sw.marked(sw.dim("", "sw-number"), "strategy-count")
+                count.bind_text_from(
+                    self._area, "value", lambda _: f"{len(self.text):,} of {LONGEST:,} characters"
+                )
+                unsaved = sw.dim("Not saved")
+                unsaved.bind_visibility_from(self._area, "value", lambda _: self.is_changed)
+        self._area.without_auto_validation().on_value_change(self._changed)
 
     @property
     def text(self) -> str:
@@ -71,16 +63,9 @@ class StrategyEditor:
         """Replace the text, as typing does."""
         self._area.set_value(text)
 
-    def read(self) -> str | None:
-        """The strategy; None where it does not fit, which the field shows."""
-        length = len(self.text)
-        error = None
-        if not self.text.strip():
-            error = "is required"
-        elif length > LONGEST:
-            error = f"has {length - LONGEST:,} characters too many"
-        self._area.error = error
-        return None if error else self.text
+    def validate(self) -> bool:
+        """Whether the strategy fits; the field shows why it does not."""
+        return self._area.validate()
 
     def release(self) -> None:
         """Let the page be left without a question: it was saved, or given up."""
@@ -88,57 +73,28 @@ class StrategyEditor:
 
     def _changed(self) -> None:
         self._area.error = None
-        self._show()
         ui.run_javascript(_GUARD.format(_ASKS if self.is_changed else "null"))
 
-    def _show(self) -> None:
-        length = len(self.text)
-        self._count.set_text(_COUNTED.format(length, LONGEST))
-        self._count.classes(**{"add" if length > LONGEST else "remove": "sw-bad"})
-        self._unsaved.set_visibility(self.is_changed)
 
-    def _set_font(self) -> None:
-        self._area.classes(**{"add" if self._mono.value else "remove": "sw-strategy-mono"})
-
-
-def show_earlier(editor: StrategyEditor, entries: Sequence[AuditEntry], stored: str) -> None:
-    """What an agent's strategy was before, from the audit log; each can be put into the editor."""
-    found = earlier_strategies(entries, stored)
-    if not found:
-        return
-    title = f"Earlier strategies ({len(found)})"
-    with ui.expansion(title).props("dense").classes("sw-expansion"):
-        for entry, words in found:
-            with sw.stack("sw-form"):
-                with sw.row():
-                    until = ago(entry.timestamp)
-                    sw.dim(f"until {until}, changed by {entry.data['principal']}")
-                    ui.space()
-                    sw.button("Put into the editor", partial(editor.put, words), look=sw.SMALL)
-                sw.text(words, "sw-text sw-clamp")
-
-
-def show_diff(before: str, after: str) -> None:
-    """The lines of a strategy that change, added and removed ones marked by sign and colour."""
-    with ui.element("div").classes("sw-diff").props('role=list data-testid="diff"'):
-        for sign, line in diff(before, after):
-            kind = _SIGNS[sign]
-            row = ui.label(f"{sign} {line}").classes(f"sw-mono sw-diff-{kind.split()[0]}")
-            row.props["role"] = "listitem"
-            row.props["aria-label"] = f"{kind}: {line}"
+def _error_of(text: str | None) -> str | None:
+    if not (text or "").strip():
+        return "is required"
+    more = len(text or "") - LONGEST
+    return f"has {more:,} characters too many" if more > 0 else None
 
 
 async def reviewed(
-    name: str, found: Sequence[Change], before: str, after: str, *, is_other: bool
+    stored: Agent, found: Sequence[Change], strategy: str, *, is_other: bool
 ) -> bool:
     """Whether the user saves these changes, which are shown.
 
     Args:
-        before: the strategy that is stored now.
+        stored: the agent as it is now.
+        strategy: as it is to be.
         is_other: somebody else changed the strategy since it was opened here.
     """
     wider = sum(each.is_wider for each in found)
-    with titled(f"Save the changes of {name}?", wide=True) as dialog:
+    with titled(f"Save the changes of {stored.name}?", wide=True) as dialog:
         if wider:
             bounds = "a bound" if wider == 1 else f"{wider} bounds"
             said = f"This widens {bounds}: more can leave, or be spent, than before."
@@ -146,7 +102,7 @@ async def reviewed(
         with sw.stack("sw-list"):
             for each in found:
                 sw.text(each.text, "sw-bad sw-text" if each.is_wider else "sw-text")
-        if before != after:
+        if stored.strategy != strategy:
             sw.heading("Strategy", 3)
             if is_other:
                 sw.text(
@@ -154,7 +110,7 @@ async def reviewed(
                     " what is stored now.",
                     "sw-bad sw-text",
                 )
-            show_diff(before, after)
+            _show_diff(stored.strategy, strategy)
         with sw.row("sw-end"):
             ui.button("Go on editing", on_click=lambda: dialog.submit(False)).props("flat no-caps")
             save = ui.button("Save", on_click=lambda: dialog.submit(True)).props(sw.PRIMARY)
@@ -186,26 +142,51 @@ def changes(stored: Agent, values: Mapping[str, Any]) -> list[Change]:
     """What saving a form's values changes of an agent, but for its strategy.
 
     Args:
-        values: as `fields.change_parameters` takes them.
+        values: arguments of `agents.change`; a number of the budget that is left out is removed.
     """
-    cycle, every = stored.loop_interval_ms, values["milliseconds"]
-    options, given = stored.llm_options, values["options"]
+    options, given = stored.llm_options, values["llm_options"]
+    cycle, every = stored.loop_interval_ms, values["loop_interval_ms"]
     found = [
         Change("Name", stored.name, values["name"]),
-        Change("Provider", stored.llm_provider, values["provider"]),
-        Change("Model", stored.llm_model, values["model"]),
+        Change("Provider", stored.llm_provider, values["llm_provider"]),
+        Change("Model", stored.llm_model, values["llm_model"]),
         Change("Cycle", interval_text(cycle), interval_text(every)),
         *(
             Change(f"The model's {name}", _option(options.get(name)), _option(given.get(name)))
             for name in sorted({*options, *given})
         ),
     ]
-    # A guardrail that the form leaves out stays as it is; a number of the budget goes.
-    rails, budget = stored.guardrails, stored.llm_budget
-    left_out = {name: each for name, each in rails.items() if name in BOUNDS}
-    after = left_out | values["guardrails"] | values["budget"]
-    found += [_bound(name, {**rails, **budget}.get(name), after.get(name)) for name in BOUNDS]
+    for each in fields_of(Guardrails):
+        before = stored.guardrails.get(each.json)
+        found.append(_bound(each, before, values.get(each.name, before)))
+    for each in fields_of(LlmBudget):
+        before, after = (of.get(each.json) for of in (stored.llm_budget, values["llm_budget"]))
+        found.append(_bound(each, before, after))
     return [each for each in found if each.before != each.after]
+
+
+def _bound(field: Field, before: Any, after: Any) -> Change:
+    """A greater number is a wider bound, and so is none."""
+    wider = before is not None and (after is None or Decimal(after) > Decimal(before))
+    return Change(field.label, _number(before), _number(after), wider)
+
+
+def _number(value: Any) -> str:
+    return "no limit of its own" if value is None else plain(value)
+
+
+def _option(value: Any) -> str:
+    return "its own default" if value is None else value_text(value)
+
+
+def _show_diff(before: str, after: str) -> None:
+    """The lines of a strategy that change, added and removed ones marked by sign and colour."""
+    with ui.element("div").classes("sw-diff").props('role=list data-testid="diff"'):
+        for sign, line in diff(before, after):
+            kind = _SIGNS[sign]
+            row = ui.label(f"{sign} {line}").classes(f"sw-mono sw-diff-{kind.split()[0]}")
+            row.props["role"] = "listitem"
+            row.props["aria-label"] = f"{kind}: {line}"
 
 
 def diff(before: str, after: str) -> list[tuple[str, str]]:
@@ -236,16 +217,3 @@ def earlier_strategies(entries: Sequence[AuditEntry], now: str) -> list[tuple[Au
             known.add(text)
             found.append((each, text))
     return found
-
-
-def _bound(name: str, before: Any, after: Any) -> Change:
-    wider = before is not None and (after is None or Decimal(after) > Decimal(before))
-    return Change(BOUNDS[name], _number(before), _number(after), wider)
-
-
-def _number(value: Any) -> str:
-    return _UNBOUNDED if value is None else plain(value)
-
-
-def _option(value: Any) -> str:
-    return "its own default" if value is None else value_text(value)

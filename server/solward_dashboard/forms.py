@@ -1,4 +1,5 @@
-"""A form built from a JSON Schema, of a skill's parameters or a provider's options.
+"""Forms built from a JSON Schema, of a skill's parameters or a provider's options, or from the
+fields of a declared request.
 
     form = Form(skill.parameters)
     ...
@@ -7,32 +8,261 @@
     except FormError:
         return  # the fields show the errors
 
-Its contents are read as values of the schema, pure and exact. `fields` has the fields.
+Its contents are read as values of the schema, pure and exact.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
 from nicegui import ui
 from nicegui.elements.mixins.validation_element import ValidationElement
 
+from solward.resources import fields as declared
 from solward.support import jsontext
+from solward.support.clean_text import one_line
 from solward.types.address_book import AddressBook
 from solward.types.errors import InvalidRequest
-from solward_dashboard.forms.fields import Field, Kind, fields_of
+from solward_dashboard import parts as sw
 
 Path: TypeAlias = tuple[str | int, ...]
 """The path of a value: `("payments", 0, "amount")`."""
 Errors: TypeAlias = dict[Path, str]
 
+_MAX_DEPTH = 4
+_LONG_TEXT = 200
+_WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+# A label is one line; a help is as long as a skill's description may be.
+_MAX_LABEL = 100
+_MAX_HELP = 1_024
+_FIGURE = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_SIMPLE = {"string", "number", "integer", "boolean", "null"}
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,60}(?:\.[0-9]{0,60})?|\.[0-9]{1,60})", re.ASCII)
 _REQUIRED = "is required"
+# Of a form's own schema: what the values of `enum` are called. JSON Schema has no such word.
+_LABELS = "solward:labels"
 RECIPIENT_HINT = "An address, or the name of a wallet or a contact."
+_DAYS = {
+    "type": "integer",
+    "title": "Ends after days",
+    "description": "Empty: it does not end by itself.",
+    "minimum": 1,
+    "maximum": 3650,
+}
+
+
+class Kind(StrEnum):
+    """The input of a field."""
+
+    TEXT = "text"
+    """One line of text."""
+    LONG_TEXT = "long_text"
+    """Several lines of text."""
+    NUMBER = "number"
+    """A number, typed as text and read exactly."""
+    SIMPLE = "simple"
+    """Text that may mean one of several simple types."""
+    SWITCH = "switch"
+    """Yes or no."""
+    CHOICE = "choice"
+    """One of `choices`; the input's content is its index."""
+    GROUP = "group"
+    """An object with `fields`."""
+    LIST = "list"
+    """Any number of `item`."""
+    JSON = "json"
+    """Anything else, as JSON text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a form.
+
+    Attributes:
+        name: of the property; of a list's item, the list's.
+        help: description, bounds and default.
+        schema: of the value alone.
+        initial: the input's first content: text, bool, the index of a choice, a dict for a group,
+            a list for a list.
+        unset: of an optional group, the content that means it is absent.
+    """
+
+    name: str
+    label: str
+    kind: Kind
+    required: bool
+    help: str
+    schema: Mapping[str, Any]
+    initial: Any = None
+    choices: tuple[Any, ...] = ()
+    fields: tuple[Field, ...] = ()
+    item: Field | None = None
+    most: int | None = None
+    unset: Any = None
+
+
+def fields_of(
+    schema: Mapping[str, Any], values: Mapping[str, Any] | None = None
+) -> tuple[Field, ...]:
+    """The fields of an object's schema, the required ones first.
+
+    Args:
+        values: known values; they override defaults.
+    """
+    return _fields(schema, values or {}, 0)
+
+
+def _fields(schema: Mapping[str, Any], values: Mapping[str, Any], depth: int) -> tuple[Field, ...]:
+    required = schema.get("required", ())
+    found = [
+        field_of(name, each, name in required, values.get(name), depth)
+        for name, each in schema.get("properties", {}).items()
+    ]
+    return tuple(sorted(found, key=lambda each: not each.required))
+
+
+def field_of(
+    name: str, schema: Mapping[str, Any], required: bool, value: Any = None, depth: int = 0
+) -> Field:
+    """The field of one value; `value` overrides its default."""
+    known = schema.get("default") if value is None else value
+    label = one_line(str(schema.get("title") or in_words(name)), _MAX_LABEL)
+    kind, choices = _kind(schema, required, depth)
+    field = Field(name, label, kind, required, _help(schema), schema, choices=choices)
+    if kind is Kind.GROUP:
+        fields = _fields(schema, known if isinstance(known, Mapping) else {}, depth + 1)
+        initial = {each.name: each.initial for each in fields}
+        unset = initial if value is None and not required else None
+        return replace(field, fields=fields, initial=initial, unset=unset)
+    if kind is Kind.LIST:
+        item = field_of(name, schema["items"], True, depth=depth + 1)
+        contents = [
+            field_of(name, schema["items"], True, each, depth + 1).initial
+            for each in (known if isinstance(known, list | tuple) else ())
+        ]
+        # A required list begins with an empty line.
+        lines = max(int(schema.get("minItems", 0)), 1 if required else 0)
+        contents += [item.initial] * (lines - len(contents))
+        return replace(field, item=item, most=schema.get("maxItems"), initial=contents)
+    return replace(field, initial=content_of(field, known))
+
+
+def content_of(field: Field, value: Any) -> Any:
+    """The input's content for a value."""
+    if field.kind is Kind.CHOICE:
+        places = [at for at, each in enumerate(field.choices) if same(each, value)]
+        only = 0 if field.required and len(field.choices) == 1 else None
+        return next(iter(places), only) if value is not None else only
+    if field.kind is Kind.SWITCH:
+        return value is True
+    if field.kind is Kind.JSON:
+        return "" if value is None else jsontext.dumps(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else _plain(value)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equality in JSON: true is not 1."""
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def in_words(name: str) -> str:
+    """`slippageBps` -> `Slippage bps`, `max_items` -> `Max items`."""
+    words = [
+        each if each.isupper() and len(each) > 1 else each.lower() for each in _WORD.findall(name)
+    ]
+    text = " ".join(words) or name
+    return text[0].upper() + text[1:]
+
+
+def _kind(schema: Mapping[str, Any], required: bool, depth: int) -> tuple[Kind, tuple[Any, ...]]:
+    choices = _choices(schema)
+    if choices is not None:
+        return Kind.CHOICE, choices
+    kinds = _kinds(schema)
+    if kinds == {"boolean"}:
+        # Without a default, absent differs from false: a choice of three.
+        certain = required or "default" in schema
+        return (Kind.SWITCH, ()) if certain else (Kind.CHOICE, (True, False))
+    if kinds == {"string"}:
+        long = int(schema.get("maxLength", 0)) > _LONG_TEXT
+        return (Kind.LONG_TEXT if long else Kind.TEXT), ()
+    if kinds and kinds <= {"number", "integer"}:
+        return Kind.NUMBER, ()
+    if kinds and kinds <= _SIMPLE:
+        return Kind.SIMPLE, ()
+    if depth < _MAX_DEPTH and not schema.keys() & {"anyOf", "oneOf"}:
+        if kinds == {"object"} and "patternProperties" not in schema:
+            return Kind.GROUP, ()
+        if kinds == {"array"} and "prefixItems" not in schema and schema.get("items"):
+            return Kind.LIST, ()
+    return Kind.JSON, ()
+
+
+def _choices(schema: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """The possible values where the schema lists them."""
+    found: list[Any] | None = None
+    if "const" in schema:
+        found = [schema["const"]]
+    elif "enum" in schema:
+        found = list(schema["enum"])
+    else:
+        branches = [_choices(each) for each in _branches(schema)]
+        if branches and all(each is not None for each in branches):
+            found = [value for each in branches if each is not None for value in each]
+    return None if found is None else tuple(found)
+
+
+def _kinds(schema: Mapping[str, Any]) -> set[str]:
+    """The allowed types without null, which means absent; empty where the schema has none."""
+    branches = _branches(schema)
+    if branches and "type" not in schema:
+        each = [_kinds(branch) for branch in branches]
+        null = [branch.get("type") == "null" for branch in branches]
+        if any(not kinds and not nothing for kinds, nothing in zip(each, null, strict=True)):
+            return set()
+        return set().union(*each)
+    kinds = schema.get("type", ())
+    return ({kinds} if isinstance(kinds, str) else set(kinds)) - {"null"}
+
+
+def _branches(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+
+
+_BOUNDS = (
+    ("minimum", "at least {}"),
+    ("exclusiveMinimum", "more than {}"),
+    ("maximum", "at most {}"),
+    ("exclusiveMaximum", "less than {}"),
+)
+
+
+def _help(schema: Mapping[str, Any]) -> str:
+    description = one_line(str(schema.get("description", "")), _MAX_HELP)
+    bounds = [text.format(_plain(schema[key])) for key, text in _BOUNDS if schema.get(key)]
+    # A bound whose number is in the description is not repeated.
+    mentioned = _FIGURE.findall(description.replace(",", ""))
+    notes = [each for each in bounds if each.split()[-1] not in mentioned]
+    if schema.get("examples"):
+        notes.append(f"for example {_plain(schema['examples'][0])}")
+    more = "; ".join(notes)
+    told = f"{more[0].upper()}{more[1:]}." if more else ""
+    return f"{description} {told}".strip()
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float):
+        value = Decimal(repr(value))
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
 class FormError(ValueError):
@@ -58,7 +288,7 @@ class Form:
         self._recipients: dict[str, AddressBook] = {}
         with ui.element("div").classes("sw-form") as self.element:
             self._group = _Group(self._fields, ())
-            self._error = _ErrorText()
+            self._error = sw.error_text()
 
     @property
     def empty(self) -> bool:
@@ -112,7 +342,7 @@ class Form:
 
     def show_error(self, error: str) -> None:
         """Show an error of the whole form, such as the service's; an empty text removes it."""
-        self._error.show(error)
+        self._error.set_text(error)
 
 
 def read_all(*forms: Form) -> list[dict[str, Any]]:
@@ -187,19 +417,6 @@ class _Single:
         self._element.props["hint"] = RECIPIENT_HINT
 
 
-class _ErrorText:
-    """An error below an input that has no place of its own for one."""
-
-    def __init__(self) -> None:
-        self._label = ui.label().classes("sw-error").props("role=alert")
-        self.show("")
-
-    def show(self, error: str) -> None:
-        """Show it; an empty text removes it."""
-        self._label.set_text(error)
-        self._label.set_visibility(bool(error))
-
-
 class _Switch:
     def __init__(self, field: Field, path: Path) -> None:
         self._path = path
@@ -208,7 +425,7 @@ class _Switch:
             self._element.props["data-testid"] = f"field-{path_text(path)}"
             if field.help:
                 ui.label(field.help).classes("sw-dim")
-            self._error = _ErrorText()
+            self._error = sw.error_text()
         self.set_content(field.initial)
 
     def content(self) -> bool:
@@ -218,7 +435,7 @@ class _Switch:
         self._element.set_value(bool(content))
 
     def show_errors(self, errors: Errors) -> None:
-        self._error.show(errors.get(self._path, ""))
+        self._error.set_text(errors.get(self._path, ""))
 
 
 class _Fieldset(_Group):
@@ -238,7 +455,7 @@ class _Lines:
         self._items: list[_Input] = []
         with fieldset(_label(field), field.help):
             self._place = ui.element("div").classes("sw-form")
-            self._error = _ErrorText()
+            self._error = sw.error_text()
             self._more = ui.button(f"Add to {field.label.lower()}", icon="add", color=None)
             self._more.props("flat dense no-caps").on_click(self._add)
         self.set_content(field.initial)
@@ -256,7 +473,7 @@ class _Lines:
         self._more.set_enabled(self._field.most is None or len(self._items) < self._field.most)
 
     def show_errors(self, errors: Errors) -> None:
-        self._error.show(errors.get(self._path, ""))
+        self._error.set_text(errors.get(self._path, ""))
         for each in self._items:
             each.show_errors(errors)
 
@@ -322,11 +539,13 @@ def _area(field: Field) -> ValidationElement[Any]:
 
 def _select(field: Field) -> ValidationElement[Any]:
     names = {True: "yes", False: "no", None: "nothing"}
-    options = {
-        at: names[each] if each is None or isinstance(each, bool) else str(each)
-        for at, each in enumerate(field.choices)
-    }
-    return ui.select(options, label=_label(field), clearable=not field.required)
+    labels = field.schema.get(_LABELS) or [
+        names[each] if each is None or isinstance(each, bool) else str(each)
+        for each in field.choices
+    ]
+    options = dict(enumerate(labels))
+    many = len(options) > sw.MANY
+    return ui.select(options, label=_label(field), clearable=not field.required, with_input=many)
 
 
 _ELEMENTS: dict[Kind, Callable[[Field], ValidationElement[Any]]] = {
@@ -481,3 +700,65 @@ def _problem(schema: Mapping[str, Any], value: Any) -> str | None:
     except InvalidRequest as error:
         return "; ".join(each.removeprefix("value: ") for each in str(error).split("; value: "))
     return None
+
+
+def form_schema(fields: Iterable[declared.Field]) -> dict[str, Any]:
+    """The schema of a form with the fields that the dashboard has."""
+    shown = [each for each in fields if "dashboard" not in each.left_out]
+    return {
+        "type": "object",
+        "properties": {each.json: _schema(each) for each in shown},
+        "required": [each.json for each in shown if each.is_required],
+        "additionalProperties": False,
+    }
+
+
+class RequestForm(Form):
+    """A form at the current place of the page. Its values are the client's arguments.
+
+    Args:
+        known: values by their names in JSON.
+        choices: field -> what one chooses from, value -> label; "" is nothing.
+    """
+
+    def __init__(
+        self,
+        fields: Iterable[declared.Field],
+        known: Mapping[str, Any] | None = None,
+        choices: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        self._declared = tuple(fields)
+        schema = form_schema(self._declared)
+        for each in self._declared:
+            if each.name in (choices or {}):
+                options = (choices or {})[each.name]
+                listed = {"enum": [*options], _LABELS: [*options.values()]}
+                schema["properties"][each.json] = {"title": each.label} | listed
+                schema["required"].append(each.json)
+        super().__init__(schema, known)
+
+    def values(self) -> dict[str, Any]:
+        """See `Form.values`."""
+        given = super().values()
+        found = {
+            each.name: given[each.json]
+            for each in self._declared
+            # A default is left to the service, since another field may exclude it.
+            if each.json in given and given[each.json] not in (each.default, "")
+        }
+        for each in self._declared:
+            if isinstance(each, declared.Time) and each.name in found:
+                found[each.name] = datetime.now(UTC) + timedelta(days=found[each.name])
+        return found
+
+
+def _schema(field: declared.Field) -> dict[str, Any]:
+    if isinstance(field, declared.Time):
+        return _DAYS
+    made = field.labelled()
+    if isinstance(field.default, declared.Setting):
+        text = f"{field.text} Empty: the service's {field.default.name}."
+        return {name: value for name, value in made.items() if name != "default"} | {
+            "description": text
+        }
+    return made
