@@ -76,18 +76,14 @@ class People:
 
     def receiver(self, address: str) -> str:
         """An address, whole, after the name that it has here, or whose it only looks like."""
-        name = self.book.called.get(address)
-        if name is not None:
-            return f"{name}, {address}"
-        taken = self.book.taken_for(address)
-        return address if taken is None else f"NOT {taken.name}, it only looks alike, {address}"
+        name, taken = self.book.called.get(address), self.book.taken_for(address)
+        if name is None and taken is not None:
+            name = f"NOT {taken.name}, it only looks alike"
+        return address if name is None else f"{name}, {address}"
 
     def warned(self, address: str) -> str:
         """Whose address it is; of one without a name that it has none, and which it looks like."""
-        name = self.book.called.get(address)
-        if name is not None:
-            return name
         taken = self.book.taken_for(address)
-        if taken is None:
-            return "no own wallet and no contact"
-        return f"NOT {taken.name}: it looks alike, and is another address than {taken.address}"
+        if taken is not None:
+            return f"NOT {taken.name}: it looks alike, and is another address than {taken.address}"
+        return self.book.called.get(address, "no own wallet and no contact")

@@ -138,8 +138,9 @@ class Preview:
     async def ask(self, note: str = "") -> None:
         """Ask for a dry run and show what it says."""
         self._answered_s = None
-        self._offer(confirm=False, again=False)
-        self._set_text("Asking the service what it would do …")
+        self._clear()
+        with self._place:
+            sw.dim("Asking the service what it would do …", "").props("role=status")
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 trial, around = await asyncio.gather(self._trial(), surroundings(self._wallet_id))
@@ -174,7 +175,7 @@ class Preview:
         return False
 
     def _show(self, trial: Trial, around: Surroundings, note: str) -> None:
-        self._place.clear()
+        self._clear()
         with self._place:
             if note:
                 sw.text(note).props("role=status")
@@ -184,24 +185,20 @@ class Preview:
                 # What is refused has no effect: its numbers say what is left.
                 sw.lines(effect_texts(trial, around) if trial.allowed else ())
         self._answered_s = time.monotonic() if trial.allowed else None
-        self._offer(confirm=trial.allowed, again=False)
+        self._confirm.set_visibility(trial.allowed)
 
     def _fail(self, why: str, *, again: bool = True) -> None:
         if self._place.is_deleted:
             return
-        self._place.clear()
+        self._clear(again=again)
         with self._place:
             shown = sw.text(why, "sw-outcome sw-outcome-bad sw-text", testid="preview-failed")
             shown.props("role=alert")
-        self._offer(confirm=False, again=again)
 
-    def _set_text(self, said: str) -> None:
+    def _clear(self, *, again: bool = False) -> None:
+        """Show nothing, and nothing to confirm."""
         self._place.clear()
-        with self._place:
-            ui.label(said).classes("sw-dim").props("role=status")
-
-    def _offer(self, *, confirm: bool, again: bool) -> None:
-        self._confirm.set_visibility(confirm)
+        self._confirm.set_visibility(False)
         self._again.set_visibility(again)
 
 

@@ -8,6 +8,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
+from solward.support.jsontext import dumps
+
 ASKING: Final = "Asking the service …"
 """What a list says before the first answer: nothing is known to be empty by then."""
 
@@ -40,22 +42,20 @@ def short(text: str, ends: int = 4) -> str:
 
 def ago(moment: datetime, now: datetime | None = None) -> str:
     """How long ago, in the largest unit that fits."""
-    seconds = int(((now or datetime.now(UTC)) - moment).total_seconds())
-    if seconds < 1:
-        return "now"
-    for size, unit in _STEPS:
-        if seconds >= size:
-            return f"{seconds // size} {unit} ago"
-    return "now"
+    span = _span((now or datetime.now(UTC)) - moment)
+    return f"{span} ago" if span else "now"
 
 
 def left(until: datetime, now: datetime) -> str:
     """How long until then, in the largest unit that fits."""
-    seconds = int((until - now).total_seconds())
-    for size, unit in _STEPS:
-        if seconds >= size:
-            return f"{seconds // size} {unit} left"
-    return "its time is over"
+    span = _span(until - now)
+    return f"{span} left" if span else "its time is over"
+
+
+def _span(span: timedelta) -> str:
+    seconds = int(span.total_seconds())
+    found = (f"{seconds // size} {unit}" for size, unit in _STEPS if seconds >= size)
+    return next(found, "")
 
 
 def clock(moment: datetime) -> str:
@@ -126,3 +126,10 @@ def value_text(value: Any) -> str:
     if isinstance(value, list):
         return "; ".join(map(value_text, value))
     return str(value)
+
+
+def json_text(value: Any) -> str:
+    """A value that was filled in; a list or an object as JSON."""
+    if isinstance(value, list | dict):
+        return dumps(value)
+    return "none" if value is None else value_text(value)

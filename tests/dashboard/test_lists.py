@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 from nicegui import Client, ui
 from nicegui.page import page
 
 from solward_dashboard.lists import NewestFirst
-from solward_dashboard.parts import Age, Redrawn, on_refresh, refresh_page
+from solward_dashboard.parts import Age, Redrawn, button, on_refresh, refresh_page, share
 
 
 @pytest.fixture(autouse=True)
@@ -161,3 +162,40 @@ async def test_a_page_that_is_gone_is_asked_for_nothing() -> None:
     client.delete()
     await refresh_page(client)
     assert asked == ["asked"]
+
+
+async def test_a_button_that_is_built_anew_waits_for_what_was_pressed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    presses: list[Callable[[], Awaitable[None]]] = []
+
+    def on_click(made: ui.button, press: Callable[[], Awaitable[None]]) -> ui.button:
+        presses.append(press)
+        return made
+
+    monkeypatch.setattr(ui.button, "on_click", on_click)
+    answered = asyncio.Event()
+    pressed: list[str] = []
+
+    async def act() -> None:
+        pressed.append("pressed")
+        await answered.wait()
+
+    with Client(page("/holds")):
+        button("Approve", act, testid="approve-1")
+        running = asyncio.ensure_future(presses[0]())
+        await asyncio.sleep(0)
+        second = button("Approve", act, testid="approve-1")
+        other = button("Approve", act, testid="approve-2")
+    assert (second.enabled, other.enabled) == (False, True)
+    await presses[1]()
+    answered.set()
+    await running
+    assert (second.enabled, pressed) == (True, ["pressed"])
+
+
+@pytest.mark.parametrize(
+    ("used", "limit", "full"), [(5, 10, 0.5), (12, 10, 1.0), (0, 0, 1.0), (Decimal("0.5"), 1, 0.5)]
+)
+def test_a_bar_is_full_at_its_limit(used: Decimal | int, limit: int, full: float) -> None:
+    assert share(used, limit) == full

@@ -10,11 +10,9 @@ import pytest
 
 from solward.client import Decision, Transaction
 from solward_dashboard.pages.wallets.detail import (
-    ObservedBalances,
+    Balances,
     Point,
-    PolledBalances,
     history_chart,
-    merged,
     observed_points,
     points_from_records,
 )
@@ -105,44 +103,42 @@ def test_agents_observations_are_points_of_their_own_wallet() -> None:
         decision(0, error="the ledger does not answer"),
     ]
     assert observed_points("mine", decisions) == (
-        Point(_at(1), Decimal(2)),
         Point(_at(3), Decimal("0.1")),
+        Point(_at(1), Decimal(2)),
     )
 
 
 def test_of_a_balance_that_stays_only_its_ends_are_kept() -> None:
-    seen = PolledBalances()
+    seen = Balances()
     for minutes, sol in enumerate((1, 1, 1, 1, 2, 2, 2)):
-        seen.add("wallet", Point(_at(minutes), Decimal(sol)))
-    kept = [(each.at, each.sol) for each in seen.of("wallet")]
+        kept = seen.add("wallet", [Point(_at(minutes), Decimal(sol))])
     assert kept == [(_at(0), 1), (_at(3), 1), (_at(4), 2), (_at(6), 2)]
-    assert seen.of("another") == ()
+    assert seen.add("another", ()) == []
 
 
 def test_what_is_kept_is_bounded() -> None:
-    seen = PolledBalances()
-    for minutes in range(5_000):
-        seen.add("busy", Point(_at(minutes), Decimal(minutes)))
+    seen = Balances()
+    many = [Point(_at(minutes), Decimal(minutes)) for minutes in range(5_000)]
+    assert seen.add("busy", many) == many[3_000:]
     for number in range(49):
-        seen.add(f"quiet {number}", Point(START, Decimal(0)))
-    assert len(seen.of("busy")) == 2_000
-    seen.add("one more", Point(START, Decimal(0)))
-    assert seen.of("busy") == ()
+        seen.add(f"quiet {number}", [Point(START, Decimal(0))])
+    assert len(seen.add("busy", ())) == 2_000
+    for number in range(50):
+        seen.add(f"other {number}", [Point(START, Decimal(0))])
+    assert seen.add("busy", ()) == []
 
 
-def test_the_chart_has_every_digit_in_order_of_time() -> None:
-    late, early = Point(_at(2), Decimal("0.000000001")), Point(_at(1), Decimal("1E+1"))
-    (series,) = history_chart(merged([late], [early]))["series"]
+def test_points_are_kept_once_and_in_order_of_time() -> None:
+    seen = Balances()
+    seen.add("wallet", [Point(_at(2), Decimal(2)), Point(_at(1), Decimal(1))])
+    both = seen.add("wallet", [Point(_at(2), Decimal(2)), Point(_at(3), Decimal(3))])
+    assert [each.sol for each in both] == [1, 2, 3]
+
+
+def test_the_chart_has_every_digit() -> None:
+    points = [Point(_at(1), Decimal("1E+1")), Point(_at(2), Decimal("0.000000001"))]
+    (series,) = history_chart(points)["series"]
     assert series["data"] == [
         [_at(1).isoformat(), "10"],
         [_at(2).isoformat(), "0.000000001"],
     ]
-
-
-def test_what_was_observed_is_kept_once_and_the_newest_of_many() -> None:
-    trail = ObservedBalances()
-    trail.add([Point(_at(2), Decimal(2)), Point(_at(1), Decimal(1))])
-    both = trail.add([Point(_at(2), Decimal(2)), Point(_at(3), Decimal(3))])
-    assert [each.sol for each in both] == [1, 2, 3]
-    many = trail.add(Point(_at(minutes), Decimal(minutes)) for minutes in range(3_000))
-    assert (len(many), many[0].sol, many[-1].sol) == (2_000, 1_000, 2_999)

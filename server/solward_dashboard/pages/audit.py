@@ -182,9 +182,8 @@ class _Log:
     """The entries of one visitor's page, newest first."""
 
     def __init__(self, freshness: Freshness, only: AuditFilter) -> None:
-        self._only = only
+        self._begin(only)
         self._people = People()
-        self._begin()
         self._filters = _Filters(only, self._filtered)
         with sw.row():
             sw.button("Clear filters", self._filters.clear, look=sw.FLAT)
@@ -192,34 +191,31 @@ class _Log:
             self._export = sw.button(
                 "Export as JSON lines", self._save, icon="download", testid="export"
             )
+        look = "unelevated rounded no-caps color=primary"
         self._more_news = sw.button(
-            "",
-            self._show_news,
-            icon="arrow_upward",
-            look="unelevated rounded no-caps",
-            testid="news",
+            "", self._show_news, icon="arrow_upward", look=look, testid="news"
         )
-        self._more_news.props("color=primary").classes("sw-news").set_visibility(False)
-        self._empty = ui.label(ASKING).classes("sw-empty")
+        self._more_news.classes("sw-news")
+        self._empty = ui.label().classes("sw-empty")
         self._place = sw.marked(ui.element("ul").classes("sw-card sw-list"), "entries")
-        self._place.set_visibility(False)
         with sw.row():
             self._count = sw.marked(sw.dim().props("role=status"), "count")
             ui.space()
             self._older = sw.button("Load older", self._load_older, testid="older")
-            self._older.set_visibility(False)
+        self._draw()
         self._poll = Poll(freshness, EVERY_S, self._fetch, self._show)
 
-    def _begin(self) -> None:
-        self._started = False
-        self._shown = 0
-        self._newest = 0
+    def _begin(self, only: AuditFilter) -> None:
+        self._only = only
+        # The number of the newest entry that is shown or was passed over; None before an answer.
+        self._newest: int | None = None
         self._next: int | None = None
+        self._shown = 0
         self._news: AuditPage | None = None
 
     async def _fetch(self) -> Answer:
         only, people = self._only, await _people()
-        if self._started:
+        if self._newest is not None:
             page = await api().audit(**asdict(only), limit=MOST_NEW, after=self._newest)
             return Answer(only, page, people, None)
         newest = (await api().audit(limit=1)).entries
@@ -227,33 +223,23 @@ class _Log:
         return Answer(only, page, people, newest[0].seq if newest else 0)
 
     def _show(self, answer: Answer) -> None:
-        if answer.only != self._only or self._started != (answer.newest is None):
+        is_first = answer.newest is not None
+        if answer.only != self._only or is_first != (self._newest is None):
             return
         self._people = answer.people
         self._filters.name(answer.people)
-        if answer.newest is None:
-            # Those that came while the answer was on its way are shown already.
-            if answer.page.entries and answer.page.entries[0].seq > self._newest:
-                self._news = answer.page
-                if self._shown == 0:
-                    self._add_news()
-            self._label_news()
-            return
-        self._started = True
         entries = answer.page.entries
-        self._newest = max(answer.newest, entries[0].seq if entries else 0)
-        self._next = answer.page.next
-        self._place.clear()
-        self._append(entries)
-        self._label()
-
-    def _label_news(self) -> None:
-        count = 0 if self._news is None else len(self._news.entries)
-        many = self._news is not None and self._news.next is not None
-        self._more_news.set_text(
-            f"{count}{'+' if many else ''} new {'entry' if count == 1 else 'entries'}"
-        )
-        self._more_news.set_visibility(count > 0)
+        if self._newest is None:
+            self._newest = max(answer.newest or 0, entries[0].seq if entries else 0)
+            self._next = answer.page.next
+            self._place.clear()
+            self._add(entries)
+        # Those that came while the answer was on its way are shown already.
+        elif entries and entries[0].seq > self._newest:
+            self._news = answer.page
+            if not self._shown:
+                self._add_news()
+        self._draw()
 
     async def _show_news(self) -> None:
         if self._news is not None and self._news.next is not None:
@@ -261,31 +247,30 @@ class _Log:
             await self._filtered(self._only)
             return
         self._add_news()
-        self._label_news()
+        self._draw()
 
     def _add_news(self) -> None:
-        if self._news is None:
-            return
-        entries, self._news = self._news.entries, None
-        self._newest = entries[0].seq
-        with self._place:
-            for place, each in enumerate(entries):
-                _entry(each, self._people).move(target_index=place)
-        self._shown += len(entries)
-        self._label()
+        if self._news is not None:
+            entries, self._news = self._news.entries, None
+            self._newest = entries[0].seq
+            for place, each in enumerate(self._add(entries)):
+                each.move(target_index=place)
 
-    def _append(self, entries: Sequence[AuditEntry]) -> None:
-        with self._place:
-            for each in entries:
-                _entry(each, self._people)
+    def _add(self, entries: Sequence[AuditEntry]) -> list[ui.element]:
         self._shown += len(entries)
+        with self._place:
+            return [_entry(each, self._people) for each in entries]
 
-    def _label(self) -> None:
+    def _draw(self) -> None:
+        """Show what the entries that are there leave to be said."""
+        news = 0 if self._news is None else len(self._news.entries)
+        more = "+" if self._news is not None and self._news.next is not None else ""
+        self._more_news.set_text(f"{news}{more} new {'entry' if news == 1 else 'entries'}")
+        self._more_news.set_visibility(news > 0)
         self._place.set_visibility(self._shown > 0)
         self._empty.set_visibility(self._shown == 0)
-        self._empty.set_text(
-            "Nothing fits." if self._next is None else "Nothing among the newest fits."
-        )
+        none = "Nothing fits." if self._next is None else "Nothing among the newest fits."
+        self._empty.set_text(ASKING if self._newest is None else none)
         self._count.set_text(counted(self._shown, "entry", "entries") if self._shown else "")
         self._older.set_text("Load older" if self._shown else "Look further back")
         self._older.set_visibility(self._next is not None)
@@ -297,15 +282,14 @@ class _Log:
         if (only, before) != (self._only, self._next):
             return
         self._next = page.next
-        self._append(page.entries)
-        self._label()
+        self._add(page.entries)
+        self._draw()
         if not page.entries and page.next is not None:
             ui.notify("Nothing that fits so far; there is more further back.")
 
     async def _filtered(self, only: AuditFilter) -> None:
-        self._only = only
-        self._begin()
-        self._label_news()
+        self._begin(only)
+        self._draw()
         await self._poll.refresh()
 
     async def _save(self) -> None:

@@ -40,8 +40,6 @@ from solward_dashboard.wording import counted, cut, exact, local_times, plain, s
 
 EVERY_S = 5.0
 EXPOSURE_EVERY_S = 30.0
-
-
 # The most that one request returns.
 TRANSACTIONS = 500
 WALLETS = 10
@@ -68,29 +66,16 @@ class Budget:
         used = Decimal(day.get("spent", 0)) + Decimal(day.get("reserved", 0))
         return cls(wallet.name, used, Decimal(day["limit"]), bool(raw.get("frozen")))
 
-    @property
-    def share(self) -> float:
-        """0 to 1, for a bar."""
-        return min(1.0, float(self.used / self.limit)) if self.limit else 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class AgentDecision:
-    """A decision with the name of its agent."""
-
-    agent: str
-    decision: Decision
-
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Everything the page shows."""
+    """Everything the page shows; each decision with the name of its agent."""
 
     health: Health
     wallets: int
     budgets: tuple[Budget, ...]
     transactions: tuple[Transaction, ...]
-    decisions: tuple[AgentDecision, ...]
+    decisions: Sequence[tuple[str, Decision]]
     plugins: Plugins
     refusals: Refusals
     holds: tuple[Hold, ...]
@@ -166,11 +151,10 @@ def running_first(agents: Sequence[Agent]) -> list[Agent]:
 
 def latest(
     by_agent: Iterable[tuple[Agent, Sequence[Decision]]], count: int = DECISIONS
-) -> tuple[AgentDecision, ...]:
-    """The newest decisions of all agents, newest first."""
-    everything = [AgentDecision(agent.name, each) for agent, found in by_agent for each in found]
-    everything.sort(key=lambda each: each.decision.timestamp, reverse=True)
-    return tuple(everything[:count])
+) -> Sequence[tuple[str, Decision]]:
+    """The newest decisions of all agents, newest first, with the names of their agents."""
+    everything = [(agent.name, each) for agent, found in by_agent for each in found]
+    return sorted(everything, key=lambda each: each[1].timestamp, reverse=True)[:count]
 
 
 def page() -> None:
@@ -253,7 +237,7 @@ class _Figure:
     def set(self, value: str, note: str, *, bad: bool = False) -> None:
         self._value.set_text(value)
         self._note.set_text(note)
-        self._value.classes(**{"add" if bad else "remove": "sw-bad"})
+        sw.set_class(self._value, "sw-bad", bad)
 
 
 class _Chart:
@@ -392,20 +376,20 @@ def _limits(budgets: Sequence[Budget]) -> None:
     for each in budgets:
         name = f"{each.wallet} (frozen)" if each.frozen else each.wallet
         used = f"{plain(each.used)} of {plain(each.limit)} SOL"
-        sw.show_bar(sw.Bar(name, used, each.share))
+        sw.show_bar(sw.Bar(name, used, sw.share(each.used, each.limit)))
 
 
-def _decisions(decisions: Sequence[AgentDecision]) -> None:
+def _decisions(decisions: Sequence[tuple[str, Decision]]) -> None:
     """The newest decisions, newest first."""
     if not decisions:
         nothing = "No agent has decided anything yet."
         _none(nothing, "Make and start one on the Agents page", "/agents")
-    for each in decisions:
+    for agent, each in decisions:
         with ui.element("div"):
             with sw.row():
-                sw.text(each.agent, "sw-strong sw-text")
+                sw.text(agent, "sw-strong sw-text")
                 ui.space()
-                sw.Age(each.decision.timestamp).classes("sw-dim")
+                sw.Age(each.timestamp).classes("sw-dim")
             # One line each, so that the list keeps its height.
-            sw.text(cut((each.decision.action or "wait").removesuffix("({})")), "sw-mono sw-cut")
-            sw.text(cut(local_times(each.decision.outcome)), "sw-dim sw-cut")
+            sw.text(cut((each.action or "wait").removesuffix("({})")), "sw-mono sw-cut")
+            sw.text(cut(local_times(each.outcome)), "sw-dim sw-cut")

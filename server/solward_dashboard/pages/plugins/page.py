@@ -25,7 +25,7 @@ from solward_dashboard.api import api
 from solward_dashboard.dialogs import close_button, confirmed, result_of, titled
 from solward_dashboard.forms import Errors, Form, FormError, same
 from solward_dashboard.frame import Poll, frame
-from solward_dashboard.lists import NewestFirst
+from solward_dashboard.lists import NewestFirst, with_words
 from solward_dashboard.wording import day
 
 # Plugins change when somebody installs, upgrades or disables one.
@@ -114,40 +114,30 @@ def search(answer: Loaded, wanted: str, kind: str) -> Loaded:
     Args:
         kind: of a plugin, `guardrail`, or empty for all.
     """
-    words = wanted.casefold().split()
     described = {each.name: each.description for each in answer.skills}
 
-    def fits(*texts: str | None) -> bool:
-        every = " ".join(each for each in texts if each).casefold()
-        return all(word in every for word in words)
-
-    def has(plugin: Plugin) -> bool:
+    def texts(plugin: Plugin) -> Sequence[str]:
         about = described.get(plugin.name, "") if plugin.kind == "skill" else ""
-        needs = _terms(plugin).needs()
-        return kind in ("", plugin.kind) and fits(
-            plugin.name, plugin.kind, _TITLES[plugin.kind], plugin.distribution, about, *needs
-        )
+        named = (plugin.name, plugin.kind, _TITLES[plugin.kind], plugin.distribution)
+        return *named, about, *_terms(plugin).needs()
 
-    plugins = tuple(each for each in answer.plugins.plugins if has(each))
+    of_kind = [each for each in answer.plugins.plugins if kind in ("", each.kind)]
+    plugins = with_words(wanted, of_kind, texts)
     own = {each.distribution for each in plugins}
-    return Loaded(
-        replace(
-            answer.plugins,
-            plugins=plugins,
-            distributions=tuple(
-                each
-                for each in answer.plugins.distributions
-                if each.name in own
-                or (not kind and fits(each.name, *(one.plugin for one in each.accepted)))
-            ),
-            guardrails=tuple(
-                each
-                for each in answer.plugins.guardrails
-                if kind in ("", "guardrail") and fits(each, "guardrail")
-            ),
-        ),
-        answer.skills,
+    if not kind:
+        others = answer.plugins.distributions
+        found = with_words(
+            wanted, others, lambda each: (each.name, *(one.plugin for one in each.accepted))
+        )
+        own |= {each.name for each in found}
+    guardrails = answer.plugins.guardrails if kind in ("", "guardrail") else ()
+    shown = replace(
+        answer.plugins,
+        plugins=tuple(plugins),
+        distributions=tuple(each for each in answer.plugins.distributions if each.name in own),
+        guardrails=tuple(with_words(wanted, guardrails, lambda each: (each, "guardrail"))),
     )
+    return Loaded(shown, answer.skills)
 
 
 def _terms(plugin: Plugin) -> Terms:
@@ -320,14 +310,6 @@ class _Entries:
             await self.load()
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What a form's values change: settings to set, by name, and to unset."""
-
-    values: Mapping[str, Any]
-    unset: Sequence[str]
-
-
 def form_schema(schema: Mapping[str, Any], secrets: Sequence[str]) -> dict[str, Any]:
     """The schema of the form: each setting may be left out, and no bound of a secret is in it,
     because an error of the form would quote the value."""
@@ -346,14 +328,15 @@ def form_schema(schema: Mapping[str, Any], secrets: Sequence[str]) -> dict[str, 
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
-def changes(found: SkillSettings, typed: Mapping[str, Any]) -> Changes:
-    """What the typed values change of the stored ones; a secret that is left empty stays.
+def changes(found: SkillSettings, typed: Mapping[str, Any]) -> dict[str, Any]:
+    """What the typed values change of the stored ones: settings to set, and None of those to unset;
+    a secret that is left empty stays.
 
     Args:
         found: the answer of `GET /plugins/skills/:skill/settings`.
     """
     declared = found.schema.get("properties", {})
-    values, unset = {}, []
+    values: dict[str, Any] = {}
     for each in found.settings:
         name = each.name
         if name not in declared:
@@ -363,13 +346,13 @@ def changes(found: SkillSettings, typed: Mapping[str, Any]) -> Changes:
                 values[name] = typed[name]
         elif name not in typed:
             if each.set:
-                unset.append(name)
+                values[name] = None
         elif each.set:
             if not same(typed[name], each.value):
                 values[name] = typed[name]
         elif "default" not in declared[name] or not same(typed[name], declared[name]["default"]):
             values[name] = typed[name]
-    return Changes(values, unset)
+    return values
 
 
 async def edit(skill: str) -> None:
@@ -395,9 +378,8 @@ async def edit(skill: str) -> None:
         if errors:
             form.show_errors(errors)
             return
-        count = len(wanted.values) + len(wanted.unset)
-        said = f"{count} settings of {skill} changed" if count else "Nothing was changed"
-        ui.notify(said, type="positive" if count else "info")
+        said = f"{len(wanted)} settings of {skill} changed" if wanted else "Nothing was changed"
+        ui.notify(said, type="positive" if wanted else "info")
         dialog.close()
 
     with titled(f"Settings of {skill}", wide=True) as dialog:
@@ -426,18 +408,15 @@ def _states(found: SkillSettings, unset: Callable[[str], Awaitable[None]]) -> No
                 sw.button("Unset", partial(unset, name), look=sw.FLAT, needs=sw.POLICY, of=name)
 
 
-async def _saved(skill: str, wanted: Changes) -> Errors:
+async def _saved(skill: str, wanted: Mapping[str, Any]) -> Errors:
     """What the service refuses, by field: one that does not fit does not keep the others back."""
     state, errors = api().plugin_state, Errors()
-    calls = [
-        (name, partial(state.set, skill, name, value)) for name, value in wanted.values.items()
-    ]
-    for name, call in [
-        *calls,
-        *((name, partial(state.unset, skill, name)) for name in wanted.unset),
-    ]:
+    for name, value in wanted.items():
         try:
-            await call()
+            if value is None:
+                await state.unset(skill, name)
+            else:
+                await state.set(skill, name, value)
         except SolwardError as error:
             errors[(name,)] = str(error)
     return errors

@@ -2,7 +2,7 @@
 transactions.
 
 The history has exact sources only; nothing in between is interpolated: balances polled while a page
-was open (kept by this process); balances that agents observed before their decisions; and a
+was open, and those that agents observed before their decisions, both kept by this process; and a
 wallet's records, where they are only airdrops and transfers that add up to its balance to the
 lamport.
 """
@@ -10,12 +10,11 @@ lamport.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from nicegui import ui
 
@@ -24,7 +23,6 @@ from solward.client import (
     Decision,
     Health,
     Hold,
-    NotFoundError,
     Pocket,
     Reclaimable,
     Schedule,
@@ -92,16 +90,13 @@ class OneWallet:
     waiting: tuple[Hold, ...]
 
 
-async def fetch(wallet_id: str, decisions: int) -> OneWallet | None:
-    """None where there is no such wallet.
+async def fetch(wallet_id: str, decisions: int) -> OneWallet:
+    """Everything of a wallet.
 
     Args:
         decisions: how many of each of its agents.
     """
-    try:
-        wallet = await api().wallets.get(wallet_id)
-    except NotFoundError:
-        return None
+    wallet = await api().wallets.get(wallet_id)
     agents = [each.id for each in await api().agents.list() if each.wallet_id == wallet_id]
     by_agent = await of_each(
         agents[:_AGENTS], lambda agent: api().agents.decisions(agent, limit=decisions)
@@ -118,16 +113,13 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet | None:
         api().holds.list(wallet_id=wallet_id, is_open=True),
     )
     decided = tuple(each for some in by_agent.values() for each in some)
-    found = OneWallet(wallet, decided, *latest)
-    POLLED.add(wallet_id, Point(datetime.now(UTC), found.balance.sol))
-    return found
+    return OneWallet(wallet, decided, *latest)
 
 
 def page(wallet_id: str) -> None:
     """Built once a visitor; elements are updated in place."""
     with frame_of_one("/wallets", "Wallet", wallet_id) as one:
         current: list[Wallet] = []
-        observed = ObservedBalances()
         fetched: list[datetime] = []
 
         def wallet() -> Wallet:
@@ -181,11 +173,11 @@ def page(wallet_id: str) -> None:
             recent.show(latest.records)
             chooser.offer(latest.skills)
             faucet.set_visibility(not latest.health.network.startswith("mainnet"))
-            points, said = _history(latest, observed)
+            points, said = _history(latest)
             source.set_text(said)
             charts.draw(chart, history_chart(points))
 
-        async def fetch_new() -> OneWallet | None:
+        async def fetch_new() -> OneWallet:
             now = datetime.now(UTC)
             just_fetched = bool(fetched) and (now - fetched[-1]).total_seconds() < 2 * EVERY_S
             latest = await fetch(wallet_id, _NEWEST if just_fetched else _DECISIONS)
@@ -212,81 +204,59 @@ def _actions(wallet: Callable[[], Wallet]) -> tuple[SkillChooser, ui.tab]:
     return chooser, action_tabs[-1][1]
 
 
-def _history(latest: OneWallet, balances: ObservedBalances) -> tuple[Sequence[Point], str]:
-    polled = POLLED.of(latest.wallet.id)
-    observed = balances.add(observed_points(latest.wallet.address, latest.decisions))
+def _history(latest: OneWallet) -> tuple[Sequence[Point], str]:
+    wallet, now = latest.wallet, Point(datetime.now(UTC), latest.balance.sol)
+    observed = observed_points(wallet.address, latest.decisions)
+    known = BALANCES.add(wallet.id, [*observed, now])
     # Fewer than the limit are all there are.
-    complete = (
-        points_from_records(latest.wallet.created_at, latest.records, latest.balance.sol)
-        if len(latest.records) < _RECORDS
-        else ()
-    )
-    if complete:
-        text = "Every change since the wallet was made, from its records; they add up exactly."
-        return merged(complete, polled), text
+    if len(latest.records) < _RECORDS:
+        whole = points_from_records(wallet.created_at, latest.records, latest.balance.sol)
+        if whole:
+            text = "Every change since the wallet was made, from its records; they add up exactly."
+            return sorted({*whole, *known}), text
     if observed:
-        return (
-            merged(observed, polled),
-            "As its agents observed it before their last decisions, and as seen on this page.",
-        )
-    return polled, "As seen while this page was open; the dashboard keeps it until it is stopped."
+        text = "As its agents observed it before their last decisions, and as seen on this page."
+        return known, text
+    return known, "As seen while this page was open; the dashboard keeps it until it is stopped."
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(NamedTuple):
     """A balance in SOL at a moment."""
 
     at: datetime
     sol: Decimal
 
 
-class PolledBalances:
-    """The balances that this process polled: the last points of the wallets polled last."""
+class Balances:
+    """The balances that this process has seen: the last points of the wallets seen last."""
 
     def __init__(self) -> None:
-        self._points: OrderedDict[str, deque[Point]] = OrderedDict()
+        self._points: dict[str, list[Point]] = {}
 
-    def add(self, wallet_id: str, point: Point) -> None:
-        """Add a point; of equal ones in a row the first and the last are kept."""
-        points = self._points.setdefault(wallet_id, deque(maxlen=_MAX_POINTS))
-        self._points.move_to_end(wallet_id)
-        if len(points) > 1 and points[-1].sol == points[-2].sol == point.sol:
-            points.pop()
-        points.append(point)
-        while len(self._points) > _WALLETS:
-            self._points.popitem(last=False)
-
-    def of(self, wallet_id: str) -> tuple[Point, ...]:
-        """The points of a wallet, oldest first."""
-        return tuple(self._points.get(wallet_id, ()))
+    def add(self, wallet_id: str, points: Iterable[Point]) -> Sequence[Point]:
+        """Add points of a wallet; returns all of them, in order of time. Of equal ones in a row the
+        first and the last are kept."""
+        found = sorted({*self._points.pop(wallet_id, ()), *points})
+        alike = zip(found, found[1:], found[2:], strict=False)
+        between = {each for before, each, after in alike if before.sol == each.sol == after.sol}
+        kept = [each for each in found if each not in between][-_MAX_POINTS:]
+        self._points[wallet_id] = kept
+        if len(self._points) > _WALLETS:
+            del self._points[next(iter(self._points))]
+        return kept
 
 
-POLLED = PolledBalances()
-
-
-class ObservedBalances:
-    """The balances that agents observed, kept while a page is open: only new ones are fetched."""
-
-    def __init__(self) -> None:
-        self._points: dict[datetime, Point] = {}
-
-    def add(self, points: Iterable[Point]) -> tuple[Point, ...]:
-        """Add points; returns the newest ones, in order of time."""
-        self._points.update((each.at, each) for each in points)
-        for old in sorted(self._points)[:-_MAX_POINTS]:
-            del self._points[old]
-        return tuple(self._points[at] for at in sorted(self._points))
+BALANCES = Balances()
 
 
 def observed_points(address: str, decisions: Iterable[Decision]) -> tuple[Point, ...]:
     """The balances of the wallet of this address that agents observed."""
-    points = []
-    for each in decisions:
-        observation = each.observations
-        if observation.get("walletAddress") == address and "solBalance" in observation:
-            at = datetime.fromisoformat(str(observation["timestamp"]))
-            points.append(Point(at, Decimal(observation["solBalance"])))
-    return tuple(sorted(points, key=lambda each: each.at))
+    seen = (each.observations for each in decisions)
+    return tuple(
+        Point(datetime.fromisoformat(str(each["timestamp"])), Decimal(each["solBalance"]))
+        for each in seen
+        if each.get("walletAddress") == address and "solBalance" in each
+    )
 
 
 def points_from_records(
@@ -310,11 +280,6 @@ def points_from_records(
         change = amount if each.type == "airdrop" else -(amount + _FEE)
         points.append(Point(each.timestamp, points[-1].sol + change))
     return tuple(points) if points[-1].sol == balance else ()
-
-
-def merged(*sources: Iterable[Point]) -> tuple[Point, ...]:
-    """All points in order of time."""
-    return tuple(sorted((each for points in sources for each in points), key=lambda p: p.at))
 
 
 def history_chart(points: Sequence[Point]) -> dict[str, Any]:

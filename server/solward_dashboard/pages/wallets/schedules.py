@@ -17,7 +17,7 @@ from solward_dashboard.api import api
 from solward_dashboard.dialogs import close_button, confirmed, filled, result_of, titled
 from solward_dashboard.forms import Form, FormError, fieldset, form_schema, read_all
 from solward_dashboard.pages.wallets.cards import CurrentWallet
-from solward_dashboard.wording import ago, day, local_times
+from solward_dashboard.wording import ago, day, json_text, local_times
 
 _RUNS = 20
 # Of a schedule's JSON, what its runs change.
@@ -41,13 +41,8 @@ class Schedules:
             with sw.row():
                 sw.heading("Schedules")
                 ui.space()
-                sw.button(
-                    "New schedule",
-                    self._create,
-                    look=sw.SMALL,
-                    needs=sw.POLICY,
-                    testid="new-schedule",
-                )
+                more = {"look": sw.SMALL, "needs": sw.POLICY, "testid": "new-schedule"}
+                sw.button("New schedule", self._create, **more)
             # A run changes the texts alone: a button that is built anew loses the press on it.
             self._rows = sw.Redrawn(self._build, of=_apart_from_runs)
 
@@ -63,6 +58,8 @@ class Schedules:
     def _row(self, schedule: Schedule) -> None:
         name, calls = schedule.name, api().schedules
 
+        look = {"look": sw.SMALL, "of": f"of {name}"}
+
         def does(
             verb: str,
             call: Callable[[str, str], Awaitable[Any]],
@@ -77,9 +74,8 @@ class Schedules:
                 # A stop is never asked twice.
                 ask=(lambda: confirmed(question, details, verb)) if details else None,
                 said=f"{name} {done}",
-                look=sw.SMALL,
                 needs=needs,
-                of=f"of {name}",
+                **look,
             )
 
         with sw.row():
@@ -87,8 +83,9 @@ class Schedules:
             sw.text(name)
             sw.dim(f"{schedule.skill}, {schedule.when}")
             ui.space()
-            sw.button("Runs", lambda: _runs(schedule), look=sw.SMALL, of=f"of {name}")
-            terms = _terms(schedule)
+            sw.button("Runs", lambda: _runs(schedule), **look)
+            parameters = jsontext.dumps(dict(schedule.parameters))
+            terms = [f"{schedule.skill} {parameters}", schedule.when, f"As {schedule.made_by}"]
             if schedule.status == "active":
                 beside = "Beside its due times; it counts like any other run."
                 begins = "begins; Runs shows what becomes of it"
@@ -96,13 +93,7 @@ class Schedules:
                 does("Pause", calls.pause, "is paused", needs=sw.OPERATE)
             else:
                 does("Resume", calls.resume, "is active", terms)
-            sw.button(
-                "Change",
-                lambda: self._change(schedule),
-                look=sw.SMALL,
-                needs=sw.POLICY,
-                of=f"of {name}",
-            )
+            sw.button("Change", lambda: self._change(schedule), needs=sw.POLICY, **look)
             does("Delete", calls.delete, "is deleted", ["Its runs go, its transactions stay."])
         self._states[schedule.id] = sw.dim()
 
@@ -113,9 +104,7 @@ class Schedules:
             return
         question = f"Run {asked['skill']} on {wallet.name} by itself?"
         if await confirmed(question, _lines(self.new, asked), "Create"):
-            given: dict[str, Any] = {
-                each.name: asked.get(each.json) for each in fields_of(self.new)
-            }
+            given = {each.name: asked.get(each.json) for each in fields_of(self.new)}
             made = await api().schedules.create(wallet.id, **given)
             ui.notify(f"{made.name} {next_run(made)}", type="positive")
 
@@ -153,16 +142,13 @@ async def _runs(schedule: Schedule) -> None:
 
 async def _asked(
     title: str, kind: type[Request], skills: Sequence[Skill], known: Mapping[str, Any]
-) -> dict[str, Any] | None:
+) -> Any:
     """What a form of the request is filled in with; None where the user cancels.
 
     Args:
         known: the fields' values, of a schedule that there is; its skill stays.
     """
-    found: dict[str, Any] | None = await filled(
-        title, lambda: _ScheduleForm(kind, skills, known), "Continue"
-    )
-    return found
+    return await filled(title, lambda: _ScheduleForm(kind, skills, known), "Continue")
 
 
 class _ScheduleForm:
@@ -174,8 +160,8 @@ class _ScheduleForm:
         self._skills = skills
         self._known = known
         self._parameters: Form | None = None
-        self._skill = ui.select([each.name for each in skills], label="Skill")
-        self._skill.props('outlined dense data-testid="field-skill"').classes("sw-field")
+        names = [each.name for each in skills]
+        self._skill = sw.field_choice("Skill", names, testid="field-skill")
         self._skill.set_visibility(not known)
         self._place = ui.element("div")
         others = [each for each in _shown(kind) if each.json not in _SKILLS]
@@ -213,7 +199,7 @@ def _shown(kind: type[Request]) -> list[Field]:
 
 def _lines(kind: type[Request], values: Mapping[str, Any]) -> list[str]:
     return [
-        f"{each.label}: {_value_text(values[each.json])}"
+        f"{each.label}: {json_text(values[each.json])}"
         for each in fields_of(kind)
         if each.json in values
     ]
@@ -232,22 +218,8 @@ def next_run(schedule: Schedule) -> str:
     return "runs now" if schedule.is_running or at is None else f"runs next {day(at)}"
 
 
-def _terms(schedule: Schedule) -> list[str]:
-    return [
-        f"{schedule.skill} {jsontext.dumps(dict(schedule.parameters))}",
-        schedule.when,
-        f"As {schedule.made_by}",
-    ]
-
-
 def _run(run: ScheduleRun) -> None:
     with sw.row():
         ui.badge(run.status).props("outline")
         sw.dim(ago(run.due_at))
         sw.text(local_times(run.text))
-
-
-def _value_text(value: Any) -> str:
-    if isinstance(value, dict | list):
-        return jsontext.dumps(value)
-    return "none" if value is None else str(value)
