@@ -269,22 +269,14 @@ class FreezeSwitch:
 
     def __init__(self) -> None:
         self._frozen: Frozen | None = None
-        self._button = sw.button(
-            "Freeze all",
-            self._toggle,
-            icon="ac_unit",
-            look=sw.FLAT,
-            needs=sw.OPERATE,
-            testid="freeze-all",
-        )
+        look = {"icon": "ac_unit", "look": sw.FLAT, "testid": "freeze-all"}
+        self._button = sw.button("Freeze all", self._toggle, needs=sw.OPERATE, **look)
         self._button.classes("sw-freeze").props["aria-label"] = "Freeze all"
 
     def add_banner(self) -> None:
         """The banner, at the current place of the page."""
-        self._banner = sw.marked(
-            ui.element("div").classes("sw-frozen").props("role=status"), "frozen"
-        )
-        self._banner.set_visibility(False)
+        self._banner = ui.element("div").classes("sw-frozen").props("role=status")
+        sw.marked(self._banner, "frozen").set_visibility(False)
 
     @staticmethod
     async def fetch() -> Frozen:
@@ -431,7 +423,7 @@ class Freshness:
         self._unanswered.add(poll)
         self.content.props("aria-busy=true")
 
-    def succeeded(self, poll: object = None) -> None:
+    def succeeded(self, poll: object) -> None:
         """Record a response of the API."""
         self._failing.discard(poll)
         if poll in self._unanswered:
@@ -444,14 +436,11 @@ class Freshness:
         self._banner.set_visibility(False)
         self.content.classes(remove="sw-old")
 
-    def failed(self, error: Exception, poll: object = None) -> None:
+    def failed(self, error: Exception, poll: object) -> None:
         """Record a failed request: the content stays, marked as old."""
         self._failing.add(poll)
-        as_of = (
-            ""
-            if self._last_response is None
-            else f" What you see is of {clock(self._last_response)}."
-        )
+        last = self._last_response
+        as_of = "" if last is None else f" What you see is of {clock(last)}."
         self._text.set_text(f"{_failure_text(error)}{as_of} Trying again.")
         self._banner.set_visibility(True)
         self.content.classes(add="sw-old")

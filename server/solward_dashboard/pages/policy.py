@@ -60,26 +60,30 @@ async def _replace(document: Mapping[str, Any], done: str) -> None:
     ui.notify(done, type="positive")
 
 
+async def _narrow(
+    document: Mapping[str, Any], question: str, details: Sequence[str], verb: str, done: str
+) -> None:
+    """Replace the policy where a person agrees to what it changes."""
+    if await confirmed(question, [*details, *await consequences(document)], verb):
+        await _replace(document, done)
+
+
 async def _remove(policy: Policy, at: int) -> None:
     who = str(policy.grants[at]["who"])
     details = [policy.sentences[at]]
     if [each["who"] for each in policy.grants].count(who) == 1:
         left = "not be paid" if _is_site(who) else "only read"
         details.append(f"It is its last one: it may {left} then.")
-    document = without(policy, at)
-    details += await consequences(document)
-    if await confirmed("Remove this grant?", details, "Remove"):
-        await _replace(document, "The grant is removed")
+    done = "The grant is removed"
+    await _narrow(without(policy, at), "Remove this grant?", details, "Remove", done)
 
 
 async def _only_read(policy: Policy, who: str) -> None:
     question, done = ("Let it only read?", "It may only read")
     if _is_site(who):
         question, done = ("Let nobody pay it?", "It may not be paid")
-    document = reading(policy, who)
-    details = [who, "Its grants go.", *await consequences(document)]
-    if await confirmed(question, details, _withdraw(who)):
-        await _replace(document, done)
+    details = [who, "Its grants go."]
+    await _narrow(reading(policy, who), question, details, _withdraw(who), done)
 
 
 def _is_site(who: str) -> bool:
@@ -160,19 +164,14 @@ def _principal(policy: Policy, people: People, who: str, numbers: Sequence[int])
             sw.heading(people.called(who)).classes("sw-text")
             ui.space()
             only = sw.button(_withdraw(who), lambda: _only_read(policy, who), needs=sw.POLICY)
-            only.props["aria-label"] = (
-                f"Pay {who} nothing" if _is_site(who) else f"Let {who} only read"
-            )
+            said = f"Pay {who} nothing" if _is_site(who) else f"Let {who} only read"
+            only.props["aria-label"] = said
         with sw.stack("sw-list"):
             for at in numbers:
                 with sw.row("sw-nowrap"):
                     sw.text(policy.sentences[at], "sw-text sw-grow")
-                    sw.button(
-                        "Remove",
-                        partial(_remove, policy, at),
-                        needs=sw.POLICY,
-                        of=f"grant {at + 1}",
-                    )
+                    of = f"grant {at + 1}"
+                    sw.button("Remove", partial(_remove, policy, at), needs=sw.POLICY, of=of)
 
 
 def _group(name: str, addresses: Sequence[str], people: People) -> None:
@@ -220,7 +219,7 @@ async def _new_grant(policy: Policy) -> dict[str, Any] | None:
     with titled("Add a grant", wide=True) as dialog:
         ui.label("A sentence, or JSON. It is shown as the service reads it before it is in force.")
         field = ui.textarea("Grant", on_change=unread).props("outlined autogrow")
-        error = ui.label().classes("sw-error").props("role=alert")
+        error = sw.error_text()
         said = sw.text("", "sw-text sw-outcome sw-outcome-good", testid="said")
         changed = sw.marked(sw.dim(), "consequences")
         check = ui.button("Check", on_click=read).props('no-caps outline data-testid="check"')
