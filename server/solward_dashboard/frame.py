@@ -74,35 +74,12 @@ emit();
 """
 
 
-class Title:
-    """What a page shows, by name: its first heading, and what its tab is called.
-
-    Args:
-        kind: of what is shown, or the whole of it where `show` is never called.
-    """
-
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-        self._heading = ui.label().classes("sw-title sw-text")
-        self._heading.props("role=heading aria-level=1")
-        self._set_text(kind)
-
-    def show(self, name: str) -> None:
-        """The name of what is shown, or its id where it has none: text of others."""
-        self._set_text(f"{self._kind} {one_line(name, _MAX_NAME)}")
-
-    def _set_text(self, text: str) -> None:
-        if text != self._heading.text:
-            self._heading.set_text(text)
-            ui.page_title(f"{text} - Solward")
-
-
 class PageOfOne(Generic[T]):
     """The page of one of what another page lists; its content is hidden while there is none."""
 
     def __init__(self, freshness: Freshness, path: str, kind: str, own_id: str) -> None:
         self.freshness = freshness
-        self._id = own_id
+        self._kind, self._id = kind, own_id
         ui.link(f"All {_name_of(path).lower()}", path).classes("sw-back")
         self._missing = ui.label(f"There is no such {kind.lower()}.").classes("sw-empty")
         self.content = sw.stack()
@@ -132,14 +109,17 @@ class PageOfOne(Generic[T]):
         def shown(latest: T | None) -> None:
             self._missing.set_visibility(latest is None)
             self.content.set_visibility(latest is not None)
-            name = self._id if latest is None or named is None else named(latest)
-            self.freshness.title.show(name)
+            self._name(self._id if latest is None or named is None else named(latest))
             if latest is not None:
                 show(latest)
 
         if named is None:
-            self.freshness.title.show(self._id)
+            self._name(self._id)
         Poll(self.freshness, every_s, found, shown)
+
+    def _name(self, name: str) -> None:
+        """Show the name of what is shown, or its id where it has none: text of others."""
+        self.freshness.set_title(f"{self._kind} {one_line(name, _MAX_NAME)}")
 
 
 @contextmanager
@@ -198,7 +178,7 @@ def frame(path: str, kind: str = "") -> Iterator[Freshness]:
     menu.on_click(drawer.toggle)
     with ui.element("div").classes("sw-main") as main:
         freeze.add_banner()
-        freshness = Freshness(Title(kind or _name_of(path)))
+        freshness = Freshness(kind or _name_of(path))
         Poll(freshness, _WAITING_EVERY_S, _Waiting.fetch, waiting.show)
         Poll(freshness, _FROZEN_EVERY_S, FreezeSwitch.fetch, freeze.show)
         yield freshness
@@ -386,13 +366,16 @@ def _list(title: str, items: tuple[str, ...]) -> None:
 
 
 class Freshness:
-    """The banner of a page: that the API does not respond, and how old the content is.
+    """The head of a page: its title, and a banner where the API does not respond, with how old the
+    content is.
 
     Made once a page, inside the element whose content it marks as old.
     """
 
-    def __init__(self, title: Title) -> None:
-        self.title = title
+    def __init__(self, title: str) -> None:
+        self._heading = ui.label().classes("sw-title sw-text")
+        self._heading.props("role=heading aria-level=1")
+        self.set_title(title)
         self._client = ui.context.client
         self.content = ui.context.slot.parent
         self._last_response: datetime | None = None
@@ -405,6 +388,12 @@ class Freshness:
         self._banner.props('data-testid="banner"').set_visibility(False)
         ui.on(_VISIBILITY_EVENT, self._visibility_changed)
         ui.run_javascript(_EMIT_VISIBILITY)
+
+    def set_title(self, title: str) -> None:
+        """Name the page: its first heading, and its tab."""
+        if title != self._heading.text:
+            self._heading.set_text(title)
+            ui.page_title(f"{title} - Solward")
 
     @property
     def visible(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +17,7 @@ from nicegui import Client, ui
 from solward.resources.answers import Answer
 from solward.resources.declare import declared_fields
 from solward.types.errors import SolwardError
-from solward_dashboard.wording import ago, local_times, second, value_text
+from solward_dashboard.wording import ago, local_times, plain, second, value_text
 
 T = TypeVar("T")
 Element = TypeVar("Element", bound=ui.element)
@@ -327,6 +327,19 @@ class Bar:
 def share(used: Decimal | int, limit: Decimal | int) -> float:
     """How much of a limit is used, 0 to 1."""
     return min(1.0, float(Decimal(used) / Decimal(limit))) if limit else 1.0
+
+
+def show_limit(title: str, limit: Mapping[str, Any], unit: str) -> None:
+    """How much of a limit is spent, reserved and left; `limit` is as the service says it."""
+    spent, reserved = (Decimal(limit.get(key, 0)) for key in ("spent", "reserved"))
+    more = f", {plain(reserved)} reserved" if reserved else ""
+    if limit["limit"] is None:
+        show_bar(Bar(title, f"{plain(spent)}{unit}{more}, no limit", 0.0))
+        return
+    most = Decimal(limit["limit"])
+    left = plain(max(Decimal(0), most - spent - reserved))
+    said = f"{plain(spent)} of {plain(most)}{unit}{more}, {left} left"
+    show_bar(Bar(title, said, share(spent, most)), share(spent + reserved, most))
 
 
 def show_bar(bar: Bar, reserved: float | None = None) -> None:

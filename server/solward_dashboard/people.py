@@ -51,7 +51,11 @@ class People:
         """By what the service lists now."""
         return cls.of(
             *await asyncio.gather(
-                api().wallets.list(), api().agents.list(), api().keys.list(), api().contacts.list()
+                api().wallets.list(),
+                api().agents.list(),
+                api().keys.list(),
+                api().contacts.list(),
+                api().admins.list(),
             )
         )
 

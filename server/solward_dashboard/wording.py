@@ -8,8 +8,6 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from solward.support.jsontext import dumps
-
 ASKING: Final = "Asking the service …"
 """What a list says before the first answer: nothing is known to be empty by then."""
 
@@ -126,10 +124,3 @@ def value_text(value: Any) -> str:
     if isinstance(value, list):
         return "; ".join(map(value_text, value))
     return str(value)
-
-
-def json_text(value: Any) -> str:
-    """A value that was filled in; a list or an object as JSON."""
-    if isinstance(value, list | dict):
-        return dumps(value)
-    return "none" if value is None else value_text(value)

@@ -6,11 +6,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from nicegui import Client, ui
+from nicegui.page import page
 
 from solward.client import Agent, Decision
 from solward_dashboard.pages.agents.detail import observation_text
-from solward_dashboard.pages.agents.page import action_text, bars, matching, usage_text
-from solward_dashboard.parts import Bar
+from solward_dashboard.pages.agents.page import action_text, limit_bars, matching, usage_text
 from solward_dashboard.wording import interval_text
 
 WRAPPED = "So11111111111111111111111111111111111111112"
@@ -66,31 +67,40 @@ def limits(
     }
 
 
+def bars(limits: dict[str, Any]) -> list[tuple[str, float]]:
+    """The text and the share of each bar."""
+    with Client(page("/agents")):
+        shown = limit_bars()
+        shown.show(limits)
+    found = shown.element.descendants()
+    return [(each.props["aria-label"], each.value) for each in found
+            if isinstance(each, ui.linear_progress)]  # fmt: skip
+
+
 def test_a_bar_counts_what_is_reserved_and_says_it() -> None:
-    assert bars(limits("1.000000001", "1.5")) == (
-        Bar("Spent in 24 hours", "1.000000001 of 10 SOL, 1.5 reserved", 0.2500000001),
-    )
+    said = "Spent in 24 hours: 1.000000001 of 10 SOL, 1.5 reserved, 7.499999999 left"
+    assert bars(limits("1.000000001", "1.5")) == [(said, 0.1000000001)]
 
 
 @pytest.mark.parametrize(
     ("spent", "limit", "said", "share"),
     [
-        ("0", "10", "0 of 10 SOL", 0.0),
-        ("12", "10", "12 of 10 SOL", 1.0),
-        ("0", "0", "0 of 0 SOL", 1.0),
+        ("0", "10", "0 of 10 SOL, 10 left", 0.0),
+        ("12", "10", "12 of 10 SOL, 0 left", 1.0),
+        ("0", "0", "0 of 0 SOL, 0 left", 1.0),
         ("3", None, "3 SOL, no limit", 0.0),
     ],
 )
 def test_a_bar_is_full_at_its_limit(spent: str, limit: str | None, said: str, share: float) -> None:
-    assert bars(limits(spent, limit=limit)) == (Bar("Spent in 24 hours", said, share),)
+    assert bars(limits(spent, limit=limit)) == [(f"Spent in 24 hours: {said}", share)]
 
 
 def test_a_model_has_bars_for_the_limits_it_has() -> None:
     budget = {"maxTokensPerCycle": 5, "maxTokensPerDay": 2_000, "maxUsdPerDay": Decimal("0.5")}
     used = {"tokens": 500, "usd": Decimal("0.000161"), "unpricedTokens": 0}
     _day, tokens, price = bars(limits(budget=budget, lastDay=used))
-    assert tokens == Bar("Tokens in a day", "500 of 2,000", 0.25)
-    assert price.text == "0.000161 of 0.5 USD"
+    assert tokens == ("Tokens in a day: 500 of 2,000, 1,500 left", 0.25)
+    assert price[0] == "Model's price in a day: 0.000161 of 0.5 USD, 0.499839 left"
 
 
 def test_agents_are_found_by_all_that_names_them() -> None:

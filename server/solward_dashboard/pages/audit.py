@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
@@ -55,13 +54,6 @@ class Answer:
     page: AuditPage
     people: People
     newest: int | None
-
-
-async def _people() -> People:
-    wallets, agents, keys, admins = await asyncio.gather(
-        api().wallets.list(), api().agents.list(), api().keys.list(), api().admins.list()
-    )
-    return People.of(wallets, agents, keys, admins=admins)
 
 
 async def _first_of(only: AuditFilter, before: int | None) -> AuditPage:
@@ -214,7 +206,7 @@ class _Log:
         self._news: AuditPage | None = None
 
     async def _fetch(self) -> Answer:
-        only, people = self._only, await _people()
+        only, people = self._only, await People.ask()
         if self._newest is not None:
             page = await api().audit(**asdict(only), limit=MOST_NEW, after=self._newest)
             return Answer(only, page, people, None)

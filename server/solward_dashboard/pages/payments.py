@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from nicegui import ui
 
-from solward.client import PaidAnswer, Payment, Wallet
+from solward.client import PaidAnswer, Payment
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import result_of, titled
-from solward_dashboard.frame import Freshness, Poll, frame
+from solward_dashboard.frame import Poll, frame
 from solward_dashboard.lists import NewestFirst
 from solward_dashboard.wording import day, local_times, plain, short
 
@@ -31,95 +31,81 @@ def page(wallet: str = "") -> None:
     Args:
         wallet: the id of the wallet to begin with; empty for all.
     """
+    names: dict[str, str] = {}
+
+    async def ask(before: str | None = None) -> Sequence[Payment]:
+        chosen = select.value or None
+        return await api().payments.list(wallet_id=chosen, limit=LIMIT, before=before)
+
+    async def fetch() -> tuple[str, Sequence[Payment]]:
+        wallets = {each.id: each.name for each in await api().wallets.list()}
+        if wallets != names or select.value not in ("", *names):
+            names.clear()
+            names.update(wallets)
+            # The address of the page may name any.
+            chosen = select.value if select.value in names else ""
+            select.set_options({"": "All wallets"} | names, value=chosen)
+        return select.value, await ask()
+
+    def show(answer: tuple[str, Sequence[Payment]]) -> None:
+        chosen, found = answer
+        if chosen == select.value:
+            payments.none = (
+                "This wallet has paid for no request yet."
+                if chosen
+                else "No request was paid for yet. See docs/payments.md, or `solward pay curl -h`."
+            )
+            payments.show(found)
+
+    async def filtered() -> None:
+        payments.clear()
+        await poll.refresh()
+
     with frame("/payments") as freshness:
-        _List(freshness, wallet)
-
-
-class _List:
-    """The payments of one visitor's page, newest first."""
-
-    def __init__(self, freshness: Freshness, wallet: str) -> None:
-        self._chosen = wallet
-        self._wallets: dict[str, str] = {}
         with sw.row("sw-filters"):
-            self._select = sw.choice("Wallet", {"": "All wallets"})
+            select = sw.choice("Wallet", {wallet: short(wallet), "": "All wallets"}, wallet)
         with sw.card():
-            self._payments = NewestFirst[Payment](
+            payments = NewestFirst[Payment](
                 "payment",
-                self._receipt,
-                lambda last: self._ask(before=last.id),
+                lambda payment: _receipt(payment, names.get(payment.wallet_id, payment.wallet_id)),
+                lambda last: ask(before=last.id),
                 LIMIT,
                 key=lambda payment: payment.id,
                 none="",
                 testid="payments",
             )
-        self._poll = Poll(freshness, EVERY_S, self._fetch, self._show)
-        self._select.on_value_change(self._filtered)
+        poll = Poll(freshness, EVERY_S, fetch, show)
+        select.on_value_change(filtered)
 
-    async def _ask(self, before: str | None = None) -> Sequence[Payment]:
-        return await api().payments.list(wallet_id=self._chosen or None, limit=LIMIT, before=before)
 
-    async def _fetch(self) -> tuple[str, Sequence[Payment], Sequence[Wallet]]:
-        wallets = await api().wallets.list()
-        if self._chosen not in {each.id for each in wallets}:
-            # The address of the page may name any.
-            self._chosen = ""
-        chosen = self._chosen
-        return chosen, await self._ask(), wallets
-
-    def _show(self, answer: tuple[str, Sequence[Payment], Sequence[Wallet]]) -> None:
-        chosen, payments, wallets = answer
-        if chosen != self._chosen:
-            return
-        names = {each.id: each.name for each in wallets}
-        if names != self._wallets:
-            self._wallets = names
-            self._select.set_options({"": "All wallets"} | names, value=chosen)
-        self._payments.none = (
-            "This wallet has paid for no request yet."
-            if chosen
-            else "No request was paid for yet. See docs/payments.md, or `solward pay curl -h`."
-        )
-        self._payments.show(payments)
-
-    def _receipt(self, payment: Payment) -> ui.element:
-        served, served_class = _SERVED[payment.served]
-        with sw.marked(ui.element("li"), f"payment-{payment.id}") as item:
-            with sw.row():
-                ui.badge(payment.status).classes(f"sw-{payment.status}")
-                ui.badge(served).props("outline").classes(served_class)
-                sw.text(amount(payment), "sw-strong sw-number")
-                sw.text(f"to {short(payment.pay_to, 6)}", "sw-mono")
-                ui.space()
-                sw.dim(day(payment.timestamp))
-            with sw.row():
-                with sw.stack("sw-grow"):
-                    sw.text(payment.site)
-                    sw.text(f"{payment.method} {payment.url}", "sw-mono")
-                of = f"of {amount(payment)} to {payment.site}"
-                sw.button("Details", lambda: self._open(payment), look=sw.FLAT, of=of)
-            with sw.row("sw-dim"):
-                ui.link(self._name(payment), f"/wallets/{payment.wallet_id}")
-                sw.text(state(payment))
-                if payment.signature is not None:
-                    sw.text(f"signature {short(payment.signature, 6)}", "sw-mono")
-            if payment.error is not None:
-                sw.dim(local_times(payment.error))
-        return item
-
-    def _name(self, payment: Payment) -> str:
-        return self._wallets.get(payment.wallet_id, payment.wallet_id)
-
-    async def _open(self, payment: Payment) -> None:
+def _receipt(payment: Payment, wallet: str) -> ui.element:
+    async def details() -> None:
         answer = await api().payments.get(payment.id)
-        await _show_payment(answer, answer.payment or payment, self._name(payment))
+        await _show_payment(answer, answer.payment or payment, wallet)
 
-    async def _filtered(self) -> None:
-        chosen = self._select.value or ""
-        if chosen != self._chosen:
-            self._chosen = chosen
-            self._payments.clear()
-            await self._poll.refresh()
+    served, served_class = _SERVED[payment.served]
+    with sw.marked(ui.element("li"), f"payment-{payment.id}") as item:
+        with sw.row():
+            ui.badge(payment.status).classes(f"sw-{payment.status}")
+            ui.badge(served).props("outline").classes(served_class)
+            sw.text(amount(payment), "sw-strong sw-number")
+            sw.text(f"to {short(payment.pay_to, 6)}", "sw-mono")
+            ui.space()
+            sw.dim(day(payment.timestamp))
+        with sw.row():
+            with sw.stack("sw-grow"):
+                sw.text(payment.site)
+                sw.text(f"{payment.method} {payment.url}", "sw-mono")
+            of = f"of {amount(payment)} to {payment.site}"
+            sw.button("Details", details, look=sw.FLAT, of=of)
+        with sw.row("sw-dim"):
+            ui.link(wallet, f"/wallets/{payment.wallet_id}")
+            sw.text(state(payment))
+            if payment.signature is not None:
+                sw.text(f"signature {short(payment.signature, 6)}", "sw-mono")
+        if payment.error is not None:
+            sw.dim(local_times(payment.error))
+    return item
 
 
 def amount(payment: Payment) -> str:

@@ -17,18 +17,9 @@ from solward_dashboard.api import api
 from solward_dashboard.frame import frame_of_one
 from solward_dashboard.grants import grants_left, open_holds
 from solward_dashboard.lists import NewestFirst
+from solward_dashboard.pages.agents import page as agents
 from solward_dashboard.pages.agents.chat import Chat
 from solward_dashboard.pages.agents.form import change_agent, create_agent
-from solward_dashboard.pages.agents.page import (
-    Strategy,
-    action_text,
-    agent_buttons,
-    bars,
-    limit_bars,
-    provider_text,
-    status_badge,
-    usage_text,
-)
 from solward_dashboard.wording import ago, cut, local_times, plain, second, short, value_text
 
 EVERY_S = 5.0
@@ -72,11 +63,11 @@ def page(agent_id: str) -> None:
         latest: list[Agent] = []
         with sw.card(testid="head"):
             with sw.row():
-                status = status_badge()
+                status = agents.status_badge()
                 head = sw.Redrawn(_head, "sw-row")
             error = sw.told("sw-bad sw-text")
             with sw.row():
-                buttons = agent_buttons(chat.open, leaves=True)
+                buttons = agents.agent_buttons(chat.open, leaves=True)
                 for words, icon, act in (
                     ("Change", "edit", lambda: change_agent(latest[0])),
                     ("Clone", "content_copy", lambda: create_agent(latest[0])),
@@ -84,9 +75,9 @@ def page(agent_id: str) -> None:
                     sw.button(words, act, icon=icon, look=sw.SMALL, needs=sw.POLICY)
         with sw.stack("sw-wide"):
             with sw.card("Strategy"):
-                strategy = Strategy()
+                strategy = agents.Strategy()
             with sw.card("Limits"):
-                used = limit_bars()
+                used = agents.limit_bars()
                 rails, model = sw.dim(), sw.dim()
         waiting = open_holds()
         grants = grants_left()
@@ -111,7 +102,7 @@ def page(agent_id: str) -> None:
             error.set_text(local_times(agent.error or ""))
             buttons.show(agent)
             strategy.show(agent.strategy)
-            used.show(bars(found.limits))
+            used.show(found.limits)
             waiting.show(found.waiting)
             grants.show(found.limits["grants"])
             rails.set_text(_guardrails_text(agent))
@@ -128,7 +119,7 @@ def _head(found: OneAgent) -> None:
     ui.link("Payments of its wallet", f"/payments?wallet={agent.wallet_id}")
     options = ", ".join(f"{name} {value_text(each)}" for name, each in agent.llm_options.items())
     asked = f", asked with {options}" if options else ""
-    sw.text(f"Provider {provider_text(agent)}{asked}, made {ago(agent.created_at)}")
+    sw.text(f"Provider {agents.provider_text(agent)}{asked}, made {ago(agent.created_at)}")
 
 
 def _guardrails_text(agent: Agent) -> str:
@@ -166,7 +157,7 @@ def _entry(decision: Decision) -> ui.element:
         with expansion.add_slot("header"), sw.stack("sw-grow"):
             with sw.row("sw-nowrap"):
                 sw.dim(cycle, "sw-keep")
-                sw.text(cut(action_text(decision)), "sw-mono sw-cut sw-grow")
+                sw.text(cut(agents.action_text(decision)), "sw-mono sw-cut sw-grow")
                 sw.Age(decision.timestamp).classes("sw-dim sw-keep")
             sw.text(cut(local_times(decision.outcome)), "sw-cut")
         with expansion, sw.facts() as body:
@@ -179,7 +170,7 @@ def _facts(decision: Decision) -> None:
     sw.fact("Reasoning", decision.reasoning)
     sw.fact("Action", decision.action or "none", "sw-mono sw-pre")
     sw.fact("Outcome", local_times(decision.outcome))
-    if used := usage_text(decision.usage):
+    if used := agents.usage_text(decision.usage):
         sw.fact("Model", used)
     sw.fact("Time", second(decision.timestamp))
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 from nicegui import ui
@@ -19,13 +18,16 @@ from solward_dashboard.frame import Poll, frame
 from solward_dashboard.lists import PagedCards, with_words
 from solward_dashboard.pages.agents.chat import ACTIVE, Chat
 from solward_dashboard.pages.agents.form import create_agent
-from solward_dashboard.parts import Bar
 from solward_dashboard.wording import ago, interval_text, local_times, plain
 
 EVERY_S = 5.0
 SHOWN = 12
 SEARCH_LABEL = "Search by name, status, wallet or model"
 _NONE_YET = "No agent yet. Make one: it gets a wallet of its own, and spends within its guardrails."
+_MODEL_BARS = (
+    ("Tokens in a day", "maxTokensPerDay", "tokens", ""),
+    ("Model's price in a day", "maxUsdPerDay", "usd", " USD"),
+)
 _STATUS_CLASSES = {"running": "sw-confirmed", "paused": "sw-pending", "error": "sw-blocked"}
 
 
@@ -123,7 +125,7 @@ class _Card:
         repeated = last is not None and last.outcome == agent.error
         self._error.set_text("" if repeated else local_times(agent.error or ""))
         if found is not None:
-            self._bars.show(bars(found.limits))
+            self._bars.show(found.limits)
         if last is not None:
             self._action.set_text(action_text(last))
             self._ago.set_text(f"cycle {last.cycle:,}, {ago(last.timestamp)}")
@@ -140,9 +142,18 @@ def status_badge() -> sw.Redrawn[str]:
     return sw.Redrawn(build, "sw-keep")
 
 
-def limit_bars() -> sw.Redrawn[Sequence[Bar]]:
-    """A bar a limit."""
-    return sw.Redrawn(lambda bars: [*map(sw.show_bar, bars)], "sw-bars")
+def limit_bars() -> sw.Redrawn[Mapping[str, Any]]:
+    """The day's SOL, and tokens and dollars of the model where they are limited: a bar each."""
+
+    def build(limits: Mapping[str, Any]) -> None:
+        sw.show_limit("Spent in 24 hours", limits["dailySpendingLimitSol"], " SOL")
+        model = limits.get("model", {})
+        budget, used = model.get("budget", {}), model.get("lastDay", {})
+        for title, name, of, unit in _MODEL_BARS:
+            if budget.get(name) is not None:
+                sw.show_limit(title, {"limit": budget[name], "spent": used[of]}, unit)
+
+    return sw.Redrawn(build, "sw-bars")
 
 
 def agent_buttons(chat: Callable[[Agent], None], *, leaves: bool = False) -> sw.Redrawn[Agent]:
@@ -229,36 +240,6 @@ def matching(agents: Sequence[Agent], wallets: Mapping[str, str], search: str) -
             each.llm_provider,
             each.llm_model,
         ),
-    )
-
-
-def bars(limits: Mapping[str, Any]) -> tuple[Bar, ...]:
-    """The day's SOL, and tokens and dollars of the model where they are limited."""
-    day = limits["dailySpendingLimitSol"]
-    spent, reserved = Decimal(day["spent"]), Decimal(day["reserved"])
-    more = f", {plain(reserved)} reserved" if reserved else ""
-    rows = [_bar("Spent in 24 hours", spent, day["limit"], " SOL", more, reserved)]
-    model = limits.get("model", {})
-    budget, used = model.get("budget", {}), model.get("lastDay", {})
-    if budget.get("maxTokensPerDay") is not None:
-        rows.append(_bar("Tokens in a day", used["tokens"], budget["maxTokensPerDay"], ""))
-    if budget.get("maxUsdPerDay") is not None:
-        rows.append(_bar("Model's price in a day", used["usd"], budget["maxUsdPerDay"], " USD"))
-    return tuple(rows)
-
-
-def _bar(
-    title: str,
-    used: Decimal | int,
-    limit: Decimal | int | None,
-    unit: str,
-    more: str = "",
-    reserved: Decimal = Decimal(0),
-) -> Bar:
-    if limit is None:
-        return Bar(title, f"{plain(used)}{unit}{more}, no limit", 0.0)
-    return Bar(
-        title, f"{plain(used)} of {plain(limit)}{unit}{more}", sw.share(used + reserved, limit)
     )
 
 

@@ -14,6 +14,7 @@ from nicegui import ui
 from solward.client import ClientError, Skill, Transaction, Trial, Wallet
 from solward.client.wallets import SKILL_ROUTES
 from solward.operations.declared import Operation, recipient_fields, sol, swap, tokens
+from solward.support.jsontext import dumps
 from solward.types.address_book import AddressBook
 from solward.types.errors import SolwardError
 from solward.types.record import TransactionType
@@ -23,7 +24,7 @@ from solward_dashboard.dialogs import confirmed
 from solward_dashboard.forms import Form, FormError, in_words
 from solward_dashboard.people import People
 from solward_dashboard.previews import previewed
-from solward_dashboard.wording import json_text, value_text
+from solward_dashboard.wording import value_text
 
 # The distribution of built-in skills: another's skill of the same name is another.
 _OWN: Final = "solward"
@@ -250,7 +251,7 @@ class SkillChooser:
 
 
 def _lines(values: Mapping[str, Any]) -> list[str]:
-    return [f"{name}: {json_text(value)}" for name, value in values.items()]
+    return [f"{name}: {_value_text(value)}" for name, value in values.items()]
 
 
 async def _facts(values: Mapping[str, Any], fields: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -260,7 +261,7 @@ async def _facts(values: Mapping[str, Any], fields: Mapping[str, Any]) -> list[t
         people = await People.ask()
     found = []
     for name, value in values.items():
-        said = json_text(value)
+        said = _value_text(value)
         if name == "to" and isinstance(value, str):
             said = f"{value.strip()}\n{people.warned(value.strip())}"
         found.append((fields[name].get("title", in_words(name)), said))
@@ -277,6 +278,10 @@ async def _can_leave(wallet_id: str) -> str:
 
 def _stripped(value: Any) -> Any:
     return value.strip() if isinstance(value, str) else value
+
+
+def _value_text(value: Any) -> str:
+    return dumps(value) if isinstance(value, list | dict) else value_text(value)
 
 
 def _ended(record: Transaction) -> str:

@@ -158,19 +158,11 @@ def limit_bars(limits: Mapping[str, Any]) -> None:
         ui.label("One transaction")
         ui.space()
         sw.dim(f"at most {plain(limits['maxSolPerTransaction']['limit'])} SOL")
-    _bar("Transactions in a minute", minute | {"spent": minute["used"]}, "")
-    _bar("In 24 hours", limits["dailySpendingLimitSol"], " SOL")
-    _bar("Fees and rent in 24 hours", limits["maxCostsSolPerDay"], " SOL")
+    sw.show_limit("Transactions in a minute", minute | {"spent": minute["used"]}, "")
+    sw.show_limit("In 24 hours", limits["dailySpendingLimitSol"], " SOL")
+    sw.show_limit("Fees and rent in 24 hours", limits["maxCostsSolPerDay"], " SOL")
     for mint, each in limits.get("dailyTokens", {}).items():
-        _bar(f"{short(mint)} in 24 hours", each, " smallest units")
-
-
-def _bar(title: str, limit: Mapping[str, Any], unit: str) -> None:
-    spent, reserved, most = (Decimal(limit.get(key, 0)) for key in ("spent", "reserved", "limit"))
-    left = max(Decimal(0), most - spent - reserved)
-    reserved_text = f", {plain(reserved)} reserved" if reserved else ""
-    said = f"{plain(spent)} of {plain(most)}{unit}{reserved_text}, {plain(left)} left"
-    sw.show_bar(sw.Bar(title, said, sw.share(spent, most)), sw.share(spent + reserved, most))
+        sw.show_limit(f"{short(mint)} in 24 hours", each, " smallest units")
 
 
 def pocket_rows(pockets: Sequence[Pocket], wallet: CurrentWallet) -> None:

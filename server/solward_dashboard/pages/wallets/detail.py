@@ -38,24 +38,7 @@ from solward_dashboard.api import api, of_each
 from solward_dashboard.charts import LINE_COLOUR, TEXT_COLOUR
 from solward_dashboard.frame import Poll, frame_of_one
 from solward_dashboard.grants import can_leave, grants_left, open_holds
-from solward_dashboard.pages.wallets.actions import (
-    AIRDROP,
-    SWAP,
-    TRANSFER,
-    TRANSFER_TOKEN,
-    ActionPanel,
-    SkillChooser,
-)
-from solward_dashboard.pages.wallets.cards import (
-    Head,
-    holdings,
-    limit_bars,
-    pocket_rows,
-    recent_rows,
-    rent_of,
-    rent_rows,
-    stake_rows,
-)
+from solward_dashboard.pages.wallets import actions, cards
 from solward_dashboard.pages.wallets.schedules import Schedules
 
 EVERY_S = 10.0
@@ -125,23 +108,23 @@ def page(wallet_id: str) -> None:
         def wallet() -> Wallet:
             return current[0]
 
-        head = Head(wallet)
+        head = cards.Head(wallet)
         with sw.stack("sw-wide sw-top"):
             with sw.stack():
                 waiting = open_holds()
-                balance = sw.card_of("Balance", holdings)
+                balance = sw.card_of("Balance", cards.holdings)
                 leaving = can_leave()
-                limits = sw.card_of("Limits", limit_bars, "limits")
+                limits = sw.card_of("Limits", cards.limit_bars, "limits")
                 grants = grants_left()
                 pockets: sw.Redrawn[Sequence[Pocket]] = sw.card_of(
                     "At risk in pockets",
-                    lambda found: pocket_rows(found, wallet),
+                    lambda found: cards.pocket_rows(found, wallet),
                     "pockets",
                     hides=True,
                 )
                 rent: sw.Redrawn[Reclaimable | None] = sw.card_of(
                     "Rent that can come back",
-                    lambda found: rent_rows(found, wallet),
+                    lambda found: cards.rent_rows(found, wallet),
                     "rent",
                     hides=True,
                 )
@@ -155,9 +138,9 @@ def page(wallet_id: str) -> None:
             with sw.stack():
                 schedules = Schedules(wallet)
                 stakes: sw.Redrawn[Sequence[Stake]] = sw.card_of(
-                    "Stakes", lambda found: stake_rows(found, wallet), "stakes"
+                    "Stakes", lambda found: cards.stake_rows(found, wallet), "stakes"
                 )
-            recent = sw.card_of("Last transactions", recent_rows, "recent")
+            recent = sw.card_of("Last transactions", cards.recent_rows, "recent")
 
         def show(latest: OneWallet) -> None:
             current[:] = [latest.wallet]
@@ -186,21 +169,22 @@ def page(wallet_id: str) -> None:
 
         one.poll(EVERY_S, fetch_new, show, lambda latest: latest.wallet.name)
         # What can come back takes the ledger some calls.
-        Poll(one.freshness, RENT_EVERY_S, lambda: rent_of(wallet_id), rent.show)
+        Poll(one.freshness, RENT_EVERY_S, lambda: cards.rent_of(wallet_id), rent.show)
 
 
-def _actions(wallet: Callable[[], Wallet]) -> tuple[SkillChooser, ui.tab]:
+def _actions(wallet: Callable[[], Wallet]) -> tuple[actions.SkillChooser, ui.tab]:
     with ui.tabs().props("dense no-caps align=left outside-arrows mobile-arrows") as tabs:
         action_tabs = [
-            (each, ui.tab(each.name)) for each in (TRANSFER, TRANSFER_TOKEN, SWAP, AIRDROP)
+            (each, ui.tab(each.name))
+            for each in (actions.TRANSFER, actions.TRANSFER_TOKEN, actions.SWAP, actions.AIRDROP)
         ]
         more = ui.tab("Any skill")
     with ui.tab_panels(tabs, value=action_tabs[0][1]).props("keep-alive").classes("sw-panels"):
         for action, tab in action_tabs:
             with ui.tab_panel(tab):
-                ActionPanel(action, wallet)
+                actions.ActionPanel(action, wallet)
         with ui.tab_panel(more), sw.stack("sw-form"):
-            chooser = SkillChooser(wallet)
+            chooser = actions.SkillChooser(wallet)
     return chooser, action_tabs[-1][1]
 
 

@@ -17,7 +17,7 @@ from solward_dashboard.api import api
 from solward_dashboard.dialogs import close_button, confirmed, filled, result_of, titled
 from solward_dashboard.forms import Form, FormError, fieldset, form_schema, read_all
 from solward_dashboard.pages.wallets.cards import CurrentWallet
-from solward_dashboard.wording import ago, day, json_text, local_times
+from solward_dashboard.wording import ago, day, local_times
 
 _RUNS = 20
 # Of a schedule's JSON, what its runs change.
@@ -160,8 +160,8 @@ class _ScheduleForm:
         self._skills = skills
         self._known = known
         self._parameters: Form | None = None
-        names = [each.name for each in skills]
-        self._skill = sw.field_choice("Skill", names, testid="field-skill")
+        self._skill = ui.select([each.name for each in skills], label="Skill")
+        self._skill.props('outlined dense data-testid="field-skill"').classes("sw-field")
         self._skill.set_visibility(not known)
         self._place = ui.element("div")
         others = [each for each in _shown(kind) if each.json not in _SKILLS]
@@ -199,7 +199,7 @@ def _shown(kind: type[Request]) -> list[Field]:
 
 def _lines(kind: type[Request], values: Mapping[str, Any]) -> list[str]:
     return [
-        f"{each.label}: {json_text(values[each.json])}"
+        f"{each.label}: {_value_text(values[each.json])}"
         for each in fields_of(kind)
         if each.json in values
     ]
@@ -223,3 +223,9 @@ def _run(run: ScheduleRun) -> None:
         ui.badge(run.status).props("outline")
         sw.dim(ago(run.due_at))
         sw.text(local_times(run.text))
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return jsontext.dumps(value)
+    return "none" if value is None else str(value)
