@@ -200,7 +200,7 @@ def test_any_skill_is_run_from_its_schema(shown: Browser, api: httpx.Client, wal
     shown.fill("Initial supply (optional)", "21.5")
     shown.press("run-launch_token")
     shown.wait_for("nothing but fee and rent")
-    assert "21.5" in shown.one(".q-dialog").text
+    shown.until(lambda: "21.5" in shown.one(".q-dialog").text, "the amount in the dialog")
     shown.press("confirm")
     _outcome(shown, "launch_token")("Paper")
     shown.wait_for("21.5")
