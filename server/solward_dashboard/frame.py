@@ -285,20 +285,14 @@ class FreezeSwitch:
                     _wallets(frozen)
 
     async def _toggle(self) -> None:
-        if self._frozen is None:
-            # Pressed before the page's first poll was answered.
-            with sw.disabled(self._button):
-                await sw.refresh_page()
-        if self._frozen is None:
-            ui.notify("The service does not say whether it is frozen. Try again.", type="warning")
-            return
-        thaws = self._frozen.service
-        reason = await _confirmed(self._frozen)
+        with sw.disabled(self._button):
+            frozen = await self.fetch()
+        reason = await _confirmed(frozen)
         if reason is None:
             return
         with sw.disabled(self._button):
-            await set_frozen(not thaws, reason)
-        said = "Transactions are allowed again." if thaws else "Everything is frozen."
+            await set_frozen(not frozen.service, reason)
+        said = "Transactions are allowed again." if frozen.service else "Everything is frozen."
         ui.notify(said, type="positive")
 
 

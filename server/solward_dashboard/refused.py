@@ -12,14 +12,11 @@ from nicegui import ui
 from solward.client import Judged
 from solward.solana.token_list import TokenList, known_decimals
 from solward.types.money import format_sol
+from solward.types.record import amount_of
 from solward_dashboard.people import People
 from solward_dashboard.wording import exact, value_text
 
 _NUMBERS: Final = (("asked", "Asked"), ("limit", "Allowed"), ("left", "Left"), ("used", "Used"))
-# The first of these in a record's details is what was asked for, and in what.
-_AMOUNTS: Final = ("amount", "inputAmount", "supply")
-_ASSETS: Final = ("inputToken", "mint", "symbol")
-_SOL: Final = frozenset({"transfer", "airdrop", "stake", "unstake", "withdraw_stake", "wrap_sol"})
 _RULES: Final = {
     "max_per_tx": "the most of one transaction",
     "rate_limit": "transactions in a minute",
@@ -78,14 +75,13 @@ def leaving_texts(judged: Judged, tokens: TokenList, people: People) -> list[lis
 
 def _request_texts(judged: Judged, tokens: TokenList, people: People) -> list[list[str]]:
     record = judged.transaction
-    details = record.details
-    amount = next((details[name] for name in _AMOUNTS if name in details), None)
-    if amount is None:
+    found = amount_of(record.type, record.details)
+    if found is None:
         return []
-    asset = next((str(details[name]) for name in _ASSETS if name in details), "")
-    unit = "SOL" if record.type in _SOL else tokens.symbol_of(asset) or f"of the token {asset}"
-    text = f"{value_text(amount)} {unit} by {record.type.replace('_', ' ')}"
-    to = details.get("to")
+    asset = found.asset or str(record.details.get("symbol", ""))
+    unit = asset if asset == "SOL" else tokens.symbol_of(asset) or f"of the token {asset}"
+    text = f"{value_text(found.amount)} {unit} by {record.type.replace('_', ' ')}"
+    to = record.details.get("to")
     return [[text] if not isinstance(to, str) else [text, f"to {people.receiver(to)}"]]
 
 

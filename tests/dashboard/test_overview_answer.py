@@ -11,7 +11,6 @@ import pytest
 
 from solward_dashboard.pages.overview.page import (
     WALLETS,
-    Budget,
     Overview,
     latest,
     most_active,
@@ -26,13 +25,9 @@ def wallet(number: int) -> Any:
     return SimpleNamespace(id=f"w{number}", name=f"wallet {number}", created_at=made)
 
 
-def budget(spent: str, limit: str, reserved: str = "0") -> Budget:
-    day = {"spent": Decimal(spent), "reserved": Decimal(reserved), "limit": Decimal(limit)}
-    return Budget.of(wallet(1), {"dailySpendingLimitSol": day, "frozen": False})
-
-
-def test_what_is_reserved_counts_as_spent() -> None:
-    assert budget("1.000000001", "10", "0.5").used == Decimal("1.500000001")
+def limits(spent: str, reserved: str = "0") -> tuple[str, dict[str, Any]]:
+    day = {"spent": Decimal(spent), "reserved": Decimal(reserved), "limit": Decimal(10)}
+    return "payroll", {"dailySpendingLimitSol": day, "frozen": False}
 
 
 def test_of_many_wallets_the_active_ones_are_shown_by_age() -> None:
@@ -63,7 +58,8 @@ def test_the_newest_decisions_of_all_agents_bear_their_names() -> None:
 )
 def test_the_sum_says_whose_it_is(wallets: int, said: str) -> None:
     nothing: Any = None
-    budgets = (budget("1", "10"), budget("0.5", "10"))[: min(wallets, 2)]
-    seen = Overview(nothing, wallets, budgets, (), (), nothing, nothing, (), nothing)
+    some = [limits("1"), limits("0.5", "0.000000001")][: min(wallets, 2)]
+    seen = Overview(nothing, wallets, some, (), (), nothing, nothing, (), nothing)
     assert seen.spent_by == said
-    assert seen.spent == sum(each.used for each in budgets)
+    # What is reserved counts as spent.
+    assert seen.spent == (1 if wallets == 1 else Decimal("1.500000001"))

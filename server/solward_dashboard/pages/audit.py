@@ -58,12 +58,12 @@ class Answer:
 
 async def _first_of(only: AuditFilter, before: int | None) -> AuditPage:
     """The first page that has an entry, of some that the service looks at."""
-    for _ in range(_LOOKS - 1):
+    for _ in range(_LOOKS):
         page = await api().audit(**asdict(only), limit=LIMIT, before=before)
         if page.entries or page.next is None:
-            return page
+            break
         before = page.next
-    return await api().audit(**asdict(only), limit=LIMIT, before=before)
+    return page
 
 
 def page(wallet: str = "", agent: str = "") -> None:

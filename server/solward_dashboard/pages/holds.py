@@ -62,7 +62,6 @@ class DisplayContext:
     people: People
     tokens: TokenList
     records: Mapping[str, Transaction]
-    network: str
 
 
 Shown: TypeAlias = tuple[Sequence[Hold], DisplayContext]
@@ -154,12 +153,9 @@ def _outcome(hold: Hold, context: DisplayContext) -> None:
             ui.label(f"The transaction is {record.status}.")
         if record.error is not None:
             sw.text(local_times(record.error))
-        wallet = context.people.wallet(record.wallet_id)
-        sw.button(
-            "Show the transaction",
-            lambda: show_record(record, wallet, context.network),
-            look="flat no-caps padding=8px",
-        ).classes("sw-start")
+        look = "flat no-caps padding=8px"
+        shown = sw.button("Show the transaction", lambda: show_record(record.id), look=look)
+        shown.classes("sw-start")
 
 
 def _decision(hold: Hold, context: DisplayContext, verb: str, look: str, needs: str) -> None:
@@ -219,7 +215,7 @@ async def _display_context(holds: Sequence[Hold]) -> DisplayContext:
         *(api().wallets.transactions(each, limit=_RECORDS) for each in known)
     )
     records = {each.id: each for some in found for each in some}
-    return DisplayContext(people, token_list(health.network), records, health.network)
+    return DisplayContext(people, token_list(health.network), records)
 
 
 def page() -> None:

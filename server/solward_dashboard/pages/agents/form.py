@@ -401,8 +401,7 @@ def milliseconds(seconds: Any) -> int | None:
 
 def seconds_text(milliseconds: int) -> str:
     """An interval as its field has it."""
-    whole, rest = divmod(milliseconds, 1_000)
-    return f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
+    return f"{Decimal(milliseconds) / 1_000:f}"
 
 
 def default_limits(settings: Mapping[str, str | None]) -> dict[str, Any]:

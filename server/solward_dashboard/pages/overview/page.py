@@ -36,7 +36,7 @@ from solward_dashboard.pages.overview import exposure
 from solward_dashboard.pages.overview.exposure import SHOWN, Exposure, Exposures
 from solward_dashboard.people import People
 from solward_dashboard.refused import leaving_texts, number_list, rule_text
-from solward_dashboard.wording import counted, cut, exact, local_times, plain, short, sol
+from solward_dashboard.wording import counted, cut, exact, local_times, short, sol
 
 EVERY_S = 5.0
 EXPOSURE_EVERY_S = 30.0
@@ -51,29 +51,16 @@ _MOST_HOLDS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
-    """A wallet's spent and reserved SOL of the last 24 hours, and its limit."""
-
-    wallet: str
-    used: Decimal
-    limit: Decimal
-    frozen: bool
-
-    @classmethod
-    def of(cls, wallet: Wallet, raw: Mapping[str, Any]) -> Budget:
-        """From the response of `GET /wallets/:id/limits`."""
-        day = raw["dailySpendingLimitSol"]
-        used = Decimal(day.get("spent", 0)) + Decimal(day.get("reserved", 0))
-        return cls(wallet.name, used, Decimal(day["limit"]), bool(raw.get("frozen")))
-
-
-@dataclass(frozen=True, slots=True)
 class Overview:
-    """Everything the page shows; each decision with the name of its agent."""
+    """Everything the page shows; each decision with the name of its agent.
+
+    Attributes:
+        limits: of some wallets, by their names (`GET /wallets/:id/limits`).
+    """
 
     health: Health
     wallets: int
-    budgets: tuple[Budget, ...]
+    limits: Sequence[tuple[str, Mapping[str, Any]]]
     transactions: tuple[Transaction, ...]
     decisions: Sequence[tuple[str, Decision]]
     plugins: Plugins
@@ -83,14 +70,16 @@ class Overview:
 
     @property
     def spent(self) -> Decimal:
-        """By the wallets of `budgets`, in SOL."""
-        return sum((each.used for each in self.budgets), Decimal(0))
+        """By the wallets of `limits`, in SOL; what is reserved counts as spent."""
+        days = [each["dailySpendingLimitSol"] for _, each in self.limits]
+        used = (Decimal(day.get(name, 0)) for day in days for name in ("spent", "reserved"))
+        return sum(used, Decimal(0))
 
     @property
     def spent_by(self) -> str:
         """Which wallets that is."""
-        if self.wallets > len(self.budgets):
-            return f"by the {len(self.budgets)} most active of {self.wallets:,} wallets"
+        if self.wallets > len(self.limits):
+            return f"by the {len(self.limits)} most active of {self.wallets:,} wallets"
         return "by 1 wallet" if self.wallets == 1 else f"by {self.wallets} wallets"
 
 
@@ -117,13 +106,13 @@ async def fetch() -> Overview:
     return Overview(
         health,
         len(wallets),
-        tuple(map(Budget.of, active, limits)),
+        [(each.name, found) for each, found in zip(active, limits, strict=True)],
         transactions,
         latest(zip(deciding, decisions, strict=True)),
         plugins,
         refusals,
         tuple(each for each in holds if each.state == "held"),
-        DisplayContext(people, token_list(health.network), {}, health.network),
+        DisplayContext(people, token_list(health.network), {}),
     )
 
 
@@ -198,7 +187,7 @@ def page() -> None:
             refused.show((latest.refusals, latest.context))
             times.show(charts.by_time(latest.transactions, now), latest.transactions)
             kinds.show(charts.by_type(latest.transactions), latest.transactions)
-            limits.show(latest.budgets)
+            limits.show(latest.limits)
             decisions.show(latest.decisions)
             problems.show(latest.plugins)
 
@@ -370,13 +359,12 @@ def _none(words: str, link: str, path: str) -> None:
         ui.link(link, path)
 
 
-def _limits(budgets: Sequence[Budget]) -> None:
-    if not budgets:
+def _limits(limits: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+    if not limits:
         _none("No wallet yet.", "Make one on the Wallets page", "/wallets")
-    for each in budgets:
-        name = f"{each.wallet} (frozen)" if each.frozen else each.wallet
-        used = f"{plain(each.used)} of {plain(each.limit)} SOL"
-        sw.show_bar(sw.Bar(name, used, sw.share(each.used, each.limit)))
+    for name, each in limits:
+        title = f"{name} (frozen)" if each.get("frozen") else name
+        sw.show_limit(title, each["dailySpendingLimitSol"], " SOL")
 
 
 def _decisions(decisions: Sequence[tuple[str, Decision]]) -> None:

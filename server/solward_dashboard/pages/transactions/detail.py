@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from nicegui import ui
 
-from solward.client import ClientError, Judged, NetworkFee, Transaction
+from solward.client import Judged, NetworkFee, Transaction
 from solward.operations.declared import OPERATIONS
 from solward.resources.fields import Address
 from solward.solana.token_list import TokenList, token_list
@@ -81,36 +81,19 @@ def _whole(one: One) -> None:
     _body(one)
 
 
-async def show_record(record: Transaction, wallet: str, network: str) -> None:
-    """A dialog with the record; returns when it is closed.
-
-    Where the service does not answer it shows what the list said of it.
-    """
-    problem = ""
-    try:
-        shown = await fetch(record.id)
-    except ClientError as error:
-        problem = f"Only what the list said: {error}"
-        shown = One(_listed(record), People({f"wallet:{record.wallet_id}": wallet}), network)
+async def show_record(transaction_id: str) -> None:
+    """A dialog with the record; returns when it is closed. Raises `ClientError`."""
+    one = await fetch(transaction_id)
 
     def beside() -> None:
-        _status(shown)
+        _status(one)
         ui.space()
-        ui.link("Its own page", f"/transactions/{record.id}")
+        ui.link("Its own page", f"/transactions/{transaction_id}")
 
-    with titled(record.type.replace("_", " "), wide=True, beside=beside) as dialog:
-        if problem:
-            sw.dim(problem)
-        _body(shown)
+    kind = one.judged.transaction.type.replace("_", " ")
+    with titled(kind, wide=True, beside=beside) as dialog:
+        _body(one)
     await result_of(dialog)
-
-
-def _listed(record: Transaction) -> Judged:
-    raw = dict(record.raw)
-    if record.status == "blocked" and record.guardrails_applied:
-        rule, reason = record.guardrails_applied[-1], record.error or ""
-        raw["refusal"] = {"rule": rule, "reason": reason, "numbers": {}}
-    return Judged.of(raw)
 
 
 def _status(one: One) -> None:

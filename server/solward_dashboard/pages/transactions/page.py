@@ -229,8 +229,10 @@ class Table:
         """Show the rows that fit, and how many of all that is."""
         found = [each for each in self._known.values() if self._matches(each)]
         tokens = token_list(self._shown.network)
+        names = self._wallets
         rows = [
-            record_row(each, self._wallet_name(each), tokens, self._recipients) for each in found
+            record_row(each, names.get(each.wallet_id, each.wallet_id), tokens, self._recipients)
+            for each in found
         ]
         if rows != self._rows:
             # By the records' ids the table updates its rows in place, so that one keeps the focus.
@@ -252,9 +254,6 @@ class Table:
             )
         else:
             self._empty.set_text("No transaction yet. Airdrop some SOL on the Wallets page.")
-
-    def _wallet_name(self, record: Transaction) -> str:
-        return self._wallets.get(record.wallet_id, record.wallet_id)
 
     def _matches(self, record: Transaction) -> bool:
         return matches(record, self._filter, self._search, self._wallets.get(record.wallet_id, ""))
@@ -306,10 +305,12 @@ class Table:
     async def _selected(self) -> None:
         # By a click or the space bar.
         chosen = await self._grid.get_selected_row()
-        record = self._known.get(str((chosen or {}).get("id")))
-        if record is None:
+        if chosen is None:
             return
-        await show_record(record, self._wallet_name(record), self._shown.network)
+        try:
+            await show_record(chosen["id"])
+        except ClientError as error:
+            sw.notify_error(error)
         self._grid.run_grid_method("deselectAll")
 
 

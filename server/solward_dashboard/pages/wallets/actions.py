@@ -141,8 +141,7 @@ class ActionPanel:
                     action.verb, self._run, look=sw.PRIMARY, testid=f"run-{slug}"
                 )
             with ui.element("div").props("role=status"):
-                self._outcome = sw.text("", "sw-outcome sw-text", testid=f"outcome-{slug}")
-        self._outcome.set_visibility(False)
+                self._outcome = sw.told("sw-outcome sw-text", testid=f"outcome-{slug}")
         if action.recipient:
             ui.timer(0, self.learn_names, once=True)
 
@@ -217,9 +216,8 @@ class ActionPanel:
 
     def _notify(self, said: str, *, good: bool) -> None:
         self._outcome.set_text(said)
-        now, before = ("good", "bad") if good else ("bad", "good")
-        self._outcome.classes(add=f"sw-outcome-{now}", remove=f"sw-outcome-{before}")
-        self._outcome.set_visibility(True)
+        sw.set_class(self._outcome, "sw-outcome-good", good)
+        sw.set_class(self._outcome, "sw-outcome-bad", not good)
 
 
 class SkillChooser:
