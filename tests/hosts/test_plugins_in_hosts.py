@@ -11,11 +11,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from solders.keypair import Keypair
 from tests.promises import promise
 from tests.support.hosts import Hosted, opened_hosts
 from tests.support.plugins import Shelf, shelf, skill_source
+from tests.swap_api import serving_swaps
 
 from solward import (
     Completion,
@@ -718,10 +720,14 @@ async def venue_instructions(quote, taker, destination, max_accounts, context):
 
 async def test_a_venue_calls_the_address_of_the_service_alone(shelf: Shelf, opened: Opened) -> None:
     shelf.install("dist-v", {"mirror": MIRROR}, "solward.venues")
-    async with opened() as hosted:
+    async with (
+        opened() as hosted,
+        serving_swaps(hosted.stand.localnet) as url,
+        httpx.AsyncClient(base_url=url) as http,
+    ):
         service = hosted.stand.service
         venue = service.registry.venues["mirror"]
-        context = VenueContext(service.operations.venues.loaded[0].context.http)
+        context = VenueContext(http)
         usdc = service.tokens.resolve("USDC", "token")
         quote = await venue.quote(QuoteRequest(WRAPPED_SOL_MINT, usdc, 10**9, 50), context)
         assert quote.out_amount > quote.minimum_out > 0
