@@ -99,7 +99,7 @@ async def test_a_caller_cancelled_in_the_commit_has_told(
         assert go_on.wait(10)
         sqlite3.Connection.commit(self)
 
-    monkeypatch.setattr(sqlite.InlineConnection, "commit", commit, raising=False)
+    monkeypatch.setattr(sqlite.DriverConnection, "commit", commit, raising=False)
     with bus.subscribe() as heard:
         task = asyncio.create_task(AuditLog(database).append("x", None))
         await committing.wait()
@@ -124,7 +124,7 @@ async def test_what_is_not_committed_is_not_told(
     def commit(_connection: sqlite3.Connection) -> None:
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(sqlite.InlineConnection, "commit", commit, raising=False)
+    monkeypatch.setattr(sqlite.DriverConnection, "commit", commit, raising=False)
     with bus.subscribe() as heard:
         with pytest.raises(StoreError, match="disk I/O error"):
             await AuditLog(database).append("x", None)

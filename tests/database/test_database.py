@@ -144,7 +144,7 @@ def slow_commits(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, thread
         assert go_on.wait(10)
         sqlite3.Connection.commit(self)
 
-    monkeypatch.setattr(inline.InlineConnection, "commit", commit, raising=False)
+    monkeypatch.setattr(inline.DriverConnection, "commit", commit, raising=False)
     return committing, go_on
 
 

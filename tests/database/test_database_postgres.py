@@ -259,7 +259,7 @@ async def test_a_connection_that_the_server_told_something_is_used_again(
     async with database.write() as connection:
         await connection.execute(text("LISTEN news"))
         before = (await connection.execute(pid)).scalar_one()
-        driver: Any = (await connection.get_raw_connection()).driver_connection
+        driver: Any = connection.sync_connection.connection.driver_connection
     with psycopg.connect(postgres_url.replace("+psycopg", "", 1)) as other:
         other.execute("NOTIFY news")
     async with asyncio.timeout(10):

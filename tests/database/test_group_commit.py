@@ -62,7 +62,7 @@ class Disk:
 async def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     made = Disk()
     monkeypatch.setattr(
-        inline.InlineConnection, "commit", lambda self: made.commit(self), raising=False
+        inline.DriverConnection, "commit", lambda self: made.commit(self), raising=False
     )
     return made
 
@@ -621,7 +621,7 @@ async def test_a_transaction_that_cannot_be_rolled_back_is_ended_for_all(
 
     with monkeypatch.context() as broken:
         disk.error = sqlite3.OperationalError("disk I/O error")
-        broken.setattr(inline.InlineConnection, "rollback", refuse, raising=False)
+        broken.setattr(inline.DriverConnection, "rollback", refuse, raising=False)
         async with asyncio.timeout(5):
             ends = await asyncio.gather(*others, return_exceptions=True)
     disk.error = None

@@ -22,7 +22,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from pydantic import SecretStr
-from sqlalchemy import Connection, create_engine, func, select, text
+from sqlalchemy import Connection, Engine, create_engine, func, select, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -219,7 +219,7 @@ def made_once() -> Iterator[None]:
     folder = Path(temporary.name)
     empty = folder / "solward.db"
     open_database = Database.open
-    make_engine = database.create_async_engine
+    make_engine, make_server_engine = database.create_engine, database.create_async_engine
     options = {"compiled_cache": CompiledStatements()}
 
     async def open_copy(url: str | SecretStr | None, home: Path) -> Database:
@@ -231,13 +231,17 @@ def made_once() -> Iterator[None]:
             file.chmod(0o600)
         return await open_database(url, home)
 
-    def engine(url: URL, **given: Any) -> AsyncEngine:
+    def engine(url: URL, **given: Any) -> Engine:
         return make_engine(url, execution_options=options, **given)
+
+    def server_engine(url: URL, **given: Any) -> AsyncEngine:
+        return make_server_engine(url, execution_options=options, **given)
 
     with (
         temporary,
         mock.patch.object(Database, "open", open_copy),
-        mock.patch.object(database, "create_async_engine", engine),
+        mock.patch.object(database, "create_engine", engine),
+        mock.patch.object(database, "create_async_engine", server_engine),
     ):
         yield
 
@@ -462,7 +466,7 @@ def recorded_statements() -> Iterator[Statements]:
     """Record what connections that are opened in the block run, on both drivers."""
     found = Statements()
 
-    class Cursor(sqlite._Cursor):
+    class Cursor(sqlite3.Cursor):
         def execute(self, statement: str, parameters: Any = ()) -> Any:
             found.on_sqlite(self.connection, statement, parameters)
             return super().execute(statement, parameters)
@@ -472,7 +476,7 @@ def recorded_statements() -> Iterator[Statements]:
             found.on_sqlite(self.connection, statement, rows[0] if rows else ())
             return super().executemany(statement, rows)
 
-    class Connection(sqlite.InlineConnection):
+    class Connection(sqlite.DriverConnection):
         # As `solward.database.prepared` runs statements; these ask no cursor of ours.
         def execute(self, statement: str, parameters: Any = ()) -> Any:
             found.on_sqlite(self, statement, parameters)
@@ -498,7 +502,7 @@ def recorded_statements() -> Iterator[Statements]:
         return await many(self, query, rows, **more)
 
     with (
-        mock.patch.object(sqlite, "InlineConnection", Connection),
+        mock.patch.object(sqlite, "DriverConnection", Connection),
         mock.patch.object(psycopg.AsyncCursor, "execute", note_execute),
         mock.patch.object(psycopg.AsyncCursor, "executemany", note_many),
     ):
@@ -518,7 +522,7 @@ async def query_plans(
     seen: list[str] = []
     async with database.write() as connection:
         # The driver's own note of each statement, with its values: not all go through SQLAlchemy.
-        driver = (await connection.get_raw_connection()).driver_connection
+        driver = connection.sync_connection.connection.driver_connection
         assert driver is not None
         driver.set_trace_callback(seen.append)
         await everything(connection)

@@ -17,7 +17,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import SecretStr
-from sqlalchemy import ColumnElement, bindparam, event, literal_column, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Engine,
+    bindparam,
+    create_engine,
+    event,
+    literal_column,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.engine import URL, Dialect, ExceptionContext, make_url
 from sqlalchemy.exc import (
     ArgumentError,
@@ -30,8 +40,7 @@ from sqlalchemy.exc import TimeoutError as Exhausted
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from solward.database import outbox
-from solward.database import sqlite as inline
+from solward.database import outbox, sqlite
 from solward.database.outbox import Recorded
 from solward.database.prepared import Prepared, hide_values
 from solward.database.schema import has_schema, make_schema
@@ -107,15 +116,22 @@ class Database:
     """
 
     def __init__(
-        self, readers: AsyncEngine, writer: AsyncEngine, file_lock: FileLock | None = None
+        self, url: URL, file_lock: FileLock | None = None, *, inspects: bool = False
     ) -> None:
-        self._readers = readers
-        self._writer = writer
         self._file_lock = file_lock
         self.windows = WindowClock()
-        self.shared = writer.dialect.name != "sqlite"
-        self._sqlite_readers = SQLiteReaders(readers, _READERS)
-        self._sqlite_writer = SQLiteWriter(writer, self._end_block, self._end_events)
+        self.shared = url.get_backend_name() != "sqlite"
+        if self.shared:
+            self._server = _server_engine(url)
+            if inspects:
+                self._server = self._server.execution_options(**_READING)
+        else:
+            readers = _sqlite_engine(url, writer=False)
+            if inspects:
+                event.listen(readers, "connect", _set_query_only)
+            writer = readers if inspects else _sqlite_engine(url, writer=True)
+            self._sqlite_readers = SQLiteReaders(readers, _READERS)
+            self._sqlite_writer = SQLiteWriter(writer, self._end_block, self._end_events)
         self.commits = 0
         self.audit_key: bytes | None = None
         self.on_transaction: Callable[[Kind], object] | None = None
@@ -134,14 +150,13 @@ class Database:
             OtherSchema: it has other tables than this version makes; nothing was changed.
             StoreError: it cannot be opened.
         """
-        parsed, file = _parse(url, home), database_file(url, home)
-        engines, lock = _engines(parsed), None
+        parsed, file, lock = _parse(url, home), database_file(url, home), None
         if file is not None:
             # Write-ahead files get the mode of the database, and all of them hold sealed keys.
             # SQLite reports what is wrong with the path.
             with contextlib.suppress(OSError):
                 lock = FileLock(file)
-        database = cls(*engines, lock)
+        database = cls(parsed, lock)
         try:
             # The writer's connection would change the file of another program.
             async with database.read() as connection:
@@ -169,15 +184,9 @@ class Database:
             StoreError: there is none.
         """
         parsed, file = _parse(url, home), database_file(url, home)
-        if file is not None:
-            if not file.is_file():
-                raise StoreError(f"There is no database at {file}")
-            readers = _sqlite_engine(parsed, writer=False)
-            event.listen(readers.sync_engine, "connect", _set_query_only)
-        else:
-            readers, writer = _engines(parsed)
-            return cls(readers, writer.execution_options(**_READING))
-        return cls(readers, readers)
+        if file is not None and not file.is_file():
+            raise StoreError(f"There is no database at {file}")
+        return cls(parsed, inspects=True)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
@@ -194,7 +203,7 @@ class Database:
                     async with self._sqlite_readers.read() as connection:
                         yield connection
                     return
-                connection = await self._readers.connect()
+                connection = await self._server.connect()
                 try:
                     await _begin_reading(connection)
                     yield connection
@@ -227,7 +236,7 @@ class Database:
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[AsyncConnection]:
-        connection = await self._writer.connect()
+        connection = await self._server.connect()
         try:
             outbox.begin(connection)
             await connection.begin()
@@ -260,13 +269,16 @@ class Database:
     @property
     def conninfo(self) -> str:
         """The address of a PostgreSQL database for libpq; it may hold the password."""
-        url = self._writer.url.set(drivername="postgresql")
+        url = self._server.url.set(drivername="postgresql")
         return url.render_as_string(hide_password=False)
 
     async def close(self) -> None:
         """Close every connection; transactions still open are rolled back."""
-        await self._sqlite_readers.close()
-        await self._sqlite_writer.close()
+        if self.shared:
+            await self._server.dispose()
+        else:
+            await self._sqlite_readers.close()
+            await self._sqlite_writer.close()
         if self._file_lock is not None:
             self._file_lock.release()
 
@@ -382,7 +394,7 @@ def database_file(url: str | SecretStr | None, home: Path) -> Path | None:
 
 def _parse(url: str | SecretStr | None, home: Path) -> URL:
     if url is None:
-        return URL.create(inline.DRIVER, database=str(home / "solward.db"))
+        return URL.create("sqlite", database=str(home / "solward.db"))
     address = url.get_secret_value() if isinstance(url, SecretStr) else url
     try:
         parsed = make_url(address)
@@ -396,44 +408,41 @@ def _parse(url: str | SecretStr | None, home: Path) -> URL:
         if "uri" in parsed.query or str(parsed.database).startswith("file:"):
             # A URI can switch SQLite's locks off, and its path is not the file's.
             raise ConfigError("DATABASE_URL: expected the path of a SQLite file, not a URI")
-        return parsed.set(drivername=inline.DRIVER)
+        return parsed.set(drivername="sqlite")
     if backend == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")
     raise ConfigError(f"DATABASE_URL: expected sqlite or postgresql, not {backend}")
 
 
-def _engines(url: URL) -> tuple[AsyncEngine, AsyncEngine]:
-    """Reader and writer."""
-    if url.get_backend_name() != "sqlite":
-        try:
-            engine = create_async_engine(
-                url,
-                pool_size=_POOL,
-                max_overflow=_POOL_OVERFLOW,
-                pool_timeout=_POOL_WAIT_S,
-                hide_parameters=True,
-            )
-        except ModuleNotFoundError:
-            raise ConfigError(
-                "DATABASE_URL: PostgreSQL needs the extra: pip install 'solward[postgres]'"
-            ) from None
-        event.listen(engine.sync_engine, "handle_error", _without_values)
-        event.listen(engine.sync_engine, "connect", _set_idle_timeout)
-        event.listen(engine.sync_engine, "checkout", partial(_refuse_ended, engine.dialect))
-        return engine, engine
-    return _sqlite_engine(url, writer=False), _sqlite_engine(url, writer=True)
+def _server_engine(url: URL) -> AsyncEngine:
+    try:
+        engine = create_async_engine(
+            url,
+            pool_size=_POOL,
+            max_overflow=_POOL_OVERFLOW,
+            pool_timeout=_POOL_WAIT_S,
+            hide_parameters=True,
+        )
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "DATABASE_URL: PostgreSQL needs the extra: pip install 'solward[postgres]'"
+        ) from None
+    event.listen(engine.sync_engine, "handle_error", _without_values)
+    event.listen(engine.sync_engine, "connect", _set_idle_timeout)
+    event.listen(engine.sync_engine, "checkout", partial(_refuse_ended, engine.dialect))
+    return engine
 
 
-def _sqlite_engine(url: URL, *, writer: bool) -> AsyncEngine:
-    engine = create_async_engine(
+def _sqlite_engine(url: URL, *, writer: bool) -> Engine:
+    engine = create_engine(
         url,
         # Connections stay open (`sqlite`).
         poolclass=NullPool,
         # Statements run in the caller's thread, commits in the committing thread.
-        connect_args={"check_same_thread": False, "factory": inline.InlineConnection},
+        connect_args={"check_same_thread": False, "factory": sqlite.DriverConnection},
         hide_parameters=True,
     )
-    event.listen(engine.sync_engine, "connect", partial(_on_sqlite_connect, writer=writer))
+    event.listen(engine, "connect", partial(_on_sqlite_connect, writer=writer))
     return engine
 
 
@@ -474,4 +483,4 @@ def _set_query_only(connection: Any, _record: object) -> None:
 
 
 def _on_sqlite_connect(connection: Any, _record: object, *, writer: bool) -> None:
-    inline.on_connect(connection, writer=writer)
+    sqlite.on_connect(connection, writer=writer)

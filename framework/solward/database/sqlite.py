@@ -28,22 +28,17 @@ import sqlite3
 import struct
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
 
-from sqlalchemy.dialects import registry
-from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
-from sqlalchemy.engine import URL
-from sqlalchemy.engine.interfaces import DBAPIModule
+from sqlalchemy import CursorResult, Engine, Executable, ScalarResult
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as Exhausted
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
-from sqlalchemy.pool import AsyncAdaptedQueuePool, Pool
-from sqlalchemy.util import await_only
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database import outbox
 from solward.database.outbox import Recorded
@@ -59,14 +54,14 @@ _TURNS = 4
 # The wait for a reader's connection when all are in use.
 _READER_WAIT_S = 30.0
 
+T = TypeVar("T")
+
 EndBlock: TypeAlias = Callable[[AsyncConnection], Awaitable[None]]
 """Called as the last part of each write block."""
 EndGroup: TypeAlias = Callable[
     [AsyncConnection, Sequence[Recorded]], Awaitable[Callable[[], object]]
 ]
 """Called before the commit with what the blocks recorded; what it returns is called after it."""
-
-DRIVER = "sqlite+solward"
 
 # `struct flock` of fcntl(2): type, whence, start, length, process.
 _FLOCK = struct.Struct("@hhqqi4x")
@@ -83,31 +78,53 @@ _SHARED_AT, _SHARED_BYTES = 0x40000002, 510
 _held: set[tuple[int, int]] = set()
 
 
-@dataclass(slots=True)
-class _Open:
-    """An open connection, and the driver's own."""
+class DriverConnection(sqlite3.Connection):
+    """A connection of the standard library's driver."""
 
-    connection: AsyncConnection
-    driver: sqlite3.Connection
 
-    @classmethod
-    async def of(cls, engine: AsyncEngine) -> _Open:
-        connection = await engine.connect()
-        await connection.begin()
-        driver = (await connection.get_raw_connection()).driver_connection
+class SQLiteConnection:
+    """An open connection: what is used of `AsyncConnection`, with statements that run at once.
+
+    Attributes:
+        driver: the driver's own.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.sync_connection = engine.connect()
+        self.sync_connection.begin()
+        self.dialect = engine.dialect
+        driver = self.sync_connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
-        return cls(connection, driver)
+        self.driver = driver
+
+    async def execute(self, statement: Executable, parameters: Any = None) -> CursorResult[Any]:
+        """See `AsyncConnection`, as the others."""
+        return self.sync_connection.execute(statement, parameters)
+
+    async def scalar(self, statement: Executable, parameters: Any = None) -> Any:
+        return self.sync_connection.scalar(statement, parameters)
+
+    async def scalars(self, statement: Executable, parameters: Any = None) -> ScalarResult[Any]:
+        return self.sync_connection.scalars(statement, parameters)
+
+    async def exec_driver_sql(self, statement: str, parameters: Any = None) -> CursorResult[Any]:
+        return self.sync_connection.exec_driver_sql(statement, parameters)
+
+    async def run_sync(self, work: Callable[..., T], *arguments: Any) -> T:
+        return work(self.sync_connection, *arguments)
+
+    async def invalidate(self, error: BaseException | None = None) -> None:
+        self.sync_connection.invalidate(error)
 
 
 class SQLiteReaders:
     """Read transactions: each sees one state of the database, and none waits for a writer."""
 
-    def __init__(self, engine: AsyncEngine, most: int) -> None:
+    def __init__(self, engine: Engine, most: int) -> None:
         self._engine = engine
         self._most = most
-        self._free: list[_Open] = []
-        self._opened = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._free: list[SQLiteConnection] = []
+        self._places = asyncio.Semaphore(most)
         self._closed = False
 
     @asynccontextmanager
@@ -117,65 +134,46 @@ class SQLiteReaders:
         Raises:
             sqlalchemy.exc.TimeoutError: all connections were in use for too long.
         """
-        opened = await self._take()
+        if self._places.locked():
+            await self._wait()
+        else:
+            await self._places.acquire()
         try:
-            opened.driver.execute("BEGIN")
-            yield opened.connection
+            opened = self._free.pop() if self._free else SQLiteConnection(self._engine)
+            try:
+                opened.driver.execute("BEGIN")
+                yield cast("AsyncConnection", opened)
+            finally:
+                self._give(opened)
         finally:
-            await self._give(opened)
+            self._places.release()
 
     async def close(self) -> None:
         """Close the connections; those in use are closed when their transactions end."""
         self._closed = True
         while self._free:
-            await self._free.pop().connection.close()
-        await self._engine.dispose()
-
-    async def _take(self) -> _Open:
-        while not self._free:
-            if self._opened < self._most:
-                self._opened += 1
-                try:
-                    return await _Open.of(self._engine)
-                except BaseException:
-                    self._opened -= 1
-                    self._wake()
-                    raise
-            await self._wait()
-        return self._free.pop()
+            self._free.pop().sync_connection.close()
+        self._engine.dispose()
 
     async def _wait(self) -> None:
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
         try:
             async with asyncio.timeout(_READER_WAIT_S):
-                await turn
-        except BaseException as error:
-            if turn.done() and not turn.cancelled():
-                self._wake()
-            if isinstance(error, TimeoutError):
-                used = f"{self._most} connections are in use"
-                raise Exhausted(f"{used}, and none became free in {_READER_WAIT_S:g} s") from None
-            raise
+                await self._places.acquire()
+        except TimeoutError:
+            used = f"{self._most} connections are in use"
+            raise Exhausted(f"{used}, and none became free in {_READER_WAIT_S:g} s") from None
 
-    def _wake(self) -> None:
-        turn = _next(self._waiting)
-        if turn is not None:
-            turn.set_result(None)
-
-    async def _give(self, opened: _Open) -> None:
+    def _give(self, opened: SQLiteConnection) -> None:
+        connection = opened.sync_connection
         try:
             opened.driver.rollback()
         except sqlite3.Error:
-            # It was lost; its place is free.
-            await opened.connection.invalidate()
-        if self._closed or opened.connection.invalidated:
-            self._opened -= 1
-            self._wake()
-            await opened.connection.close()
-            return
-        self._free.append(opened)
-        self._wake()
+            # It was lost.
+            connection.invalidate()
+        if self._closed or connection.invalidated:
+            connection.close()
+        else:
+            self._free.append(opened)
 
 
 @dataclass(slots=True, eq=False)
@@ -225,12 +223,12 @@ class _Group:
 class SQLiteWriter:
     """Write transactions."""
 
-    def __init__(self, engine: AsyncEngine, end_block: EndBlock, end_group: EndGroup) -> None:
+    def __init__(self, engine: Engine, end_block: EndBlock, end_group: EndGroup) -> None:
         self._engine = engine
         self._end_block = end_block
         self._end_group = end_group
         self._committer = ThreadPoolExecutor(1, "solward-commit")
-        self._opened: _Open | None = None
+        self._opened: SQLiteConnection | None = None
         self._is_taken = False
         # Whether the last commit had several blocks.
         self._is_busy = False
@@ -256,7 +254,7 @@ class SQLiteWriter:
             self._hand_on(None)
             raise
         assert self._opened is not None
-        connection, driver = self._opened.connection, self._opened.driver
+        connection, driver = cast("AsyncConnection", self._opened), self._opened.driver
         # What it read of others' that may still fail.
         is_on_others = group.blocks > 0
         try:
@@ -271,7 +269,7 @@ class SQLiteWriter:
                 raise sqlite3.OperationalError("the transaction was rolled back")
         except BaseException as error:
             outbox.take(connection)
-            await self._take_back(group, error)
+            self._take_back(group, error)
             await self._pass_on(group)
             if is_on_others and isinstance(error, Exception):
                 # What it raises may say what others did, so it is not said before that is durable.
@@ -285,9 +283,9 @@ class SQLiteWriter:
     async def close(self) -> None:
         """Close the connection; a transaction still open is rolled back."""
         if self._opened is not None:
-            await self._opened.connection.close()
+            self._opened.sync_connection.close()
             self._opened = None
-        await self._engine.dispose()
+        self._engine.dispose()
         self._committer.shutdown()
 
     async def _turn(self) -> _Group | None:
@@ -305,11 +303,11 @@ class SQLiteWriter:
             raise
 
     async def _begin(self) -> _Group:
-        if self._opened is not None and self._opened.connection.invalidated:
-            await self._opened.connection.close()
+        if self._opened is not None and self._opened.sync_connection.invalidated:
+            self._opened.sync_connection.close()
             self._opened = None
         if self._opened is None:
-            self._opened = await _Open.of(self._engine)
+            self._opened = SQLiteConnection(self._engine)
         deadline = time.monotonic() + BUSY_TIMEOUT_S
         while True:
             try:
@@ -324,28 +322,28 @@ class SQLiteWriter:
             else:
                 return _Group()
 
-    async def _take_back(self, group: _Group, error: BaseException) -> None:
+    def _take_back(self, group: _Group, error: BaseException) -> None:
         """Undo what the block did; after some errors SQLite has undone the whole transaction."""
         assert self._opened is not None
         if not group.blocks:
-            await self._roll_back()
+            self._roll_back()
             return
         try:
             self._opened.driver.execute("ROLLBACK TO block")
             self._opened.driver.execute("RELEASE block")
         except sqlite3.Error as lost:
-            await self._roll_back()
+            self._roll_back()
             # Others are told of what the database said, and of nothing that this block did.
             is_its = isinstance(error, sqlite3.OperationalError | OperationalError)
             group.lost = error if is_its else lost
 
-    async def _roll_back(self) -> None:
+    def _roll_back(self) -> None:
         """End the transaction; a connection that cannot do it, or was lost, is used no more."""
         assert self._opened is not None
         try:
             self._opened.driver.rollback()
         except sqlite3.Error:
-            await self._opened.connection.invalidate()
+            self._opened.sync_connection.invalidate()
 
     async def _pass_on(self, group: _Group | None) -> None:
         """End the turn: the next one joins the group, or it is committed."""
@@ -378,7 +376,7 @@ class SQLiteWriter:
 
     async def _commit(self, group: _Group) -> None:
         assert self._opened is not None
-        connection, driver = self._opened.connection, self._opened.driver
+        connection, driver = cast("AsyncConnection", self._opened), self._opened.driver
         self._is_busy = group.blocks > 1
         was_cancelled = False
         try:
@@ -387,7 +385,7 @@ class SQLiteWriter:
             committed = asyncio.wrap_future(self._committer.submit(driver.commit))
             was_cancelled = await _until_done(committed)
         except BaseException as error:
-            await self._roll_back()
+            self._roll_back()
             group.end(error)
         else:
             group.end()
@@ -435,70 +433,6 @@ async def _until_done(future: asyncio.Future[Any]) -> bool:
     return was_cancelled
 
 
-class _Nothing:
-    """Awaiting it takes no time; SQLAlchemy requires that an asynchronous driver awaits."""
-
-    def __await__(self) -> Generator[None, None, None]:
-        return
-        yield
-
-
-_NOTHING = _Nothing()
-
-
-class _Cursor(sqlite3.Cursor):
-    """What SQLAlchemy's asyncio layer requires of a cursor; rows are fetched as they are read."""
-
-    async def _async_soft_close(self) -> None:
-        return
-
-
-class InlineConnection(sqlite3.Connection):
-    """A connection of the standard library with these cursors."""
-
-    def cursor(self, factory: Any = _Cursor) -> Any:
-        """A new cursor."""
-        return super().cursor(factory)
-
-
-class InlineSQLite(SQLiteDialect_pysqlite):
-    """pysqlite on the event loop's own thread."""
-
-    driver = "solward"
-    supports_statement_cache = True
-    is_async = True
-
-    @classmethod
-    def import_dbapi(cls) -> DBAPIModule:
-        """The standard library's driver."""
-        return sqlite3  # type: ignore[return-value] # a module has no nominal type
-
-    @classmethod
-    def get_pool_class(cls, url: URL) -> type[Pool]:
-        """The pool SQLAlchemy's asyncio engine needs."""
-        return AsyncAdaptedQueuePool
-
-    def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
-        """Run in the caller's thread."""
-        cursor.execute(statement, parameters)
-        await_only(_NOTHING)
-
-    def do_executemany(
-        self, cursor: Any, statement: str, parameters: Any, context: Any = None
-    ) -> None:
-        """Run in the caller's thread."""
-        cursor.executemany(statement, parameters)
-        await_only(_NOTHING)
-
-    def do_execute_no_params(self, cursor: Any, statement: str, context: Any = None) -> None:
-        """Run in the caller's thread."""
-        cursor.execute(statement)
-        await_only(_NOTHING)
-
-    def do_begin(self, dbapi_connection: Any) -> None:
-        """Nothing: `SQLiteWriter` begins and ends transactions."""
-
-
 def on_connect(connection: sqlite3.Connection, *, writer: bool) -> None:
     """Make a new connection durable and strict: WAL with FULL survives a power loss.
 
@@ -515,9 +449,6 @@ def on_connect(connection: sqlite3.Connection, *, writer: bool) -> None:
         f"busy_timeout = {0 if writer else int(BUSY_TIMEOUT_S * 1000)}",
     ):
         connection.execute(f"PRAGMA {pragma}")
-
-
-registry.register("sqlite.solward", __name__, "InlineSQLite")
 
 
 class FileLock:

@@ -217,7 +217,7 @@ async def postgres_plan(
     connection: AsyncConnection, wanted: RecordFilter, before: str | None
 ) -> list[str]:
     """How PostgreSQL runs a page."""
-    driver = (await connection.get_raw_connection()).driver_connection
+    driver = connection.sync_connection.connection.driver_connection
     assert driver is not None
     real = driver.execute
     plan: list[str] = []
