@@ -63,7 +63,7 @@ _MODULES = {
     "restore": "backup",
     "doctor": "doctor.command",
     "plugins": "plugins.command",
-    "skills": "plugins.command",
+    "skills": "plugins.skills",
     "version": "config",
 }
 

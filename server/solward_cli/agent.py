@@ -15,10 +15,12 @@ from solward.resources.declare import fields_of
 from solward_cli.declared import asks, lists, request_options, sent
 from solward_cli.named import argument
 from solward_cli.options import count_option
-from solward_cli.plugins.skill_run import parameters
+from solward_cli.plugins.skills import parameters
 from solward_cli.render import (
     Output,
     amount,
+    answer_fields,
+    answer_table,
     fields,
     moment,
     plain,
@@ -28,7 +30,6 @@ from solward_cli.render import (
     visible,
 )
 from solward_cli.service_call import ServiceCall, fail, interruptible, service_call, waiting
-from solward_cli.shown_answers import answer_fields, answer_table
 from solward_cli.wallet.command import limits_table
 
 if TYPE_CHECKING:

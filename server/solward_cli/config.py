@@ -10,10 +10,9 @@ import click
 from solward import __version__
 from solward.types.errors import ConfigError
 from solward_cli.entrypoint import refusals
-from solward_cli.render import Output, is_terminal, table
+from solward_cli.render import Output, answer_table, is_terminal, table
 from solward_cli.render import show as show_text
 from solward_cli.service_call import ServiceCall, service_call
-from solward_cli.shown_answers import answer_table
 
 if TYPE_CHECKING:
     from solward.settings import Settings

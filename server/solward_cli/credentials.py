@@ -10,9 +10,8 @@ import click
 from solward.resources import credentials
 from solward.types.roles import unenforced
 from solward_cli.declared import asks, lists
-from solward_cli.render import Output, amount, moment, plain, visible
+from solward_cli.render import Output, amount, answer_table, moment, plain, visible
 from solward_cli.service_call import ServiceCall
-from solward_cli.shown_answers import answer_table
 
 if TYPE_CHECKING:
     from rich.text import Text

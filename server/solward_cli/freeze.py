@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from solward.resources.switches import FREEZE, LIST_FROZEN, UNFREEZE, Frozen, Switch
 from solward_cli.declared import asks
-from solward_cli.render import Output, moment, plain, together, visible
-from solward_cli.shown_answers import answer_table
+from solward_cli.render import Output, answer_table, moment, plain, together, visible
 
 
 def _switch(switch: Switch) -> Output:

@@ -10,9 +10,8 @@ from solward.resources.payments import GET_PAYMENT, LIST_PAYMENTS, PaidRequest
 from solward.types.errors import InvalidRequest
 from solward_cli.declared import asks, lists, request_options
 from solward_cli.named import WALLET_ID
-from solward_cli.render import Output, amount, is_terminal, short, verdict, visible
+from solward_cli.render import Output, amount, answer_fields, is_terminal, short, verdict, visible
 from solward_cli.service_call import ServiceCall, service_call, tell_error, tell_held, waiting
-from solward_cli.shown_answers import answer_fields
 
 if TYPE_CHECKING:
     from solward.client import PaidAnswer, PaymentQuote

@@ -13,10 +13,9 @@ from solward.resources.policy import GET_POLICY, ReplayRequest
 from solward.support import jsontext
 from solward_cli.declared import asks, request_options
 from solward_cli.options import yes_option
-from solward_cli.render import Output, plain, table, together
+from solward_cli.render import Output, answer_table, plain, table, together
 from solward_cli.render import show as show_text
 from solward_cli.service_call import ServiceCall, confirmed, fail, service_call
-from solward_cli.shown_answers import answer_table
 
 if TYPE_CHECKING:
     from solward.client import Policy

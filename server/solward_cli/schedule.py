@@ -14,10 +14,9 @@ from solward.resources.schedules import ChangedSchedule, NewSchedule, Schedule
 from solward_cli.declared import asks, lists, option_name, request_options, sent
 from solward_cli.named import argument
 from solward_cli.options import several
-from solward_cli.plugins.skill_run import parameters
-from solward_cli.render import Output
+from solward_cli.plugins.skills import parameters
+from solward_cli.render import Output, answer_fields
 from solward_cli.service_call import EXIT_FAILED, EXIT_HELD, ServiceCall, service_call, waiting
-from solward_cli.shown_answers import answer_fields
 
 if TYPE_CHECKING:
     from solward.client import Wallet

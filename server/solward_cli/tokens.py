@@ -11,8 +11,7 @@ import click
 from solward.solana.token_list import KnownToken, token_list
 from solward.support.clock import iso, now_ms
 from solward.types.errors import ConfigError
-from solward_cli.entrypoint import home_command
-from solward_cli.offline import inspected_database, offline_wallets, read_audit_key
+from solward_cli.entrypoint import home_command, inspected_database, offline_wallets, read_audit_key
 from solward_cli.render import fields, table, visible
 from solward_cli.render import show as print_out
 
@@ -76,10 +75,10 @@ async def listing(settings: Settings) -> None:
     """List the tokens known by symbol, also while the service runs."""
     stored = await _stored(settings)
     built_in = set(token_list(settings.solana_network))
-    rows = [
-        (each.symbol, str(each.decimals), each.mint, "built in" if each in built_in else "list")
+    rows = (
+        (each.symbol, each.decimals, each.mint, "built in" if each in built_in else "list")
         for each in token_list(settings.solana_network, _known(stored))
-    ]
+    )
     print_out(table(("SYMBOL", ">DECIMALS", "MINT", "FROM"), rows, ""))
     if stored is not None:
         click.echo(f"The list was stored {iso(stored.stored_ms)}.")
@@ -100,13 +99,15 @@ async def show(settings: Settings, token: str) -> None:
     built_in = set(token_list(settings.solana_network))
     every = token_list(settings.solana_network, _known(await _stored(settings)))
     address = every.resolve(token, "TOKEN")
-    values: dict[str, object] = {"Symbol": every.symbol_of(address) or "-", "Mint": address}
     known = next((each for each in every if each.mint == address), None)
+    values: dict[str, object] = {
+        "Symbol": every.symbol_of(address) or "-",
+        "Mint": address,
+        "Decimals": known and known.decimals,
+        "Known": "built in" if known in built_in else "from the stored list",
+    }
     if known is None:
         values["Known"] = "by its address alone"
-    else:
-        values["Decimals"] = known.decimals
-        values["Known"] = "built in" if known in built_in else "from the stored list"
     if settings.rpc_urls:
         async with open_cluster(settings) as cluster:
             mint = await read_mint(cluster.ledger, address, "TOKEN")
@@ -169,24 +170,33 @@ async def _read_stored(settings: Settings, database: Database) -> StoredList | N
         return await read_list(connection, settings.solana_network, database.audit_key)
 
 
+def _known(stored: StoredList | None) -> tuple[KnownToken, ...]:
+    return () if stored is None else stored.tokens
+
+
 async def _write(settings: Settings, database: Database, tokens: Sequence[KnownToken]) -> None:
     from solward.service.token_refresh import write_list
 
-    fields = [(each.symbol, each.mint, each.decimals) for each in tokens]
     async with database.write() as connection:
-        await write_list(connection, settings.solana_network, fields, database.audit_key, now_ms())
+        await write_list(connection, settings.solana_network, tokens, database.audit_key, now_ms())
 
 
 async def _read(settings: Settings, source: str | None) -> bytes:
     """The published list; raises `ConfigError`."""
+    from solward.service.cluster import JUPITER_API_URL
+
+    jupiter = settings.jupiter_api_url or JUPITER_API_URL
     if source is None:
         if not settings.mainnet:
             raise ConfigError(
                 f"SOURCE must be given: no list of {settings.solana_network} is known"
             )
-        source = _jupiter(settings) + _JUPITER_LIST
+        source = jupiter + _JUPITER_LIST
     if "://" in source:
-        return await _fetch(settings, source)
+        is_jupiters = urlsplit(source).netloc == urlsplit(jupiter).netloc
+        return await _fetch(
+            source, settings.key_for("jupiter_api_key", "jupiter_api_url") if is_jupiters else None
+        )
     try:
         with click.open_file(source, "rb") as file:
             return bytes(file.read())
@@ -194,22 +204,13 @@ async def _read(settings: Settings, source: str | None) -> bytes:
         raise ConfigError(f"SOURCE {source} cannot be read: {error.strerror}") from None
 
 
-def _jupiter(settings: Settings) -> str:
-    from solward.service.cluster import JUPITER_API_URL
-
-    return settings.jupiter_api_url or JUPITER_API_URL
-
-
-async def _fetch(settings: Settings, url: str) -> bytes:
+async def _fetch(url: str, key: str | None) -> bytes:
     import httpx
 
     from solward.settings.addresses import is_protected
 
     if urlsplit(url).scheme not in ("http", "https") or not is_protected(url):
         raise ConfigError("SOURCE must be a file or an https:// address")
-    key = None
-    if urlsplit(url).netloc == urlsplit(_jupiter(settings)).netloc:
-        key = settings.key_for("jupiter_api_key", "jupiter_api_url")
     headers = {} if key is None else {"x-api-key": key}
     found = bytearray()
     try:
@@ -226,7 +227,3 @@ async def _fetch(settings: Settings, url: str) -> bytes:
     except httpx.HTTPError as error:
         raise ConfigError(f"SOURCE did not answer: {type(error).__name__}") from None
     return bytes(found)
-
-
-def _known(stored: StoredList | None) -> tuple[KnownToken, ...]:
-    return () if stored is None else tuple(KnownToken(*fields) for fields in stored.tokens)

@@ -24,6 +24,8 @@ from solward_cli.options import count_option
 from solward_cli.render import (
     Output,
     amount,
+    answer_fields,
+    answer_table,
     is_terminal,
     moment,
     plain,
@@ -34,7 +36,6 @@ from solward_cli.render import (
     visible,
 )
 from solward_cli.service_call import EXIT_FAILED, ServiceCall, service_call, waiting
-from solward_cli.shown_answers import answer_fields, answer_table
 
 if TYPE_CHECKING:
     from solward.client import Event, NetworkFee, Transaction, Trial, Wallet

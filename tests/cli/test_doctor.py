@@ -32,8 +32,7 @@ from solward.types.guardrail import SOL
 from solward.vault.money.judge.versions import Versions
 from solward_cli import main
 from solward_cli.doctor import home, ledger
-from solward_cli.doctor.report import Line, Status, text
-from solward_cli.doctor.subject import Subject
+from solward_cli.doctor.subject import Line, Status, Subject, text
 from solward_localnet.errors import RpcError
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions

@@ -12,8 +12,7 @@ from tests.support.vendors.server import vendor_server
 from solward.settings import Settings
 from solward_cli.doctor import ledger
 from solward_cli.doctor.recording import recorded
-from solward_cli.doctor.report import Status
-from solward_cli.doctor.subject import Subject
+from solward_cli.doctor.subject import Status, Subject
 
 KEY = "sk-canary-of-a-vendor-0123456789"
 
@@ -28,15 +27,15 @@ def settings(folder: Path, url: str, key: str = KEY) -> Settings:
 
 
 async def test_a_vendor_is_asked_for_a_word_and_the_recording_of_it_replayed(
-    tmp_path: Path,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with vendor_server() as server:
         given = settings(tmp_path, server.base_urls["OPENAI_BASE_URL"])
         async with recorded(given) as (relayed, recorder), Subject(relayed, spends=True) as subject:
-            [model] = await ledger.announced(subject)
-            assert not server.requests
             [line] = await ledger.models(subject)
-        assert (line.name, line.status) == (model, Status.OK)
+        model = line.name
+        assert capsys.readouterr().err == f"Asking {model} for one word: up to 256 tokens.\n"
+        assert line.status is Status.OK
         assert "answered in" in line.found
         assert len(server.requests) == 1
         assert server.requests[0].key == KEY

@@ -30,8 +30,7 @@ from solward.vault.ledger.transport import HttpTransport
 from solward_cli import main
 from solward_cli.doctor import ledger, recording
 from solward_cli.doctor.recording import decoded_base64, placeholder, recorded
-from solward_cli.doctor.report import Status
-from solward_cli.doctor.subject import Subject
+from solward_cli.doctor.subject import Status, Subject
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
 

@@ -12,8 +12,7 @@ from solward.settings import Settings
 from solward.support import jsontext
 from solward_cli.doctor import ledger
 from solward_cli.doctor.recording import is_kept
-from solward_cli.doctor.report import Status
-from solward_cli.doctor.subject import Subject
+from solward_cli.doctor.subject import Status, Subject
 
 FILES = sorted(RECORDINGS.rglob("*.json"))
 

@@ -13,8 +13,7 @@ from solward.resources.declare import declared, resource
 from solward.resources.fields import Amount, Choice, Flag, Id, Text, Texts, Time
 from solward_cli.audit import audit
 from solward_cli.credentials import key
-from solward_cli.render import show
-from solward_cli.shown_answers import answer_fields, answer_table
+from solward_cli.render import answer_fields, answer_table, show
 
 ID = "07e36977-7335-4ac1-bc2f-a8d680f0aec2"
 

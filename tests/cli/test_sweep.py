@@ -31,14 +31,14 @@ from solward.types.money import LAMPORTS_PER_SOL, format_sol
 from solward.vault.money.request import ADMIN
 from solward_cli.recording_transport import RecordingTransport
 from solward_cli.service_call import ServiceCall
-from solward_cli.wallet.sweep_command import check_idle
-from solward_cli.wallet.sweep_run import (
+from solward_cli.wallet.sweep import (
     _MORE,
     FEE,
     LEAST_PART,
     MOST_RENT,
     Headroom,
     Sweep,
+    check_idle,
     next_part,
     plan,
 )

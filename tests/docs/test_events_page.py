@@ -25,6 +25,7 @@ from solward.resources.agents import AgentStatus
 from solward.service import token_refresh
 from solward.service.retention import retain
 from solward.settings import Settings
+from solward.solana.token_list import KnownToken
 from solward.support.clock import now_ms
 from solward.types.errors import DecisionRefused
 from solward.types.events import EventKind
@@ -156,7 +157,7 @@ async def everything(api: Api) -> None:
         paid = a_payment(record.id, wallet)
         payments.record_handed_over(connection, record, paid, None)
         payments.record_answered(connection, record, paid, PaymentState.HANDED_OVER)
-        given = [("ACME", STRANGER, 6)]
+        given = [KnownToken("ACME", STRANGER, 6)]
         await token_refresh.write_list(connection, "localnet", given, database.audit_key, now_ms())
         await plugin_acts.store(connection, [PluginAct("1", "acme", 0, "1.0", "d", True)])
         old = [("wallet:old", "x", None)] * 2

@@ -50,7 +50,7 @@ from solward_cli.credentials import admin, key
 from solward_cli.freeze import freeze, unfreeze
 from solward_cli.hold import hold
 from solward_cli.pay import pay
-from solward_cli.plugins.state import settings
+from solward_cli.plugins.skills import settings
 from solward_cli.policy import policy
 from solward_cli.schedule import schedule
 from solward_cli.wallet.command import wallet

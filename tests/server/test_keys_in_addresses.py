@@ -26,8 +26,7 @@ from solward.types.errors import StoreError
 from solward.types.guardrail import SOL
 from solward.vault.money.judge.prices import Prices
 from solward_cli.doctor import ledger
-from solward_cli.doctor.report import text
-from solward_cli.doctor.subject import Subject
+from solward_cli.doctor.subject import Subject, text
 from solward_localnet.market import genesis_accounts
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions

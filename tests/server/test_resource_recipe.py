@@ -113,9 +113,8 @@ import click
 
 from solward.resources import notes as declared
 from solward_cli.declared import request_options, sent
-from solward_cli.render import Output
+from solward_cli.render import answer_table, Output
 from solward_cli.service_call import ServiceCall, service_call
-from solward_cli.shown_answers import answer_table
 
 
 @click.group()

@@ -79,7 +79,7 @@ from solward.settings.home import Home
 from solward.settings.settings import MAINNET
 from solward.solana.balances import Balances, balances_of
 from solward.solana.stakes import RecordedStakes, Stake, read_stakes
-from solward.solana.token_list import KnownToken, TokenList, know_decimals, token_list
+from solward.solana.token_list import TokenList, know_decimals, token_list
 from solward.support.tasks import in_background
 from solward.telemetry.scrub import concealed
 from solward.types.errors import (
@@ -773,9 +773,8 @@ async def listed_tokens(database: Database, network: str) -> TokenList:
         stored = await read_list(connection, network, database.audit_key)
     if stored is None:
         return token_list(network)
-    tokens = [KnownToken(*fields) for fields in stored.tokens]
-    know_decimals(tokens)
-    return token_list(network, tokens)
+    know_decimals(stored.tokens)
+    return token_list(network, stored.tokens)
 
 
 def regulated_mints(settings: Settings, tokens: TokenList) -> frozenset[str]:

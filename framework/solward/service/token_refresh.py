@@ -20,7 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from solders.pubkey import Pubkey
 from sqlalchemy import delete, insert, select
@@ -45,9 +45,6 @@ _VERIFIED: Final = frozenset({"verified", "strict"})
 _MOST_DECIMALS: Final = 255
 
 _DOMAIN = "solward-token-list/1"
-
-ListedToken: TypeAlias = tuple[str, str, int]
-"""Symbol, mint and decimals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +279,7 @@ class StoredList:
         stored_ms: when, in Unix milliseconds.
     """
 
-    tokens: tuple[ListedToken, ...]
+    tokens: tuple[KnownToken, ...]
     stored_ms: int
 
 
@@ -305,14 +302,14 @@ async def read_list(
             " tokens refresh`: somebody changed it, so no symbol of it is believed. Find out who"
             " can write the database, then run `solward tokens clear` and refresh it"
         )
-    tokens = tuple((symbol, mint, decimals) for symbol, mint, decimals in row["tokens"])
+    tokens = tuple(KnownToken(*fields) for fields in row["tokens"])
     return StoredList(tokens, int(row["stored_ms"]))
 
 
 async def write_list(
     connection: AsyncConnection,
     network: str,
-    tokens: Iterable[ListedToken],
+    tokens: Iterable[KnownToken],
     audit_key: bytes | None,
     now_ms: int,
 ) -> None:
@@ -320,7 +317,7 @@ async def write_list(
     statement = select(token_lists.c.tokens).where(token_lists.c.network == network)
     before = (await connection.execute(statement)).scalar()
     await connection.execute(delete(token_lists).where(token_lists.c.network == network))
-    fields = [list(each) for each in tokens]
+    fields = [[each.symbol, each.mint, each.decimals] for each in tokens]
     if fields:
         mac = _mac(audit_key, network, fields, now_ms)
         await connection.execute(

@@ -15,7 +15,7 @@ import click
 
 from solward.types.errors import ConfigError
 from solward_cli.doctor import home, ledger
-from solward_cli.doctor.report import Check, Line, failed, text
+from solward_cli.doctor.subject import Check, Line, Subject, failed, text
 from solward_cli.entrypoint import read_settings, refusals
 
 if TYPE_CHECKING:
@@ -104,8 +104,6 @@ def _no_logs() -> Iterator[None]:
 async def _run(
     settings: Settings, names: tuple[str, ...], spends: bool, folder: Path | None, quiet: bool
 ) -> dict[str, list[Line]]:
-    from solward_cli.doctor.subject import Subject
-
     found = {}
     recorder: Recorder | None = None
     async with AsyncExitStack() as stack:
@@ -119,11 +117,6 @@ async def _run(
         real = {} if recorder is None else recorder.real
         subject = await stack.enter_async_context(Subject(settings, spends=spends, real=real))
         for name in names:
-            if name == "models" and spends:
-                # What is about to be spent is said before it is.
-                for each in await ledger.announced(subject):
-                    told = f"Asking {each} for one word: up to {ledger.MOST_TOKENS} tokens."
-                    click.echo(told, err=True)
             found[name] = await CHECKS[name](subject)
             if not quiet:
                 click.echo(text(name, found[name]))

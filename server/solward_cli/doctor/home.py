@@ -28,15 +28,22 @@ from solward.vault.custody.keystore import keystore_row
 from solward.vault.custody.service import key_source
 from solward.vault.store.wallets import keystore_rows
 from solward_cli.config import not_served
-from solward_cli.doctor.report import NOTHING, Line, fail, ok, otherwise, warn
-from solward_cli.doctor.subject import EmptyDatabase
+from solward_cli.doctor.subject import (
+    NOTHING,
+    EmptyDatabase,
+    Line,
+    Subject,
+    fail,
+    ok,
+    otherwise,
+    warn,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from solward.hosts.confinement import Availability
     from solward.settings import Settings
-    from solward_cli.doctor.subject import Subject
 
 _START = "start the service once: it makes what is missing"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -177,14 +184,8 @@ def _ceilings(settings: Settings) -> Iterator[Line]:
 async def machine(subject: Subject) -> list[Line]:
     """Python, kernel, confinement of plugin hosts, and the language models' library."""
     settings = subject.settings
-    return [
-        *diagnosis(available(), settings.solward_plugins_unconfined),
-        _models(settings.models_folder),
-    ]
-
-
-def _judged(name: str, found: str, advice: str) -> Line:
-    return ok(name, found) if advice == NOTHING else warn(name, found, advice)
+    lines = diagnosis(available(), settings.solward_plugins_unconfined)
+    return [*lines, _models(settings.models_folder)]
 
 
 def diagnosis(found: Availability, unconfined: tuple[str, ...]) -> list[Line]:
@@ -203,9 +204,9 @@ def diagnosis(found: Availability, unconfined: tuple[str, ...]) -> list[Line]:
     platforms = NOTHING if known else "use x86-64 or ARM with a Python of 64 bits"
     return [
         ok("Python", f"{python}, {sys.maxsize.bit_length() + 1} bits"),
-        _judged("Platform", kernel, NOTHING if _linux() else f"run the service on {_MINIMUM}"),
-        _judged("Landlock", _ABSENT.get(abi, f"ABI {abi}"), _landlock(abi)),
-        _judged("seccomp", calls, platforms),
+        warn("Platform", kernel, NOTHING if _linux() else f"run the service on {_MINIMUM}"),
+        warn("Landlock", _ABSENT.get(abi, f"ABI {abi}"), _landlock(abi)),
+        warn("seccomp", calls, platforms),
         ok("Confinement", tried)
         if found.available
         else fail("Confinement", tried, "see the lines above" if lacks else _FILTER),
@@ -213,14 +214,14 @@ def diagnosis(found: Availability, unconfined: tuple[str, ...]) -> list[Line]:
     ]
 
 
+def _linux() -> bool:
+    return sys.platform == "linux"
+
+
 _FILTER = (
     "let a container's seccomp profile, and a systemd unit's SystemCallFilter, pass prctl, seccomp"
     " and landlock_* calls"
 )
-
-
-def _linux() -> bool:
-    return sys.platform == "linux"
 
 
 _ABSENT = {
@@ -271,7 +272,7 @@ def _hosts(found: Availability, unconfined: tuple[str, ...]) -> Line:
             "mend the lines above, or name a distribution that you trust with this machine in"
             " SOLWARD_PLUGINS_UNCONFINED"
         )
-    return _judged("Plugin hosts", text, advice)
+    return warn("Plugin hosts", text, advice)
 
 
 @otherwise("Built-in", "install Solward again")

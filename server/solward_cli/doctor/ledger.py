@@ -6,12 +6,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+import click
 from solders.hash import Hash
 from solders.keypair import Keypair
 from solders.message import MessageV0
@@ -44,18 +45,25 @@ from solward.vault.money.judge.assess import MAX_AGE_BLOCKS
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.judge.versions import Versions
 from solward.vault.money.send.sender import RESEND_SLOTS
-from solward_cli.doctor.report import Line, Status, fail, failed, graded, ok, otherwise, warn
+from solward_cli.doctor.subject import (
+    Line,
+    Status,
+    Subject,
+    fail,
+    failed,
+    graded,
+    ok,
+    otherwise,
+    warn,
+)
 
 if TYPE_CHECKING:
     from solward.operations.venues import Venue
     from solward.plugins import LoadedProvider
     from solward.settings import Settings
     from solward.solana.token_list import KnownToken
-    from solward.vault.ledger.client import Ledger
     from solward.vault.ledger.protocol import Tip
-    from solward.vault.ledger.transport import HttpTransport
     from solward.vault.money.judge.prices import PriceSource
-    from solward_cli.doctor.subject import Subject
 
 _SEE_RPC: Final = "see `solward doctor rpc`"
 _EMBEDDED: Final = "embedded: a part of the service, which needs no network"
@@ -125,19 +133,17 @@ class _Node:
         except LedgerError as error:
             return [fail(self.name, str(error), _advice(error))]
         lines = [ok(self.name, f"{subject.settings.solana_network}, answered in {took:.2f} s")]
-        if urlsplit(self.url).scheme != "https" and not is_loopback(
-            urlsplit(self.url).hostname or ""
-        ):
+        parts = urlsplit(self.url)
+        if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
             found = "http: others can read and change what is asked on its way"
             lines.append(warn(self.name, found, "use its https:// address"))
         somebody = await _somebody(subject)
-        refused = await self._refused(somebody)
-        lines += [
-            fail(self.name, f"{method}: {why}", _NEEDED.get(method, _PROVIDER))
-            for method, why in refused.items()
-        ] or [ok(self.name, f"answers the {len(_METHODS)} methods that are read with")]
-        lines += [await self._pace(), await self._consensus(somebody), *await self._rent()]
-        return [*lines, *await self._history(), await self._rate()]
+        lines += [line async for line in self._methods(somebody)]
+        lines += [await self._pace(), await self._consensus(somebody)]
+        for asked in (self._rent, self._history):
+            with contextlib.suppress(LedgerError):  # Said of the method already.
+                lines.append(await asked())
+        return [*lines, await self._rate()]
 
     async def _said(self, method: str, *params: Any) -> tuple[Any, str]:
         """The answer to a method that not every node serves, and why there is none."""
@@ -188,37 +194,34 @@ class _Node:
         found = f"{consensus}, asked for what is {word}; {software}; versions {takes}"
         return ok(self.name, found)
 
-    async def _rent(self) -> list[Line]:
-        with contextlib.suppress(LedgerError):  # Said of the method already.
-            rent = await self.ledger.rent_exempt_minimum(TOKEN_ACCOUNT_BYTES)
-            byte = rent // (TOKEN_ACCOUNT_BYTES + RENT_OVERHEAD_BYTES)
-            found = f"rent of {byte} lamports a byte, {format_sol(rent)} SOL of a token account"
-            return [ok(self.name, found)]
-        return []
-
-    async def _refused(self, somebody: str) -> dict[str, str]:
-        """Method -> why it would not work, of those that the product calls."""
-        found = {}
+    async def _methods(self, somebody: str) -> AsyncIterator[Line]:
+        """The methods that the product calls and that would not work, and why."""
+        works = 0
         for method, call in _METHODS.items():
             try:
                 await call(self, somebody)
+                works += 1
             except LedgerError as error:
-                found[method] = str(error)
-        return found
+                advice = _NEEDED.get(method, _PROVIDER)
+                yield fail(self.name, f"{method}: {error}", advice)
+        if works == len(_METHODS):
+            yield ok(self.name, f"answers the {works} methods that are read with")
 
-    async def _history(self) -> list[Line]:
-        try:
-            self.tip = await self.ledger.tip()
-            first = await self.ledger.first_slot()
-        except LedgerError:
-            # Said of the method already.
-            return []
+    async def _rent(self) -> Line:
+        rent = await self.ledger.rent_exempt_minimum(TOKEN_ACCOUNT_BYTES)
+        byte = rent // (TOKEN_ACCOUNT_BYTES + RENT_OVERHEAD_BYTES)
+        found = f"rent of {byte} lamports a byte, {format_sol(rent)} SOL of a token account"
+        return ok(self.name, found)
+
+    async def _history(self) -> Line:
+        self.tip = await self.ledger.tip()
+        first = await self.ledger.first_slot()
         days = (self.tip.slot - first) * self.slot_s / _DAY_S
         found = f"history from slot {first}" + (f", about {days:.0f} days" if days >= 1 else "")
         if first and days < 1:
             advice = "what was sent longer ago cannot be followed up here: add a node that keeps it"
-            return [warn(self.name, found, advice)]
-        return [ok(self.name, found)]
+            return warn(self.name, found, advice)
+        return ok(self.name, found)
 
     async def _rate(self) -> Line:
         """What it says to `_AT_ONCE` calls at the same time."""
@@ -350,7 +353,6 @@ async def clock(subject: Subject) -> list[Line]:
     """This machine's clock against the ledger's."""
     if subject.is_embedded:
         return [ok("Clock", _EMBEDDED)]
-
     ledger = unix_time(await (await subject.cluster()).ledger.account(CLOCK_SYSVAR))
     ahead = time.time() - ledger
     found = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the ledger's time"
@@ -392,7 +394,6 @@ async def venue(subject: Subject) -> list[Line]:
     """Each venue's offer for a small swap, and its instructions; nothing is sent."""
     if subject.is_embedded:
         return [ok("Market", _EMBEDDED)]
-
     tokens = token_list(subject.settings.solana_network)
     into = next((each for each in tokens if each.symbol == "USDC"), None)
     if into is None:
@@ -487,7 +488,13 @@ async def _priced(sources: Sequence[PriceSource], settings: Settings) -> list[Li
 @otherwise("Providers", "see `solward plugins list`")
 async def models(subject: Subject) -> list[Line]:
     """Whether each vendor that has a key answers, with the models that agents use."""
-    registry, providers = await subject.registry(), await _providers(subject)
+    registry, settings = await subject.registry(), subject.settings
+    # The vendors that have a key.
+    providers = {
+        name: each
+        for name, each in registry.providers.items()
+        if each.spec.is_llm and settings.configured(each.spec)
+    }
     lines = []
     for name, model in sorted(await _used(subject, providers)):
         if name not in providers:
@@ -502,22 +509,6 @@ async def models(subject: Subject) -> list[Line]:
             lines.append(ok(f"{name}/{model}", f"{found} (`solward doctor models`)"))
     advice = "set a vendor's key, such as ANTHROPIC_API_KEY"
     return lines or [warn("Providers", "no vendor has a key", advice)]
-
-
-async def announced(subject: Subject) -> list[str]:
-    """`provider/model` of each that `check` asks."""
-    providers = await _providers(subject)
-    used = await _used(subject, providers)
-    return [f"{name}/{model}" for name, model in sorted(used) if name in providers]
-
-
-async def _providers(subject: Subject) -> dict[str, LoadedProvider]:
-    """The vendors that have a key."""
-    return {
-        name: each
-        for name, each in (await subject.registry()).providers.items()
-        if each.spec.is_llm and subject.settings.configured(each.spec)
-    }
 
 
 async def _used(subject: Subject, providers: dict[str, LoadedProvider]) -> set[tuple[str, str]]:
@@ -546,6 +537,8 @@ async def _probed(subject: Subject, provider: LoadedProvider, model: str) -> Lin
         max_output_tokens=MOST_TOKENS,
     )
     name = f"{provider.spec.name}/{model}"
+    # What is spent is said before it is.
+    click.echo(f"Asking {name} for one word: up to {MOST_TOKENS} tokens.", err=True)
     began = time.monotonic()
     try:
         context = subject.settings.provider_context(provider.spec)

@@ -16,10 +16,11 @@ import base64
 import binascii
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlencode, urlsplit
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import httpx
-    from quart import Request, Response
+    from quart import Request
 
     from solward.settings import Settings
 
@@ -117,12 +118,12 @@ class Recorder:
         Raises:
             ConfigError: the folder cannot be written.
         """
-        replaced = _Replaced.of(self.exchanges, self._hosts)
+        change = partial(_replaced, addresses=_named(self.exchanges), hosts=self._hosts)
         written = []
         try:
             for name, exchanges in sorted(self.exchanges.items()):
                 file = folder / f"{name}.json"
-                file.write_text(jsontext.indented(replaced.value(exchanges)) + "\n", "utf-8")
+                file.write_text(jsontext.indented(_mapped(exchanges, change)) + "\n", "utf-8")
                 written.append(file)
         except OSError as error:
             raise ConfigError(f"--record {folder} cannot be written: {error.strerror}") from None
@@ -167,8 +168,7 @@ async def recorded(settings: Settings) -> AsyncIterator[tuple[Settings, Recorder
         )
         local: dict[str, list[str]] = {}
         for route in routes(settings):
-            relay = _Relay(route, client, recorder)
-            address = await stack.enter_async_context(relay.listening())
+            address = await stack.enter_async_context(_relay(route, client, recorder))
             local.setdefault(route.setting, []).append(address)
             recorder.real[address] = route.url
         changed: dict[str, Any] = {
@@ -178,46 +178,26 @@ async def recorded(settings: Settings) -> AsyncIterator[tuple[Settings, Recorder
         yield settings.model_copy(update=changed), recorder
 
 
-@dataclass(frozen=True, slots=True)
-class _Relay:
-    """One address on this machine in place of a real one."""
+@asynccontextmanager
+async def _relay(route: Route, client: httpx.AsyncClient, recorder: Recorder) -> AsyncIterator[str]:
+    """An address on this machine in place of a real one, until the block ends."""
+    import httpx
+    from quart import Quart, Response, request
 
-    route: Route
-    client: httpx.AsyncClient
-    recorder: Recorder
+    from solward.serving.bounds import Bounds
+    from solward.serving.loop import serve_http
+    from solward_server.listening import listen
 
-    @asynccontextmanager
-    async def listening(self) -> AsyncIterator[str]:
-        """The address, until the block ends."""
-        from quart import Quart
-
-        from solward.serving.bounds import Bounds
-        from solward.serving.loop import serve_http
-        from solward_server.listening import listen
-
-        app = Quart(__name__, static_folder=None)
-        app.config["MAX_CONTENT_LENGTH"] = _LONGEST_REQUEST
-        # Of every path: no route is looked up.
-        app.before_request(self._pass_on)
-        listening, stop = listen("127.0.0.1", 0), asyncio.Event()
-        serving = asyncio.create_task(serve_http(app, listening, stop.wait, Bounds(stop_s=0.1)))
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            stop.set()
-            await serving
-
-    async def _pass_on(self) -> Response:
-        import httpx
-        from quart import Response, request
-
+    async def pass_on() -> Response:
         body = await request.body
         given = request.headers.items()
         headers = {name: value for name, value in given if name.lower() not in _NOT_PASSED_ON}
-        headers |= self.route.headers
         try:
-            answer = await self.client.request(
-                request.method, self._address(request), content=body, headers=headers
+            answer = await client.request(
+                request.method,
+                _address(route, request),
+                content=body,
+                headers={**headers, **route.headers},
             )
         except httpx.HTTPError:
             # Nobody answered; a gateway says so.
@@ -225,27 +205,38 @@ class _Relay:
         passed = {name: value for name, value in answer.headers.items() if is_kept(name)}
         headers = {name.lower(): _text(value) for name, value in passed.items()}
         kept = {"status": answer.status_code, "headers": headers, "body": _body(answer.content)}
-        self.recorder.keep(self.route, self._request(request, body), kept)
+        recorder.keep(route, _request(route, request, body), kept)
         return Response(answer.content, answer.status_code, passed)
 
-    def _address(self, asked: Request) -> str:
-        parts = urlsplit(self.route.url)
-        path = parts.path.rstrip("/") + asked.path if asked.path != "/" else parts.path or "/"
-        query = "&".join(filter(None, (parts.query, asked.query_string.decode())))
-        return parts._replace(path=path, query=query, fragment="").geturl()
+    app = Quart(__name__, static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = _LONGEST_REQUEST
+    # Of every path: no route is looked up.
+    app.before_request(pass_on)
+    listening, stop = listen("127.0.0.1", 0), asyncio.Event()
+    serving = asyncio.create_task(serve_http(app, listening, stop.wait, Bounds(stop_s=0.1)))
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        stop.set()
+        await serving
 
-    def _request(self, asked: Request, body: bytes) -> dict[str, Any]:
-        # The address of the settings, which may hold a key, is no part of it.
-        parameters = [
-            (name, REDACTED if _is_secret(name) else _text(value))
-            for name, value in parse_qsl(asked.query_string.decode(), keep_blank_values=True)
-        ]
-        query = f"?{urlencode(parameters)}" if parameters else ""
-        return {
-            "method": asked.method,
-            "url": f"https://{self.route.shown_host}{_text(asked.path)}{query}",
-            "body": _body(body),
-        }
+
+def _address(route: Route, asked: Request) -> str:
+    parts = urlsplit(route.url)
+    path = parts.path.rstrip("/") + asked.path if asked.path != "/" else parts.path or "/"
+    query = "&".join(filter(None, (parts.query, asked.query_string.decode())))
+    return parts._replace(path=path, query=query, fragment="").geturl()
+
+
+def _request(route: Route, asked: Request, body: bytes) -> dict[str, Any]:
+    # The address of the settings, which may hold a key, is no part of it.
+    parameters = [
+        (name, REDACTED if _is_secret(name) else _text(value))
+        for name, value in parse_qsl(asked.query_string.decode(), keep_blank_values=True)
+    ]
+    query = f"?{urlencode(parameters)}" if parameters else ""
+    url = f"https://{route.shown_host}{_text(asked.path)}{query}"
+    return {"method": asked.method, "url": url, "body": _body(body)}
 
 
 def is_kept(name: str) -> bool:
@@ -319,55 +310,57 @@ def _spellings(secret: str) -> Iterator[str]:
     yield from sorted(spelled, key=len, reverse=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Replaced:
-    """What stands for the hosts that were asked, and for every address that a request names but
-    programs and listed mints."""
+def _named(exchanges: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, str]:
+    """Every address that a request names, but programs and listed mints -> what stands for it."""
+    networks = ("mainnet-beta", "devnet", "testnet", "localnet")
+    public = {token.mint for network in networks for token in token_list(network)}
+    public |= {value for value in vars(programs).values() if isinstance(value, str)}
+    named = dict[str, None]()
+    for _, each in sorted(exchanges.items()):
+        for exchange in each:
+            request = exchange["request"]
+            body = request["body"]
+            values = [value for _, value in parse_qsl(urlsplit(request["url"]).query)]
+            named |= dict.fromkeys(_addresses([values, body]))
+            if isinstance(body, Mapping) and body.get("method") in _OF_SOMEBODY:
+                # The accounts of whoever was named lead to them.
+                named |= dict.fromkeys(_addresses(exchange["response"]["body"]))
+    kept = [address for address in named if address not in public]
+    return {address: placeholder(number) for number, address in enumerate(kept)}
 
-    addresses: Mapping[str, str]
-    hosts: Mapping[str, str]
 
-    @classmethod
-    def of(
-        cls, exchanges: Mapping[str, Sequence[Mapping[str, Any]]], hosts: Mapping[str, str]
-    ) -> _Replaced:
-        networks = ("mainnet-beta", "devnet", "testnet", "localnet")
-        public = {token.mint for network in networks for token in token_list(network)}
-        public |= {value for value in vars(programs).values() if isinstance(value, str)}
-        named = dict[str, None]()
-        for _, each in sorted(exchanges.items()):
-            for exchange in each:
-                request = exchange["request"]
-                values = [value for _, value in parse_qsl(urlsplit(request["url"]).query)]
-                named |= dict.fromkeys(_addresses([values, request["body"]]))
-                body = request["body"]
-                if isinstance(body, Mapping) and body.get("method") in _OF_SOMEBODY:
-                    # The accounts of whoever was named lead to them.
-                    named |= dict.fromkeys(_addresses(exchange["response"]["body"]))
-        kept = [address for address in named if address not in public]
-        return cls({address: placeholder(number) for number, address in enumerate(kept)}, hosts)
+def _replaced(text: str, addresses: Mapping[str, str], hosts: Mapping[str, str]) -> str:
+    """`text` with other addresses and hosts in their places, also inside base64."""
+    for found, other in (*addresses.items(), *hosts.items()):
+        if found in text:
+            text = text.replace(found, other)
+    raw = decoded_base64(text)
+    if raw is None:
+        return text
+    changed = raw
+    for address, other in addresses.items():
+        changed = changed.replace(b58decode(address), b58decode(other))
+    return text if changed == raw else base64.b64encode(changed).decode()
 
-    def value(self, value: Any) -> Any:
-        """`value` with every address replaced, also inside base64."""
-        if isinstance(value, str):
-            return self._text(value)
-        if isinstance(value, Mapping):
-            return {self._text(name): self.value(item) for name, item in value.items()}
-        if isinstance(value, list):
-            return [self.value(item) for item in value]
-        return value
 
-    def _text(self, text: str) -> str:
-        for found, other in (*self.addresses.items(), *self.hosts.items()):
-            if found in text:
-                text = text.replace(found, other)
-        raw = decoded_base64(text)
-        if raw is None:
-            return text
-        changed = raw
-        for address, other in self.addresses.items():
-            changed = changed.replace(b58decode(address), b58decode(other))
-        return text if changed == raw else base64.b64encode(changed).decode()
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """JSON with every text changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(name): _mapped(item, change) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_mapped(item, change) for item in value]
+    return value
+
+
+def _addresses(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        if is_address(value):
+            yield value
+    elif isinstance(value, Mapping | list):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _addresses(item)
 
 
 def decoded_base64(text: str) -> bytes | None:
@@ -378,18 +371,6 @@ def decoded_base64(text: str) -> bytes | None:
         return base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error):
         return None
-
-
-def _addresses(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        if is_address(value):
-            yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _addresses(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _addresses(item)
 
 
 def is_address(text: str) -> bool:

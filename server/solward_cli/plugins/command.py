@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from solward.resources.plugins import LIST_SKILLS
 from solward.types.errors import SolwardError
-from solward_cli.declared import lists
 from solward_cli.entrypoint import refusals
 from solward_cli.plugins import folders
 from solward_cli.plugins.check import check, key, verify
 from solward_cli.plugins.new import new
-from solward_cli.plugins.skill_run import run, show
-from solward_cli.plugins.state import settings, store
+from solward_cli.plugins.skills import settings, store
 from solward_cli.render import visible
 
 if TYPE_CHECKING:
@@ -42,23 +39,8 @@ def plugins() -> None:
     """Plugins of all kinds: skills, providers, guardrails, venues, payments."""
 
 
-@click.group()
-def skills() -> None:
-    """What an agent can do."""
-
-
 for _command in (new, check, key, verify, settings, store, *folders.COMMANDS):
     plugins.add_command(_command)
-for _command in (run, show):
-    skills.add_command(_command)
-lists(
-    skills,
-    LIST_SKILLS,
-    "List the skills of the running service with their effects and descriptions.",
-    *("name", "effects", "description"),
-    empty="",
-    name="list",
-)
 
 
 @dataclass(frozen=True, slots=True)

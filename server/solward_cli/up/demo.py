@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from solward.agents.agent import Agent
 from solward.resources.agents import AgentStatus
 from solward.types.errors import ConfigError, InvalidRequest, StoreError
-from solward_cli.offline import inspected_database
+from solward_cli.entrypoint import inspected_database
 
 if TYPE_CHECKING:
     from solward.service.service import Solward

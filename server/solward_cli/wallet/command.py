@@ -13,12 +13,11 @@ from solward.resources.declare import fields_of
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_cli.declared import asks, lists
 from solward_cli.named import argument
-from solward_cli.render import Output, amount, plain, table, together
+from solward_cli.render import Output, amount, answer_fields, answer_table, plain, table, together
 from solward_cli.service_call import ServiceCall, service_call
-from solward_cli.shown_answers import answer_fields, answer_table
 from solward_cli.wallet import money
 from solward_cli.wallet.import_export import export, import_
-from solward_cli.wallet.sweep_command import sweep
+from solward_cli.wallet.sweep import sweep
 
 if TYPE_CHECKING:
     from solward.client import Balance, Wallet

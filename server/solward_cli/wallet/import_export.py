@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from solward.types.errors import InvalidRequest, KeystoreError, LedgerError
-from solward_cli.entrypoint import home_command
-from solward_cli.offline import offline_database, offline_wallets
+from solward_cli.entrypoint import home_command, offline_database, offline_wallets
 
 if TYPE_CHECKING:
     from solward.settings import Settings

@@ -1,0 +1,273 @@
+"""`solward skills`, `solward plugins settings` and `solward plugins store`: the running service's
+skills, what is set for them, and what plugins keep for wallets."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from solward.resources import plugin_state
+from solward.resources.plugins import LIST_SKILLS
+from solward.support import jsontext
+from solward_cli.declared import asks, lists
+from solward_cli.named import SKILL, WALLET_ID
+from solward_cli.render import Output, answer_fields, plain, table, together
+from solward_cli.service_call import ServiceCall, fail, service_call, waiting
+
+if TYPE_CHECKING:
+    from solward.client import Skill
+
+_RANGES = (
+    ("minimum", "at least {}"),
+    ("exclusiveMinimum", "more than {}"),
+    ("maximum", "at most {}"),
+    ("exclusiveMaximum", "less than {}"),
+    ("minLength", "{} characters or more"),
+    ("maxLength", "at most {} characters"),
+    ("minItems", "{} items or more"),
+    ("maxItems", "at most {} items"),
+)
+_NOT_EMPTY = frozenset({"minLength", "minItems"})
+
+
+@click.group()
+def skills() -> None:
+    """What an agent can do."""
+
+
+@skills.command()
+@click.argument("name", type=SKILL)
+@click.option("--wallet", "wallet_id", required=True, type=WALLET_ID, help="The wallet it acts on.")
+@click.option(
+    "--param",
+    "params",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A parameter, or all of them as a JSON object; may be given more than once.",
+)
+@click.option(
+    "--idempotency-key", "key", help="Pay once under this key, however often it is asked."
+)
+@service_call
+async def run(
+    call: ServiceCall, name: Skill, wallet_id: str, params: tuple[str, ...], key: str | None
+) -> Output:
+    """Run a skill on a wallet of the running service and print its outcome."""
+    skill = name.name
+    values = parameters(params, name.parameters.get("properties", {}))
+    with waiting(f"Running {skill}"):
+        text = await call.client.wallets.run_skill(wallet_id, skill, values, idempotency_key=key)
+    return plain(text, lines=True)
+
+
+def parameters(
+    texts: tuple[str, ...], properties: Mapping[str, Any], option: str = "--param"
+) -> dict[str, Any]:
+    """The parameters by a schema: a string where it declares one, else JSON.
+
+    Args:
+        option: that they were given with, for refusals.
+
+    Raises:
+        click.BadParameter: one is neither `name=value` nor a JSON object, or is given twice.
+    """
+    values: dict[str, Any] = {}
+    for each in texts:
+        if each.lstrip().startswith("{"):
+            try:
+                given = jsontext.read(each)
+            except ValueError as error:
+                raise click.BadParameter(f"no JSON: {error}", param_hint=option) from None
+        else:
+            name, equals, value = each.partition("=")
+            if not equals or not name:
+                raise click.BadParameter(
+                    f"{each!r} is neither NAME=VALUE nor a JSON object", param_hint=option
+                )
+            is_string = properties.get(name, {}).get("type") == "string"
+            given = {name: value if is_string else value_of(value)}
+        if twice := values.keys() & given.keys():
+            raise click.BadParameter(f"{min(twice)} is given twice", param_hint=option)
+        values |= given
+    return values
+
+
+def value_of(text: str) -> Any:
+    """A value as it was typed: JSON, and what is none a text; raises `click.BadParameter` for JSON
+    that has a key twice, or that nothing can hold."""
+    try:
+        return jsontext.read(text)
+    except (jsontext.DuplicateKey, jsontext.Unfit) as error:
+        raise click.BadParameter(str(error)) from None
+    except ValueError:
+        return text
+
+
+@skills.command()
+@click.argument("name", type=SKILL)
+@service_call
+async def show(call: ServiceCall, name: Skill) -> Output:
+    """Show a skill of the running service: what it does, needs, and takes as parameters."""
+    skill = name
+    call.set_json(skill.raw)
+    schema = skill.parameters
+    properties = schema.get("properties", {})
+    required = schema.get("required", ())
+    rows = [
+        (each, kind_of(of), range_of(each in required, of), of.get("description", ""))
+        for each, of in properties.items()
+    ]
+    columns = ("PARAMETER", "TYPE", "TAKES", "DESCRIPTION")
+    about = answer_fields(skill, "name", "description", "effects", "distribution", "version")
+    return together(about, table(columns, rows, "It has no parameters."))
+
+
+def kind_of(schema: Mapping[str, Any]) -> str:
+    """A parameter's JSON type, or what it may be one of."""
+    if "enum" in schema:
+        return " or ".join(jsontext.dumps(each) for each in schema["enum"])
+    kind = schema.get("type", "any")
+    return " or ".join(kind) if isinstance(kind, list) else str(kind)
+
+
+def range_of(is_required: bool, schema: Mapping[str, Any]) -> str:
+    """Whether it must be given, its default and its limits."""
+    said = "required" if is_required else "optional"
+    if "default" in schema:
+        said = f"{jsontext.dumps(schema['default'])} where it is left out"
+    limits = (
+        "not empty" if key in _NOT_EMPTY and schema[key] == 1 else words.format(schema[key])
+        for key, words in _RANGES
+        if key in schema
+    )
+    return "; ".join((said, *limits))
+
+
+@click.group()
+def settings() -> None:
+    """Settings that plugins' skills declare."""
+
+
+@settings.command("set")
+@click.argument("skill")
+@click.argument("setting", metavar="NAME[=VALUE]")
+@service_call
+async def set_setting(call: ServiceCall, skill: str, setting: str) -> Output:
+    """Set a setting of a skill, from its next call on.
+
+    A secret is given by its NAME alone: it is asked for, or read from standard input.
+    """
+    name, equals, text = setting.partition("=")
+    found = await call.client.plugin_state.settings(skill)
+    is_secret = any(each.name == name and each.secret for each in found.settings)
+    if is_secret and equals:
+        raise click.BadParameter(
+            f"{name} is a secret: give its name alone, and the value on standard input",
+            param_hint="NAME[=VALUE]",
+        )
+    if not equals and sys.stdin.isatty():
+        # It is in no argument, and so in no list of processes and no shell's history.
+        text = str(click.prompt(name, hide_input=True))
+    elif not equals:
+        text = sys.stdin.readline().rstrip("\r\n")
+    is_text = found.schema.get("properties", {}).get(name, {}).get("type") == "string"
+    value: Any = text if is_text else value_of(text)
+    await call.client.plugin_state.set(skill, name, value)
+    return plain(f"{name} of {skill} is set.")
+
+
+@click.group()
+def store() -> None:
+    """Entries that plugins keep for wallets."""
+
+
+_wallet = click.option(
+    "--wallet", "wallet_id", required=True, type=WALLET_ID, help="The wallet they are kept for."
+)
+
+
+@store.command("list")
+@click.argument("plugin")
+@_wallet
+@click.option("--prefix", default="", help="Only keys that begin so.")
+@service_call
+async def list_entries(call: ServiceCall, plugin: str, wallet_id: str, prefix: str) -> Output:
+    """List what a plugin's distribution keeps for a wallet, up to 200 entries."""
+    from solward.plugins.folders.layout import canonical
+    from solward.types.entries import MAX_LISTED
+
+    found = await call.client.plugin_state.entries(
+        wallet_id, plugin, prefix=prefix, limit=MAX_LISTED
+    )
+    if not found:
+        known = await call.client.plugins()
+        names = {each.distribution for each in known.plugins}
+        names |= {each.name for each in known.distributions}
+        if canonical(plugin) not in map(canonical, names):
+            fail(f"No distribution {plugin!r} is installed, and none keeps entries under that name")
+    rows = [
+        (
+            each.key,
+            str(each.version),
+            each.raw["changedAt"],
+            each.status or "",
+            jsontext.dumps(each.value),
+        )
+        for each in found
+    ]
+    return table(("KEY", ">VERSION", "CHANGED", "TRANSACTION", "VALUE"), rows, "No entries.")
+
+
+def _settings(found: plugin_state.SkillSettings) -> Output:
+    required = found.schema.get("required", ())
+    declared = found.schema.get("properties", {})
+    rows = []
+    for each in found.settings:
+        name, of = each.name, declared.get(each.name)
+        value = "********" if each.secret else jsontext.dumps(each.value)
+        cells = (name, "set", value) if each.set else (name, "not set", "")
+        if of is None:
+            rows.append((*cells, "", "", "not declared any more"))
+            continue
+        kind = "secret" if each.secret else kind_of(of)
+        rows.append((*cells, kind, range_of(name in required, of), of.get("description", "")))
+    return table(("NAME", "STATE", "VALUE", "TYPE", "TAKES", "DESCRIPTION"), rows, "")
+
+
+@store.command("delete")
+@click.argument("plugin")
+@click.argument("key")
+@_wallet
+@service_call
+async def delete_entry(call: ServiceCall, plugin: str, key: str, wallet_id: str) -> Output:
+    """Delete an entry; what it made the plugin leave undone, it may do again."""
+    answer = await call.client.plugin_state.delete(wallet_id, plugin, key=key)
+    if not answer.deleted:
+        fail(f"{plugin} keeps no entry {key!r} for this wallet")
+    return plain(f"{key} is deleted.")
+
+
+lists(
+    skills,
+    LIST_SKILLS,
+    "List the skills of the running service with their effects and descriptions.",
+    *("name", "effects", "description"),
+    empty="",
+    name="list",
+)
+asks(
+    settings,
+    plugin_state.SHOW_SETTINGS,
+    "Show a skill's settings; of a secret only whether it is set.",
+    _settings,
+    name="show",
+)
+asks(
+    settings,
+    plugin_state.UNSET,
+    "Unset a setting of a skill.",
+    "{answer.name} of {answer.skill} is not set.",
+)
