@@ -1,5 +1,6 @@
 """`solward audit list|export|verify`: the log of a running service, and whether it is unchanged;
-and `solward events tail`: its events as they happen."""
+`solward events tail`: its events as they happen; `solward alerts test`: one message to the receiver
+of alerts."""
 
 from __future__ import annotations
 
@@ -156,3 +157,24 @@ def event_summary(event: Event) -> str:
     if data.get("principal"):
         texts.append(f"by {visible(data['principal'])}")
     return " ".join([*ids, *texts])
+
+
+@click.group()
+def alerts() -> None:
+    """What an operator is told by the alerts' webhook."""
+
+
+@alerts.command()
+@home_command
+async def test(settings: Settings) -> None:
+    """Send one message to ALERT_WEBHOOK_URL from here, also while the service runs.
+
+    It is signed and shaped as alerts are. Exit code 1 where the receiver does not take it.
+    """
+    from solward.notify.alert_webhook import send_test
+
+    sent = await send_test(settings)
+    if sent.failure is not None:
+        click.echo(f"Not taken: {sent.failure}.", err=True)
+        sys.exit(1)
+    click.echo(f"Taken in {sent.seconds:.1f} s: delivery {sent.delivery}.")

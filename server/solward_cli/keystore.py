@@ -1,16 +1,23 @@
-"""`solward keystore rotate`: seal every wallet's key under a new secret."""
+"""`solward keystore rotate`, `solward wallet import` and `solward wallet export`: the keystore's
+secret, and keys in and out, of a stopped service."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from solward.types.errors import ConfigError
-from solward_cli.entrypoint import home_command, offline_wallets
+from solward.types.errors import ConfigError, InvalidRequest, KeystoreError, LedgerError
+from solward_cli.entrypoint import home_command, offline_database, offline_wallets
 
 if TYPE_CHECKING:
     from solward.settings import Settings
+    from solward.vault.custody import KeySource, Wallet
+    from solward.vault.custody.keyring import KeystoreRow
+
+# A keypair file has 64 numbers of at most three digits; a larger file is something else.
+_MAX_FILE_BYTES = 4096
 
 
 @click.group()
@@ -58,3 +65,114 @@ async def rotate(settings: Settings, kind: str | None) -> None:
     elif settings.keystore_passphrase is not None:
         click.echo("Take KEYSTORE_PASSPHRASE out of the environment: the key file replaces it.")
     click.echo("Make a backup now: older ones open with the old secret only.")
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--name", default=None, help="The wallet's name.  [default: the file's]")
+@home_command
+async def import_(settings: Settings, file: Path, name: str | None) -> None:
+    """Import a Solana CLI keypair file, while the service is stopped.
+
+    The key is sealed in SOLWARD_HOME; the file stays as it is. Refused while others have rights on
+    the key's accounts, such as a token account's delegate: what those take, no limit bounds.
+    """
+    from solward.database.ledger_network import bind_network
+    from solward.vault.custody.model import parse_keypair_file
+
+    with file.open("rb") as opened:
+        text = opened.read(_MAX_FILE_BYTES).decode("utf-8", "replace")
+    # Before a home is made for it.
+    address = str(parse_keypair_file(text).pubkey())
+    async with offline_wallets(settings, begins=True) as (database, wallets):
+        await _refuse_taken(settings, address)
+        # Others' rights were looked for on this network: no service of another may use the key.
+        await bind_network(database, settings.solana_network)
+        wallet = await wallets.import_keypair(text, name or file.stem)
+    click.echo(f"Wallet:  {wallet.id}")
+    click.echo(f"Name:    {wallet.name}")
+    click.echo(f"Address: {wallet.address}")
+
+
+async def _refuse_taken(settings: Settings, address: str) -> None:
+    """Raise `InvalidRequest` where others may take what a key holds, or where nobody says so."""
+    from solward.service.cluster import open_cluster
+    from solward.vault.custody.foreign_rights import foreign_rights
+
+    try:
+        async with open_cluster(settings) as cluster:
+            await cluster.verify()
+            rights = await foreign_rights(cluster.ledger, address)
+    except LedgerError as error:
+        raise InvalidRequest(
+            f"The key's accounts could not be read, so it is not imported: {error}"
+        ) from None
+    for each in rights.noted:
+        click.echo(f"Note: {each}", err=True)
+    if rights.taking:
+        raise InvalidRequest(
+            "Others may take what this key holds, so it is not imported. End their rights with"
+            f" the key's file, then import it again: {'; '.join(rights.taking)}"
+        )
+
+
+@click.command()
+@click.argument("wallet")
+@click.option(
+    "--out",
+    "file",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The file to make; it must not exist.",
+)
+@home_command
+async def export(settings: Settings, wallet: str, file: Path) -> None:
+    """Write the key of WALLET (id, address or name) to a file, while the service is stopped.
+
+    Asks for the keystore's passphrase, or with a key file for the wallet's address. The file is a
+    Solana CLI keypair file, for its owner only: whoever reads it has the wallet. The audit log
+    tells of it.
+    """
+    from solward.vault.custody.export import check_free, choose, export_wallet, newest_keystore
+    from solward.vault.custody.model import wallet_of
+    from solward.vault.store import wallets as store
+
+    path = Path.cwd() / file
+    check_free(path)
+    async with offline_database(settings) as database:
+        newest = await newest_keystore(database)
+        async with database.read() as connection:
+            rows = await store.list_wallets(connection)
+        exported = choose([wallet_of(row) for row in rows], wallet)
+        click.echo(f"Wallet {exported.id} ({exported.name}), address {exported.address}", err=True)
+        source = _typed_secret(settings, newest, exported)
+        try:
+            await export_wallet(database, source, newest, exported, path)
+        except KeystoreError as error:
+            raise KeystoreError(
+                str(error).replace("KEYSTORE_PASSPHRASE", "What was typed")
+            ) from None
+    click.echo(f"Address: {exported.address}")
+    click.echo(f"File:    {file}")
+    click.echo(
+        "Whoever reads this file has the wallet, past every limit. This home still holds the key:"
+        " freeze the wallet here if it is used elsewhere. The keys of its pockets derive from this"
+        " one, which no other program does: solward wallet sweep empties them first."
+    )
+
+
+def _typed_secret(settings: Settings, newest: KeystoreRow, wallet: Wallet) -> KeySource:
+    """The keystore's secret, typed at the terminal.
+
+    Never the environment's passphrase: a program that can run this command must not be able to
+    export keys.
+    """
+    from solward.vault.custody import KeySource
+    from solward.vault.custody.service import KEY_FILE
+
+    if newest.kdf.get("kind") == "argon2id":
+        return KeySource(passphrase=click.prompt("Keystore passphrase", hide_input=True, err=True))
+    typed = str(click.prompt("Type the wallet's address to export its key", err=True))
+    if typed.strip() != wallet.address:
+        raise InvalidRequest("That is not the wallet's address; nothing was exported")
+    return KeySource(file=settings.keystore_key_file or settings.solward_home / KEY_FILE)

@@ -24,7 +24,9 @@ R = TypeVar("R", "Hold", "Payment", "Transaction")
 
 Find = Callable[["SolwardClient", str, Mapping[str, Any]], Awaitable[Any]]
 
-Offer = Callable[["SolwardClient"], Awaitable[list["Offered"]]]
+# A name, a text about it, and its id where it has one: what a shell may complete.
+Offered = tuple[str, str, str | None]
+Offer = Callable[["SolwardClient"], Awaitable[list[Offered]]]
 
 # Somebody waits for the shell: without an answer by then nothing is offered.
 TIMEOUT_S = 1.0
@@ -48,20 +50,6 @@ class Lookup:
 
     text: str
     find: Find
-
-
-@dataclass(frozen=True, slots=True)
-class Offered:
-    """What a shell may complete: `id` is typed instead of a name that it might read otherwise."""
-
-    name: str
-    text: str
-    id: str | None = None
-
-    @property
-    def word(self) -> str | None:
-        """What the line gets; None where nothing of it is safe there."""
-        return self.name if self.name.isprintable() and _SAFE.fullmatch(self.name) else self.id
 
 
 class Named(click.ParamType):  # type: ignore[type-arg]  # Generic from click 8.3 on.
@@ -93,9 +81,11 @@ class Named(click.ParamType):  # type: ignore[type-arg]  # Generic from click 8.
         with contextlib.suppress(Exception):
             found = asyncio.run(self._offered(ctx.params.get("url")))
         return [
-            CompletionItem(word, help=visible(each.text if word == each.name else each.name))
-            for each in found
-            if each.name.startswith(incomplete) and (word := each.word) is not None
+            CompletionItem(word, help=visible(text if word == name else name))
+            for name, text, id_ in found
+            if name.startswith(incomplete)
+            # An id is typed instead of a name that a shell might read otherwise.
+            and (word := name if name.isprintable() and _SAFE.fullmatch(name) else id_)
         ]
 
     async def _offered(self, url: str | None) -> list[Offered]:
@@ -245,15 +235,15 @@ async def _skill(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Skil
 
 
 async def _wallets(client: SolwardClient) -> list[Offered]:
-    return [Offered(each.name, each.address, each.id) for each in await client.wallets.list()]
+    return [(each.name, each.address, each.id) for each in await client.wallets.list()]
 
 
 async def _agents(client: SolwardClient) -> list[Offered]:
-    return [Offered(each.name, each.status, each.id) for each in await client.agents.list()]
+    return [(each.name, each.status, each.id) for each in await client.agents.list()]
 
 
 async def _skills(client: SolwardClient) -> list[Offered]:
-    return [Offered(each.name, each.description) for each in await client.skills()]
+    return [(each.name, each.description, None) for each in await client.skills()]
 
 
 WALLET: Final = Named(lambda client, text, _: client.wallets.find(text), _wallets)

@@ -1,4 +1,5 @@
-"""`solward policy show|add|remove|check|replay`: who may do what, and how much of it."""
+"""`solward policy show|add|remove|check|replay`: who may do what, and how much of it; and
+`solward contacts add|list|remove`: what recipients are called."""
 
 from __future__ import annotations
 
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from solward.resources.contacts import LIST_CONTACTS, PUT_CONTACT, REMOVE_CONTACT
 from solward.resources.policy import GET_POLICY, ReplayRequest
 from solward.support import jsontext
-from solward_cli.declared import asks, request_options
+from solward_cli.declared import asks, lists, request_options
 from solward_cli.options import yes_option
 from solward_cli.render import Output, answer_table, plain, table, together
 from solward_cli.render import show as show_text
@@ -212,3 +214,31 @@ def _addresses(book: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 asks(policy, GET_POLICY, "Show what is granted, and the address book.", render_policy, name="show")
+
+
+@click.group()
+def contacts() -> None:
+    """Names for recipients; they allow nothing, and need the admin secret."""
+
+
+asks(
+    contacts,
+    PUT_CONTACT,
+    "Call ADDRESS by NAME, or rename it.",
+    "{answer.address} is called {answer.name}.",
+    name="add",
+)
+lists(
+    contacts,
+    LIST_CONTACTS,
+    "List the contacts, and behind them the groups of the policy, as @name.",
+    *("name", "address", "created_at"),
+    empty="There are no contacts yet.",
+)
+asks(
+    contacts,
+    REMOVE_CONTACT,
+    "Take CONTACT's name away: by its name or its address.",
+    "{answer.address} has no name any more.",
+    question="Take the name {contact.name} away from {contact.address}?",
+)

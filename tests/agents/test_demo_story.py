@@ -220,18 +220,13 @@ async def test_a_forecast_that_it_did_not_get_is_told_with_the_reason(
         assert str(seed.seller) in failed
 
 
-async def test_it_buys_where_the_seller_is_after_another_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_next_start_knows_where_the_seller_was(tmp_path: Path) -> None:
     before = f"{demo.HOST}:9"
     settings = Settings(_env_file=None, solward_home=tmp_path)
     assert await demo.last_seller(settings) is None
     async with Solward.open(settings, demo=True) as service:
         await demo.seed_demo(service, before)
     assert await demo.last_seller(settings) == before
-    async with first_minute(tmp_path, monkeypatch) as (service, seed, printed):
-        assert await demo.last_seller(settings) == seed.seller != before
-        assert any(f"for {demo.PRICE} from http://{seed.seller}/" in line for line in printed)
 
 
 def test_a_day_of_the_demo_passes_the_default_limits() -> None:

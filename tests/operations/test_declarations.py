@@ -18,7 +18,7 @@ from solward.operations.declared import OPERATIONS, Field, Operation
 from solward.operations.plans import PLANS
 from solward.resources.fields import REQUIRED, Amount, Text, Whole
 from solward.types.errors import InvalidRequest
-from solward_cli.wallet.money import COMMANDS
+from solward_cli.wallet.command import COMMANDS
 
 REST, CLI = (DOCS / "rest.md").read_text(), (DOCS / "cli.md").read_text()
 # The vendor's own API, as the embedded market and its adapter speak it; files that are written

@@ -105,7 +105,7 @@ async def seed_demo(service: Solward, seller: str | None = None) -> DemoSeed:
     """
     wallet = await _wallet(service, "demo", _WALLET_TAG)
     savings = await _wallet(service, "demo-savings", _SAVINGS_TAG)
-    agent = await _follow(service, await _agent(service, wallet, savings, seller), seller)
+    agent = await _agent(service, wallet, savings, seller)
     if agent.status is AgentStatus.IDLE:
         agent = await service.agents.start(agent.id)
     return DemoSeed(wallet, savings, agent, seller)
@@ -152,34 +152,11 @@ async def last_seller(settings: Settings) -> str | None:
             rows = await list_agents(connection)
     except StoreError:
         return None
-    demo = (row for row in rows if (row["name"], row["llm_provider"]) == (DEMO_AGENT, PROVIDER))
-    return next((_seller_in(row["strategy"]) for row in demo), None)
-
-
-def _seller_in(strategy: str) -> str | None:
-    found = _FORECAST_URL.search(strategy)
-    return None if found is None else found[1]
-
-
-async def _follow(service: Solward, agent: Agent, seller: str | None) -> Agent:
-    """The agent buys where the seller is now, by its strategy and its grants: another process may
-    have the port of before."""
-    was = _seller_in(agent.strategy)
-    if seller is None or was in (None, seller):
-        return agent
-    principal = f"agent:{agent.id}"
-    said = (await service.policies.grants_by_principal((principal,))).get(principal, {"grants": []})
-    # The demo's own grant alone: another that names this site is an operator's, and so is then the
-    # rule that buys there.
-    own = {**GRANTS[-1], "via": [f"site:{was}"]}
-    moved = [
-        {**grant, "via": [f"site:{seller}"]} if own.items() <= grant.items() else grant
-        for grant in said["grants"]
-    ]
-    if moved == said["grants"]:
-        return agent
-    strategy = agent.strategy.replace(f"//{was}/", f"//{seller}/")
-    return await service.agents.update(agent.id, {"strategy": strategy, "grants": moved})
+    for row in rows:
+        if (row["name"], row["llm_provider"]) == (DEMO_AGENT, PROVIDER):
+            found = _FORECAST_URL.search(row["strategy"])
+            return found and found[1]
+    return None
 
 
 async def _agent(service: Solward, wallet: Wallet, savings: Wallet, seller: str | None) -> Agent:
