@@ -27,6 +27,7 @@ from solward.client import (
     Unauthorized,
     Wallet,
 )
+from solward.resources.wallets import TokenBalance, WalletLimits
 from solward.solana.accounts import most_rent
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.types.errors import InvalidRequest
@@ -148,7 +149,7 @@ async def check_idle(call: ServiceCall, wallet: Wallet) -> None:
                 f"The schedule {schedule.name} runs on this wallet; pause it first: solward"
                 f" schedule pause {wallet.id} {schedule.id}"
             )
-    if Headroom.of(await call.client.wallets.limits(wallet.id)).frozen:
+    if (await _limits(call.client, wallet)).frozen:
         raise InvalidRequest("Transactions of this wallet are frozen; first: solward unfreeze")
 
 
@@ -204,10 +205,9 @@ class Sweep:
         return f"{pending} transactions of the wallet are on their way" if pending else None
 
     async def _has_no_room(self) -> str | None:
-        headroom = await self._headroom()
-        allowed = f"{headroom.per_minute} transactions a minute are allowed"
-        is_full = headroom.this_minute == 0
-        return f"{allowed} (MAX_TRANSACTIONS_PER_MINUTE)" if is_full else None
+        minute = (await _limits(self.client, self.wallet)).max_transactions_per_minute
+        allowed = f"{minute.limit} transactions a minute are allowed"
+        return f"{allowed} (MAX_TRANSACTIONS_PER_MINUTE)" if minute.left == 0 else None
 
     async def _empty_pockets(self) -> None:
         """Bring home first what pockets hold, so that the rest of the sweep sends it on."""
@@ -254,7 +254,7 @@ class Sweep:
         ]:
             token = held[0]
             name = token.symbol or token.mint
-            units = min(token.units, (await self._headroom()).tokens.get(token.mint, token.units))
+            units = _may_leave(await _limits(self.client, self.wallet), token)
             if units:
                 amount = from_units(units, token.decimals)
                 step = f"send {format_amount(amount)} {name}"
@@ -284,7 +284,7 @@ class Sweep:
         while True:
             sol = (await self._balance()).sol
             balance = sol_to_lamports(sol) if sol else 0
-            part = next_part(balance, await self._headroom())
+            part = next_part(balance, *_caps(await _limits(self.client, self.wallet)))
             if part == 0:
                 break
             record = await self._transact(
@@ -297,7 +297,8 @@ class Sweep:
             if record is None:
                 return
         if balance:
-            self.left.append(_unsent_sol(balance, await self._headroom()))
+            _, today = _caps(await _limits(self.client, self.wallet))
+            self.left.append(_unsent_sol(balance, today))
 
     def _leave(self, what: str, why: str, advice: str) -> None:
         self.left.append(Left(what, why, advice))
@@ -354,53 +355,45 @@ class Sweep:
         self._last_balance = balance.raw
         return balance
 
-    async def _headroom(self) -> Headroom:
-        return Headroom.of(await self.client.wallets.limits(self.wallet.id))
+
+async def _limits(client: SolwardClient, wallet: Wallet) -> WalletLimits:
+    """What the wallet's limits leave now."""
+    return WalletLimits.of(await client.wallets.limits(wallet.id))
 
 
-def _unsent_sol(balance: int, headroom: Headroom) -> Left:
+def _caps(limits: WalletLimits) -> tuple[int | None, int | None]:
+    """Lamports that may leave at once, and today; None is no limit."""
+    at_once, today = (
+        None if sol is None else sol_to_lamports(sol) if sol else 0
+        for sol in (limits.max_sol, limits.daily_spending_limit_sol.left)
+    )
+    return at_once, today
+
+
+def _may_leave(limits: WalletLimits, token: TokenBalance) -> int:
+    """Units of a token that may leave today."""
+    limit = limits.daily_tokens.get(token.mint)
+    return token.units if limit is None else min(token.units, int(limit["left"]))
+
+
+def _unsent_sol(balance: int, today: int | None) -> Left:
     what = f"{format_sol(balance)} SOL"
     if balance <= FEE:
         return Left(what, "it is no more than the network's fee", _MORE)
-    if headroom.today is not None and headroom.today < balance - FEE:
-        why = f"daily_limit: {format_sol(headroom.today)} SOL may still be sent today"
+    if today is not None and today < balance - FEE:
+        why = f"daily_limit: {format_sol(today)} SOL may still be sent today"
         return Left(what, why, _ADVICE["daily_limit"])
     return Left(what, "max_per_tx leaves no part that the ledger takes", _ADVICE["max_per_tx"])
 
 
-@dataclass(frozen=True, slots=True)
-class Headroom:
-    """What the wallet's limits leave now; None is no limit. SOL in lamports, tokens in units."""
-
-    per_tx: int | None
-    today: int | None
-    this_minute: int | None
-    per_minute: int | None
-    tokens: Mapping[str, int]
-    frozen: bool
-
-    @classmethod
-    def of(cls, raw: Mapping[str, Any]) -> Headroom:
-        """From the response of `GET /wallets/:id/limits`."""
-        minute = raw["maxTransactionsPerMinute"]
-        return cls(
-            per_tx=_lamports(raw["maxSolPerTransaction"]["limit"]),
-            today=_lamports(raw["dailySpendingLimitSol"]["left"]),
-            this_minute=minute["left"],
-            per_minute=minute["limit"],
-            tokens={mint: int(each["left"]) for mint, each in raw["dailyTokens"].items()},
-            frozen=raw["frozen"],
-        )
-
-
-def next_part(balance: int, headroom: Headroom) -> int:
+def next_part(balance: int, at_once: int | None, today: int | None) -> int:
     """Lamports to send next of `balance`; 0 where the limits leave none, or none can be sent.
 
     The last part empties the wallet; those before it leave enough to pay for the next. Whether a
     last one below `MOST_RENT` can be sent is for the cluster's rent to decide.
     """
     spendable = balance - FEE
-    caps = [cap for cap in (headroom.per_tx, headroom.today) if cap is not None]
+    caps = [cap for cap in (at_once, today) if cap is not None]
     if spendable <= 0:
         return 0
     if not caps or spendable <= min(caps):
@@ -412,7 +405,7 @@ def next_part(balance: int, headroom: Headroom) -> int:
 async def plan(client: SolwardClient, wallet: Wallet) -> list[str]:
     """The steps of a sweep as the wallet is now, one line each, with what would stay."""
     balance = await client.wallets.balance(wallet.id, empty=True)
-    headroom = Headroom.of(await client.wallets.limits(wallet.id))
+    limits = await _limits(client, wallet)
     pockets = (await client.wallets.pockets(wallet.id)).pockets
     lines = [f"empty    {describe_pocket(pocket)}, and send what comes home" for pocket in pockets]
     for stake in (await client.wallets.stakes(wallet.id)).stakes:
@@ -427,23 +420,25 @@ async def plan(client: SolwardClient, wallet: Wallet) -> list[str]:
         elif token.mint == WRAPPED_SOL_MINT:
             lines.append(f"unwrap   {amount} SOL")
         else:
-            limited = headroom.tokens.get(token.mint, token.units) < token.units
+            limited = _may_leave(limits, token) < token.units
             limit = ", as far as TOKEN_LIMITS leaves room today" if limited else ""
             lines.append(f"send     {amount} {name}{limit}, and close its account")
     if balance.sol:
-        lines.append(f"send     {format_amount(balance.sol)} SOL less fees{_limits_text(headroom)}")
+        lines.append(f"send     {format_amount(balance.sol)} SOL less fees{_limits_text(limits)}")
     return lines
 
 
-def _limits_text(headroom: Headroom) -> str:
-    limits = []
-    if headroom.per_tx is not None:
-        limits.append(f"at most {format_sol(headroom.per_tx)} SOL at once")
-    if headroom.today is not None:
-        limits.append(f"{format_sol(headroom.today)} SOL more today")
-    if headroom.per_minute is not None:
-        limits.append(f"{headroom.per_minute} transactions a minute")
-    return f" ({', '.join(limits)})" if limits else ""
+def _limits_text(limits: WalletLimits) -> str:
+    at_once, today = _caps(limits)
+    minute = limits.max_transactions_per_minute.limit
+    said = []
+    if at_once is not None:
+        said.append(f"at most {format_sol(at_once)} SOL at once")
+    if today is not None:
+        said.append(f"{format_sol(today)} SOL more today")
+    if minute is not None:
+        said.append(f"{minute} transactions a minute")
+    return f" ({', '.join(said)})" if said else ""
 
 
 def describe_pocket(pocket: Pocket) -> str:
@@ -463,9 +458,3 @@ def stake_advice(stake: Stake) -> str:
     if stake.state == "deactivating":
         return "sweep again when it is inactive, at the end of the epoch"
     return "unstake it with solward wallet unstake, and sweep again when it is inactive"
-
-
-def _lamports(sol: Any) -> int | None:
-    if sol is None:
-        return None
-    return sol_to_lamports(sol) if sol else 0
