@@ -14,22 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from solward.client import (
-    BadRequest,
-    Balance,
-    NotFoundError,
-    Pocket,
-    RateLimited,
-    Refused,
-    SolwardClient,
-    Stake,
-    Transaction,
-    Unauthorized,
-    Wallet,
-)
-from solward.resources.wallets import TokenBalance, WalletLimits
-from solward.solana.accounts import most_rent
+from solward.resources.wallets import Pocket, Stake, TokenBalance, WalletLimits
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.protocol import MOST_RENT_PER_BYTE, rent_of
 from solward.types.errors import InvalidRequest
 from solward.types.money import (
     format_amount,
@@ -44,6 +31,7 @@ from solward_cli.render import Output, plain, visible
 from solward_cli.service_call import EXIT_FAILED, ServiceCall, confirmed, service_call
 
 if TYPE_CHECKING:
+    from solward.client import Balance, SolwardClient, Transaction, Wallet
     from solward.types.address_book import NamedAddress
 
 _POLL_S = 1.0
@@ -65,7 +53,7 @@ _ADVICE = {
 FEE = 5_000
 # The ledger refuses a transaction that leaves an account less than its rent, unless it leaves
 # nothing; and whose payer holds less when the fee is taken. No cluster asks more than this.
-MOST_RENT = most_rent(0)
+MOST_RENT = rent_of(0, MOST_RENT_PER_BYTE)
 # Smaller parts are not sent: much of each would be its fee.
 LEAST_PART = 100_000
 
@@ -211,6 +199,8 @@ class Sweep:
 
     async def _empty_pockets(self) -> None:
         """Bring home first what pockets hold, so that the rest of the sweep sends it on."""
+        from solward.client import NotFoundError, Unauthorized
+
         wallets = self.client.wallets
         await self._balance()
         for pocket in (await wallets.pockets(self.wallet.id)).pockets:
@@ -321,6 +311,8 @@ class Sweep:
             refused because the wallet has changed: an interrupted sweep's last request was still
             running.
         """
+        from solward.client import BadRequest, RateLimited, Refused
+
         while True:
             await self._wait_while(self._has_no_room)
             self.print_step(what)
