@@ -234,7 +234,8 @@ async def _log_exit(process: subprocess.Popen[bytes]) -> None:
 
     code = await asyncio.to_thread(process.wait)
     # The service goes on: agents do not depend on the dashboard.
-    structlog.get_logger(__name__).error(
+    _log = structlog.get_logger(__name__)
+    _log.error(
         "dashboard_ended",
         code=code,
         detail="the service goes on; `solward dashboard` serves the pages again",
