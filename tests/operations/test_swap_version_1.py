@@ -355,7 +355,7 @@ def test_a_route_of_4_to_59_accounts_fits_beside_a_sale_of_sol(route: int) -> No
     target = PocketToken(mint, TOKEN_PROGRAM, 6)
     made = PocketSwap(wallet, pocket, source, target, amount=SOL, minimum=1, held=0)
     # Any route names these: the token program, who signs, and the two accounts.
-    named = [TOKEN_PROGRAM, pocket, str(source.account(pocket)), made.destination]
+    named = [TOKEN_PROGRAM, pocket, source.account(pocket), made.destination]
     metas = [AccountMeta(Pubkey.from_string(each), False, True) for each in named[: route - 1]]
     metas += [AccountMeta(each, False, True) for each in FURTHER[: route - 1 - len(metas)]]
     swap = Instruction(Pubkey.from_string(program), b"x" * 600, metas)

@@ -11,13 +11,12 @@ from typing import Any, Final
 from solders.compute_budget import set_compute_unit_price
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
-from spl.token.instructions import close_account
-from spl.token.models import CloseAccountParams
 
 from solward.operations.declared.rent import MOST_AT_ONCE, RECLAIM_RENT
 from solward.operations.plans import plans
 from solward.resources import wallets
 from solward.resources.answers import answer_json
+from solward.solana.builders import close_account
 from solward.solana.instructions import Token
 from solward.solana.programs import TOKEN_PROGRAM
 from solward.solana.protocol import LAMPORTS_PER_SIGNATURE
@@ -178,16 +177,14 @@ def _draft(wallet: str, taken: Sequence[RentHeld], left: int) -> Draft:
 def _instructions(wallet: str, taken: Sequence[RentHeld]) -> Iterator[Instruction]:
     owner = Pubkey.from_string(wallet)
     for each in taken:
-        program, account = Pubkey.from_string(each.program), Pubkey.from_string(each.account)
         if each.closes:
-            yield close_account(
-                CloseAccountParams(program_id=program, account=account, dest=owner, owner=owner)
-            )
+            yield close_account(each.account, each.program, wallet, wallet)
             continue
         # Account, receiver, owner.
         metas = [
-            AccountMeta(account, is_signer=False, is_writable=True),
+            AccountMeta(Pubkey.from_string(each.account), is_signer=False, is_writable=True),
             AccountMeta(owner, is_signer=False, is_writable=True),
             AccountMeta(owner, is_signer=True, is_writable=False),
         ]
+        program = Pubkey.from_string(each.program)
         yield Instruction(program, bytes([Token.WITHDRAW_EXCESS_LAMPORTS]), metas)

@@ -45,12 +45,12 @@ from typing import Final
 from solana.constants import STAKE_PROGRAM_ID
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
-from solders.system_program import CreateAccountWithSeedParams, create_account_with_seed
 
 from solward.operations.declared.staking import STAKE, UNSTAKE, WITHDRAW_STAKE
 from solward.operations.plans import plans
 from solward.operations.transfer import parse_address
 from solward.solana.accounts import rent_now
+from solward.solana.builders import create_seeded
 from solward.solana.instructions import Stake as StakeInstruction
 from solward.solana.programs import (
     CLOCK_SYSVAR,
@@ -117,22 +117,12 @@ async def plan_stake(
             "amount": lamports_to_sol(lamports),
         },
     )
-    create = create_account_with_seed(
-        CreateAccountWithSeedParams(
-            from_pubkey=owner,
-            to_pubkey=stake,
-            base=owner,
-            seed=seed,
-            lamports=lamports,
-            space=STAKE_ACCOUNT_BYTES,
-            owner=STAKE_PROGRAM_ID,
-        )
-    )
+    program = str(STAKE_PROGRAM_ID)
     authorities = bytes(owner) * 2 + _NO_LOCKUP
     return Draft(
         intent,
         (
-            create,
+            create_seeded(wallet, seed, program, lamports, STAKE_ACCOUNT_BYTES),
             _instruction(
                 StakeInstruction.INITIALIZE, authorities, _writable(stake), _readonly(RENT_SYSVAR)
             ),

@@ -22,15 +22,13 @@ from solders.compute_budget import set_compute_unit_limit
 from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
-from solders.system_program import TransferParams, transfer
-from spl.token.instructions import sync_native
-from spl.token.models import SyncNativeParams
 
 from solward.operations.declared.swap import MAX_SLIPPAGE_BPS, SWAP
 from solward.operations.plans import plans
 from solward.operations.plugin_draft import plain
 from solward.operations.venues import Venue, Venues, every_offer
 from solward.solana.accounts import most_rent
+from solward.solana.builders import pay, sync_native
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
 from solward.solana.tokens import (
@@ -362,7 +360,7 @@ def _otherwise(draft: Draft) -> Draft:
 
 async def _held(ledger: ReadLedger, wallet: str, side: PocketToken) -> int | None:
     """Units on the wallet's own account of a mint, None where there is no account."""
-    address = str(side.account(wallet))
+    address = side.account(wallet)
     state = await ledger.account(address)
     account = token_account(state)
     if account is not None and account.owner != wallet:
@@ -662,7 +660,7 @@ class PocketSwap:
     def destination(self) -> str:
         """Where the venue delivers: the wallet's own account, for SOL the pocket's."""
         owner = self.pocket if self.target.is_sol else self.wallet
-        return str(self.target.account(owner))
+        return self.target.account(owner)
 
     @property
     def opens(self) -> tuple[PocketToken, ...]:
@@ -680,48 +678,43 @@ class PocketSwap:
             close_source: False leaves the pocket's input account: a single unit that somebody sends
                 to it makes its close fail.
         """
-        wallet, pocket = Pubkey.from_string(self.wallet), Pubkey.from_string(self.pocket)
         return (
             *_limit(compute_units),
-            *self._fund(wallet, pocket),
-            *self._prepare(wallet, pocket),
+            *self._fund(),
+            *self._prepare(),
             swap,
             # Nothing that is not understood may stand between the assertion and the end.
-            *self._finish(wallet, pocket, close_source),
+            *self._finish(close_source),
         )
 
-    def _fund(self, wallet: Pubkey, pocket: Pubkey) -> Iterator[Instruction]:
-        source = self.source
-        yield open_account(wallet, pocket, source)
-        account = source.account(self.pocket)
+    def _fund(self) -> Iterator[Instruction]:
+        source, account = self.source, self.source.account(self.pocket)
+        yield open_account(self.wallet, self.pocket, source)
         if source.is_sol:
-            yield transfer(
-                TransferParams(from_pubkey=wallet, to_pubkey=account, lamports=self.amount)
-            )
-            program = Pubkey.from_string(source.program)
-            yield sync_native(SyncNativeParams(program_id=program, account=account))
+            yield pay(self.wallet, account, self.amount)
+            yield sync_native(account, source.program)
         else:
-            yield send(source, source.account(self.wallet), account, wallet, self.amount)
+            yield send(source, source.account(self.wallet), account, self.wallet, self.amount)
 
-    def _prepare(self, wallet: Pubkey, pocket: Pubkey) -> Iterator[Instruction]:
+    def _prepare(self) -> Iterator[Instruction]:
         if self.target.is_sol:
-            yield open_account(wallet, pocket, self.target)
+            yield open_account(self.wallet, self.pocket, self.target)
         elif self.held is None:
-            yield open_account(wallet, wallet, self.target)
+            yield open_account(self.wallet, self.wallet, self.target)
         for token in self.extra:
-            yield open_account(wallet, pocket, token)
+            yield open_account(self.wallet, self.pocket, token)
 
-    def _finish(self, wallet: Pubkey, pocket: Pubkey, close_source: bool) -> Iterator[Instruction]:
+    def _finish(self, close_source: bool) -> Iterator[Instruction]:
         # A transfer to itself moves nothing, and fails where the account holds less.
-        target, account = self.target, Pubkey.from_string(self.destination)
-        owner, least = (
-            (pocket, self.minimum) if target.is_sol else (wallet, (self.held or 0) + self.minimum)
-        )
+        target, account = self.target, self.destination
+        owner, least = self.wallet, (self.held or 0) + self.minimum
+        if target.is_sol:
+            owner, least = self.pocket, self.minimum
         yield send(target, account, account, owner, least)
         if target.is_sol:
-            yield from close(target, pocket, wallet)
+            yield from close(target, self.pocket, self.wallet)
         for token in (*self.extra, *([self.source] if close_source else [])):
-            yield from close(token, pocket, wallet)
+            yield from close(token, self.pocket, self.wallet)
 
 
 def check_swap(swap: Instruction, wallet: str, pocket: str) -> None:

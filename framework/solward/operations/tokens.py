@@ -24,26 +24,19 @@ from typing import TypeAlias
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from solders.system_program import ID as SYSTEM_PROGRAM
-from solders.system_program import CreateAccountWithSeedParams, create_account_with_seed
-from solders.token.associated import get_associated_token_address
 from spl.token.constants import TOKEN_2022_PROGRAM_ID
 from spl.token.instructions import (
     burn_checked,
-    close_account,
-    create_idempotent_associated_token_account,
     initialize_mint2,
     mint_to_checked,
     set_authority,
-    transfer_checked,
 )
 from spl.token.models import (
     AuthorityType,
     BurnCheckedParams,
-    CloseAccountParams,
     InitializeMint2Params,
     MintToCheckedParams,
     SetAuthorityParams,
-    TransferCheckedParams,
 )
 
 from solward.operations.declared.tokens import (
@@ -57,6 +50,12 @@ from solward.operations.declared.tokens import (
 from solward.operations.plans import plans
 from solward.operations.transfer import parse_address
 from solward.solana.accounts import most_rent, rent_now
+from solward.solana.builders import (
+    close_account,
+    create_seeded,
+    open_associated,
+    send_tokens,
+)
 from solward.solana.instructions import (
     TOKEN_METADATA_INITIALIZE,
     TOKEN_METADATA_POINTER_INITIALIZE,
@@ -124,25 +123,27 @@ async def plan_mint_supply(
             "amount is larger than the ledger can hold: at most"
             f" {format_amount(room)} more of {found.address} can be minted"
         )
-    owner = Pubkey.from_string(wallet)
-    account = associated_account(owner, found)
-    rent, opening = await open_account(ledger, owner, found, account)
-    if not opening and found.program == TOKEN_PROGRAM:
-        # An existing one may have been given away before the wallet was imported: CreateIdempotent
-        # checks its owner. Under Token-2022 the owner is immutable.
-        opening = (_open_associated(owner, found),)
+    account = associated_address(wallet, found.address, found.program)
+    state = await ledger.account(account)
+    # Lamports somebody sent to the address before do not open it.
+    is_open = state is not None and state.owner == found.program
+    opening = []
+    # An existing one may have been given away before the wallet was imported: CreateIdempotent
+    # checks its owner. Under Token-2022 the owner is immutable.
+    if not is_open or found.program == TOKEN_PROGRAM:
+        opening.append(open_associated(wallet, wallet, found.address, found.program))
     intent = Intent(
         type=TransactionType.MINT_SUPPLY,
         wallet=wallet,
-        rent_lamports=rent,
+        rent_lamports=0 if is_open else most_rent(associated_account_size(found)),
         tokens_in={found.address: units},
         details={
             "mint": found.address,
             "amount": from_units(units, found.decimals),
-            "account": str(account),
+            "account": account,
         },
     )
-    return Draft(intent, (*opening, mint_to(owner, found, account, units)))
+    return Draft(intent, (*opening, _mint_to(wallet, found, account, units)))
 
 
 @plans(BURN)
@@ -238,7 +239,6 @@ async def plan_close_account(
             f"mint: the wallet's token account still holds {balance} of {empty.mint}; {way}"
         )
     state = await ledger.account(empty.account)
-    owner = Pubkey.from_string(wallet)
     intent = Intent(
         type=TransactionType.CLOSE_ACCOUNT,
         wallet=wallet,
@@ -249,51 +249,20 @@ async def plan_close_account(
             "reclaimed": lamports_to_sol(state.lamports if state else 0),
         },
     )
-    close = CloseAccountParams(
-        program_id=Pubkey.from_string(empty.program),
-        account=Pubkey.from_string(empty.account),
-        dest=owner,
-        owner=owner,
-    )
-    return Draft(intent, (close_account(close),))
+    return Draft(intent, (close_account(empty.account, empty.program, wallet, wallet),))
 
 
 def _is_associated(holding: TokenHolding, wallet: str) -> bool:
     return holding.account == associated_address(wallet, holding.mint, holding.program)
 
 
-def associated_account(owner: Pubkey, mint: Mint) -> Pubkey:
-    """The wallet's own token account of a mint, under the mint's program."""
-    return get_associated_token_address(
-        owner, Pubkey.from_string(mint.address), Pubkey.from_string(mint.program)
-    )
-
-
-async def open_account(
-    ledger: ReadLedger, owner: Pubkey, mint: Mint, account: Pubkey
-) -> tuple[int, tuple[Instruction, ...]]:
-    """The most lamports of rent and the instruction that open an associated account, where it is
-    needed."""
-    found = await ledger.account(str(account))
-    # Lamports somebody sent to the address before do not open it.
-    if found is not None and found.owner == mint.program:
-        return 0, ()
-    return most_rent(associated_account_size(mint)), (_open_associated(owner, mint),)
-
-
-def _open_associated(owner: Pubkey, mint: Mint) -> Instruction:
-    program = Pubkey.from_string(mint.program)
-    address = Pubkey.from_string(mint.address)
-    return create_idempotent_associated_token_account(owner, owner, address, program)
-
-
-def mint_to(owner: Pubkey, mint: Mint, account: Pubkey, units: int) -> Instruction:
-    """Mint `units` to a token account, `owner` being the mint authority."""
+def _mint_to(wallet: str, mint: Mint, account: str, units: int) -> Instruction:
+    """Mint `units` to a token account; the wallet is the mint authority."""
     params = MintToCheckedParams(
         program_id=Pubkey.from_string(mint.program),
         mint=Pubkey.from_string(mint.address),
-        dest=account,
-        mint_authority=owner,
+        dest=Pubkey.from_string(account),
+        mint_authority=Pubkey.from_string(wallet),
         amount=units,
         decimals=mint.decimals,
     )
@@ -325,7 +294,7 @@ def _check_authority(mint: Mint, wallet: str, kind: str) -> None:
 async def accounts_of(ledger: ReadLedger, wallet: str, mint: Mint) -> list[TokenHolding]:
     """The wallet's token accounts of a mint, at least one: the associated one first, then the
     fullest."""
-    own = str(associated_account(Pubkey.from_string(wallet), mint))
+    own = associated_address(wallet, mint.address, mint.program)
     held = [each for each in await ledger.holdings(wallet) if each.mint == mint.address]
     if not held:
         raise NotEnough(f"mint: the wallet has no token account of {mint.address}")
@@ -384,7 +353,7 @@ async def plan_launch_token(
         symbol=symbol,
         extensions=_EXTENSIONS,
     )
-    account = associated_account(owner, mint)
+    account = associated_address(wallet, mint.address, mint.program)
     texts = _strings(name, symbol, "")
     # The metadata is written by growing the account, whose rent must be there before.
     mint_rent = await rent_now(
@@ -401,13 +370,13 @@ async def plan_launch_token(
             "symbol": symbol,
             "decimals": decimals,
             "supply": from_units(units, decimals),
-            "account": str(account),
+            "account": account,
         },
     )
     return Draft(
         intent,
         (
-            _create(owner, address, seed, mint_rent),
+            create_seeded(wallet, seed, mint.program, mint_rent, _MINT_WITH_POINTER_BYTES),
             Instruction(
                 program,
                 TOKEN_METADATA_POINTER_INITIALIZE + bytes(owner) + bytes(address),
@@ -423,23 +392,9 @@ async def plan_launch_token(
                 )
             ),
             _describe(owner, address, texts),
-            _open_associated(owner, mint),
-            mint_to(owner, mint, account, units),
+            open_associated(wallet, wallet, mint.address, mint.program),
+            _mint_to(wallet, mint, account, units),
         ),
-    )
-
-
-def _create(owner: Pubkey, mint: Pubkey, seed: str, lamports: int) -> Instruction:
-    return create_account_with_seed(
-        CreateAccountWithSeedParams(
-            from_pubkey=owner,
-            to_pubkey=mint,
-            base=owner,
-            seed=seed,
-            lamports=lamports,
-            space=_MINT_WITH_POINTER_BYTES,
-            owner=TOKEN_2022_PROGRAM_ID,
-        )
     )
 
 
@@ -499,30 +454,28 @@ async def plan_transfer_token(
     received = sum(moved - (fee or 0) for _, moved, fee in moves)
     if received < 1:
         raise InvalidRequest("amount is too small: the mint's transfer fee takes all of it")
-    payer = Pubkey.from_string(wallet)
     rent = 0
     opening = []
-    if str(account) != str(recipient):
+    if account != str(recipient):
         # Also where it exists: the program then checks that it is still the receiver's.
-        program, address = Pubkey.from_string(found.program), Pubkey.from_string(found.address)
-        opening.append(create_idempotent_associated_token_account(payer, owner, address, program))
+        opening.append(open_associated(wallet, owner, found.address, found.program))
         rent = await _rent(ledger, owner, account, found)
     intent = Intent(
         type=TransactionType.TOKEN_TRANSFER,
         wallet=wallet,
         rent_lamports=rent,
         tokens_out={found.address: units},
-        destinations=frozenset({str(recipient), str(owner), str(account)}),
+        destinations=frozenset({str(recipient), owner, account}),
         details={
             "from": wallet,
             "to": str(recipient),
             "mint": found.address,
             "amount": from_units(units, found.decimals),
             "received": from_units(received, found.decimals),
-            "account": str(account),
+            "account": account,
         },
     )
-    transfers = (_transfer(payer, found, account, *move) for move in moves)
+    transfers = (_transfer(wallet, found, account, *move) for move in moves)
     return Draft(intent, (*opening, *transfers))
 
 
@@ -542,13 +495,13 @@ def _check_mint(mint: Mint) -> None:
 
 async def _receiver(
     ledger: ReadLedger, wallet: str, recipient: Pubkey, mint: Mint
-) -> tuple[Pubkey, Pubkey]:
+) -> tuple[str, str]:
     """Who will own the tokens, and in which token account."""
     state = await ledger.account(str(recipient))
     check_recipient("to", str(recipient), state, mint.address)
     given = token_account(state)
     if given is not None:
-        owner, account = Pubkey.from_string(given.owner), recipient
+        owner, account = given.owner, str(recipient)
     elif state is None and not recipient.is_on_curve():
         # It may be the address of a token account that is not open; a vault has SOL.
         raise InvalidRequest(
@@ -562,20 +515,20 @@ async def _receiver(
             f" token account of {mint.address}"
         )
     else:
-        owner, account = recipient, associated_account(recipient, mint)
-    if str(owner) == wallet:
+        owner = str(recipient)
+        account = associated_address(owner, mint.address, mint.program)
+    if owner == wallet:
         raise InvalidRequest("to is this wallet itself")
     return owner, account
 
 
-async def _rent(ledger: ReadLedger, owner: Pubkey, account: Pubkey, mint: Mint) -> int:
+async def _rent(ledger: ReadLedger, owner: str, account: str, mint: Mint) -> int:
     """Lamports that opening the receiver's associated account takes at most; 0 where it is open."""
-    state = await ledger.account(str(account))
-    existing = token_account(state)
+    existing = token_account(await ledger.account(account))
     if existing is None:
         # Lamports somebody sent to the address before do not open it.
         return most_rent(associated_account_size(mint))
-    if existing.owner != str(owner):
+    if existing.owner != owner:
         raise InvalidRequest(
             f"to: the associated token account {account} was given away to {existing.owner}"
         )
@@ -603,29 +556,19 @@ async def _moves(
 
 
 def _transfer(
-    payer: Pubkey, mint: Mint, account: Pubkey, holding: TokenHolding, units: int, fee: int | None
+    wallet: str, mint: Mint, account: str, holding: TokenHolding, units: int, fee: int | None
 ) -> Instruction:
-    program, source = Pubkey.from_string(mint.program), Pubkey.from_string(holding.account)
-    address = Pubkey.from_string(mint.address)
+    source, address, program = holding.account, mint.address, mint.program
     if fee is None:
-        params = TransferCheckedParams(
-            program_id=program,
-            source=source,
-            mint=address,
-            dest=account,
-            owner=payer,
-            amount=units,
-            decimals=mint.decimals,
-        )
-        return transfer_checked(params)
+        return send_tokens(address, program, mint.decimals, source, account, wallet, units)
     # States the fee, and fails where another is in force as it lands: as said, or not at all.
     return Instruction(
-        program,
+        Pubkey.from_string(program),
         _WITH_FEE.pack(TOKEN_TRANSFER_CHECKED_WITH_FEE, units, mint.decimals, fee),
         [
-            AccountMeta(source, is_signer=False, is_writable=True),
-            AccountMeta(address, is_signer=False, is_writable=False),
-            AccountMeta(account, is_signer=False, is_writable=True),
-            AccountMeta(payer, is_signer=True, is_writable=False),
+            AccountMeta(Pubkey.from_string(source), is_signer=False, is_writable=True),
+            AccountMeta(Pubkey.from_string(address), is_signer=False, is_writable=False),
+            AccountMeta(Pubkey.from_string(account), is_signer=False, is_writable=True),
+            AccountMeta(Pubkey.from_string(wallet), is_signer=True, is_writable=False),
         ],
     )

@@ -5,21 +5,12 @@ from __future__ import annotations
 from decimal import Decimal
 
 from solders.pubkey import Pubkey
-from solders.system_program import TransferParams, transfer
-from solders.token.associated import get_associated_token_address
-from spl.token.constants import TOKEN_PROGRAM_ID
-from spl.token.constants import WRAPPED_SOL_MINT as WRAPPED_SOL
-from spl.token.instructions import (
-    close_account,
-    create_idempotent_associated_token_account,
-    sync_native,
-)
-from spl.token.models import CloseAccountParams, SyncNativeParams
 
 from solward.operations.declared.sol import AIRDROP, MAX_AIRDROP_SOL, TRANSFER, UNWRAP_SOL, WRAP_SOL
 from solward.operations.plans import plans
+from solward.solana.builders import close_account, open_associated, pay, sync_native
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
-from solward.solana.tokens import TOKEN_ACCOUNT_RENT
+from solward.solana.tokens import TOKEN_ACCOUNT_RENT, associated_address
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import Intent
 from solward.types.ledger import ReadLedger
@@ -43,7 +34,6 @@ def plan_transfer(wallet: str, *, to: str, amount: Decimal | int) -> Draft:
     """Declare and build a SOL transfer; raises `InvalidRequest` on a bad `to` or `amount`."""
     recipient = parse_address(to, "to")
     lamports = sol_to_lamports(amount, "amount")
-    sender = Pubkey.from_string(wallet)
     intent = Intent(
         type=TransactionType.TRANSFER,
         wallet=wallet,
@@ -51,8 +41,7 @@ def plan_transfer(wallet: str, *, to: str, amount: Decimal | int) -> Draft:
         destinations=frozenset({str(recipient)}),
         details={"from": wallet, "to": str(recipient), "amount": lamports_to_sol(lamports)},
     )
-    params = TransferParams(from_pubkey=sender, to_pubkey=recipient, lamports=lamports)
-    return Draft(intent, (transfer(params),))
+    return Draft(intent, (pay(wallet, str(recipient), lamports),))
 
 
 @plans(AIRDROP)
@@ -83,9 +72,8 @@ async def plan_wrap_sol(wallet: str, *, ledger: ReadLedger, amount: Decimal | in
         LedgerError: the ledger did not answer.
     """
     lamports = sol_to_lamports(amount, "amount")
-    owner = Pubkey.from_string(wallet)
-    account = wrapped_account(owner)
-    existing = await ledger.account(str(account))
+    account = associated_address(wallet, WRAPPED_SOL_MINT, TOKEN_PROGRAM)
+    existing = await ledger.account(account)
     # Lamports somebody sent to the address before do not open it.
     is_open = existing is not None and existing.owner == TOKEN_PROGRAM
     rent = 0 if is_open else TOKEN_ACCOUNT_RENT
@@ -94,15 +82,14 @@ async def plan_wrap_sol(wallet: str, *, ledger: ReadLedger, amount: Decimal | in
         wallet=wallet,
         lamports_out=lamports,
         rent_lamports=rent,
-        details={"amount": lamports_to_sol(lamports), "account": str(account)},
+        details={"amount": lamports_to_sol(lamports), "account": account},
     )
-    pay = TransferParams(from_pubkey=owner, to_pubkey=account, lamports=lamports)
     return Draft(
         intent,
         (
-            create_idempotent_associated_token_account(owner, owner, WRAPPED_SOL),
-            transfer(pay),
-            sync_native(SyncNativeParams(program_id=TOKEN_PROGRAM_ID, account=account)),
+            open_associated(wallet, wallet, WRAPPED_SOL_MINT, TOKEN_PROGRAM),
+            pay(wallet, account, lamports),
+            sync_native(account, TOKEN_PROGRAM),
         ),
     )
 
@@ -115,8 +102,7 @@ async def plan_unwrap_sol(wallet: str, *, ledger: ReadLedger) -> Draft:
         InvalidRequest: there is no such account, or it is empty.
         LedgerError: the ledger did not answer.
     """
-    owner = Pubkey.from_string(wallet)
-    account = str(wrapped_account(owner))
+    account = associated_address(wallet, WRAPPED_SOL_MINT, TOKEN_PROGRAM)
     holdings = await ledger.holdings(wallet)
     units = next((each.units for each in holdings if each.account == account), None)
     if units is None:
@@ -138,15 +124,4 @@ async def plan_unwrap_sol(wallet: str, *, ledger: ReadLedger) -> Draft:
             "reclaimed": lamports_to_sol(max(0, held - units)),
         },
     )
-    close = CloseAccountParams(
-        program_id=TOKEN_PROGRAM_ID,
-        account=Pubkey.from_string(account),
-        dest=owner,
-        owner=owner,
-    )
-    return Draft(intent, (close_account(close),))
-
-
-def wrapped_account(owner: Pubkey) -> Pubkey:
-    """The wallet's associated account of wrapped SOL."""
-    return get_associated_token_address(owner, WRAPPED_SOL)
+    return Draft(intent, (close_account(account, TOKEN_PROGRAM, wallet, wallet),))

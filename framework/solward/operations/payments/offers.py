@@ -13,14 +13,11 @@ from typing import Final
 
 import httpx
 from solders.instruction import Instruction
-from solders.pubkey import Pubkey
-from solders.system_program import TransferParams, transfer
 from spl.memo.constants import MEMO_PROGRAM_ID
-from spl.token.instructions import transfer_checked
-from spl.token.models import TransferCheckedParams
 
 from solward.operations.payments.requests import Most, SellerRequest, address_of
 from solward.plugins.payment_checks import MAX_MEMO_BYTES, MAX_RAW_BYTES, MAX_SPLITS
+from solward.solana.builders import pay, send_tokens
 from solward.solana.programs import (
     TOKEN_2022_WRAPPED_SOL_MINT,
     TOKEN_PROGRAM,
@@ -364,13 +361,14 @@ def payment_draft(wallet: str, request: SellerRequest, chosen: Chosen) -> Draft:
     program = asset.program
     if program is None:
         source = wallet
-        transfers = [_sol(wallet, to, units) for to, units in parts]
+        transfers = [pay(wallet, to, units) for to, units in parts]
         receivers = {to for to, _ in parts}
     else:
         source = associated_address(wallet, asset.mint, program)
         accounts = {to: associated_address(to, asset.mint, program) for to, _ in parts}
         transfers = [
-            _tokens(wallet, source, accounts[to], chosen, program, units) for to, units in parts
+            send_tokens(asset.mint, program, asset.decimals, source, accounts[to], wallet, units)
+            for to, units in parts
         ]
         receivers = {*accounts, *accounts.values()}
     memos = [] if memo is None else [_memo(memo)]
@@ -413,32 +411,6 @@ def payment_draft(wallet: str, request: SellerRequest, chosen: Chosen) -> Draft:
         most_unit_price=offer.most_unit_price,
     )
     return Draft(intent, (*transfers, *memos), payment=payment)
-
-
-def _sol(wallet: str, to: str, lamports: int) -> Instruction:
-    return transfer(
-        TransferParams(
-            from_pubkey=Pubkey.from_string(wallet),
-            to_pubkey=Pubkey.from_string(to),
-            lamports=lamports,
-        )
-    )
-
-
-def _tokens(
-    wallet: str, source: str, destination: str, chosen: Chosen, program: str, units: int
-) -> Instruction:
-    asset = chosen.asset
-    params = TransferCheckedParams(
-        program_id=Pubkey.from_string(program),
-        source=Pubkey.from_string(source),
-        mint=Pubkey.from_string(asset.mint),
-        dest=Pubkey.from_string(destination),
-        owner=Pubkey.from_string(wallet),
-        amount=units,
-        decimals=asset.decimals,
-    )
-    return transfer_checked(params)
 
 
 def _memo(text: str) -> Instruction:

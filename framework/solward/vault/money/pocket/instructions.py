@@ -7,19 +7,10 @@ from dataclasses import dataclass
 
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
-from solders.system_program import TransferParams, transfer
-from spl.token.instructions import (
-    close_account,
-    create_idempotent_associated_token_account,
-    harvest_withheld_tokens_to_mint,
-    transfer_checked,
-)
-from spl.token.models import (
-    CloseAccountParams,
-    HarvestWithheldTokensToMintParams,
-    TransferCheckedParams,
-)
+from spl.token.instructions import harvest_withheld_tokens_to_mint
+from spl.token.models import HarvestWithheldTokensToMintParams
 
+from solward.solana.builders import close_account, open_associated, pay, send_tokens
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.tokens import associated_address
 
@@ -43,9 +34,9 @@ class PocketToken:
         """Whether it stands for lamports."""
         return self.mint == WRAPPED_SOL_MINT
 
-    def account(self, owner: str) -> Pubkey:
+    def account(self, owner: str) -> str:
         """The associated token account of `owner`."""
-        return Pubkey.from_string(associated_address(owner, self.mint, self.program))
+        return associated_address(owner, self.mint, self.program)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,38 +48,26 @@ class PocketHolding:
     is_frozen: bool
 
 
-def open_account(payer: Pubkey, owner: Pubkey, token: PocketToken) -> Instruction:
+def open_account(payer: str, owner: str, token: PocketToken) -> Instruction:
     """Open the associated account of `owner`, or check that it is still its own."""
-    mint, program = Pubkey.from_string(token.mint), Pubkey.from_string(token.program)
-    return create_idempotent_associated_token_account(payer, owner, mint, program)
+    return open_associated(payer, owner, token.mint, token.program)
 
 
-def send(
-    token: PocketToken, source: Pubkey, target: Pubkey, owner: Pubkey, units: int
-) -> Instruction:
+def send(token: PocketToken, source: str, target: str, owner: str, units: int) -> Instruction:
     """Move units between two accounts; to itself it asserts that the source holds them."""
-    params = TransferCheckedParams(
-        program_id=Pubkey.from_string(token.program),
-        source=source,
-        mint=Pubkey.from_string(token.mint),
-        dest=target,
-        owner=owner,
-        amount=units,
-        decimals=token.decimals,
-    )
-    return transfer_checked(params)
+    return send_tokens(token.mint, token.program, token.decimals, source, target, owner, units)
 
 
-def close(token: PocketToken, pocket: Pubkey, wallet: Pubkey) -> Sequence[Instruction]:
+def close(token: PocketToken, pocket: str, wallet: str) -> Sequence[Instruction]:
     """Close the pocket's account to the wallet; wrapped SOL becomes the wallet's own."""
-    program, account = Pubkey.from_string(token.program), token.account(str(pocket))
-    closing = close_account(
-        CloseAccountParams(program_id=program, account=account, dest=wallet, owner=pocket)
-    )
+    account = token.account(pocket)
+    closing = close_account(account, token.program, pocket, wallet)
     if not token.taxed:
         return (closing,)
     harvest = HarvestWithheldTokensToMintParams(
-        program_id=program, mint=Pubkey.from_string(token.mint), sources=[account]
+        program_id=Pubkey.from_string(token.program),
+        mint=Pubkey.from_string(token.mint),
+        sources=[Pubkey.from_string(account)],
     )
     return (harvest_withheld_tokens_to_mint(harvest), closing)
 
@@ -97,13 +76,12 @@ def funding(
     wallet: str, pocket: str, lamports: int, tokens: Sequence[tuple[PocketToken, int]]
 ) -> tuple[Instruction, ...]:
     """The wallet fills a pocket: each token into an account opened for it, and lamports."""
-    owner, taker = Pubkey.from_string(wallet), Pubkey.from_string(pocket)
     made: list[Instruction] = []
     for token, units in tokens:
-        made.append(open_account(owner, taker, token))
-        made.append(send(token, token.account(wallet), token.account(pocket), owner, units))
+        made.append(open_account(wallet, pocket, token))
+        made.append(send(token, token.account(wallet), token.account(pocket), wallet, units))
     if lamports:
-        made.append(transfer(TransferParams(from_pubkey=owner, to_pubkey=taker, lamports=lamports)))
+        made.append(pay(wallet, pocket, lamports))
     return tuple(made)
 
 
@@ -119,16 +97,15 @@ def homeward(
     Args:
         there: addresses of the wallet's associated accounts that exist.
     """
-    owner, taker = Pubkey.from_string(wallet), Pubkey.from_string(pocket)
     made: list[Instruction] = []
     for each in holdings:
         token = each.token
         if each.units and not token.is_sol:
             target = token.account(wallet)
-            if str(target) not in there:
-                made.append(open_account(owner, owner, token))
-            made.append(send(token, token.account(pocket), target, taker, each.units))
-        made.extend(close(token, taker, owner))
+            if target not in there:
+                made.append(open_account(wallet, wallet, token))
+            made.append(send(token, token.account(pocket), target, pocket, each.units))
+        made.extend(close(token, pocket, wallet))
     if lamports:
-        made.append(transfer(TransferParams(from_pubkey=taker, to_pubkey=owner, lamports=lamports)))
+        made.append(pay(pocket, wallet, lamports))
     return tuple(made)

@@ -153,7 +153,7 @@ class PocketSweeps:
         self, wallet: str, pocket: str, lamports: int, accounts: Sequence[PocketHolding]
     ) -> tuple[Instruction, ...] | str:
         """The instructions, or why none are made: the wallet would pay more rent than counted."""
-        targets = [str(each.token.account(wallet)) for each in accounts]
+        targets = [each.token.account(wallet) for each in accounts]
         found = await self._ledger.accounts([*targets, RENT_SYSVAR]) if targets else {}
         there = {address for address, state in found.items() if state is not None}
         if not there.issuperset(targets):
