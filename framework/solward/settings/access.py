@@ -6,12 +6,10 @@ Each field is the environment variable of the same name in capitals; all setting
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings
 
-from solward.settings.addresses import ADDRESS, is_loopback, service_address
+from solward.settings.addresses import ServiceAddress, is_loopback
 from solward.types.errors import ConfigError
 
 # Public, as it stands here; good for a loopback address and play money only.
@@ -26,20 +24,15 @@ class AccessSettings(BaseSettings):
     api_host: str = "127.0.0.1"
     api_port: int = Field(3001, ge=0, le=65535)
     api_secret: SecretStr = SecretStr(DEVELOPMENT_SECRET)
-    solward_api_url: Annotated[str | None, ADDRESS] = None
+    solward_api_url: ServiceAddress = None
     solward_api_key: SecretStr | None = None
 
-    next_public_api_url: Annotated[str | None, ADDRESS] = None
+    next_public_api_url: ServiceAddress = None
     next_public_api_secret: SecretStr | None = None
     dashboard_host: str = "127.0.0.1"
     dashboard_port: int = Field(3000, ge=0, le=65535)
     dashboard_password: SecretStr | None = None
-    dashboard_url: Annotated[str | None, ADDRESS] = None
-
-    @field_validator("solward_api_url", "next_public_api_url", "dashboard_url")
-    @classmethod
-    def _service_address(cls, value: str | None) -> str | None:
-        return None if value is None else service_address(value)
+    dashboard_url: ServiceAddress = None
 
     @property
     def client_url(self) -> str:

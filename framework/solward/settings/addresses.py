@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import SecretStr
+from pydantic import AfterValidator, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
@@ -107,6 +107,15 @@ def service_address(value: str) -> str:
     if parts.username is not None or parts.query or parts.fragment:
         raise ValueError("expected an address without credentials and without a query")
     return value
+
+
+def where_given(check: Callable[[Any], Any]) -> AfterValidator:
+    """Has a setting that may be None checked where it is not."""
+    return AfterValidator(lambda value: None if value is None else check(value))
+
+
+HttpAddress: TypeAlias = Annotated[str | None, ADDRESS, where_given(http_address)]
+ServiceAddress: TypeAlias = Annotated[str | None, ADDRESS, where_given(service_address)]
 
 
 def is_loopback(host: str) -> bool:

@@ -11,24 +11,24 @@ import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 from urllib.request import getproxies
 
 import platformdirs
 import structlog
 from pydantic import (
+    AfterValidator,
+    BeforeValidator,
     Field,
     PrivateAttr,
     SecretStr,
     ValidationError,
-    field_validator,
     model_validator,
 )
 from pydantic_settings import (
     BaseSettings,
     DotEnvSettingsSource,
-    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
@@ -38,12 +38,14 @@ from solward.settings.access import AccessSettings
 from solward.settings.addresses import (
     ADDRESS,
     ADDRESSES,
+    HttpAddress,
     address_fields,
     addresses_of,
     http_address,
     is_loopback,
     is_protected,
     service_address,
+    where_given,
 )
 from solward.settings.home import default_models_folder
 from solward.settings.masking import masked_value, secret_fields
@@ -150,6 +152,184 @@ def _password_over_network(url: str) -> str | None:
     return query.get("password") or unquote(parts.password or "") or None
 
 
+def _parts(value: object) -> object:
+    """The parts of a text that commas separate."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+def _exact_origins(value: tuple[str, ...]) -> tuple[str, ...]:
+    for number, origin in enumerate(value, 1):
+        try:
+            parts = urlsplit(service_address(origin))
+            exact = f"{parts.scheme}://{parts.netloc}" == origin
+        except ValueError:
+            exact = False
+        if not exact:
+            # It is not quoted: somebody may have pasted an address with a key.
+            raise ValueError(
+                "expected origins like http://localhost:3000, without user and path, separated"
+                f" by commas; number {number} is none"
+            )
+    return value
+
+
+def _mainnet_alias(value: object) -> object:
+    return MAINNET if value == "mainnet" else value
+
+
+def _rpc_addresses(value: SecretStr) -> SecretStr:
+    urls = addresses_of(value.get_secret_value())
+    if not urls:
+        raise ValueError("expected an http:// or https:// address")
+    for url in urls:
+        http_address(url)
+    if len(set(urls)) < len(urls):
+        raise ValueError("an address is given twice")
+    return value
+
+
+def _pools(value: str) -> str:
+    pools = [each.strip() for each in value.split(",") if each.strip()]
+    for pool in pools:
+        _check_address(pool)
+    if len(set(pools)) < len(pools):
+        raise ValueError("a pool is given twice")
+    return value
+
+
+def _two_sources(value: tuple[str, ...]) -> tuple[str, ...]:
+    if value and sorted(value) != sorted(_PRICE_SOURCES):
+        raise ValueError(
+            f"expected nothing, or {','.join(_PRICE_SOURCES)}: one source alone is not believed"
+        )
+    return value
+
+
+def _private_sites(value: tuple[str, ...]) -> tuple[str, ...]:
+    for site in value:
+        try:
+            read_site(site, "a site")
+        except InvalidRequest as error:
+            raise ValueError(f"expected sites separated by commas; {error}") from None
+        if site.startswith(_METADATA):
+            raise ValueError(f"{site} is where a cloud tells a machine its secrets, no seller")
+    return value
+
+
+def _resource_sites(value: tuple[str, ...]) -> tuple[str, ...]:
+    pairs = [tuple(part.strip() for part in pair.split("=")) for pair in value]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError("expected ASKED=NAMED, two sites, separated by commas")
+    try:
+        return tuple(
+            "=".join(without_default_port(read_site(site, "a site")) for site in pair)
+            for pair in pairs
+        )
+    except InvalidRequest as error:
+        raise ValueError(f"expected ASKED=NAMED, two sites; {error}") from None
+
+
+def _receiver(value: SecretStr) -> SecretStr:
+    url = http_address(value.get_secret_value())
+    if urlsplit(url).fragment:
+        raise ValueError("expected an address without a fragment")
+    if not is_protected(url):
+        raise ValueError(
+            "expected https://, but for a loopback address: others could read on the way what"
+            " is told"
+        )
+    return value
+
+
+def _long_secret(value: SecretStr) -> SecretStr:
+    # Also where nobody serves: deliveries are signed with it.
+    if len(value.get_secret_value().encode()) < MIN_SECRET_BYTES:
+        raise ValueError(f"expected at least {MIN_SECRET_BYTES} bytes")
+    return value
+
+
+def _absolute(value: Path) -> Path:
+    return value.expanduser().absolute()
+
+
+def _transaction_version(value: object) -> object:
+    versions: dict[str, object] = {"auto": "auto", "0": 0, "1": 1}
+    text = str(value).strip().lower()
+    if text not in versions or isinstance(value, bool):
+        raise ValueError(f"expected auto, 0 or 1; got {value!r}")
+    return versions[text]
+
+
+def _priority_fee(value: object) -> object:
+    text = value.strip().lower() if isinstance(value, str) else value
+    if text in ("off", "auto"):
+        return text
+    if isinstance(text, str) and text.isascii() and text.isdecimal():
+        text = int(text)
+    if type(text) is not int or not 0 <= text <= U64_MAX:
+        raise ValueError(
+            "expected off, auto, or a whole number of micro-lamports for each compute unit;"
+            f" got {value!r}"
+        )
+    return text
+
+
+def _sol(value: Decimal) -> Decimal:
+    try:
+        sol_to_lamports(value, "the value")
+    except InvalidRequest as error:
+        raise ValueError(f"expected an amount of SOL such as 2 or 0.5; {error}") from None
+    return value
+
+
+def _network_fee(value: Decimal) -> Decimal:
+    least = 2 * LAMPORTS_PER_SIGNATURE
+    if sol_to_lamports(_sol(value), "the value") < least:
+        raise ValueError(
+            f"expected at least {lamports_to_sol(least):f} SOL: a transaction of two signatures"
+        )
+    return value
+
+
+def _addresses(value: frozenset[str]) -> frozenset[str]:
+    for address in value:
+        _check_address(address)
+    return value
+
+
+def _mint_units(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    limits: dict[str, str] = {}
+    for item in filter(None, (part.strip() for part in value.split(","))):
+        mint, equals, units = (part.strip() for part in item.partition("="))
+        if not equals or not units.isdecimal():
+            raise ValueError(
+                "expected MINT=UNITS, in the mint's smallest unit, separated by commas; "
+                f"got {item!r}"
+            )
+        if mint in limits:
+            raise ValueError(f"{mint} is given twice")
+        limits[mint] = units
+    return limits
+
+
+def _mints(value: Mapping[str, int]) -> Mapping[str, int]:
+    for mint, units in value.items():
+        _check_address(mint, " of mints, as in MINT=UNITS")
+        if not 0 <= units <= COUNTED_MAX:
+            raise ValueError(f"the limit of {mint} must be between 0 and {COUNTED_MAX}")
+    return value
+
+
+Sol: TypeAlias = Annotated[Decimal, CEILING, AfterValidator(_sol)]
+Listed: Final = BeforeValidator(_parts)
+Receiver: TypeAlias = Annotated[SecretStr | None, ADDRESS, where_given(_receiver)]
+SigningSecret: TypeAlias = Annotated[SecretStr | None, where_given(_long_secret)]
+
+
 class Settings(AccessSettings, VendorSettings):
     """All settings, checked. Keyword arguments override the environment.
 
@@ -169,44 +349,54 @@ class Settings(AccessSettings, VendorSettings):
 
     # Statuses of errors as the interface's contract has them, or by what they mean.
     error_status: ErrorStatus = "contract"
-    cors_origins: Annotated[tuple[str, ...], NoDecode, ADDRESSES] = DASHBOARD_ORIGINS
+    cors_origins: Annotated[tuple[str, ...], ADDRESSES, Listed, AfterValidator(_exact_origins)] = (
+        DASHBOARD_ORIGINS
+    )
 
     # Comma-separated addresses. RPC providers put the API key into the URL, so all of it is secret.
-    solana_rpc_url: Annotated[SecretStr | None, ADDRESSES] = None
-    solana_network: Network = Field(default_factory=_network_of)
-    jupiter_api_url: Annotated[str | None, ADDRESS] = None
+    solana_rpc_url: Annotated[SecretStr | None, ADDRESSES, where_given(_rpc_addresses)] = None
+    solana_network: Annotated[Network, BeforeValidator(_mainnet_alias)] = Field(
+        default_factory=_network_of
+    )
+    jupiter_api_url: HttpAddress = None
     jupiter_api_key: SecretStr | None = None
     jupiter_api: JupiterApi = "build"
     # A venue plugin's name, or whichever offers the most.
     swap_venue: str = BEST_VENUE
     # Addresses of pools, separated by commas.
-    raydium_cpmm_pools: str | None = None
+    raydium_cpmm_pools: Annotated[str | None, where_given(_pools)] = None
 
-    solward_home: Path = Field(default_factory=default_home)
+    solward_home: Annotated[Path, AfterValidator(_absolute)] = Field(default_factory=default_home)
     database_url: Annotated[SecretStr | None, ADDRESS] = None
     api_key_store: ApiKeyStoreKind = "database"
     # Of one key, whatever they ask for.
     requests_per_minute: int = Field(600, ge=1)
     keystore_passphrase: SecretStr | None = None
-    keystore_key_file: Path | None = None
+    keystore_key_file: Annotated[Path | None, where_given(_absolute)] = None
 
     default_llm_provider: str | None = None
     default_llm_model: str | None = None
 
-    max_sol_per_transaction: Annotated[Decimal, CEILING] = Decimal(2)
+    max_sol_per_transaction: Sol = Decimal(2)
     max_transactions_per_minute: Annotated[int, CEILING] = Field(5, ge=1)
-    daily_spending_limit_sol: Annotated[Decimal, CEILING] = Decimal(10)
+    daily_spending_limit_sol: Sol = Decimal(10)
     # Basis points: how much less than quoted a swap may give, and how far it may move the price.
     max_slippage_bps: Annotated[int, CEILING] = Field(
         default_factory=_max_slippage_of, ge=0, le=_WHOLE_BPS
     )
     max_price_impact_bps: Annotated[int, CEILING] = Field(500, ge=0, le=_WHOLE_BPS)
-    max_costs_sol_per_day: Annotated[Decimal, CEILING] = DEFAULT_MAX_COSTS_SOL
+    max_costs_sol_per_day: Sol = DEFAULT_MAX_COSTS_SOL
     # Of transactions that are built here: off, auto, or micro-lamports a compute unit.
-    priority_fee: Literal["off", "auto"] | int = Field(default_factory=_priority_fee_of)
+    priority_fee: Annotated[Literal["off", "auto"] | int, BeforeValidator(_priority_fee)] = Field(
+        default_factory=_priority_fee_of
+    )
     # Of swaps; the rest is smaller in version 0.
-    transaction_version: Literal["auto", 0, 1] = "auto"
-    max_network_fee_sol: Annotated[Decimal, CEILING] = lamports_to_sol(DEFAULT_MAX_NETWORK_FEE)
+    transaction_version: Annotated[Literal["auto", 0, 1], BeforeValidator(_transaction_version)] = (
+        "auto"
+    )
+    max_network_fee_sol: Annotated[Decimal, CEILING, AfterValidator(_network_fee)] = (
+        lamports_to_sol(DEFAULT_MAX_NETWORK_FEE)
+    )
     hold_expires_s: int = Field(3600, ge=60, le=86_400)
     # Of what a plugin's distribution keeps for a wallet.
     plugin_store_max_keys: int = Field(256, ge=1, le=10_000)
@@ -214,38 +404,46 @@ class Settings(AccessSettings, VendorSettings):
     plugin_store_max_bytes: int = Field(262_144, ge=2, le=16_777_216)
     # Of one distribution, for all wallets, in one process.
     plugin_store_writes_per_minute: int = Field(3_000, ge=1, le=1_000_000)
-    blocked_addresses: Annotated[frozenset[str], NoDecode] = frozenset()
-    token_limits: Annotated[Mapping[str, int], NoDecode, CEILING] = Field(default_factory=dict)
+    blocked_addresses: Annotated[frozenset[str], Listed, AfterValidator(_addresses)] = frozenset()
+    token_limits: Annotated[
+        Mapping[str, int], CEILING, BeforeValidator(_mint_units), AfterValidator(_mints)
+    ] = Field(default_factory=dict)
     # Mints, by address or symbol, whose issuer can take, stop or tax what others hold.
-    regulated_mints: Annotated[tuple[str, ...], NoDecode] = ()
+    regulated_mints: Annotated[tuple[str, ...], Listed] = ()
     # Who says what assets are worth in dollars: nobody, or two that are compared.
-    price_sources: Annotated[tuple[str, ...], NoDecode] = ()
+    price_sources: Annotated[tuple[str, ...], Listed, AfterValidator(_two_sources)] = ()
     price_max_age_s: int = Field(60, ge=10, le=600)
     price_max_spread_bps: int = Field(200, ge=1, le=5_000)
-    coingecko_api_url: Annotated[str, ADDRESS] = "https://api.coingecko.com/api/v3"
+    coingecko_api_url: Annotated[str, ADDRESS, AfterValidator(http_address)] = (
+        "https://api.coingecko.com/api/v3"
+    )
     coingecko_api_key: SecretStr | None = None
 
     # Receivers put tokens into their addresses, so all of it is secret.
-    approval_webhook_url: Annotated[SecretStr | None, ADDRESS] = None
-    approval_webhook_secret: SecretStr | None = None
+    approval_webhook_url: Receiver = None
+    approval_webhook_secret: SigningSecret = None
 
-    alert_webhook_url: Annotated[SecretStr | None, ADDRESS] = None
-    alert_webhook_secret: SecretStr | None = None
+    alert_webhook_url: Receiver = None
+    alert_webhook_secret: SigningSecret = None
     alert_webhook_format: Literal["json", "slack"] = "json"
     # Between two messages.
     alert_webhook_interval_s: int = Field(60, ge=5, le=3_600)
     # What is told; nothing is everything.
-    alert_webhook_names: Annotated[tuple[str, ...], NoDecode] = ()
+    alert_webhook_names: Annotated[tuple[str, ...], Listed] = ()
 
     # Offers of which other network count on a localnet, whose genesis hash no seller knows.
     payments_localnet_as: Literal["devnet"] | None = None
     # Sellers on this machine or a private network, as grants name sites.
-    payments_private_sites: Annotated[tuple[str, ...], NoDecode] = ()
+    payments_private_sites: Annotated[tuple[str, ...], Listed, AfterValidator(_private_sites)] = ()
     # asked=named: another site that a seller may name as its own in an offer.
-    payments_resource_sites: Annotated[tuple[str, ...], NoDecode] = ()
+    payments_resource_sites: Annotated[
+        tuple[str, ...], Listed, AfterValidator(_resource_sites)
+    ] = ()
 
     model_processes: int = Field(1, ge=1, le=64)
-    models_folder: Path = Field(default_factory=default_models_folder)
+    models_folder: Annotated[Path, AfterValidator(_absolute)] = Field(
+        default_factory=default_models_folder
+    )
 
     # None keeps for ever.
     decision_retention_days: int | None = Field(None, ge=1, le=MAX_DAYS)
@@ -254,9 +452,9 @@ class Settings(AccessSettings, VendorSettings):
     payment_answer_retention_days: int = Field(30, ge=1, le=MAX_DAYS)
     payment_answers_max_mb: int = Field(1024, ge=1)
 
-    solward_plugins: Annotated[tuple[str, ...] | None, NoDecode] = None
+    solward_plugins: Annotated[tuple[str, ...] | None, Listed] = None
     # Distributions whose hosts also run where the machine cannot confine them.
-    solward_plugins_unconfined: Annotated[tuple[str, ...], NoDecode] = ()
+    solward_plugins_unconfined: Annotated[tuple[str, ...], Listed] = ()
 
     localnet_slot_ms: int = Field(200, ge=1)
     localnet_finality: Literal["alpenglow", "tower", "finalized"] = "alpenglow"
@@ -397,220 +595,6 @@ class Settings(AccessSettings, VendorSettings):
                 for url in marker.split(value):
                     yield from of_url(url)
 
-    @field_validator(
-        "cors_origins",
-        "solward_plugins",
-        "solward_plugins_unconfined",
-        "blocked_addresses",
-        "regulated_mints",
-        "price_sources",
-        "payments_private_sites",
-        "payments_resource_sites",
-        "alert_webhook_names",
-        mode="before",
-    )
-    @classmethod
-    def _comma_list(cls, value: object) -> object:
-        if isinstance(value, str):
-            return [part.strip() for part in value.split(",") if part.strip()]
-        return value
-
-    @field_validator("cors_origins")
-    @classmethod
-    def _exact_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for number, origin in enumerate(value, 1):
-            try:
-                parts = urlsplit(service_address(origin))
-                exact = f"{parts.scheme}://{parts.netloc}" == origin
-            except ValueError:
-                exact = False
-            if not exact:
-                # It is not quoted: somebody may have pasted an address with a key.
-                raise ValueError(
-                    "expected origins like http://localhost:3000, without user and path, separated"
-                    f" by commas; number {number} is none"
-                )
-        return value
-
-    @field_validator("solana_network", mode="before")
-    @classmethod
-    def _mainnet_alias(cls, value: object) -> object:
-        return MAINNET if value == "mainnet" else value
-
-    @field_validator("solana_rpc_url")
-    @classmethod
-    def _rpc_address(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is None:
-            return None
-        urls = addresses_of(value.get_secret_value())
-        if not urls:
-            raise ValueError("expected an http:// or https:// address")
-        for url in urls:
-            http_address(url)
-        if len(set(urls)) < len(urls):
-            raise ValueError("an address is given twice")
-        return value
-
-    @field_validator("raydium_cpmm_pools")
-    @classmethod
-    def _pools(cls, value: str | None) -> str | None:
-        pools = [each.strip() for each in (value or "").split(",") if each.strip()]
-        for pool in pools:
-            _check_address(pool)
-        if len(set(pools)) < len(pools):
-            raise ValueError("a pool is given twice")
-        return value
-
-    @field_validator("price_sources")
-    @classmethod
-    def _two_sources(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if value and sorted(value) != sorted(_PRICE_SOURCES):
-            raise ValueError(
-                f"expected nothing, or {','.join(_PRICE_SOURCES)}: one source alone is not believed"
-            )
-        return value
-
-    @field_validator("payments_private_sites")
-    @classmethod
-    def _private_sites(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for site in value:
-            try:
-                read_site(site, "a site")
-            except InvalidRequest as error:
-                raise ValueError(f"expected sites separated by commas; {error}") from None
-            if site.startswith(_METADATA):
-                raise ValueError(f"{site} is where a cloud tells a machine its secrets, no seller")
-        return value
-
-    @field_validator("payments_resource_sites")
-    @classmethod
-    def _resource_sites(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        pairs = [tuple(part.strip() for part in pair.split("=")) for pair in value]
-        if any(len(pair) != 2 for pair in pairs):
-            raise ValueError("expected ASKED=NAMED, two sites, separated by commas")
-        try:
-            return tuple(
-                "=".join(without_default_port(read_site(site, "a site")) for site in pair)
-                for pair in pairs
-            )
-        except InvalidRequest as error:
-            raise ValueError(f"expected ASKED=NAMED, two sites; {error}") from None
-
-    @field_validator("jupiter_api_url", "coingecko_api_url")
-    @classmethod
-    def _http_address(cls, value: str | None) -> str | None:
-        return None if value is None else http_address(value)
-
-    @field_validator("approval_webhook_url", "alert_webhook_url")
-    @classmethod
-    def _receiver(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is None:
-            return None
-        url = http_address(value.get_secret_value())
-        if urlsplit(url).fragment:
-            raise ValueError("expected an address without a fragment")
-        if not is_protected(url):
-            raise ValueError(
-                "expected https://, but for a loopback address: others could read on the way what"
-                " is told"
-            )
-        return value
-
-    @field_validator("approval_webhook_secret", "alert_webhook_secret")
-    @classmethod
-    def _long_secret(cls, value: SecretStr | None) -> SecretStr | None:
-        # Also where nobody serves: deliveries are signed with it.
-        if value is not None and len(value.get_secret_value().encode()) < MIN_SECRET_BYTES:
-            raise ValueError(f"expected at least {MIN_SECRET_BYTES} bytes")
-        return value
-
-    @field_validator("solward_home", "keystore_key_file", "models_folder")
-    @classmethod
-    def _absolute(cls, value: Path | None) -> Path | None:
-        return None if value is None else value.expanduser().absolute()
-
-    @field_validator("transaction_version", mode="before")
-    @classmethod
-    def _transaction_version(cls, value: object) -> object:
-        versions: dict[str, object] = {"auto": "auto", "0": 0, "1": 1}
-        text = str(value).strip().lower()
-        if text not in versions or isinstance(value, bool):
-            raise ValueError(f"expected auto, 0 or 1; got {value!r}")
-        return versions[text]
-
-    @field_validator("priority_fee", mode="before")
-    @classmethod
-    def _priority_fee(cls, value: object) -> object:
-        text = value.strip().lower() if isinstance(value, str) else value
-        if text in ("off", "auto"):
-            return text
-        if isinstance(text, str) and text.isascii() and text.isdecimal():
-            text = int(text)
-        if type(text) is not int or not 0 <= text <= U64_MAX:
-            raise ValueError(
-                "expected off, auto, or a whole number of micro-lamports for each compute unit;"
-                f" got {value!r}"
-            )
-        return text
-
-    @field_validator(
-        "max_sol_per_transaction",
-        "daily_spending_limit_sol",
-        "max_costs_sol_per_day",
-        "max_network_fee_sol",
-    )
-    @classmethod
-    def _sol(cls, value: Decimal) -> Decimal:
-        try:
-            sol_to_lamports(value, "the value")
-        except InvalidRequest as error:
-            raise ValueError(f"expected an amount of SOL such as 2 or 0.5; {error}") from None
-        return value
-
-    @field_validator("max_network_fee_sol")
-    @classmethod
-    def _network_fee(cls, value: Decimal) -> Decimal:
-        least = 2 * LAMPORTS_PER_SIGNATURE
-        if sol_to_lamports(value, "the value") < least:
-            raise ValueError(
-                f"expected at least {lamports_to_sol(least):f} SOL: a transaction of two signatures"
-            )
-        return value
-
-    @field_validator("blocked_addresses")
-    @classmethod
-    def _addresses(cls, value: frozenset[str]) -> frozenset[str]:
-        for address in value:
-            _check_address(address)
-        return value
-
-    @field_validator("token_limits", mode="before")
-    @classmethod
-    def _mint_units(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        limits: dict[str, str] = {}
-        for item in filter(None, (part.strip() for part in value.split(","))):
-            mint, equals, units = (part.strip() for part in item.partition("="))
-            if not equals or not units.isdecimal():
-                raise ValueError(
-                    "expected MINT=UNITS, in the mint's smallest unit, separated by commas; "
-                    f"got {item!r}"
-                )
-            if mint in limits:
-                raise ValueError(f"{mint} is given twice")
-            limits[mint] = units
-        return limits
-
-    @field_validator("token_limits")
-    @classmethod
-    def _mints(cls, value: Mapping[str, int]) -> Mapping[str, int]:
-        for mint, units in value.items():
-            _check_address(mint, " of mints, as in MINT=UNITS")
-            if not 0 <= units <= COUNTED_MAX:
-                raise ValueError(f"the limit of {mint} must be between 0 and {COUNTED_MAX}")
-        return value
-
     @model_validator(mode="after")
     def _agree(self) -> Settings:
         if self.solana_rpc_url is None and self.solana_network != "localnet":
@@ -669,12 +653,7 @@ class Settings(AccessSettings, VendorSettings):
         Raises:
             ConfigError: one of the two is not set.
         """
-        url, secret = self.approval_webhook_url, self.approval_webhook_secret
-        if url is not None and secret is not None:
-            return url.get_secret_value(), secret.get_secret_value()
-        if url is secret:
-            return None
-        raise ConfigError("set both APPROVAL_WEBHOOK_URL and APPROVAL_WEBHOOK_SECRET, or neither")
+        return self._webhook("approval")
 
     @property
     def alert_webhook(self) -> tuple[str, str] | None:
@@ -683,17 +662,22 @@ class Settings(AccessSettings, VendorSettings):
         Raises:
             ConfigError: one of the two is not set, or the secret is the approvals' webhook's.
         """
-        url, secret = self.alert_webhook_url, self.alert_webhook_secret
+        found = self._webhook("alert")
+        if found is not None and self.alert_webhook_secret == self.approval_webhook_secret:
+            raise ConfigError(
+                "ALERT_WEBHOOK_SECRET: expected another one than APPROVAL_WEBHOOK_SECRET, with"
+                " which whoever is told of alerts could approve"
+            )
+        return found
+
+    def _webhook(self, name: str) -> tuple[str, str] | None:
+        fields = f"{name}_webhook_url", f"{name}_webhook_secret"
+        url, secret = (getattr(self, each) for each in fields)
         if url is not None and secret is not None:
-            if secret == self.approval_webhook_secret:
-                raise ConfigError(
-                    "ALERT_WEBHOOK_SECRET: expected another one than APPROVAL_WEBHOOK_SECRET, with"
-                    " which whoever is told of alerts could approve"
-                )
             return url.get_secret_value(), secret.get_secret_value()
         if url is secret:
             return None
-        raise ConfigError("set both ALERT_WEBHOOK_URL and ALERT_WEBHOOK_SECRET, or neither")
+        raise ConfigError(f"set both {fields[0].upper()} and {fields[1].upper()}, or neither")
 
     @property
     def max_lamports_per_transaction(self) -> int:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import SecretStr, field_validator
+from pydantic import SecretStr
 from pydantic_settings import BaseSettings
 
-from solward.settings.addresses import ADDRESS, http_address, service_address
+from solward.settings.addresses import HttpAddress, service_address
 from solward.settings.variables import env_file_values
 from solward.telemetry.scrub import conceal
 from solward.types.errors import ConfigError
@@ -31,18 +30,13 @@ class VendorSettings(BaseSettings):
     """Secrets and addresses of language model providers; each gets only its own."""
 
     openai_api_key: SecretStr | None = None
-    openai_base_url: Annotated[str | None, ADDRESS] = None
+    openai_base_url: HttpAddress = None
     anthropic_api_key: SecretStr | None = None
-    anthropic_api_base: Annotated[str | None, ADDRESS] = None
+    anthropic_api_base: HttpAddress = None
     xai_api_key: SecretStr | None = None
-    xai_api_base: Annotated[str | None, ADDRESS] = None
+    xai_api_base: HttpAddress = None
     gemini_api_key: SecretStr | None = None
-    gemini_api_base: Annotated[str | None, ADDRESS] = None
-
-    @field_validator("openai_base_url", "anthropic_api_base", "xai_api_base", "gemini_api_base")
-    @classmethod
-    def _vendor_address(cls, value: str | None) -> str | None:
-        return None if value is None else http_address(value)
+    gemini_api_base: HttpAddress = None
 
     def provider_context(self, spec: ProviderSpec) -> ProviderContext:
         """The secret and the address that a provider declares.
