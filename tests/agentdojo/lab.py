@@ -203,7 +203,7 @@ class Lab:
         self.model.answer = payer = Obedient(due, None, ())
         await self.cycles(agent, payer)
         decisions = await self.service.agents.decisions(agent.id)
-        records = await self.service.transactions(wallet.id)
+        records = await self.service.history.newest(wallet.id)
         blocked = [each for each in records if each.status is TransactionStatus.BLOCKED]
         return Played(
             utility,

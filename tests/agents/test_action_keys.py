@@ -85,7 +85,7 @@ async def test_each_payment_of_a_cycle_has_its_own_number(service: Solward) -> N
     ]
     assert await service.ledger.balance(RECIPIENT) == 3 * SOL // 10
     [decision] = await service.agents.decisions(agent.id)
-    for record in await service.transactions(agent.wallet_id, limit=2):
+    for record in await service.history.newest(agent.wallet_id, limit=2):
         assert record.id in decision.outcome
 
 
@@ -116,7 +116,7 @@ async def test_another_amount_in_the_same_cycle_gets_the_first_ones_record(
     assert "Sent 0.25 SOL" in told
     assert "Sent 0.25 SOL" in again
     assert await service.ledger.balance(RECIPIENT) == SOL // 4
-    [record, _airdrop] = await service.transactions(agent.wallet_id)
+    [record, _airdrop] = await service.history.newest(agent.wallet_id)
     assert record.details["amount"] == Decimal("0.25")
 
 
@@ -139,5 +139,5 @@ async def test_what_was_refused_stays_refused_for_a_smaller_amount(service: Solw
 
     assert str(again.value) == str(refused.value)
     assert await service.ledger.balance(RECIPIENT) == 0
-    [record, _airdrop] = await service.transactions(agent.wallet_id)
+    [record, _airdrop] = await service.history.newest(agent.wallet_id)
     assert record.status is TransactionStatus.BLOCKED

@@ -75,7 +75,7 @@ async def test_an_agents_transfer_lands_and_is_its_own(service: Solward) -> None
 
     assert "0.25 SOL" in decision.outcome
     assert await on_ledger(service, RECIPIENT) == SOL // 4
-    [transfer, _airdrop] = await service.transactions(agent.wallet_id)
+    [transfer, _airdrop] = await service.history.newest(agent.wallet_id)
     assert (transfer.agent_id, transfer.status) == (agent.id, TransactionStatus.CONFIRMED)
     limits = await service.agents.limits(agent.id)
     assert limits["dailySpendingLimitSol"]["spent"] == Decimal("0.25")
@@ -94,7 +94,7 @@ async def test_an_agents_own_limit_blocks_and_the_refusal_is_the_outcome(service
     assert decision.outcome.startswith("Transaction blocked by guardrail max_per_tx")
     assert await on_ledger(service, RECIPIENT) == 0
     assert (await service.agents.get(agent.id)).status == "running"
-    [blocked, _airdrop] = await service.transactions(agent.wallet_id)
+    [blocked, _airdrop] = await service.history.newest(agent.wallet_id)
     assert (blocked.status, blocked.agent_id) == (TransactionStatus.BLOCKED, agent.id)
 
 
@@ -140,4 +140,4 @@ async def test_a_cycle_that_died_after_paying_pays_once(
     [decision] = await service.agents.decisions(agent.id)
     assert decision.cycle == 1
     assert decision.outcome.startswith("The transaction is confirmed")
-    assert len(await service.transactions(agent.wallet_id)) == 2
+    assert len(await service.history.newest(agent.wallet_id)) == 2

@@ -106,7 +106,7 @@ async def test_a_newcomer_reads_a_launch_a_swap_a_stake_and_a_wrap_all_confirmed
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with first_minute(tmp_path, monkeypatch) as (service, seed, _printed):
-        records: list[TransactionRecord] = await service.transactions()
+        records: list[TransactionRecord] = await service.history.newest()
         told = [(record.type, record.status) for record in reversed(records)]
         blocked = ("transfer", TransactionStatus.BLOCKED)
         expected = [(kind, TransactionStatus.CONFIRMED) for kind in STORY + ROUTINE]
@@ -169,7 +169,7 @@ async def test_it_is_refused_once_and_asks_a_person_once_and_says_so(
                     break
         assert len(printed) == 5
         assert "is carried out" in printed[4]
-        record = (await service.transactions(seed.wallet.id))[0]
+        record = (await service.history.newest(seed.wallet.id))[0]
         assert (record.type, record.status) == ("transfer", TransactionStatus.CONFIRMED)
         assert (await service.balances(seed.savings.id)).lamports == 251_000_000
 

@@ -101,7 +101,7 @@ async def rows_of(service: Solward, agent: Agent) -> list[int]:
 
 
 async def transfers(service: Solward, agent: Agent) -> list[TransactionStatus]:
-    records = await service.transactions(agent.wallet_id)
+    records = await service.history.newest(agent.wallet_id)
     return [record.status for record in records if record.type == "transfer"]
 
 

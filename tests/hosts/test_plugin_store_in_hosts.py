@@ -117,4 +117,4 @@ async def test_what_its_own_process_is_made_to_send_is_checked_by_the_service(
             with pytest.raises(InvalidRequest):
                 await hosted.run("keeps", wallet, do=f"calls = context._calls\nawait {call}")
         assert await hosted.run("keeps", wallet, do="await context.store.list()") == "()"
-        assert await hosted.stand.service.transactions(wallet, limit=5) == []
+        assert await hosted.stand.service.history.newest(wallet, limit=5) == []

@@ -111,7 +111,7 @@ async def test_a_chat_is_answered_whole_unless_a_stream_is_asked_for(talk: Talk)
         assert answer.headers["content-type"] == "application/json"
     assert "hello" in talk.model.requests[-1].messages[0].content
     assert talk.model.requests[-1].tools == ()
-    assert await talk.service.transactions() == []
+    assert await talk.service.history.newest() == []
 
 
 async def test_pieces_come_as_the_model_speaks_and_the_whole_at_the_end(talk: Talk) -> None:

@@ -230,7 +230,7 @@ class Sequence:
     async def left(self) -> Counter[str]:
         """asset -> units that left, by what the ledger kept of each transaction, gross."""
         found: Counter[str] = Counter()
-        for record in await self.service.transactions(self.wallet, limit=500):
+        for record in await self.service.history.newest(self.wallet, limit=500):
             if record.signature is None or record.principal == "admin":
                 continue
             landed = await self.service.ledger.transaction(record.signature)

@@ -20,8 +20,8 @@ from tests.support.database import statements_of
 from tests.support.services import STRANGER, Api, serving_events, settings
 
 from solward.database import tables
-from solward.service import service as service_module
-from solward.service.record_filter import RecordFilter
+from solward.service import history
+from solward.service.history import History, RecordFilter
 from solward.service.service import Solward
 from solward.solana.token_list import token_list
 from solward.types.address_book import AddressBook, Known
@@ -181,7 +181,7 @@ async def exported(api: Api, query: str = "", **options: Any) -> list[dict[str, 
 async def test_what_is_listed_is_what_is_exported(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_module, "_EXPORT_PAGE", 2)
+    monkeypatch.setattr(history, "EXPORT_PAGE", 2)
     wallet = (await api.post("/wallets", {"name": "=till"})).json["walletId"]
     await api.post(f"/wallets/{wallet}/airdrop", {"amount": 2})
     await api.post("/contacts", {"address": STRANGER, "name": "Landlord"})
@@ -248,7 +248,7 @@ class Pages:
 @pytest.fixture
 def pages(monkeypatch: pytest.MonkeyPatch) -> Pages:
     pages = Pages()
-    rows, filtered = history_csv.rows, Solward.filtered_transactions
+    rows, filtered = history_csv.rows, History.every
 
     def counted(records: list[TransactionRecord], naming: Naming) -> bytes:
         pages.sizes.append(len(records))
@@ -256,17 +256,17 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> Pages:
         return rows(records, naming)
 
     async def until_left(
-        service: Solward, wanted: RecordFilter
+        records: History, wanted: RecordFilter
     ) -> AsyncGenerator[list[TransactionRecord], None]:
         try:
-            async with aclosing(filtered(service, wanted)) as found:
+            async with aclosing(filtered(records, wanted)) as found:
                 async for page in found:
                     yield page
         finally:
             pages.ended.set()
 
     monkeypatch.setattr(history_csv, "rows", counted)
-    monkeypatch.setattr(Solward, "filtered_transactions", until_left)
+    monkeypatch.setattr(History, "every", until_left)
     return pages
 
 
@@ -275,7 +275,7 @@ async def test_a_long_history_is_read_and_written_a_page_at_a_time(api: Api, pag
     await fill(api.service, 500)
     async with statements_of(api.service.database) as seen:
         assert len(await exported(api)) == 500
-    assert max(pages.sizes) == service_module._EXPORT_PAGE == 50
+    assert max(pages.sizes) == history.EXPORT_PAGE == 50
     assert len(pages.sizes) == 10
     # What was launched, contacts and address book once; of each page its ids, its records and its
     # wallets; and that there is no other page.

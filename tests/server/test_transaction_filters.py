@@ -13,7 +13,7 @@ from tests.promises import promise
 from tests.support.services import STRANGER, Api
 
 from solward.database.tables import transactions
-from solward.service import record_filter
+from solward.service import history
 
 OTHER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 
@@ -108,7 +108,7 @@ async def test_a_name_of_two_wallets_names_none(shared_api: Api) -> None:
 async def test_a_confined_key_filters_its_own_wallet_alone(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record_filter, "MOST_WALKED", 1)
+    monkeypatch.setattr(history, "MOST_WALKED", 1)
     own, foreign = await api.wallet(1), await api.wallet(1)
     mine, theirs = await paid(api, own, STRANGER, "0.1"), await paid(api, foreign, STRANGER, "0.1")
     key, _ = await api.key(walletId=own)

@@ -163,7 +163,7 @@ async def test_a_bugs_traceback_names_the_request(
     async def broken(*_given: Any, **_named: Any) -> None:
         raise LookupError("a bug")
 
-    monkeypatch.setattr(type(api.service), "transactions_json", broken)
+    monkeypatch.setattr(type(api.service.history), "page", broken)
     answer = await api.get("/transactions")
     assert answer.status == 500
     [line] = log.lines(request_id=answer.headers["X-Request-Id"])

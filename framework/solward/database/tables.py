@@ -225,7 +225,7 @@ transactions = _table(
     Column("recipient", Text),  # whom it pays, as `record.recipient_of` has it
     Column("refusal_numbers", JSON),  # of a blocked one whose reason says some; texts by name
     Index(None, "wallet_id", "seq"),
-    # What a filtered history walks, newest first (`solward.service.record_filter`).
+    # What a filtered history walks, newest first (`solward.service.history`).
     Index(None, "created_ms", "seq"),
     # Partial by what it always is, so that SQLite takes it for no statement without a time: those
     # of a wallet's launches and stakes would walk its whole history.

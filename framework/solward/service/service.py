@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import (
-    AsyncGenerator,
     AsyncIterator,
     Collection,
     Hashable,
@@ -27,7 +26,6 @@ with needs(__name__, "up"):
     import structlog
     from solders.account import Account
     from solders.pubkey import Pubkey
-    from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.agents.cycle import PhaseHook
 from solward.agents.cycle import no_hook as no_phase_hook
@@ -68,9 +66,8 @@ from solward.schedules.journal import no_hook as no_schedule_hook
 from solward.schedules.service import ScheduleService
 from solward.service.cluster import Localnet, open_cluster
 from solward.service.display_reads import Display, Shown
+from solward.service.history import History
 from solward.service.live_plugins import LivePlugins
-from solward.service.record_filter import RecordFilter, filtered_ids
-from solward.service.record_pages import RecordPages
 from solward.service.retention import MB, hourly_retention
 from solward.service.token_refresh import read_list
 from solward.service.venue_clients import VenueClients
@@ -118,8 +115,6 @@ from solward.vault.store.spending import FrozenSwitch
 RECONCILE_WAIT_S = 5.0
 # Between two looks of event streams for what other processes did: half of what docs/events.md says.
 EVENTS_POLL_S = 0.25
-# Records that an export holds at once.
-_EXPORT_PAGE = 50
 # The health route answers within a second, ledger or not.
 HEALTH_WAIT_S = 0.7
 
@@ -166,7 +161,7 @@ class Solward:
     display: Display = field(init=False)
     approvals: Approvals = field(init=False)
     policies: Policies = field(init=False)
-    _record_pages: RecordPages = field(init=False, default_factory=RecordPages)
+    history: History = field(init=False)
 
     def __post_init__(self) -> None:
         self.credentials = Credentials(self.database)
@@ -176,6 +171,7 @@ class Solward:
             self.database, self.tokens, self.ledger, lambda: self.registry, self.keys.names
         )
         self.display = Display(self.ledger)
+        self.history = History(self.database)
         settings = PluginSettings(self.database)
         self.plugin_state = PluginState(lambda: self.registry, self.wallets, settings)
         self.agents = AgentService(
@@ -516,86 +512,6 @@ class Solward:
 
         return RecordedStakes(self.ledger, recorded)
 
-    async def transactions(
-        self, wallet_id: str | None = None, *, limit: int = 50, before: str | None = None
-    ) -> list[TransactionRecord]:
-        """Records newest first, of one wallet or all, older than the record `before`.
-
-        Raises:
-            WalletNotFound: no such wallet.
-            InvalidRequest: `before` is no record's id.
-        """
-        if wallet_id is not None:
-            await self.wallets.get(wallet_id)
-        async with self.database.read() as connection:
-            found = await transaction_store.history(connection, wallet_id, limit, before)
-            if not found:
-                await _check_place(connection, before)
-        return found
-
-    async def transactions_json(
-        self,
-        wallet_id: str | None = None,
-        *,
-        limit: int = 50,
-        before: str | None = None,
-        fee: bool = False,
-    ) -> list[bytes]:
-        """The records of `transactions`, each as JSON in UTF-8.
-
-        Args:
-            fee: see `TransactionRecord.to_json`.
-
-        Raises:
-            InvalidRequest: `before` is no record's id.
-        """
-        async with self.database.read() as connection:
-            found = await self._record_pages.page(connection, wallet_id, limit, before, fee=fee)
-            if not found:
-                await _check_place(connection, before)
-        return found
-
-    async def filtered_transactions_json(
-        self, wanted: RecordFilter, *, limit: int = 50, before: str | None = None, fee: bool = False
-    ) -> tuple[list[bytes], str | None]:
-        """The records that fit, newest first by time, each as JSON in UTF-8, and the id that the
-        next page begins behind, None where there is none; a page may have fewer than `limit` and
-        one behind it (`solward.service.record_filter`).
-
-        Args:
-            fee: see `TransactionRecord.to_json`.
-
-        Raises:
-            InvalidRequest: `before` is no record's id.
-        """
-        async with self.database.read() as connection:
-            page = await filtered_ids(connection, wanted, limit, before)
-            if not page.ids:
-                await _check_place(connection, before)
-            return await self._record_pages.texts(connection, page.ids, fee=fee), page.next
-
-    async def filtered_transactions(
-        self, wanted: RecordFilter
-    ) -> AsyncGenerator[list[TransactionRecord], None]:
-        """Every record that fits, a page at a time, newest first by time; pages may be empty."""
-        before: str | None = None
-        while True:
-            async with self.database.read() as connection:
-                page = await filtered_ids(connection, wanted, _EXPORT_PAGE, before)
-                found = await transaction_store.of_ids(connection, page.ids)
-            yield [found[each] for each in page.ids]
-            if page.next is None:
-                return
-            before = page.next
-
-    async def record(self, transaction_id: str) -> TransactionRecord:
-        """One record; raises `NotFound`."""
-        async with self.database.read() as connection:
-            record = await transaction_store.get(connection, transaction_id)
-        if record is None:
-            raise NotFound("Transaction not found")
-        return record
-
     async def record_of(self, name: str) -> TransactionRecord:
         """The record that an Idempotency-Key stands for: a transaction's id, or `Hold.action`.
 
@@ -604,7 +520,7 @@ class Solward:
             NotFound: there is none.
         """
         if not name.startswith(ACTION):
-            return await self.record(name)
+            return await self.history.record(name)
         record = await self.engine.end_of_hold(name.removeprefix(ACTION))
         if record is None:
             raise NotFound("Transaction not found")
@@ -743,12 +659,6 @@ async def _told_by_others(events: EventBus) -> None:
     while True:
         await asyncio.sleep(EVENTS_POLL_S)
         events.wake()
-
-
-async def _check_place(connection: AsyncConnection, before: str | None) -> None:
-    """Raise `InvalidRequest` where a page that is empty is older than no record."""
-    if before is not None and await transaction_store.get(connection, before) is None:
-        raise InvalidRequest("before must be the id of a transaction")
 
 
 def wallet_limits(settings: Settings) -> ScopeLimits:

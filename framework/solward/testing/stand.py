@@ -108,7 +108,7 @@ class TestWallet:
 
     async def records(self) -> list[TransactionRecord]:
         """Its stored transactions, newest first, those refused included."""
-        return await self.stand.service.transactions(self.id, limit=500)
+        return await self.stand.service.history.newest(self.id, limit=500)
 
     async def fund(self, sol: Decimal | int) -> None:
         """Airdrop SOL to it, past every limit."""

@@ -16,7 +16,7 @@ from solward.operations.policies.refusals import refusals as refusals_json
 from solward.resources import transactions as calls
 from solward.resources.declare import fields_of
 from solward.resources.lists import OfWallet
-from solward.service.record_filter import RecordFilter
+from solward.service.history import RecordFilter
 from solward.support.clock import iso, ms_of, now_ms
 from solward.types.address_book import AddressBook, NamedWallet
 from solward.types.errors import InvalidRequest, NotFound, WalletNotFound
@@ -71,7 +71,7 @@ async def of_wallet(context: RouteContext, wallet_id: str) -> Response:
 async def export(context: RouteContext) -> Response:
     asked = query_of(calls.TransactionFilter)
     wanted = await _record_filter(context, asked, caller().wallet_id)
-    records = context.service.filtered_transactions(wanted)
+    records = context.service.history.every(wanted)
     # Read before the status is sent, so that an error has its own status.
     first = await anext(records)
     body: AsyncGenerator[bytes, None] | bytes = _exported(
@@ -90,7 +90,7 @@ async def export(context: RouteContext) -> Response:
 
 @routes.serve(calls.GET_TRANSACTION, keyed(Role.READ), {404: NO_RECORD})
 async def one(context: RouteContext, transaction_id: str) -> dict[str, Any]:
-    record = await context.service.record(transaction_id)
+    record = await context.service.history.record(transaction_id)
     found = await record_json(context.service.database, record)
     if caller().wallet_id not in (None, found["walletId"]):
         raise NotFound(NO_RECORD)
@@ -114,9 +114,9 @@ async def _listing(context: RouteContext, wallet_id: str | None) -> Response:
     # A filtered list goes by time, and says where its next page begins.
     if any(getattr(asked, each.name) is not None for each in fields_of(calls.TransactionFilter)):
         wanted = await _record_filter(context, asked, wallet_id)
-        texts, behind = await context.service.filtered_transactions_json(wanted, **page)
+        texts, behind = await context.service.history.filtered_page(wanted, **page)
         return list_response("transactions", texts, {"next": behind})
-    records = await context.service.transactions_json(wallet_id, **page)
+    records = await context.service.history.page(wallet_id, **page)
     return list_response("transactions", records)
 
 
@@ -124,7 +124,7 @@ async def _check_own(context: RouteContext, before: str, wallet_id: str | None) 
     """Raise as for no record where a key that is confined to a wallet names one of another: a page
     behind it would say when that was made."""
     try:
-        record = await context.service.record(before)
+        record = await context.service.history.record(before)
     except NotFound:
         record = None
     if record is None or record.wallet_id != wallet_id:

@@ -214,7 +214,7 @@ class Lab:
             agent,
             list(self.model.requests),
             list(reversed(await service.agents.decisions(agent.id))),
-            await service.transactions(wallet.id),
+            await service.history.newest(wallet.id),
             before,
             await self.books(wallet, attacker),
             answers,
@@ -296,7 +296,7 @@ class Lab:
             "attacker": await self._holdings(str(attacker.pubkey())),
             "vault": await self._holdings(self.vault.address),
             "vault stakes": (await self.service.stakes(self.vault.id))[0],
-            "vault records": await self.service.transactions(self.vault.id),
+            "vault records": await self.service.history.newest(self.vault.id),
         }
 
     async def _holdings(self, address: str) -> dict[str, Any]:

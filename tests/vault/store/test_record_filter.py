@@ -15,8 +15,8 @@ from tests.promises import promise
 from tests.support.database import WALLET_ROW, query_plans
 
 from solward.database.database import Database
-from solward.service import record_filter
-from solward.service.record_filter import RecordFilter, filtered_ids
+from solward.service import history
+from solward.service.history import RecordFilter, filtered_ids
 from solward.types.record import TransactionRecord, TransactionStatus, recipient_of
 from solward.vault.store import transactions, wallets
 
@@ -117,13 +117,13 @@ def expected(newest: Sequence[TransactionRecord], wanted: RecordFilter) -> list[
     [
         7,
         pytest.param(1, marks=pytest.mark.more),
-        pytest.param(record_filter.MOST_WALKED, marks=pytest.mark.more),
+        pytest.param(history.MOST_WALKED, marks=pytest.mark.more),
     ],
 )
 async def test_pages_of_every_filter_are_the_records_that_fit(
     database: Database, monkeypatch: pytest.MonkeyPatch, most_walked: int
 ) -> None:
-    monkeypatch.setattr(record_filter, "MOST_WALKED", most_walked)
+    monkeypatch.setattr(history, "MOST_WALKED", most_walked)
     records = await stored(database)
     for wanted in every_filter():
         assert await walked(database, wanted, 3) == expected(records, wanted), wanted
@@ -198,7 +198,7 @@ async def test_each_filter_walks_its_index_in_order(database: Database) -> None:
 async def test_postgres_gives_the_same_pages_by_the_same_indexes(
     postgres_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record_filter, "MOST_WALKED", 7)
+    monkeypatch.setattr(history, "MOST_WALKED", 7)
     records = await stored(postgres_database)
     for wanted in every_filter():
         assert await walked(postgres_database, wanted, 3) == expected(records, wanted), wanted

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -11,7 +13,7 @@ from tests.support.database import WALLET_ROW, query_plans
 from tests.support.engine import Bench
 
 from solward.database.database import Database
-from solward.service.record_pages import KeptTexts, RecordPages
+from solward.service.history import History, KeptTexts
 from solward.support import jsontext
 from solward.types.errors import TransactionError
 from solward.types.record import TransactionRecord, TransactionStatus
@@ -53,13 +55,13 @@ async def store(database: Database, *records: TransactionRecord) -> None:
 async def test_a_page_is_the_bytes_of_its_records(database: Database) -> None:
     statuses = tuple(TransactionStatus)
     await store(database, *(record(n, statuses[n % len(statuses)]) for n in range(40)))
-    pages = RecordPages()
+    pages = History(database)
     # The second time it is what was kept.
     for _time in range(2):
         for wallet, before, limit in ((None, None, 50), ("w1", None, 7), ("w0", "t21", 50)):
             for fee in (False, True):
+                found = await pages.page(wallet, limit, before, fee=fee)
                 async with database.read() as connection:
-                    found = await pages.page(connection, wallet, limit, before, fee=fee)
                     expected = await transactions.history(connection, wallet, limit, before)
                 assert len(expected) > 6
                 assert found == [jsontext.dumps(r.to_json(fee=fee)).encode() for r in expected]
@@ -69,11 +71,10 @@ async def test_a_page_is_the_bytes_of_its_records(database: Database) -> None:
 
 
 async def test_a_record_shows_its_end_at_once(bench: Bench) -> None:
-    pages = RecordPages()
+    pages = History(bench.database)
 
     async def shown() -> str:
-        async with bench.database.read() as connection:
-            [newest] = await pages.page(connection, bench.wallet.id, 1, None)
+        [newest] = await pages.page(bench.wallet.id, 1, None, fee=False)
         return str(jsontext.loads(newest)["status"])
 
     waiting = replace(record(2, PENDING), wallet_id=bench.wallet.id)
@@ -102,10 +103,11 @@ async def test_a_record_never_changes_after_its_end(bench: Bench) -> None:
 @pytest.mark.sqlite("its driver's note of each statement")
 async def test_a_page_that_is_kept_takes_one_statement(database: Database) -> None:
     await store(database, *map(record, range(60)))
-    pages = RecordPages()
+    pages = History(database)
 
     async def page(connection: AsyncConnection) -> None:
-        assert len(await pages.page(connection, None, 50, None)) == 50
+        pages._database = SimpleNamespace(read=lambda: contextlib.nullcontext(connection))
+        assert len(await pages.page(None, 50, None, fee=False)) == 50
 
     assert len(await query_plans(database, page)) == 2
     assert len(await query_plans(database, page)) == 1
