@@ -225,7 +225,7 @@ async def test_statistics_have_both_shapes(service: AgentService) -> None:
     await service.start(agents[0].id)
     await service.start(agents[1].id)
     await service.stop(agents[1].id)
-    assert (await service.statistics()).to_json() == {
+    assert await service.statistics() == {
         "total": 3,
         "running": 1,
         "totalAgents": 3,

@@ -13,9 +13,8 @@ import pytest
 from tests.promises import promise
 from tests.support.agents import hire
 
-from solward.agents.agent import Agent
+from solward.agents.agent import Agent, Decision
 from solward.agents.cycle import run_cycle
-from solward.agents.decisions import Decision
 from solward.agents.remember import CycleResult, EnteredCycle, Journal
 from solward.agents.store import agents as store
 from solward.service.service import Solward

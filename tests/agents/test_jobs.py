@@ -232,9 +232,9 @@ async def test_a_cycle_cut_off_in_the_middle_is_run_again_at_once(database: Data
     stale = await entered(database, "a")
     fence = await entered(database, "a")
     async with database.write() as connection:
-        await cycles.abandon(connection, [("a", stale)])
+        await cycles.abandon(connection, "a", stale)
         assert await agent_store.entered(connection, "a") is not None, "another run goes on"
-        await cycles.abandon(connection, [("a", fence)])
+        await cycles.abandon(connection, "a", fence)
         assert await agent_store.entered(connection, "a") is None
     assert await sweep(database) == 1
     assert not await left(database, "a", stale)
@@ -328,4 +328,4 @@ async def test_jobs_and_beats_are_counted(database: Database) -> None:
     await reap(database)
     assert await rows(database, "SELECT id FROM procrastinate_workers") == []
     async with database.read() as connection:
-        assert await store.has_live_worker(connection, "b") is False
+        assert list((await store.jobs_of(connection, "b")).values()) == [False]

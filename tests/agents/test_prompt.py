@@ -10,7 +10,7 @@ import pytest
 from tests.promises import promise
 from tests.support.agents import AGENT
 
-from solward.agents.decisions import MemoryEntry
+from solward.agents.agent import MemoryEntry
 from solward.agents.prompt import chat_message, cycle_message, memory_text, system_prompt
 from solward.support import jsontext
 

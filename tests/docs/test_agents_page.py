@@ -13,8 +13,8 @@ from tests.support.agents import AGENT
 from tests.support.repository import DOCS
 from tests.support.services import Api, serving_api
 
+from solward.agents.agent import usage_json
 from solward.agents.budget import TokensUsed
-from solward.agents.decisions import usage_json
 from solward.agents.prompt import MAX_OBSERVATION, MAX_OUTCOME, MAX_REASONING, system_prompt
 from solward.resources.agents import LlmBudget
 from solward.resources.declare import fields_of

@@ -21,7 +21,8 @@ from tests.support.services import (
     timed,
 )
 
-from solward.schedules.journal import ScheduleHook, SchedulePhase, no_hook
+from solward.runs.runner import no_hook
+from solward.schedules.journal import ScheduleHook, SchedulePhase
 from solward.service.service import Solward
 from solward_server.serve import create_app
 

@@ -26,9 +26,8 @@ import pytest
 from sqlalchemy import insert, select
 from tests.support.plugins import Shelf
 
-from solward.agents.agent import Agent, AgentGuardrails, DesiredState
+from solward.agents.agent import Agent, AgentGuardrails, Decision, DesiredState
 from solward.agents.cycle import CycleParts
-from solward.agents.decisions import Decision
 from solward.agents.model_budget import ModelBudget
 from solward.agents.observe import Stored
 from solward.agents.permissions import WITHOUT_GRANTS, Permissions

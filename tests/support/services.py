@@ -20,7 +20,8 @@ from referencing.jsonschema import DRAFT202012
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.database import audit_places as places
 
-from solward.schedules.journal import ScheduleHook, no_hook
+from solward.runs.runner import no_hook
+from solward.schedules.journal import ScheduleHook
 from solward.schedules.service import ScheduleService
 from solward.service.cluster import localnet_options
 from solward.service.service import Solward

@@ -1,4 +1,4 @@
-"""An agent, its limits and its status, as rows and as JSON."""
+"""An agent, its limits and its status, its decisions and its memory, as rows and as JSON."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
-from solward.agents.budget import UNLIMITED, TokenBudget, budget_of
+from solward.agents.budget import UNLIMITED, TokenBudget, budget_of, usd_of
 from solward.resources import agents
-from solward.resources.agents import AgentStatus
+from solward.resources.agents import AgentStatus, Memory
 from solward.resources.answers import answer_json
 from solward.support import jsontext
 from solward.types.money import lamports_to_sol
+from solward.types.provider import Usage
 from solward.vault.guardrails import ScopeLimits
 
 
@@ -171,24 +172,109 @@ def guardrails_text(guardrails: AgentGuardrails) -> str:
     return jsontext.dumps(guardrails.to_json())
 
 
+def statistics_json(counts: Mapping[str, int]) -> dict[str, int]:
+    """Both shapes of the health answer's `agents` object, of the number of agents by status."""
+    total, running = sum(counts.values()), counts.get(AgentStatus.RUNNING, 0)
+    return {
+        "total": total,
+        "running": running,
+        "totalAgents": total,
+        "runningAgents": running,
+        "stoppedAgents": counts.get(AgentStatus.STOPPED, 0),
+        "idleAgents": counts.get(AgentStatus.IDLE, 0),
+    }
+
+
+class MemoryEntry(NamedTuple):
+    """What an agent remembers of one cycle.
+
+    A tuple, because each cycle makes ten and a dataclass takes five times as long.
+    """
+
+    cycle: int
+    reasoning: str
+    action: str | None
+    outcome: str
+    created_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As `GET /agents/:id/memory` lists it."""
+        return answer_json(Memory, self)
+
+
+def memory_of(row: Mapping[str, Any]) -> MemoryEntry:
+    """A memory entry from its row."""
+    return MemoryEntry(
+        row["cycle"], row["reasoning"], row["action"], row["outcome"], row["created_ms"]
+    )
+
+
 @dataclass(frozen=True, slots=True)
-class AgentStatistics:
-    """How many agents there are, in all and by status."""
+class Decision:
+    """One cycle: what was observed, decided and done.
 
-    total: int
-    running: int
-    stopped: int
-    idle: int
-    paused: int
-    error: int
+    Attributes:
+        observations: the observation, JSON-able; amounts are Decimal.
+        action: `skill({"its": "parameters"})`, None when nothing was done.
+        usage: the model's tokens, None where no model was called or it reported none.
+    """
 
-    def to_json(self) -> dict[str, int]:
-        """Both shapes of the health answer's `agents` object."""
+    agent_id: str
+    cycle: int
+    observations: Mapping[str, Any]
+    reasoning: str
+    action: str | None
+    outcome: str
+    created_ms: int
+    usage: Usage | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As `GET /agents/:id/decisions` lists it, with `usage` where it is known."""
+        usage = None if self.usage is None else usage_json(self.usage)
+        return answer_json(agents.Decision, self, usage=usage)
+
+    def to_row(self) -> dict[str, Any]:
+        """The columns of the decisions table."""
+        usage = self.usage
         return {
-            "total": self.total,
-            "running": self.running,
-            "totalAgents": self.total,
-            "runningAgents": self.running,
-            "stoppedAgents": self.stopped,
-            "idleAgents": self.idle,
+            "agent_id": self.agent_id,
+            "cycle": self.cycle,
+            "observations": jsontext.dumps(dict(self.observations)),
+            "reasoning": self.reasoning,
+            "action": self.action,
+            "outcome": self.outcome,
+            "created_ms": self.created_ms,
+            "input_tokens": None if usage is None else usage.input_tokens,
+            "output_tokens": None if usage is None else usage.output_tokens,
+            "cost_nanousd": None if usage is None else usage.cost_nanousd,
         }
+
+
+def usage_json(usage: Usage) -> dict[str, Any]:
+    """`{inputTokens, outputTokens, costUsd}`; the price is null where it is not known."""
+    cost = usage.cost_nanousd
+    return {
+        "inputTokens": usage.input_tokens,
+        "outputTokens": usage.output_tokens,
+        "costUsd": None if cost is None else usd_of(cost),
+    }
+
+
+def decision_of(row: Mapping[str, Any]) -> Decision:
+    """A decision from its row."""
+    return Decision(
+        row["agent_id"],
+        row["cycle"],
+        jsontext.loads(row["observations"]),
+        row["reasoning"],
+        row["action"],
+        row["outcome"],
+        row["created_ms"],
+        _usage_of(row),
+    )
+
+
+def _usage_of(row: Mapping[str, Any]) -> Usage | None:
+    if row["input_tokens"] is None:
+        return None
+    return Usage(row["input_tokens"], row["output_tokens"], row["cost_nanousd"])

@@ -15,8 +15,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from solward.agents.act import RESUMED_REASONING, Act, act, resumed, run_to_end
-from solward.agents.agent import Agent
-from solward.agents.decisions import Decision
+from solward.agents.agent import Agent, Decision
 from solward.agents.model_budget import ModelBudget, Reserved
 from solward.agents.observe import Stored, observe
 from solward.agents.permissions import Permissions
@@ -24,7 +23,7 @@ from solward.agents.provider_call import Complete
 from solward.agents.remember import CycleResult, EnteredCycle, Journal
 from solward.agents.think import NO_REASONING, storable, think
 from solward.resources.agents import AgentStatus
-from solward.runs.runner import RunSkill
+from solward.runs.runner import RunSkill, no_hook
 from solward.solana.balances import Balances
 from solward.support.clock import now_ms
 from solward.telemetry import metrics, tracing
@@ -55,10 +54,6 @@ class Phase(StrEnum):
 
 
 PhaseHook = Callable[[str, Phase], None]
-
-
-def no_hook(agent_id: str, phase: Phase) -> None:
-    """Do nothing at a phase."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring
 from typing import Any
 
-from solward.agents.agent import Agent, AgentGuardrails
-from solward.agents.decisions import MemoryEntry
+from solward.agents.agent import Agent, AgentGuardrails, MemoryEntry
 from solward.agents.permissions import WITHOUT_GRANTS, Permissions
 from solward.support import jsontext
 from solward.support.clean_text import cleaned

@@ -40,7 +40,6 @@ from solward.types.provider import (
     Completion,
     CompletionRequest,
     ModelPrice,
-    ProviderContext,
     Usage,
     checked_completion,
     checked_usage,
@@ -162,20 +161,18 @@ def _count_usage(provider: str, usage: Usage | None) -> None:
 def completer(settings: Settings, registry: Registry, agent: Agent) -> Complete:
     """The call of an agent's provider; raises `ProviderError` when it has none, or no address."""
     loaded = installed(registry, agent)
-    context = _lent(settings, loaded)
-    return functools.partial(loaded.complete, options=agent.llm_options, context=context)
+    return functools.partial(loaded.complete, **_given(settings, loaded, agent))
 
 
 def streamer(settings: Settings, registry: Registry, agent: Agent) -> Stream:
     """As `completer`, for a streamed answer."""
     loaded = installed(registry, agent)
-    context = _lent(settings, loaded)
-    return functools.partial(loaded.stream, options=agent.llm_options, context=context)
+    return functools.partial(loaded.stream, **_given(settings, loaded, agent))
 
 
-def _lent(settings: Settings, loaded: LoadedProvider) -> ProviderContext:
+def _given(settings: Settings, loaded: LoadedProvider, agent: Agent) -> dict[str, Any]:
     try:
-        return settings.provider_context(loaded.spec)
+        return {"options": agent.llm_options, "context": settings.provider_context(loaded.spec)}
     except ConfigError as error:
         raise ProviderError(str(error)) from None
 

@@ -120,7 +120,7 @@ class QueuePlacement:
 
     async def _revoke_if_dead(self, agent_id: str, fence: int) -> None:
         async with self._database.write() as connection:
-            if await store.has_live_worker(connection, agent_id):
+            if any((await store.jobs_of(connection, agent_id)).values()):
                 # The job may have started after the first cancellation.
                 await self._cancel(connection, agent_id)
             elif await agent_store.revoke_fence(connection, agent_id, fence):

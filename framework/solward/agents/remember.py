@@ -8,10 +8,9 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.agents.agent import Agent, DesiredState, agent_of
+from solward.agents.agent import Agent, Decision, DesiredState, MemoryEntry, agent_of
 from solward.agents.batch import Batcher
 from solward.agents.budget import NOTHING_USED, TokensUsed
-from solward.agents.decisions import Decision, MemoryEntry
 from solward.agents.model_budget import Reserved, tokens_used, usage_row
 from solward.agents.store import agents as agent_store
 from solward.agents.store import cycles as store
@@ -70,7 +69,6 @@ class Journal:
         self._database = database
         self._entering: Batcher[tuple[str, int], EnteredCycle | None] = Batcher(self._enter)
         self._leaving: Batcher[_Leaving, bool] = Batcher(self._leave)
-        self._abandoning: Batcher[tuple[str, int], None] = Batcher(self._abandon)
 
     def enter(self, agent_id: str, cycle: int) -> Awaitable[EnteredCycle | None]:
         """Take the fence; None when the cycle is stale or the agent must not run."""
@@ -83,14 +81,10 @@ class Journal:
         """
         return self._leaving(_Leaving(decision, fence, result))
 
-    def abandon(self, agent_id: str, fence: int) -> Awaitable[None]:
+    async def abandon(self, agent_id: str, fence: int) -> None:
         """Undo the entering of a cycle, so that it can be run again at once."""
-        return self._abandoning((agent_id, fence))
-
-    async def _abandon(self, runs: Sequence[tuple[str, int]]) -> list[None]:
         async with self._database.write() as connection:
-            await store.abandon(connection, runs)
-        return [None] * len(runs)
+            await store.abandon(connection, agent_id, fence)
 
     async def _enter(self, cycles: Sequence[tuple[str, int]]) -> list[EnteredCycle | None]:
         async with self._database.write() as connection:

@@ -23,13 +23,16 @@ from solward.agents import placement, provider_call
 from solward.agents.agent import (
     Agent,
     AgentGuardrails,
-    AgentStatistics,
+    Decision,
     DesiredState,
+    MemoryEntry,
     agent_of,
+    decision_of,
+    memory_of,
+    statistics_json,
 )
 from solward.agents.budget import TokensUsed
-from solward.agents.cycle import CycleParts, NextCycle, PhaseHook, no_hook, run_cycle
-from solward.agents.decisions import Decision, MemoryEntry, decision_of, memory_of
+from solward.agents.cycle import CycleParts, NextCycle, PhaseHook, run_cycle
 from solward.agents.fields import (
     Defaults,
     read_create,
@@ -60,7 +63,7 @@ from solward.operations.policies.documents import Policies
 from solward.operations.policies.grant_report import can_leave, limits_report, principal_grants
 from solward.plugins import Registry
 from solward.resources.agents import MEMORY_KEPT, AgentStatus, Guardrails
-from solward.runs.runner import RunSkill
+from solward.runs.runner import RunSkill, no_hook
 from solward.settings import Settings
 from solward.solana.balances import Balances
 from solward.solana.token_list import TokenList
@@ -404,14 +407,10 @@ class AgentService:
         grants = {"grants": await principal_grants(self._database, self._tokens, principals)}
         return {"agentId": agent.id, "walletId": agent.wallet_id, "model": model} | report | grants
 
-    async def statistics(self) -> AgentStatistics:
-        """How many agents there are, by status."""
+    async def statistics(self) -> dict[str, int]:
+        """How many agents there are, by status, as the health answer shows it."""
         async with self._database.read() as connection:
-            counts = await store.count_by_status(connection)
-        return AgentStatistics(
-            total=sum(counts.values()),
-            **{status.value: counts.get(status.value, 0) for status in AgentStatus},
-        )
+            return statistics_json(await store.count_by_status(connection))
 
     async def _grants(self, agent_id: str, name: str, value: object) -> Sequence[Grant]:
         return await self._policies.grants_of(_principal(agent_id), name, value)

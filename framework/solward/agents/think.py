@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from solward.agents import provider_call
-from solward.agents.agent import Agent
-from solward.agents.decisions import MemoryEntry
+from solward.agents.agent import Agent, MemoryEntry
 from solward.agents.model_budget import ModelBudget, Reserved
 from solward.agents.permissions import WITHOUT_GRANTS, Permissions
 from solward.agents.prompt import chat_message, cycle_message, system_prompt

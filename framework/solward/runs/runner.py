@@ -33,6 +33,10 @@ class RunSkill(Protocol):
         ...
 
 
+def no_hook(key: str, phase: object) -> None:
+    """Do nothing at a phase of a run."""
+
+
 class Runner(Generic[T]):
     """Starts a run of each thing when it is due, never two of one thing at once.
 

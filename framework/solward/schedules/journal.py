@@ -309,10 +309,6 @@ class SchedulePhase(StrEnum):
 ScheduleHook = Callable[[str, SchedulePhase], None]
 
 
-def no_hook(schedule_id: str, phase: SchedulePhase) -> None:
-    """Do nothing at a phase."""
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How a run went.

@@ -16,7 +16,7 @@ from solward.operations.policies.changes import drop_set, lock_policy, put_set
 from solward.operations.policies.documents import Policies
 from solward.plugins.loaded import LoadedSkill, Registry
 from solward.resources.schedules import Missed, NewSchedule, ScheduleStatus
-from solward.runs.runner import RunSkill
+from solward.runs.runner import RunSkill, no_hook
 from solward.schedules import store
 from solward.schedules.journal import (
     RUNS_DONE,
@@ -24,7 +24,6 @@ from solward.schedules.journal import (
     Now,
     ScheduleHook,
     ended,
-    no_hook,
     run_once,
 )
 from solward.schedules.runner import ScheduleRunner

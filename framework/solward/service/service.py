@@ -28,7 +28,6 @@ with needs(__name__, "up"):
     from solders.pubkey import Pubkey
 
 from solward.agents.cycle import PhaseHook
-from solward.agents.cycle import no_hook as no_phase_hook
 from solward.agents.service import AgentService
 from solward.audit.log import AuditLog
 from solward.context import AgentView, SkillContext, WalletView
@@ -61,8 +60,8 @@ from solward.plugins.folders.storage import make_storage, storage_folder
 from solward.plugins.loaded import LoadedSkill
 from solward.plugins.state import PluginSettings, PluginState
 from solward.resources.schedules import ScheduleStatus
+from solward.runs.runner import no_hook as no_run_hook
 from solward.schedules.journal import Now, ScheduleHook, actor_of, spends
-from solward.schedules.journal import no_hook as no_schedule_hook
 from solward.schedules.service import ScheduleService
 from solward.service.cluster import Localnet, open_cluster
 from solward.service.display_reads import Display, Shown
@@ -149,9 +148,9 @@ class Solward:
     models: ModelHosts
     webhook: Webhook | None = None
     alert_webhook: AlertWebhook | None = None
-    phase_hook: PhaseHook = no_phase_hook
+    phase_hook: PhaseHook = no_run_hook
     step_hook: StepHook = no_hook
-    schedule_hook: ScheduleHook = no_schedule_hook
+    schedule_hook: ScheduleHook = no_run_hook
     credentials: Credentials = field(init=False)
     limiter: Limiter = field(init=False)
     keys: KeyCallers = field(init=False)
@@ -207,8 +206,8 @@ class Solward:
         kind: str = "api",
         demo: bool = False,
         step_hook: StepHook = no_hook,
-        phase_hook: PhaseHook = no_phase_hook,
-        schedule_hook: ScheduleHook = no_schedule_hook,
+        phase_hook: PhaseHook = no_run_hook,
+        schedule_hook: ScheduleHook = no_run_hook,
         price_sources: Sequence[PriceSource] | None = None,
         genesis: Mapping[Pubkey, Account] = MappingProxyType({}),
     ) -> AsyncIterator[Solward]:

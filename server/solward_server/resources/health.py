@@ -6,16 +6,13 @@ import asyncio
 from typing import Any
 
 from solward import __version__
-from solward.agents.agent import AgentStatistics
+from solward.agents.agent import statistics_json
 from solward.resources.health import GET_HEALTH
 from solward.service.service import HEALTH_WAIT_S
 from solward.types.errors import StoreError
 from solward_server.http.auth import public
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.route import Routes
-
-_UNKNOWN = AgentStatistics(total=0, running=0, stopped=0, idle=0, paused=0, error=0)
-
 
 routes = Routes("health", "Public.")
 
@@ -30,11 +27,11 @@ async def health(context: RouteContext) -> dict[str, Any]:
         "status": "ok" if healthy else "degraded",
         "version": __version__,
         "solana": ledger,
-        "agents": (agents or _UNKNOWN).to_json(),
+        "agents": statistics_json({}) if agents is None else agents,
     } | ({"webhooks": webhooks} if webhooks else {})
 
 
-async def _statistics(context: RouteContext) -> AgentStatistics | None:
+async def _statistics(context: RouteContext) -> dict[str, int] | None:
     try:
         async with asyncio.timeout(HEALTH_WAIT_S):
             return await context.service.agents.statistics()

@@ -206,12 +206,9 @@ async def enter(
     return entered
 
 
-async def abandon(connection: AsyncConnection, runs: Sequence[tuple[str, int]]) -> None:
-    """Undo the entering of cycles, each as `(agent, fence)`; where another run has taken the fence
-    since, nothing changes."""
-    if runs:
-        rows = [{"of_agent": agent_id, "of_fence": fence} for agent_id, fence in sorted(runs)]
-        await connection.execute(_ABANDON, rows)
+async def abandon(connection: AsyncConnection, agent_id: str, fence: int) -> None:
+    """Undo the entering of a cycle; where another run took the fence since, nothing changes."""
+    await connection.execute(_ABANDON, {"of_agent": agent_id, "of_fence": fence})
 
 
 async def recall(connection: AsyncConnection, agent_ids: Sequence[str]) -> dict[str, Recalled]:

@@ -55,13 +55,11 @@ _WAITING = text(
     "SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo' AND queue_name = :queue"
 )
 _OF_AGENT = text(
-    "SELECT id FROM procrastinate_jobs WHERE lock = :agent AND status IN ('todo', 'doing')"
-)
-_HAS_LIVE_WORKER = text(
-    "SELECT EXISTS (SELECT 1 FROM procrastinate_jobs AS job"
-    " JOIN procrastinate_workers AS worker ON worker.id = job.worker_id"
-    " WHERE job.lock = :agent AND job.status = 'doing'"
-    " AND worker.last_heartbeat > now() - make_interval(secs => :stalled_s))"
+    "SELECT job.id, coalesce(job.status = 'doing'"
+    " AND worker.last_heartbeat > now() - make_interval(secs => :stalled_s), false) AS runs"
+    " FROM procrastinate_jobs AS job"
+    " LEFT JOIN procrastinate_workers AS worker ON worker.id = job.worker_id"
+    " WHERE job.lock = :agent AND job.status IN ('todo', 'doing')"
 )
 # Rows that another process has locked wait for the next run.
 _REARM = text(
@@ -131,15 +129,11 @@ async def count_waiting(connection: AsyncConnection) -> int:
     return int((await connection.execute(_WAITING, {"queue": QUEUE})).scalar_one())
 
 
-async def jobs_of(connection: AsyncConnection, agent_id: str) -> Sequence[int]:
-    """The ids of an agent's jobs that wait or run."""
-    return (await connection.execute(_OF_AGENT, {"agent": agent_id})).scalars().all()
-
-
-async def has_live_worker(connection: AsyncConnection, agent_id: str) -> bool:
-    """Whether a worker with a recent heartbeat runs a job of the agent."""
+async def jobs_of(connection: AsyncConnection, agent_id: str) -> dict[int, bool]:
+    """The ids of an agent's jobs that wait or run, and whether a worker with a recent heartbeat
+    runs it."""
     parameters = {"agent": agent_id, "stalled_s": STALLED_S}
-    return bool((await connection.execute(_HAS_LIVE_WORKER, parameters)).scalar_one())
+    return {row.id: row.runs for row in await connection.execute(_OF_AGENT, parameters)}
 
 
 async def rearm(connection: AsyncConnection, now: int) -> Sequence[str]:
