@@ -71,12 +71,12 @@ def worker(concurrency: int, host: str, port: int, log_level: str) -> None:
         listening = listen(host, port, variables=("--port", "--port"))
 
     async def work() -> None:
-        from solward.agents.worker import WorkerLost
+        from solward.agents.worker import Worker, WorkerLost
         from solward_server.worker_endpoint import serve_worker
 
         async with stop_on_signals() as stop, Solward.open(settings, kind="worker") as service:
             freeze_gc()
-            agents = agents_worker(service, concurrency)
+            agents = Worker(service.database, service.agents.run_cycle, concurrency=concurrency)
             address = Address(*listening.getsockname()[:2])
             click.echo(f"Worker: {address.url} (/healthz, /readyz, /metrics)")
             try:
@@ -88,22 +88,6 @@ def worker(concurrency: int, host: str, port: int, log_level: str) -> None:
 
     with listening:
         run(work, log_level=log_level, service="solward-worker")
-
-
-def agents_worker(service: Solward, concurrency: int | None = None) -> Worker:
-    """A worker for the agents of a service that is open in this process."""
-    from solward.agents.worker import CONCURRENCY, Worker
-    from solward.service.retention import retain_now
-
-    async def delete_old_rows() -> None:
-        await retain_now(service.database, service.settings)
-
-    return Worker(
-        service.database,
-        service.agents.run_cycle,
-        retain=delete_old_rows,
-        concurrency=CONCURRENCY if concurrency is None else concurrency,
-    )
 
 
 async def run_worker(
@@ -132,11 +116,11 @@ async def run_worker(
 
 async def run_workers(service: Solward, stop: asyncio.Event) -> None:
     """Run a worker until `stop` is set, and a new one whenever one is lost."""
-    from solward.agents.worker import WorkerLost
+    from solward.agents.worker import Worker, WorkerLost
 
     while not stop.is_set():
         try:
-            await run_worker(agents_worker(service), stop)
+            await run_worker(Worker(service.database, service.agents.run_cycle), stop)
         except (WorkerLost, StoreError) as error:
             _log.error("worker_lost", error=str(error))
             await asyncio.sleep(RESTART_S)

@@ -21,7 +21,7 @@ from solward.agents.queue_placement import QueuePlacement
 from solward.agents.service import AgentService
 from solward.agents.store import jobs as store
 from solward.agents.store.agents import entered
-from solward.agents.worker import SWEEPS, Worker, WorkerLost
+from solward.agents.worker import Worker, WorkerLost
 from solward.database.database import Database
 from solward.resources.agents import AgentStatus
 from solward.types.errors import AgentNotFound, StoreError
@@ -259,33 +259,6 @@ async def test_a_worker_the_queue_has_forgotten_ends_with_an_error(
     with pytest.raises(WorkerLost):
         async with asyncio.timeout(30):
             await task
-
-
-async def test_seconds_that_were_missed_are_not_made_up_for_one_by_one(
-    host: Host, service: AgentService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    missed = 20
-    await execute(
-        host,
-        "INSERT INTO procrastinate_jobs (queue_name, task_name, args) SELECT 'control',"
-        f" 'solward.tick', jsonb_build_object('timestamp', n) FROM generate_series(1, {missed}) n",
-    )
-    sweeps = 0
-
-    async def sweep(self: QueuePlacement) -> int:
-        nonlocal sweeps
-        sweeps += 1
-        return 0
-
-    async def made_up() -> bool:
-        statement = text("SELECT count(*) FROM procrastinate_jobs WHERE args->>'timestamp' < '99'")
-        async with host.database.read() as connection:
-            return (await connection.execute(statement)).scalar_one() == 0
-
-    monkeypatch.setattr(QueuePlacement, "sweep", sweep)
-    async with working(service, host):
-        await until(made_up)
-        assert sweeps < missed * SWEEPS // 2
 
 
 async def test_a_job_whose_end_the_database_refused_once_does_not_hold_up_its_agent(

@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.agents.store import agents as agent_store
 from solward.agents.store import jobs as store
-from solward.database.database import Database
+from solward.database.database import Database, try_lock_exclusive
 from solward.support.clock import now_ms
 from solward.types.errors import StoreError
 
@@ -68,12 +68,14 @@ class QueuePlacement:
             await self._defer(connection, 1, agent_id)
 
     async def sweep(self, most: int = store.BACKLOG) -> int:
-        """Create jobs of due cycles; returns their number.
+        """Create jobs of due cycles, unless another process does; returns their number.
 
         Args:
             most: jobs that may wait in all.
         """
         async with self._database.write() as connection:
+            if not await try_lock_exclusive(connection, "sweep"):
+                return 0
             room = most - await store.count_waiting(connection)
             return await self._defer(connection, max(0, room))
 
