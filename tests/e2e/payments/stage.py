@@ -6,6 +6,7 @@ program (`tests/e2e/payments`) and kept outside the tree, so that a later run on
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import json
@@ -17,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 from solders.instruction import AccountMeta, Instruction
@@ -30,6 +32,7 @@ from spl.token.instructions import (
     transfer_checked,
 )
 from spl.token.models import TransferCheckedParams
+from tests.market_venue import build
 from tests.support.environments import npm_environment, python_environment
 from tests.support.localnet import localnet_process, signed
 from tests.support.market import USDC, whole
@@ -66,10 +69,8 @@ class Ledger:
         address = str(ledger.giver.pubkey())
         ledger.landed(ledger.call("requestAirdrop", address, sol * LAMPORTS))
         query = {"inputMint": WRAPPED_SOL_MINT, "outputMint": USDC, "taker": address}
-        asked = query | {"amount": sol * LAMPORTS // 2}
-        answer = ledger.http.get(f"{rpc}/swap/v2/build", params=asked)
-        assert answer.status_code == 200, answer.text
-        ledger.do(*whole(answer.json()))
+        asked = urlencode(query | {"amount": sol * LAMPORTS // 2})
+        ledger.do(*whole(asyncio.run(build(ledger._called, asked))))
         return ledger
 
     def __enter__(self) -> Ledger:
@@ -84,6 +85,9 @@ class Ledger:
         answer = self.http.post(self.rpc, json=body).json()
         assert "error" not in answer, answer
         return answer["result"]
+
+    async def _called(self, method: str, params: Sequence[Any]) -> Any:
+        return self.call(method, *params)
 
     def do(self, *instructions: Instruction) -> str:
         """Send what the giver pays for, and wait until it is confirmed; the signature."""
