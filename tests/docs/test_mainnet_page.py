@@ -28,7 +28,7 @@ STAND_INS = {
     "mainnet-beta": "localnet",
     "rpc.example.com": "127.0.0.1",
     "rpc.example.org": "localhost",
-    "api.jup.ag": "127.0.0.1",
+    "jupiter: api.jup.ag": "demo_market: the ledger",
     "Operators: 2: example.com, example.org": "Operators: one, localhost: …",
 }
 
