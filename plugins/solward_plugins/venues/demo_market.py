@@ -15,6 +15,7 @@ from decimal import Decimal
 
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
+from solders.token import ID as TOKEN_PROGRAM
 
 from solward import (
     WRAPPED_SOL_MINT,
@@ -37,7 +38,7 @@ _POOL_BYTES = 64
 # The first byte of the program's instruction.
 _SWAP = 1
 _AUTHORITY_SEED = b"authority"
-_TOKENS = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA"
+_TOKENS = str(TOKEN_PROGRAM)
 
 
 @dataclass(frozen=True, slots=True)
