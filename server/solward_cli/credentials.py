@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from solward.resources.limits import DayUse
 
-_END = "at once: by its name, its id, or the beginning of its id."
+_AT_ONCE = "at once: by its name, its id, or the beginning of its id."
 
 
 @click.group()
@@ -125,7 +125,7 @@ asks(
 asks(
     key,
     credentials.REVOKE_KEY,
-    f"End an API key {_END}",
+    f"End an API key {_AT_ONCE}",
     "{key.name}: revoked",
     question="Revoke the key {key.name} ({key.id})?",
 )
@@ -145,7 +145,7 @@ asks(
 asks(
     admin,
     credentials.REVOKE_ADMIN,
-    f"End an admin credential {_END}",
+    f"End an admin credential {_AT_ONCE}",
     _revoked_admin,
     question="Revoke the admin credential {admin.name} ({admin.id})?",
 )

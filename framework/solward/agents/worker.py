@@ -1,7 +1,8 @@
 """A worker: runs the cycles that wait in the queue, and keeps the queue filled.
 
 Beside procrastinate's worker, each process creates jobs of due cycles and releases the jobs of dead
-workers. All of them do, so that none who is killed or frozen halts agents.
+workers. All of them do, so that agents go on where one is killed or frozen. One that is frozen
+while it creates jobs holds the others up until the database ends its transaction, after 10 s.
 """
 
 from __future__ import annotations

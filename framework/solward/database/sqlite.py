@@ -79,7 +79,7 @@ _held: set[tuple[int, int]] = set()
 
 
 class DriverConnection(sqlite3.Connection):
-    """A connection of the standard library's driver."""
+    """A connection of the standard library's driver, as a class whose methods tests can replace."""
 
 
 class SQLiteConnection:

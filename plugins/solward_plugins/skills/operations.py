@@ -302,5 +302,5 @@ WITHDRAW_STAKE = OperationSkill(
         " (unstake_sol)."
     ),
     done="Withdrew {amount} SOL from stake account {stakeAccount} to the wallet.",
-    submitted=("the withdrawal of {amount} SOL from stake account {stakeAccount} to the wallet."),
+    submitted="the withdrawal of {amount} SOL from stake account {stakeAccount} to the wallet.",
 )

@@ -208,7 +208,7 @@ async def check_payment(
 
 
 def _tested(check: Callable[P, Coroutine[Any, Any, Report]]) -> Callable[P, Callable[[], None]]:
-    """Makes what makes test functions: they fail with the report if the plugin does not conform."""
+    """The `*_test` function of a check: the test it gives fails with the report of the check."""
 
     def make(*args: P.args, **kwargs: P.kwargs) -> Callable[[], None]:
         def test_conformance() -> None:
