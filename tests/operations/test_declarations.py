@@ -10,7 +10,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.operations import generate
 from tests.support.repository import DOCS, ROOT
 
 from solward.operations import perform
@@ -28,11 +27,6 @@ ELSEWHERE = re.compile(
 )
 
 operations = pytest.mark.parametrize("declared", OPERATIONS.values(), ids=OPERATIONS)
-
-
-@pytest.mark.parametrize("path", generate.FILES, ids=lambda path: path.parent.name)
-def test_the_typed_methods_are_those_of_the_declarations(path: Any) -> None:
-    assert path.read_text() == generate.FILES[path](), "run `make operations`"
 
 
 def test_every_operation_has_a_plan_and_every_plan_an_operation() -> None:
