@@ -37,7 +37,7 @@ from tests.support.webhooks import (
     webhook_process,
 )
 
-from solward.agents.store import agents, jobs
+from solward.agents.store import agents, jobs, queue_tables
 from solward.audit.log import AuditLog
 from solward.client import AlertDelivery, verify_alerts
 from solward.database import outbox
@@ -454,7 +454,7 @@ def watch_of(
 async def watched(database: Database) -> Service:
     if database.shared:
         async with database.write() as connection:
-            await jobs.prepare(connection)
+            await queue_tables.prepare(connection)
     return Service(database)
 
 

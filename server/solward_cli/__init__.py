@@ -42,6 +42,7 @@ _COMMANDS = {
     "keystore": "Change the secret that seals the wallets.",
     "backup": "Everything of this home in one sealed file.",
     "restore": "Bring a backup into an empty home.",
+    "database": "The queue's tables on PostgreSQL: upgraded.",
     "audit": "The log of what was done: listed, checked.",
     "doctor": "What would not work, and what to do about it.",
     "config": "What the environment configures.",

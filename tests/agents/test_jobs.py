@@ -13,7 +13,7 @@ from tests.support.database import WALLET_ROW, agent_row, decision_row
 from solward.agents import queue_placement as jobs_module
 from solward.agents.queue_placement import QueuePlacement
 from solward.agents.store import agents as agent_store
-from solward.agents.store import cycles
+from solward.agents.store import cycles, queue_tables
 from solward.agents.store import jobs as store
 from solward.database.database import Database
 from solward.database.tables import wallets
@@ -24,7 +24,7 @@ NOW = 1_000_000
 @pytest.fixture
 async def database(postgres_database: Database) -> Database:
     async with postgres_database.write() as connection:
-        await store.prepare(connection)
+        await queue_tables.prepare(connection)
         await connection.execute(insert(wallets).values(WALLET_ROW))
     return postgres_database
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from solward.vault.store import processes
 from solward_cli import main
 
 pytestmark = pytest.mark.more
+
+FITS = f"The queue's tables fit procrastinate {version('procrastinate')}.\n"
 
 
 def cli(url: str, home: Path, *arguments: str, typed: str | None = None) -> Result:
@@ -74,6 +77,7 @@ def test_they_wait_until_no_process_of_the_database_lives(
         ("wallet", "import", str(other)),
         ("wallet", "export", "mine", "--out", str(out)),
         ("keystore", "rotate"),
+        ("database", "upgrade"),
     )
     with_lease(postgres_url, home, 60_000)
     for command in commands:
@@ -89,6 +93,8 @@ def test_they_wait_until_no_process_of_the_database_lives(
     assert cli(postgres_url, home, *commands[0]).exit_code == 0
     rotated = cli(postgres_url, home, "keystore", "rotate")
     assert "Sealed 2 keys under the new file." in rotated.output
+    upgraded = cli(postgres_url, home, *commands[3])
+    assert (upgraded.exit_code, upgraded.output) == (0, FITS)
     address = json.loads(keypair_file.read_text())
     typed = f"{Keypair.from_bytes(bytes(address)).pubkey()}\n"
     exported = cli(postgres_url, home, *commands[1], typed=typed)

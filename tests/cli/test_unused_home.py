@@ -14,6 +14,7 @@ NEW = f"{PASSPHRASE}, another\n" * 2
 COMMANDS = [
     ("wallet", "export", "mine", "--out", "key.json"),
     ("keystore", "rotate"),
+    ("database", "upgrade"),
     ("keystore", "rotate", "--to", "passphrase"),
     ("tokens", "clear"),
     ("audit", "verify"),
@@ -45,7 +46,7 @@ def test_what_is_refused_in_an_unused_home_makes_nothing_in_it(
     assert list(empty.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", COMMANDS[:4], ids=" ".join)
+@pytest.mark.parametrize("command", COMMANDS[:5], ids=" ".join)
 def test_a_database_without_a_keystore_is_left_as_it_is(
     folder: Path, command: tuple[str, ...]
 ) -> None:

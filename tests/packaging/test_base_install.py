@@ -42,6 +42,7 @@ NEEDING = {
     "freeze": "up",
     "unfreeze": "up",
     "keystore rotate": "up",
+    "database upgrade": "up",
     "backup": "up",
     "restore": "up",
     "audit list": "up",

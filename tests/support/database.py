@@ -27,7 +27,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from solward.agents import placement
-from solward.agents.store import jobs
+from solward.agents.store import queue_tables
 from solward.database import database, sqlite
 from solward.database.database import Database
 from solward.database.tables import audit
@@ -167,7 +167,7 @@ class Homes:
         async def migrate() -> None:
             opened = await Database.open(url, Path())
             async with opened.write() as connection:
-                await jobs.prepare(connection)
+                await queue_tables.prepare(connection)
             await opened.close()
 
         asyncio.run(migrate())

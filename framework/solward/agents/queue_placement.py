@@ -22,6 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.agents.store import agents as agent_store
 from solward.agents.store import jobs as store
+from solward.agents.store import queue_tables
 from solward.database.database import Database, try_lock_exclusive
 from solward.support.clock import now_ms
 from solward.types.errors import StoreError
@@ -58,9 +59,9 @@ class QueuePlacement:
         self.app = App(connector=connector)
 
     async def open(self) -> None:
-        """Create the queue's tables; workers find due cycles by themselves."""
+        """Create or check the queue's tables; workers find due cycles by themselves."""
         async with self._database.write() as connection:
-            await store.prepare(connection)
+            await queue_tables.prepare(connection)
 
     async def begin(self, agent_id: str, cycle: int, due_ms: int) -> None:
         """Create the job at once where the cycle is due; workers would within a second."""

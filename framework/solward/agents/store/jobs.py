@@ -6,13 +6,11 @@ Jobs are made, cancelled and ended by procrastinate itself (`agents/queue_placem
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import resources
 from typing import Any
 
 from sqlalchemy import bindparam, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.database.database import lock_exclusive
 from solward.database.tables import agents
 
 QUEUE = "agents"
@@ -22,21 +20,6 @@ TASK = "solward.run_cycle"
 BACKLOG = 1_000
 # Two and a half heartbeats.
 STALLED_S = 5.0
-
-_EXISTS = text("SELECT to_regclass('procrastinate_jobs') IS NOT NULL")
-
-# Finding an agent's job must not read the whole backlog. Rows of jobs live for a second, so dead
-# ones pile up unless they are vacuumed early.
-_TUNE = (
-    "CREATE INDEX IF NOT EXISTS solward_jobs_lock ON procrastinate_jobs (lock) "
-    "WHERE status IN ('todo', 'doing')",
-    *(
-        f"ALTER TABLE {table} SET (autovacuum_vacuum_scale_factor = 0, "
-        "autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0, "
-        "autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 10000)"
-        for table in ("procrastinate_jobs", "procrastinate_events")
-    ),
-)
 
 # Rows that another process has locked wait for the next sweep. Procrastinate fetches jobs by id, so
 # the cycles due longest come first.
@@ -82,18 +65,6 @@ _WORKERS = text(
     " WHERE last_heartbeat > now() - make_interval(secs => :stalled_s)"
     " AND (CAST(:ids AS bigint[]) IS NULL OR id = ANY(:ids))"
 )
-
-
-async def prepare(connection: AsyncConnection) -> None:
-    """Create procrastinate's tables where they are missing; processes may start together."""
-    await lock_exclusive(connection, "jobs")
-    if (await connection.execute(_EXISTS)).scalar_one():
-        return
-    schema = resources.files("procrastinate.sql").joinpath("schema.sql").read_text("utf-8")
-    # Many statements in one text, which only the driver itself accepts.
-    await (await driver(connection)).execute(schema)
-    for statement in _TUNE:
-        await connection.execute(text(statement))
 
 
 async def driver(connection: AsyncConnection) -> Any:
