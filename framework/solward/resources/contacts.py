@@ -11,7 +11,7 @@ from solward.resources.declare import Call, Request, declared, resource
 from solward.resources.fields import Address, Flag, Text, Time
 
 _NAME = Text("What it is called.", most=64, example="Landlord")
-_ADDRESS = Address("The recipient.", example="9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g")
+_ADDRESS = Address("The recipient.", example=examples.STRANGER)
 
 
 @resource

@@ -149,6 +149,8 @@ class Call(Generic[A]):
             lost, so that it happens once.
         takes_json: the method takes its fields in a mapping, as JSON names them, where None takes
             one away and is not absent.
+        shown: what the description's example of the answer has in place of the examples of its
+            fields.
     """
 
     id: str
@@ -165,6 +167,7 @@ class Call(Generic[A]):
     is_raw: bool = False
     takes_key: bool = False
     takes_json: bool = False
+    shown: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def method(self) -> str:

@@ -32,6 +32,7 @@ from solward.resources.schema import (
     whole,
 )
 from solward.types.record import HoldState
+from solward.types.roles import ADMIN
 
 MAX_NOTE = 500
 _ASKED = (
@@ -107,7 +108,7 @@ class Hold(Answer):
 
     component: ClassVar = "Hold"
 
-    id: str = declared(Id("The hold."))
+    id: str = declared(Id("The hold.", example=examples.HOLD))
     wallet_id: str = declared(Id("Whose money it is.", example=examples.WALLET))
     agent_id: str | None = declared(
         Id("The agent that asks.", example=examples.AGENT), default=None
@@ -187,7 +188,9 @@ class HeldRequest(Answer):
     component: ClassVar = "Held"
 
     status: str = declared(Choice("Of the hold.", options=tuple(HoldState)))
-    hold_id: str = declared(Id("The hold; `/holds/:id` says what becomes of it."))
+    hold_id: str = declared(
+        Id("The hold; `/holds/:id` says what becomes of it.", example=examples.HOLD)
+    )
     sentence: str = declared(Text("What is asked, and why a person is.", example=_ASKED))
     expires_at: datetime = declared(
         Time("Until when it may be approved.", example="2026-11-21T11:34:55.814Z")
@@ -204,11 +207,17 @@ class HeldRequest(Answer):
 class DecidedHold(Answer):
     """Where a hold stands after a decision."""
 
-    id: str = declared(Id("The hold."))
+    id: str = declared(Id("The hold.", example=examples.HOLD))
     state: str = declared(
         Choice("Where it stands now.", options=tuple(map(str, HoldState)), example="denied")
     )
 
+
+_DECIDED = {
+    "decidedBy": ADMIN,
+    "decidedAt": "2026-11-21T10:40:00.000Z",
+    "transactionId": examples.TRANSACTION,
+}
 
 LIST_HOLDS = Call(
     "listHolds",
@@ -227,6 +236,7 @@ APPROVE_HOLD = Call(
     Hold,
     body=HoldNote,
     about="It is made again, judged by everything again, and sent; at most what was shown leaves.",
+    shown=_DECIDED | {"state": HoldState.EXECUTED},
 )
 DENY_HOLD = Call(
     "denyHold",
@@ -235,6 +245,7 @@ DENY_HOLD = Call(
     Hold,
     body=HoldNote,
     about="Its caller is answered with a blocked record from then on.",
+    shown=_DECIDED | {"state": HoldState.DENIED},
 )
 DECIDE_HOLD = Call(
     "decideHoldBySignature",

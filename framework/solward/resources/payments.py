@@ -10,6 +10,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, ClassVar, Self
 
+from solward.resources import examples
 from solward.resources.answers import Answer, Raw, answer_of
 from solward.resources.declare import Call, Request, declared, resource
 from solward.resources.fields import (
@@ -181,8 +182,8 @@ class Payment(PaymentTerms):
 
     component: ClassVar = "Payment"
 
-    id: str = declared(Id("Of its transaction's record."))
-    wallet_id: str = declared(Id("The wallet that pays."))
+    id: str = declared(Id("Of its transaction's record.", example=examples.TRANSACTION))
+    wallet_id: str = declared(Id("The wallet that pays.", example=examples.WALLET))
     status: str = declared(Choice("The record's.", options=tuple(TransactionStatus)))
     state: str = declared(Choice("How far it is, by the ledger.", options=tuple(PaymentState)))
     served: str = declared(

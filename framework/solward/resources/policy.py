@@ -176,7 +176,7 @@ class ReplayedChange(Answer):
     """A transaction of which a draft says otherwise."""
 
     transaction_id: str = declared(Id("Its record, or the hold in its place."))
-    wallet_id: str = declared(Id("Its wallet."))
+    wallet_id: str = declared(Id("Its wallet.", example=examples.WALLET))
     timestamp: datetime = declared(Time("When it was judged."))
     type: str = declared(Text("Of the transaction.", example="token_transfer"))
     chain: tuple[str, ...] = declared(Texts("Every principal it needs.", each="A principal."))

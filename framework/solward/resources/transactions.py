@@ -8,11 +8,11 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, ClassVar, Self
 
+from solward.resources import examples
 from solward.resources.answers import Answer, Raw, answer_example, answer_of
 from solward.resources.answers import sol as sol_of
 from solward.resources.answers import whole as whole_json
 from solward.resources.declare import Call, Request, declared, resource
-from solward.resources.examples import ADDRESS
 from solward.resources.fields import (
     AgentId,
     Choice,
@@ -159,8 +159,8 @@ class Transaction(Answer):
 
     component: ClassVar = "Transaction"
 
-    id: str = declared(Id("The record."))
-    wallet_id: str = declared(Id("The wallet it belongs to."))
+    id: str = declared(Id("The record.", example=examples.TRANSACTION))
+    wallet_id: str = declared(Id("The wallet it belongs to.", example=examples.WALLET))
     agent_id: str | None = declared(
         Id("The agent that caused it; absent where none did."), default=None
     )
@@ -188,7 +188,7 @@ class Transaction(Answer):
         default=None,
     )
     details: Mapping[str, Any] = declared(
-        Json("By type; amounts are in whole units.", example={"to": ADDRESS, "amount": 5})
+        Json("By type; amounts are in whole units.", example={"to": examples.ADDRESS, "amount": 5})
     )
     guardrails_applied: tuple[str, ...] = declared(_RULES)
     timestamp: datetime = declared(Time("When it was judged."))

@@ -31,6 +31,7 @@ from solward.resources.lists import LIMIT
 from solward.resources.schema import array, mapping, number, text, units
 from solward.resources.transactions import Transaction
 from solward.types.address_book import DEFAULT_NAME
+from solward.types.record import TransactionType
 
 _WALLET = Id("The wallet.", title="Wallet", example=examples.WALLET)
 _TAGS = Texts(
@@ -197,7 +198,7 @@ class Pocket(Answer):
     address: str = declared(
         Address(
             "Its key, of which the wallet's makes the signature.",
-            example="9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g",
+            example=examples.STRANGER,
         )
     )
     counter: int = declared(Whole("Which of the wallet's pockets it is.", least=1, example=7))
@@ -329,6 +330,11 @@ SWEEP_POCKET = Call(
     body=Sweep,
     name="sweep_pocket",
     about="A frozen wallet's pockets too: nothing leaves but the network fee.",
+    shown={
+        "type": TransactionType.OTHER,
+        "details": {"pocket": examples.STRANGER},
+        "guardrailsApplied": [],
+    },
 )
 LIST_STAKES = Call(
     "listStakes",

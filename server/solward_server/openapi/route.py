@@ -70,7 +70,7 @@ class Route:
         kind, listed = self.call.short or self.call.answer, self.call.listed
         if kind is None:
             return dict(self.response) or None
-        schema, example = answer_reference(kind), answer_example(kind)
+        schema, example = answer_reference(kind), answer_example(kind) | self.call.shown
         if listed:
             schema, example = response_object({listed: array(schema)}), {listed: [example]}
         return success(schema, example or None, **self.response)
