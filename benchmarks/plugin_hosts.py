@@ -66,7 +66,7 @@ async def measure(tmp: Path) -> Iterator[Ratio]:
     with installed(tmp / "site"):
         async with open_stand(tmp / "plugin-hosts") as stand:
             wallet = await stand.wallet()
-            hosted = stand.service.registry.skills[NAME]
+            hosted = stand.service.live.registry.skills[NAME]
             # A module is loaded into this process, a name is that of the service.
             own = stand.skill(importlib.import_module(NAME))
 

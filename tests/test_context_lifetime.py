@@ -21,7 +21,7 @@ from tests.support.engine import Bench, open_bench
 
 from solward import Effects, InvalidRequest, SkillContext, SkillError, SkillSpec, hookimpl
 from solward.context import WalletView
-from solward.operations.perform import SkillCalls
+from solward.operations.skill_runs import SkillCalls
 from solward.plugins import interceptors
 from solward.testing import TestWallet
 from solward.testing.stand import Stand

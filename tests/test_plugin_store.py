@@ -271,7 +271,7 @@ async def test_a_call_of_nobodys_plugin_has_no_store(wallet: TestWallet) -> None
 async def test_a_dry_run_stores_nothing(wallet: TestWallet) -> None:
     service = wallet.stand.service
     await keeping_context(wallet).store.put("there", 1)
-    trying = service.skill_context(
+    trying = service.skill_runs.context(
         keeping_skill(wallet, "keeper"), wallet.record, Actor("admin", dry_run=True)
     )
     entry = await trying.store.put("k", 1)
@@ -323,7 +323,7 @@ async def test_what_is_refused_is_not_remembered(wallet: TestWallet) -> None:
     context = keeping_context(wallet)
     with pytest.raises(GuardrailBlocked):
         await context.transfer(to=ELSEWHERE, amount=Decimal(3), remember=Put("k", 1))
-    await wallet.stand.service.freeze(wallet.id)
+    await wallet.stand.service.switches.freeze(wallet.id)
     with pytest.raises(GuardrailBlocked, match="frozen"):
         await context.transfer(to=ELSEWHERE, amount=Decimal("0.1"), remember=Put("k", 1))
     assert await context.store.list() == ()
@@ -349,7 +349,7 @@ async def test_what_cannot_succeed_is_not_remembered(tmp_path: Path) -> None:
 async def test_a_dry_run_of_a_money_call_remembers_nothing(wallet: TestWallet) -> None:
     from solward.vault.money.judge.trial import TrialEnded
 
-    trying = wallet.stand.service.skill_context(
+    trying = wallet.stand.service.skill_runs.context(
         keeping_skill(wallet, "keeper"), wallet.record, Actor("admin", dry_run=True)
     )
     with pytest.raises(TrialEnded):

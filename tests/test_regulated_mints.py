@@ -6,7 +6,7 @@ import pytest
 from solders.pubkey import Pubkey
 from tests.promises import promise
 
-from solward.service.service import regulated_mints
+from solward.service.limits import regulated_mints
 from solward.settings import Settings
 from solward.solana.token_list import token_list
 from solward.types.errors import ConfigError

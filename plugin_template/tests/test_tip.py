@@ -30,7 +30,7 @@ async def test_more_than_a_tip_is_refused_before_anything_runs(wallet: TestWalle
 
 
 async def test_the_guardrails_hold_for_it(solward_stand: Stand, wallet: TestWallet) -> None:
-    await solward_stand.service.freeze(wallet.id, "a test")
+    await solward_stand.service.switches.freeze(wallet.id, "a test")
     with pytest.raises(GuardrailBlocked, match="frozen"):
         await wallet.run(tip)
     [record] = await wallet.records()

@@ -35,7 +35,7 @@ def filling_gauges(service: Solward, kind: str) -> Iterator[None]:
     """
 
     async def ledger() -> None:
-        health = await service.ledger_health()
+        health = await service.display.health()
         metrics.LEDGER_HEALTHY.set(health["healthy"])
         if health["healthy"]:
             metrics.LEDGER_SLOT.set(health["slot"])

@@ -145,7 +145,7 @@ def create_app(service: Solward) -> Quart:
     app.register_blueprint(docs.routes.blueprint(docs.folder()))
     app.register_blueprint(metrics.routes.blueprint())
     mount_mcp(app, service.settings)
-    described = openapi.blueprint(app, lambda: service.registry, PREFIX, service.settings)
+    described = openapi.blueprint(app, lambda: service.live.registry, PREFIX, service.settings)
     app.register_blueprint(described, url_prefix=PREFIX)
     middleware.forbid_caching(app)
 

@@ -43,7 +43,7 @@ def create_worker_app(service: Solward, worker: Worker) -> Quart:
     @app.get("/readyz")
     @public
     async def readyz() -> tuple[dict[str, bool], int]:
-        ledger, queue = await asyncio.gather(service.ledger_health(), _queue_ready(worker))
+        ledger, queue = await asyncio.gather(service.display.health(), _queue_ready(worker))
         # The queue is in the database, so it stands for both.
         parts = {"ledger": bool(ledger["healthy"]), "queue": queue}
         return parts, 200 if all(parts.values()) else 503

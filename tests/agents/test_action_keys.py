@@ -61,7 +61,7 @@ async def run(
         await agent_store.update_agent(connection, agent.id, {"cycle_no": cycle})
     actor = actor_of(agent, cycle, skill)
     view = AgentView(agent.id, agent.name)
-    return await service.run_skill(skill, params, agent.wallet_id, actor, view)
+    return await service.skill_runs.run(skill, params, agent.wallet_id, actor, view)
 
 
 async def keys(service: Solward, agent: Agent) -> list[str]:

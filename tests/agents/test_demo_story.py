@@ -123,7 +123,7 @@ async def test_a_newcomer_reads_a_launch_a_swap_a_stake_and_a_wrap_all_confirmed
         paid = STORY.index("payment") - 1
         assert 5_000 < costs[paid] < at_most[paid]
         assert costs[:paid] + costs[paid + 1 :] == at_most[:paid] + at_most[paid + 1 :]
-        [stake], _ = await service.stakes(seed.wallet.id)
+        [stake], _ = await service.holdings.stakes(seed.wallet.id)
         assert stake.lamports == 1_100_000_000
         # It buys a forecast once, and its seller has the money.
         decisions = await service.agents.decisions(seed.agent.id, limit=500)
@@ -171,7 +171,7 @@ async def test_it_is_refused_once_and_asks_a_person_once_and_says_so(
         assert "is carried out" in printed[4]
         record = (await service.history.newest(seed.wallet.id))[0]
         assert (record.type, record.status) == ("transfer", TransactionStatus.CONFIRMED)
-        assert (await service.balances(seed.savings.id)).lamports == 251_000_000
+        assert (await service.holdings.balances(seed.savings.id)).lamports == 251_000_000
 
 
 @pytest.mark.parametrize("end", ["denied", "expired"])
@@ -200,7 +200,7 @@ async def test_what_nobody_wants_is_not_asked_for_again(
                     break
         [hold] = await service.approvals.listed()
         assert hold.state == end
-        assert (await service.balances(seed.savings.id)).lamports == 1_000_000
+        assert (await service.holdings.balances(seed.savings.id)).lamports == 1_000_000
         assert len([line for line in printed if "A person is asked" in line]) == 1
         told = [line for line in printed if "denied" in line or "nobody approved" in line]
         if end == "denied":

@@ -26,6 +26,7 @@ from solward.types.errors import AgentNotFound, ProviderError
 from solward.types.provider import Completion, ToolCall
 from solward.types.record import TransactionStatus
 from solward.vault.money.steps import Step
+from solward_server.resources.wallets import limits_of
 
 RECIPIENT = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
 AMOUNT = Decimal("0.25")
@@ -145,7 +146,7 @@ async def test_an_agent_deleted_in_its_cycle_leaves_its_transactions_and_nothing
         if point not in BEFORE_PAYING:
             assert len(paid) == 1
         assert await service.ledger.balance(RECIPIENT) == LAMPORTS * len(paid)
-        limits = await service.wallet_limits(agent.wallet_id)
+        limits = await limits_of(service, agent.wallet_id)
         assert limits["dailySpendingLimitSol"]["reserved"] == 0
     async with stand.opened() as service:
         assert await service.agents.list() == ()

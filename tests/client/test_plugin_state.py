@@ -41,8 +41,8 @@ SETTINGS = {
 def keeps(api: Api) -> None:
     """The service has the skill `keeps` of the distribution `keeper`."""
     loaded = target_of(keeping_module(settings=SETTINGS)).loaded
-    skills = {**api.service.registry.skills, "keeps": replace(loaded, distribution="Keeper")}
-    api.service.live.registry = replace(api.service.registry, skills=MappingProxyType(skills))
+    skills = {**api.service.live.registry.skills, "keeps": replace(loaded, distribution="Keeper")}
+    api.service.live.registry = replace(api.service.live.registry, skills=MappingProxyType(skills))
 
 
 @pytest.mark.more
@@ -133,7 +133,7 @@ async def test_a_distribution_is_purged_once_nothing_of_it_is_loaded(
         await state.purge(plugin="Keeper")
     assert len(await state.entries(wallets[0].id, "keeper")) == 1
 
-    loaded = api.service.registry
+    loaded = api.service.live.registry
     api.service.live.registry = loaded.without({"keeper"})
     purged = await state.purge(plugin="Keeper")
     assert purged.raw == {"plugin": "keeper", "entries": 2, "settings": 2}

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("quick")
 
 
 def has(hosted: Hosted, skill: str) -> bool:
-    return skill in hosted.stand.service.registry.skills
+    return skill in hosted.stand.service.live.registry.skills
 
 
 @pytest.mark.more
@@ -77,7 +77,9 @@ async def test_another_guardrail_of_the_name_takes_no_missing_ones_place(
         assert "the guardrail is not loaded" in await pays_of(wallet, OF_THREE)
         source = rule_wheel(tmp_path / "lax", "1", "FORBIDDEN = 1", name="lax_rules")
         await put_plugin(home, source, checked=False)
-        await until(lambda: "lax-rules" in str(hosted.stand.service.registry.places), "the other")
+        await until(
+            lambda: "lax-rules" in str(hosted.stand.service.live.registry.places), "the other"
+        )
         refusal = await pays_of(wallet, OF_THREE / 3)
         assert "acme-rules: version_mismatch" in refusal
 

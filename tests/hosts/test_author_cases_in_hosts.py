@@ -61,7 +61,7 @@ async def solward_stand(
     def skill(self: Stand, asked: object) -> LoadedSkill:
         """A module is loaded into the test's process; here it means the service's skill."""
         if isinstance(asked, ModuleType):
-            loaded = self.service.registry.skills[asked.skill_spec().name]
+            loaded = self.service.live.registry.skills[asked.skill_spec().name]
             assert loaded.distribution != "solward"
             assert loaded.call.__module__ == "solward.hosts.plugins"
             return loaded

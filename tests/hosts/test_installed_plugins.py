@@ -128,11 +128,13 @@ async def test_its_skill_runs_in_a_host_with_the_modules_of_its_folder(
     install(home, str(path), accept=lambda _proposal: True)
     async with open_stand(home) as stand:
         wallet = await stand.wallet()
-        word, pid = (await stand.service.run_skill("acme", {}, wallet.id, ADMIN)).split()
-        report = plugins_report(stand.service.registry, stand.service.settings)
+        word, pid = (await stand.service.skill_runs.run("acme", {}, wallet.id, ADMIN)).split()
+        report = plugins_report(stand.service.live.registry, stand.service.settings)
         # Upgrades and removals leave what a running service imports from.
         await asyncio.to_thread(solward, "remove", "acme-tools")
-        assert (await stand.service.run_skill("acme", {}, wallet.id, ADMIN)).startswith("hello ")
+        assert (await stand.service.skill_runs.run("acme", {}, wallet.id, ADMIN)).startswith(
+            "hello "
+        )
     assert word == "hello"
     assert int(pid) != os.getpid()
     assert "acme_words" not in sys.modules

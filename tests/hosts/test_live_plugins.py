@@ -56,7 +56,7 @@ pytestmark = [
 
 
 def version(hosted: Hosted, skill: str = "acme") -> str | None:
-    found = hosted.stand.service.registry.skills.get(skill)
+    found = hosted.stand.service.live.registry.skills.get(skill)
     return None if found is None else found.version
 
 
@@ -68,7 +68,7 @@ async def test_a_distribution_comes_changes_and_goes_while_the_service_runs(
         waits = "while not (await context.balances()).lamports: await asyncio.sleep(0.02)"
         first = await put_plugin(home, skill_wheel(tmp_path, "1", f"{waits}\nreturn 'one'"))
         await until(lambda: version(hosted) == "1", "version 1")
-        assert "acme" in {each.name for each in hosted.stand.service.registry.tools()}
+        assert "acme" in {each.name for each in hosted.stand.service.live.registry.tools()}
         running = asyncio.create_task(hosted.run("acme", wallet.id))
         hosts = hosted.stand.service.live.hosts.hosts
         [old] = hosts.hosts
@@ -94,7 +94,7 @@ async def test_a_distribution_comes_changes_and_goes_while_the_service_runs(
         assert hosted.problems == {}
         await remove_plugin(home, "acme-tools")
         # It does nothing any more at once, and is gone once all are loaded anew.
-        await until(lambda: hosted.stand.service.registry.places == (), "it is removed")
+        await until(lambda: hosted.stand.service.live.registry.places == (), "it is removed")
         assert (version(hosted), hosted.problems) == (None, {})
         # What a process may import from stays until no service runs.
         assert first.folder.is_dir()
@@ -129,7 +129,7 @@ async def test_an_upgrade_that_cannot_be_loaded_leaves_the_old_one_running(
         for code, path in worse.items():
             # Behind the back of the command line, which would have asked and refused.
             await put_plugin(home, path, upgrade=True, checked=False)
-            await until(lambda c=code: c in str(hosted.stand.service.registry.problems), code)
+            await until(lambda c=code: c in str(hosted.stand.service.live.registry.problems), code)
             assert hosted.problems == {"acme": "upgrade_failed"}
             assert await hosted.run("acme", wallet.id) == "one"
         await put_plugin(home, skill_wheel(tmp_path, "4", "return 'four'"), upgrade=True)
@@ -147,7 +147,7 @@ async def test_what_pip_changes_waits_for_the_next_start(
     kept = tmp_path / "kept"
     async with opened() as hosted:
         wallet = await hosted.stand.wallet(sol=0)
-        before = hosted.stand.service.registry
+        before = hosted.stand.service.live.registry
         metadata.rename(kept)
         shelf.install("new-tools", {"new": skill_source("new", effects="Effects.SPEND")})
         await put_plugin(home, skill_wheel(tmp_path, "1", "return 'one'"))
@@ -160,11 +160,11 @@ async def test_what_pip_changes_waits_for_the_next_start(
         (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: env-tools\nVersion: 2.0\n")
         await switch_plugin(home, "acme-tools", False)
         await until(lambda: version(hosted) is None, "the exchange after an installation")
-        assert hosted.stand.service.registry.skills["env"] is before.skills["env"]
+        assert hosted.stand.service.live.registry.skills["env"] is before.skills["env"]
         assert (version(hosted, "new"), hosted.problems) == (None, {"acme": "disabled"})
-        assert [each.version for each in hosted.stand.service.registry.places if each.trust] == [
-            "1.5"
-        ]
+        assert [
+            each.version for each in hosted.stand.service.live.registry.places if each.trust
+        ] == ["1.5"]
     async with opened() as hosted:
         assert (version(hosted, "env"), version(hosted, "new")) == ("2.0", "1.5")
 
@@ -244,7 +244,7 @@ async def test_enabling_forgets_what_was_wrong_with_one_that_runs(
             with pytest.raises(SkillError) as caught:
                 await hosted.run("acme", wallet.id)
             assert caught.value.code == "internal_error"
-            return [each.code for each in hosted.stand.service.registry.problems]
+            return [each.code for each in hosted.stand.service.live.registry.problems]
 
         # Each is said once, however often its host has something to say.
         assert [await fails() for _ in range(3)][-1] == ["noisy", "faulty_calls"]
@@ -378,7 +378,7 @@ async def test_a_payment_protocol_comes_and_goes_while_the_service_runs(
     async with opened() as hosted:
 
         def loaded() -> Mapping[str, LoadedPayment]:
-            return hosted.stand.service.registry.payments
+            return hosted.stand.service.live.registry.payments
 
         assert list(loaded()) == ["mpp", "x402"]
         await put_plugin(home, made)

@@ -260,7 +260,7 @@ async def test_a_venues_secret_goes_to_its_site_and_not_to_the_operators_address
     server = await asyncio.start_server(operators.serve, LISTEN, 0)
     address = f"http://{LISTEN}:{server.sockets[0].getsockname()[1]}"
     async with server, opened() as hosted, httpx.AsyncClient(base_url=address) as http:
-        venue = hosted.stand.service.registry.venues["keyed"]
+        venue = hosted.stand.service.live.registry.venues["keyed"]
         quote = await venue.quote(QuoteRequest("a" * 43, "b" * 43, 5, 50), VenueContext(http))
     assert sites.api.requests[0].header("x-key") == value
     assert str(operators.requests[0].header("x-key")).startswith("solward-secret-")

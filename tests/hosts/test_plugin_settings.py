@@ -232,7 +232,7 @@ async def test_a_declaration_that_cannot_be_kept_is_refused(
 ) -> None:
     shelf.install("acme", {"tells": source("tells", schema)})
     async with opened() as hosted:
-        [problem] = hosted.stand.service.registry.problems
+        [problem] = hosted.stand.service.live.registry.problems
         assert text in problem.detail
         with pytest.raises(SkillNotFound):
             await hosted.stand.service.plugin_state.set("tells", "a", 1)

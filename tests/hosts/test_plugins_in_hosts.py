@@ -45,6 +45,7 @@ from solward.types.errors import (
 from solward.types.guardrail import Intent, TransactionEffects
 from solward.vault.guardrails import Verdict
 from solward.vault.money.request import Actor
+from solward_server.resources.wallets import limits_of
 
 __all__ = ["shelf"]
 
@@ -428,7 +429,7 @@ async def test_three_faulty_calls_within_a_minute_are_a_problem(
                 # The first two are longer ago than the third may be.
                 monkeypatch.setattr(plugins, "_FAULT_WINDOW_S", 0.0)
             await call(name)
-        problems = hosted.stand.service.registry.problems
+        problems = hosted.stand.service.live.registry.problems
         assert {each.plugin for each in problems} == {*faulty}
         for each in problems:
             if each.plugin != "leaves":
@@ -497,7 +498,7 @@ async def test_a_guardrail_judges_in_a_host_of_its_own(
             return caught.value.reason
 
         async def is_passing(hundredths: int) -> bool:
-            rules = plugin_rules.PluginRules(hosted.stand.service.registry.guardrails)
+            rules = plugin_rules.PluginRules(hosted.stand.service.live.registry.guardrails)
             intent = Intent("transfer", TO, lamports_out=hundredths * 10_000_000)
             verdict = await rules.judge(Verdict(()), intent, TransactionEffects(5, 5_000))
             assert verdict.rule == "picky"
@@ -506,7 +507,7 @@ async def test_a_guardrail_judges_in_a_host_of_its_own(
         await pay(1)
         [record] = await wallet.records()
         assert record.guardrails_applied[-1] == "picky"
-        limits = await hosted.stand.service.wallet_limits(wallet.id)
+        limits = await limits_of(hosted.stand.service, wallet.id)
         assert "0.01" in repr(limits)
         assert await reason(2) == "not two"
         with pytest.raises(Held, match="three"):
@@ -589,7 +590,7 @@ async def test_a_providers_key_never_reaches_its_host(shelf: Shelf, opened: Open
     request = CompletionRequest("m", "system", (Message("user", "hi"),))
     key, seen = "sk-the-key-of-the-vendor", list[tuple[str, str]]()
     async with opened() as hosted, vendor(seen) as url:
-        providers = hosted.stand.service.registry.providers
+        providers = hosted.stand.service.live.registry.providers
         context = ProviderContext(key, url)
         completion = await providers["mine"].complete(request, {}, context)
         [(authorization, body)] = seen
@@ -650,7 +651,7 @@ async def test_odd_answers_of_a_provider_are_cleaned_or_told_and_end_no_host(
 ) -> None:
     shelf.install("dist-o", {"odd": ODD_PROVIDER}, "solward.providers")
     async with opened() as hosted:
-        provider = hosted.stand.service.registry.providers["odd"]
+        provider = hosted.stand.service.live.registry.providers["odd"]
 
         def request(model: str) -> CompletionRequest:
             return CompletionRequest(model, "system", (Message("user", "hi"),))
@@ -726,7 +727,7 @@ async def test_a_venue_calls_the_address_of_the_service_alone(shelf: Shelf, open
         httpx.AsyncClient(base_url=url) as http,
     ):
         service = hosted.stand.service
-        venue = service.registry.venues["mirror"]
+        venue = service.live.registry.venues["mirror"]
         context = VenueContext(http)
         usdc = service.tokens.resolve("USDC", "token")
         quote = await venue.quote(QuoteRequest(WRAPPED_SOL_MINT, usdc, 10**9, 50), context)

@@ -17,7 +17,8 @@ from tests.support.engine import UNLIMITED, Bench, open_bench
 from tests.support.plugins import built_ins
 
 from solward.context import SkillContext, WalletView
-from solward.operations.perform import Operations, SkillCalls
+from solward.operations.perform import Operations
+from solward.operations.skill_runs import SkillCalls
 from solward.plugins import load_registry, run_skill
 from solward.solana.token_list import KnownToken, TokenList, token_list
 from solward.vault.guardrails import ScopeLimits

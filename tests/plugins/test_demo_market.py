@@ -137,5 +137,5 @@ async def test_a_ledger_without_the_market_or_with_half_of_it_is_told(service: S
 async def test_it_is_a_venue_of_localnets_alone(tmp_path: Path) -> None:
     given = {"solana_rpc_url": "http://127.0.0.1:9", "solana_network": "devnet"}
     async with Solward.open(settings(tmp_path, **given)) as service:
-        assert "demo_market" in service.registry.venues
+        assert "demo_market" in service.live.registry.venues
         assert "demo_market" not in [each.name for each in service.operations.venues.loaded]

@@ -80,7 +80,7 @@ async def test_one_idempotency_key_asks_for_one_run(table: Timetable) -> None:
 async def test_none_is_asked_for_while_one_goes_on_or_is_due(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     made = await table.add(wallet, PAY | {"every": "1h"})
-    run_skill = table.service.run_skill
+    run_skill = table.service.skill_runs.run
     during: list[Answer] = []
 
     async def asked_meanwhile(*given: Any) -> str:

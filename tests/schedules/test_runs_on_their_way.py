@@ -23,7 +23,7 @@ async def test_what_was_paused_while_its_skill_ran_reserves_nothing(tmp_path: Pa
     async with timetable(tmp_path) as table:
         wallet = await table.api.wallet(1)
         made = await table.add(wallet, PAY | {"every": "1h"})
-        run_skill = table.service.run_skill
+        run_skill = table.service.skill_runs.run
 
         async def late(*given: Any) -> str:
             assert (await table.post(wallet, f"/{made['id']}/pause")).status == 200
@@ -45,7 +45,7 @@ async def test_what_was_deleted_while_its_skill_ran_reserves_nothing(tmp_path: P
         wallet = await table.api.wallet(1)
         made = await table.add(wallet, PAY | {"every": "1h"})
         path = f"/wallets/{wallet}/schedules/{made['id']}"
-        run_skill = table.service.run_skill
+        run_skill = table.service.skill_runs.run
 
         async def late(*given: Any) -> str:
             assert (await table.api.call("DELETE", path)).status == 200
@@ -66,7 +66,7 @@ async def test_a_skill_that_changed_since_is_not_run_with_what_does_not_fit(
     async with timetable(tmp_path) as table:
         wallet = await table.api.wallet(1)
         made = await table.add(wallet, PAY | {"every": "1h"})
-        registry = table.service.registry
+        registry = table.service.live.registry
         skill = registry.skills["transfer"]
         schema = dict(skill.spec.parameters)
         stricter = schema | {"required": [*schema["required"], "reference"]}

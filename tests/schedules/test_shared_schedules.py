@@ -49,10 +49,8 @@ async def tables(
         }
         found = []
         for hook in hooks:
-            service = await stack.enter_async_context(
-                Solward.open(settings(home, **given), schedule_hook=hook)
-            )
-            await timed(service, clock)
+            opened = await stack.enter_async_context(Solward.open(settings(home, **given)))
+            service = await timed(opened, clock, hook)
             app = create_app(service)
             await stack.enter_async_context(app.test_app())
             found.append(Timetable(Api(app, service), clock))

@@ -31,9 +31,9 @@ async def shared_api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
 @pytest.fixture
 def asking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Services hold whatever leaves, by a plugin's rule, until a person has approved it."""
-    made = service_module._engine_options
+    made = service_module.engine_options
 
     def options(*given: Any) -> Any:
         return replace(made(*given), plugin_guardrails=guardrails(asks))
 
-    monkeypatch.setattr(service_module, "_engine_options", options)
+    monkeypatch.setattr(service_module, "engine_options", options)

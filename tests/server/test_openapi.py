@@ -301,7 +301,7 @@ async def test_it_is_public_and_served_as_it_is_made(api: Api) -> None:
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "application/json"
     document = json.loads(answer.text)
-    assert document == describe(api.service.registry, PREFIX, least_roles(api.app))
+    assert document == describe(api.service.live.registry, PREFIX, least_roles(api.app))
     for path, method, operation in operations(document):
         roled = SECURITY[Access.ADMIN][-1] in operation["security"]
         assert ("x-least-role" in operation) == roled, (method, path)
@@ -317,13 +317,13 @@ async def test_services_with_different_plugins_serve_different_documents(
     async def served(each: Api) -> Any:
         return json.loads((await each.get("/openapi.json")).text)
 
-    loaded = api.service.registry
+    loaded = api.service.live.registry
     wait = loaded.skills["wait"]
     other = replace(wait, spec=replace(wait.spec, description="Sit still."))
     assert (await served(api))["paths"][path]["post"]["description"] != "Sit still."
     async with serving_api(tmp_path / "demo", demo=True) as demo:
         document = await served(demo)
-        assert document == describe(demo.service.registry, PREFIX, least_roles(demo.app))
+        assert document == describe(demo.service.live.registry, PREFIX, least_roles(demo.app))
         assert document != await served(api)
     async with serving_api(tmp_path / "same") as same:
         assert await served(same) == await served(api)

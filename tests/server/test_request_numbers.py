@@ -131,7 +131,7 @@ async def test_what_is_no_json_number_is_refused_and_leaves_nothing(
 
 async def test_no_number_of_a_spending_skill_is_left_out(desk: Desk) -> None:
     tried = {(number.skill, number.field) for number in NUMBERS}
-    for skill in desk.api.service.registry.skills.values():
+    for skill in desk.api.service.live.registry.skills.values():
         if skill.spec.effects is Effects.SPEND:
             for name, schema in skill.spec.parameters["properties"].items():
                 if schema.get("type") in ("number", "integer"):

@@ -76,7 +76,7 @@ async def test_a_key_that_may_spend_nothing_changes_no_plugins_store(tmp_path: P
         store = f"{store}/{DISTRIBUTION}/store"
         called = {"name": SKILL, "arguments": {"wallet": wallet, "count": 2}}
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": called}
-        assert api.service.registry.skills[SKILL].spec.effects is Effects.READ
+        assert api.service.live.registry.skills[SKILL].spec.effects is Effects.READ
         for terms, said in (
             ({"spendingLimitSol": 0}, "may spend nothing, so it reads and changes nothing"),
             ({"grants": []}, "may spend nothing, so it reads and changes nothing"),

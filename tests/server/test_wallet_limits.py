@@ -13,7 +13,7 @@ from solward.credentials.credential import Credential
 from solward.operations.key_callers import limits_of
 from solward.operations.policies.changes import replace_policy
 from solward.operations.policies.grant_report import wallet_grants
-from solward.service.service import wallet_limits
+from solward.service.limits import wallet_limits
 from solward.settings import Settings
 from solward.vault.grants.model import Grant
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,14 +68,14 @@ class Desk:
         return Approvals(
             database=self.bench.database,
             operations=operations or self.operations,
-            actor=self.actor,
+            actors={kind: partial(self.actor, kind) for kind in ("agent", "key", "schedule")},
             wallet_of_key=self.wallet_of_key,
             process_id=process_id,
             may_approve=granted,
         )
 
-    async def actor(self, principal: str) -> Actor | None:
-        if principal not in self.actors:
+    async def actor(self, kind: str, own_id: str) -> Actor:
+        if (principal := f"{kind}:{own_id}") not in self.actors:
             raise KeyRevoked
         return self.actors[principal]
 

@@ -101,11 +101,11 @@ class Hosted:
     @property
     def problems(self) -> dict[str, str]:
         """Code of each plugin that is left out or disabled."""
-        return {each.plugin: each.code for each in self.stand.service.registry.problems}
+        return {each.plugin: each.code for each in self.stand.service.live.registry.problems}
 
     async def run(self, skill: str, wallet_id: str, *, actor: Actor = ADMIN, **params: Any) -> str:
         """Run a skill as a route does."""
-        return await self.stand.service.run_skill(
+        return await self.stand.service.skill_runs.run(
             skill, params, wallet_id, actor, agent=AgentView("a1", "scout")
         )
 
@@ -176,7 +176,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, home: Path) -> Any:
 
 
 def rules_of(hosted: Hosted) -> list[tuple[str, str]]:
-    return [(each.name, each.version) for each in hosted.stand.service.registry.guardrails]
+    return [(each.name, each.version) for each in hosted.stand.service.live.registry.guardrails]
 
 
 async def pays_of(wallet: TestWallet, amount: Decimal) -> str:

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -125,10 +125,10 @@ def described(app: Quart, service: Solward) -> Described:
     """The description of an application, made once for the same plugins and `ERROR_STATUS`."""
     if app not in _OF_APP:
         statuses = service.settings.error_status
-        made = described_by(service.registry), statuses
+        made = described_by(service.live.registry), statuses
         if made not in _MADE:
             configured = Settings.model_construct(error_status=statuses)
-            _MADE[made] = Described(describe(service.registry, PREFIX, configured=configured))
+            _MADE[made] = Described(describe(service.live.registry, PREFIX, configured=configured))
         _OF_APP[app] = _MADE[made]
     return _OF_APP[app]
 
@@ -464,10 +464,21 @@ class Timetable:
         return found
 
 
-async def timed(service: Solward, clock: ScheduleClock) -> None:
-    """Let a service's schedules be due by a clock, and run when they are told to."""
+async def timed(service: Solward, clock: ScheduleClock, hook: ScheduleHook) -> Solward:
+    """The service with schedules that are due by a clock, and run when they are told to."""
     await service.schedules.runner.close()
-    service.schedules = service.schedules_due_by(clock)
+    schedules = ScheduleService(
+        database=service.database,
+        wallets=service.wallets,
+        policies=service.policies,
+        registry=lambda: service.live.registry,
+        keys=service.keys,
+        run_skill=service.skill_runs.run,
+        me=service.engine.process.id,
+        hook=hook,
+        now=clock,
+    )
+    return replace(service, schedules=schedules)
 
 
 @asynccontextmanager
@@ -476,8 +487,8 @@ async def timetable(
 ) -> AsyncIterator[Timetable]:
     """An API on the embedded ledger."""
     clock = ScheduleClock() if clock is None else clock
-    async with Solward.open(settings(home, **given), schedule_hook=hook) as service:
-        await timed(service, clock)
+    async with Solward.open(settings(home, **given)) as opened:
+        service = await timed(opened, clock, hook)
         app = create_app(service)
         async with app.test_app():
             yield Timetable(Api(app, service), clock)

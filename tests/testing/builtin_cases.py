@@ -49,7 +49,7 @@ async def wrapped(wallet: TestWallet) -> dict[str, Any]:
 
 async def staked(wallet: TestWallet) -> dict[str, Any]:
     await wallet.run("stake_sol", amount=2)
-    [stake], _ = await wallet.stand.service.stakes(wallet.id)
+    [stake], _ = await wallet.stand.service.holdings.stakes(wallet.id)
     return {"stakeAccount": stake.address}
 
 

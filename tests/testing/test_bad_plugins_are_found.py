@@ -154,7 +154,7 @@ async def test_what_is_no_text_fails_as_an_example_and_as_an_outcome(
 
 async def test_a_schema_that_is_not_enforced_is_found(stand: Stand) -> None:
     loose = replace(stand.skill(bad.Skill()), parameters=Parameters({"type": "object"}))
-    stand.service.live.registry = replace(stand.service.registry, skills={"skill": loose})
+    stand.service.live.registry = replace(stand.service.live.registry, skills={"skill": loose})
     found = {each.check: each for each in await skill_findings(loose, ProcessWatch(), stand)}
     assert found["bad_parameters"].outcome is Outcome.FAILED
     assert "an unknown field is accepted" in found["bad_parameters"].detail

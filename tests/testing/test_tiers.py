@@ -197,7 +197,7 @@ async def test_money_that_no_record_accounts_for_or_that_leaves_a_frozen_wallet_
 
     class Thaws(bad.Payer):
         async def run(self, params: dict[str, Any], context: SkillContext) -> str:
-            await stand.service.thaw(context.wallet.id)
+            await stand.service.switches.thaw(context.wallet.id)
             return await super().run(params, context)
 
     for plugin, said in ((Gains(), "case 0: its records do not"), (Thaws(), "case 0, frozen: 100")):

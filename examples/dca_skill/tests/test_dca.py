@@ -77,10 +77,10 @@ async def test_a_refused_purchase_is_made_once_it_may_be(
     wallet: TestWallet, at: Callable[[float], None]
 ) -> None:
     at(100)
-    await wallet.stand.service.freeze(wallet.id)
+    await wallet.stand.service.switches.freeze(wallet.id)
     with pytest.raises(GuardrailBlocked):
         await wallet.run(dca, **PLAN)
-    await wallet.stand.service.thaw(wallet.id)
+    await wallet.stand.service.switches.thaw(wallet.id)
     assert "so far: 1." in await wallet.run(dca, **PLAN)
 
 

@@ -79,6 +79,7 @@ from solward.types.skill import Effects
 from solward.vault.custody import Wallets
 from solward.vault.grants.model import Grant
 from solward.vault.guardrails import ScopeLimits
+from solward.vault.money.request import Actor
 
 _WALLET_NAME_MAX = 64
 _ACTIVE = (AgentStatus.RUNNING, AgentStatus.ERROR)
@@ -249,6 +250,12 @@ class AgentService:
         """One agent."""
         async with self._database.read() as connection:
             return self._agent(await store.get_agent(connection, agent_id))
+
+    async def actor(self, agent_id: str) -> Actor:
+        """An agent as it would ask for a transaction now, outside of any cycle."""
+        agent = await self.get(agent_id)
+        who = _principal(agent.id)
+        return Actor(who, agent_id=agent.id, limits=((who, agent.limits),))
 
     async def update(self, agent_id: str, body: Mapping[str, Any]) -> Agent:
         """Change fields of an agent; a running one uses them from its next cycle on.

@@ -130,6 +130,10 @@ class Credentials:
         """Every API key, expired ones too, oldest first."""
         return await self._list(_IS_KEY)
 
+    async def names(self) -> dict[str, str]:
+        """id -> name of every API key."""
+        return {key.id: key.name for key in await self.keys()}
+
     async def admins(self) -> list[Credential]:
         """Every admin credential, expired ones too, oldest first."""
         return await self._list(~_IS_KEY)

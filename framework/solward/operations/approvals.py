@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
@@ -69,21 +69,21 @@ class Approvals:
         *,
         database: Database,
         operations: Operations,
-        actor: Callable[[str], Awaitable[Actor | None]],
+        actors: Mapping[str, Callable[[str], Awaitable[Actor]]],
         wallet_of_key: Callable[[str], Awaitable[str | None]],
         process_id: str,
         may_approve: MayApprove = nobody,
         hook: StepHook = no_hook,
     ) -> None:
         """Args:
-        actor: a principal as it would ask now, None where this process does not know its kind;
-            raises `SolwardError` where it is gone, or may not ask any more.
+        actors: of each kind of principal that this process knows, one as it would ask now, outside
+            of any request or run; raises `SolwardError` where it is gone, or may not ask any more.
         wallet_of_key: the only wallet that an API key may use, None for all; raises
             `SolwardError` where there is no such key any more.
         """
         self._database = database
         self._operations = operations
-        self._actor = actor
+        self._actors = actors
         self._wallet_of_key = wallet_of_key
         self._me = process_id
         self._may_approve = may_approve
@@ -267,6 +267,12 @@ class Approvals:
             async with self._database.write() as connection:
                 await store.note_wait(connection, row.hold, reason)
         return reason not in row.hold.reasons
+
+    async def _actor(self, principal: str) -> Actor | None:
+        """A principal as it would ask now; None where this process does not know its kind."""
+        kind, _, own_id = principal.partition(":")
+        made = self._actors.get(kind)
+        return None if made is None else await made(own_id)
 
     async def _make_again(self, row: HoldRow, actor: Actor) -> None:
         hold, recipe = row.hold, row.recipe

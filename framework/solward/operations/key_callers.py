@@ -5,8 +5,10 @@ from __future__ import annotations
 from solward.credentials.credential import Credential
 from solward.credentials.credentials import Credentials
 from solward.credentials.rates import Limiter, TooManyRequests
+from solward.operations.policies.documents import Policies
 from solward.operations.policies.grant_report import WalletKeys
 from solward.types.errors import KeyRevoked
+from solward.types.roles import key_principal
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.money.request import Actor
 
@@ -33,9 +35,10 @@ def actor_of_key(key: Credential, hash_: str) -> Actor:
 class KeyCallers:
     """The API keys of the service, for what is done for one outside of its requests."""
 
-    def __init__(self, credentials: Credentials, limiter: Limiter) -> None:
+    def __init__(self, credentials: Credentials, limiter: Limiter, policies: Policies) -> None:
         self._credentials = credentials
         self._limiter = limiter
+        self._policies = policies
 
     async def actor(self, key_id: str) -> Actor:
         """A key with the limits of now; raises `KeyRevoked` where it has ended."""
@@ -79,9 +82,12 @@ class KeyCallers:
             [(limits, row.keys) for row, limits in found if row.principal is None],
         )
 
-    async def names(self) -> dict[str, str]:
-        """id -> name of every key."""
-        return {key.id: key.name for key in await self._credentials.keys()}
+    async def revoke(self, key_id: str) -> None:
+        """Delete a key at once, with its grants and its count of requests; raises `NotFound`."""
+        await self._credentials.revoke(key_id, is_admins=False)
+        await self._limiter.forget(key_id)
+        # Last: it is never there without its grants.
+        await self._policies.forget(key_principal(key_id))
 
     async def _key(self, key_id: str) -> Credential:
         key = await self._credentials.key(key_id)

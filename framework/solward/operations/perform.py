@@ -14,7 +14,6 @@ from typing import Any
 
 from solders.instruction import Instruction
 
-from solward.context import Lifetime
 from solward.context.pocket import PocketRequest
 
 # The families are imported for the plans they register.
@@ -22,36 +21,27 @@ from solward.operations import staking, transfer  # noqa: F401
 from solward.operations import tokens as _tokens  # noqa: F401
 from solward.operations.declared import OPERATIONS, Operation
 from solward.operations.declared.swap import SWAP
-from solward.operations.payments.pay import Payments
 from solward.operations.plans import PLANS, Plan, run_plan
 from solward.operations.plugin_draft import plain, plan_use, plugin_draft, read_request, recipe_of
 from solward.operations.reclaim import Reclaimable, read_reclaimable
 from solward.operations.swap import NO_SWAP_LIMITS, SwapLimits, read_quote
 from solward.operations.venues import NoVenue, Venue, Venues
-from solward.plugins.containment import contained
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
-from solward.types.entries import Put
 from solward.types.errors import (
     InvalidRequest,
     LedgerError,
     LedgerUnavailable,
-    SkillError,
     SolwardError,
 )
 from solward.types.guardrail import Intent
 from solward.types.ledger import ReadLedger
-from solward.types.paid import PaidAnswer, PayRequest, max_parts
 from solward.types.record import TransactionRecord
-from solward.types.skill import Effects
 from solward.types.venue import BEST_VENUE, Quote
 from solward.vault.custody import Pocket, Wallet, Wallets
 from solward.vault.money.engine import Engine
 from solward.vault.money.plugin_entries import PluginEntries
 from solward.vault.money.request import Actor, Draft, HoldWaits, PocketDraft, PocketTaken
-
-__all__ = ["Operations", "SkillCalls"]
-
 
 # Of a swap whose pocket another process used first.
 _POCKET_TRIES = 5
@@ -340,89 +330,3 @@ def _recipe(
         for name, value in values.items()
     }
     return {"operation": operation.name, "params": plain(given), "fields": read}
-
-
-@dataclass(frozen=True, slots=True)
-class SkillCalls:
-    """The money calls of one run of a skill, with the actor's rights and the skill's effects.
-
-    The service's own side of a context: wallet, actor and lifetime are these, whatever a skill does
-    to what it holds.
-    """
-
-    operations: Operations
-    payments: Payments
-    wallet_id: str
-    actor: Actor
-    effects: Effects
-    lifetime: Lifetime = field(default_factory=Lifetime)
-
-    async def perform(
-        self, operation: str, ordinal: int, params: Mapping[str, Any], remember: Sequence[Put] = ()
-    ) -> TransactionRecord:
-        """Perform a declared operation as the run's money call number `ordinal`."""
-        actor = self._numbered(ordinal, remember)
-        return await self.operations.perform(operation, self.wallet_id, actor, plain(params))
-
-    async def transact(
-        self,
-        ordinal: int,
-        intent: Intent,
-        instructions: Sequence[Instruction],
-        wire: bytes | None,
-        remember: Sequence[Put] = (),
-    ) -> TransactionRecord:
-        """Send what the skill drafted as the run's money call number `ordinal`."""
-        actor = self._numbered(ordinal, remember)
-        return await self.operations.transact(self.wallet_id, actor, intent, instructions, wire)
-
-    async def pocket(
-        self, ordinal: int, request: PocketRequest, remember: Sequence[Put] = ()
-    ) -> TransactionRecord:
-        """Use a pocket as the run's money call number `ordinal`."""
-        actor = self._numbered(ordinal, remember)
-
-        async def build(address: str) -> bytes | Sequence[Instruction]:
-            # The skill's own code, which must not outlive its call.
-            self.lifetime.check()
-            made: bytes | Sequence[Instruction] = await contained(request.build(address))
-            return made
-
-        contained_request = replace(request, build=build)
-        return await self.operations.use_pocket(self.wallet_id, actor, contained_request)
-
-    async def pay(
-        self, ordinal: int, request: PayRequest, remember: Sequence[Put] = ()
-    ) -> PaidAnswer:
-        """Make a request that may be paid for, as the run's money call number `ordinal`."""
-        actor = self._numbered(ordinal, remember)
-        # Without the most to pay only the operator may ask, and no skill is the operator.
-        max_parts(request.max)
-        return await self.payments.pay(self.wallet_id, actor, request)
-
-    async def quote(self, params: Mapping[str, Any]) -> Quote:
-        """Quote a swap; a skill that declares READ may, too."""
-        self.lifetime.check()
-        return await self.operations.quote(plain(params))
-
-    async def keep(self, what: str, **asked: Any) -> Any:
-        """Ask the plugin's store or history; a skill that declares READ may write there, too."""
-        return await self.operations.entries.keep(what, self.wallet_id, self._keeper(), **asked)
-
-    def _keeper(self) -> Actor:
-        """The actor of a call that moves nothing, fenced as those that do."""
-        self.lifetime.check()
-        return replace(self.actor, checks=(*self.actor.checks, self.lifetime.check))
-
-    def _numbered(self, ordinal: int, remember: Sequence[Put]) -> Actor:
-        """The actor of one money call; numbered, so that a repeated cycle never pays twice."""
-        self.lifetime.check()
-        if self.effects is not Effects.SPEND:
-            raise SkillError("read_only", "This skill declares READ and may not transact")
-        # The lifetime is checked again where the amount is reserved: the call may end while this
-        # one is prepared.
-        self.operations.entries.bounds.check_values(remember)
-        actor = replace(self._keeper(), remember=tuple(remember))
-        if actor.action_key is None:
-            return actor
-        return replace(actor, action_key=f"{actor.action_key}:{ordinal}")

@@ -46,6 +46,7 @@ from solana.constants import STAKE_PROGRAM_ID
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 
+from solward.database.database import Database
 from solward.operations.declared.staking import STAKE, UNSTAKE, WITHDRAW_STAKE
 from solward.operations.plans import plans
 from solward.operations.transfer import parse_address
@@ -59,13 +60,20 @@ from solward.solana.programs import (
     STAKE_HISTORY_SYSVAR,
     VOTE_PROGRAM,
 )
-from solward.solana.stakes import STAKE_ACCOUNT_BYTES, Stake, StakeState, read_stake
+from solward.solana.stakes import (
+    STAKE_ACCOUNT_BYTES,
+    RecordedStakes,
+    Stake,
+    StakeState,
+    read_stake,
+)
 from solward.types.errors import InvalidRequest, LedgerRejected
 from solward.types.guardrail import Intent
 from solward.types.ledger import ReadLedger, VoteAccount
 from solward.types.money import format_sol, lamports_to_sol, sol_to_lamports
 from solward.types.record import TransactionType
 from solward.vault.money.request import Draft
+from solward.vault.store import transactions
 
 # A seed has at most 32 bytes: 128 random bits as hex.
 _SEED_BYTES = 16
@@ -398,3 +406,13 @@ def _weights(accounts: Sequence[VoteAccount]) -> Mapping[str, _Weight]:
 
 def _counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def recorded_stakes(ledger: ReadLedger, database: Database, wallet_id: str) -> RecordedStakes:
+    """The ledger, which has a wallet's stakes by its records where no RPC provider lists them."""
+
+    async def recorded() -> Sequence[str]:
+        async with database.read() as connection:
+            return await transactions.stake_accounts(connection, wallet_id)
+
+    return RecordedStakes(ledger, recorded)

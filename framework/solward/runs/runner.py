@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class RunSkill(Protocol):
-    """Runs a skill on a wallet: `Solward.run_skill`."""
+    """Runs a skill on a wallet: `SkillRuns.run`."""
 
     def __call__(
         self,

@@ -23,6 +23,7 @@ from solward.schedules.journal import (
     Journal,
     Now,
     ScheduleHook,
+    actor_of,
     ended,
     run_once,
 )
@@ -41,7 +42,7 @@ from solward.types.events import EventKind
 from solward.types.roles import is_admin
 from solward.vault.custody import Wallets
 from solward.vault.grants.model import Grant
-from solward.vault.money.request import IdempotencyKey
+from solward.vault.money.request import Actor, IdempotencyKey
 from solward.vault.store import idempotency
 
 MAX_OF_WALLET: Final = 50
@@ -166,6 +167,11 @@ class ScheduleService:
         """One schedule."""
         async with self._database.read() as connection:
             return _found(await store.get(connection, schedule_id))
+
+    async def actor(self, schedule_id: str) -> Actor:
+        """A schedule as it would ask for a transaction now, outside of any run; raises
+        `KeyRevoked` where the secret that it was made with has ended."""
+        return await actor_of(await self.get(schedule_id), self.keys)
 
     async def update(self, schedule_id: str, body: Mapping[str, Any], maker: Maker) -> Schedule:
         """Change fields of a schedule; a run that goes on keeps those it began with.

@@ -10,6 +10,7 @@ it. What other processes and strangers do shows after a slot: a new state cannot
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import time
 from collections import OrderedDict
@@ -20,7 +21,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from solward.solana.tokens import token_account
 from solward.support.tasks import end
-from solward.types.errors import LedgerRejected, LedgerUnavailable
+from solward.types.errors import LedgerError, LedgerRejected, LedgerUnavailable
 from solward.types.ledger import Account, TokenHolding
 from solward.vault.ledger.answers import Malformed
 from solward.vault.ledger.client import Ledger
@@ -33,6 +34,8 @@ from solward.vault.ledger.patience import READ_WAIT_S, left, within
 LISTED_S: Final = 15.0
 # A node that is behind does not take back what was shown, for as long as nodes are behind.
 BEHIND_S: Final = 5.0
+# The health route answers within a second, ledger or not.
+HEALTH_WAIT_S: Final = 0.7
 # Wallets that are kept; the one that was asked for longest ago goes first.
 MOST_KEPT: Final = 10_000
 # Wallets whose token accounts are listed at one time.
@@ -103,6 +106,7 @@ class Display:
     def __init__(
         self,
         ledger: Ledger,
+        network: str,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -110,6 +114,7 @@ class Display:
         clock: monotonic seconds.
         """
         self._ledger = ledger
+        self._network = network
         self._clock = clock
         self._exact: OrderedDict[str, _Kept[Shown]] = OrderedDict()
         # The newest state that was shown of each wallet, and when it was read.
@@ -192,6 +197,14 @@ class Display:
         ):
             kept = self._slot = self._ask(self._ledger.slot)
         return await _await(kept.task)
+
+    async def health(self) -> dict[str, Any]:
+        """`{healthy, network, slot}` of the ledger, within `HEALTH_WAIT_S`."""
+        slot = None
+        with contextlib.suppress(LedgerError, TimeoutError):
+            async with asyncio.timeout(HEALTH_WAIT_S):
+                slot = await self.slot()
+        return {"healthy": slot is not None, "network": self._network, "slot": slot or 0}
 
     async def close(self) -> None:
         """Stop what is being read; those who wait for it are told that there is no answer."""

@@ -27,8 +27,15 @@ from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import record_act
+from solward.database.database import Database
 from solward.database.tables import token_lists
-from solward.solana.token_list import KnownToken, TokenList, skeleton, token_list
+from solward.solana.token_list import (
+    KnownToken,
+    TokenList,
+    know_decimals,
+    skeleton,
+    token_list,
+)
 from solward.solana.tokens import NON_TRANSFERABLE, Mint, mint_account
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest, StoreError
@@ -343,3 +350,18 @@ def _mac(audit_key: bytes | None, network: str, tokens: Any, stored_ms: int) -> 
         raise StoreError("The keystore is not open, so the token list cannot be authenticated")
     fields = jsontext.dumps([_DOMAIN, network, tokens, stored_ms], canonical=True)
     return hmac.digest(audit_key, fields.encode(), "sha256").hex()
+
+
+async def listed_tokens(database: Database, network: str) -> TokenList:
+    """The symbols of a network: those built in, and the operator's list, whose decimals are known
+    from now on. The keystore must be open.
+
+    Raises:
+        StoreError: somebody changed the operator's list.
+    """
+    async with database.read() as connection:
+        stored = await read_list(connection, network, database.audit_key)
+    if stored is None:
+        return token_list(network)
+    know_decimals(stored.tokens)
+    return token_list(network, stored.tokens)

@@ -83,7 +83,7 @@ class TestWallet:
             given = loaded.settings.complete(loaded.spec.name, given)
         if effects is not None:
             loaded = replace(loaded, spec=replace(loaded.spec, effects=effects))
-        return self.stand.service.skill_context(loaded, self.record, ADMIN, settings=given)
+        return self.stand.service.skill_runs.context(loaded, self.record, ADMIN, settings=given)
 
     async def run(self, skill: object, /, **params: Any) -> str:
         """Run a skill as the service does: validate, time out, execute; the outcome's text.
@@ -95,12 +95,12 @@ class TestWallet:
         loaded = self.stand.skill(skill)
         service = self.stand.service
         settings = await service.plugin_state.settings_of(loaded)
-        context = service.skill_context(loaded, self.record, ADMIN, settings=settings)
+        context = service.skill_runs.context(loaded, self.record, ADMIN, settings=settings)
         return await run_skill(loaded, params, context, emit=service.events.publish)
 
     async def balances(self) -> Balances:
         """Its SOL and tokens."""
-        return await self.stand.service.balances(self.id)
+        return await self.stand.service.holdings.balances(self.id)
 
     async def lamports(self) -> int:
         """Its SOL, in lamports."""
@@ -150,8 +150,8 @@ class Stand:
         """
         if isinstance(skill, LoadedSkill):
             return skill
-        if isinstance(skill, str) and skill in self.service.registry.skills:
-            return self.service.registry.skills[skill]
+        if isinstance(skill, str) and skill in self.service.live.registry.skills:
+            return self.service.live.registry.skills[skill]
         target = target_of(skill)
         if target.problem is not None:
             raise InvalidRequest(str(target.problem))
@@ -179,7 +179,7 @@ class Stand:
         Raises:
             InvalidRequest: one of them does not load, or is neither a skill nor a provider.
         """
-        registry = self.service.registry
+        registry = self.service.live.registry
         skills, providers = dict(registry.skills), dict(registry.providers)
         for plugin in plugins:
             target = target_of(plugin)

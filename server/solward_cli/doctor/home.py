@@ -19,7 +19,7 @@ from solward.hosts.confinement import available, landlock, seccomp
 from solward.operations.key_callers import limits_of
 from solward.operations.policies.grant_report import wallet_grants
 from solward.plugins.folders import models
-from solward.service.service import wallet_limits
+from solward.service.limits import wallet_limits
 from solward.solana.token_list import token_list
 from solward.types.errors import ConfigError, KeystoreError, OtherSchema, StoreError
 from solward.types.money import format_amount, format_sol

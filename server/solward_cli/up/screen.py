@@ -69,7 +69,7 @@ class Screen:
             yield "WebSocket", self.rpc[1]
         yield "Network", service.network
         yield "Home", str(settings.solward_home)
-        registry = service.registry
+        registry = service.live.registry
         for name, loaded in (
             ("Skills", registry.skills),
             ("Providers", registry.providers),
@@ -98,7 +98,7 @@ class Screen:
                 f"{self.seed.agent.llm_provider}), not by a language model."
             )
         yield from self.more_notices
-        for problem in self.service.registry.problems:
+        for problem in self.service.live.registry.problems:
             yield f"Plugin problem: {problem}"
 
     def exports(self) -> str | None:
@@ -126,7 +126,7 @@ class Screen:
 async def frozen_notice(service: Solward) -> str | None:
     """That nothing is paid since somebody froze the service, or a restore did; None where it may
     be."""
-    switch, _, wallets = await service.frozen(0)
+    switch, _, wallets = await service.switches.frozen(0)
     if switch is not None:
         why = f" ({switch.reason})" if switch.reason else ""
         return f"Transactions are frozen{why}: nothing is signed until `solward unfreeze`."
@@ -138,7 +138,7 @@ async def frozen_notice(service: Solward) -> str | None:
 
 async def ledger_notice(service: Solward) -> str | None:
     """That nothing can be read or paid, since the ledger does not answer; None where it does."""
-    if (await service.ledger_health())["healthy"]:
+    if (await service.display.health())["healthy"]:
         return None
     return (
         f"The ledger ({service.network}) does not answer: reads fail, and so do new transactions,"

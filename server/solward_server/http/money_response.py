@@ -8,8 +8,8 @@ from typing import Any
 
 from quart import Response
 
-from solward.types.errors import RETRY_HEADER, IdempotencyInFlight, TransactionError
-from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.errors import RETRY_HEADER, IdempotencyInFlight, NotFound, TransactionError
+from solward.types.record import ACTION, TransactionRecord, TransactionStatus
 from solward.vault.money.failures import refusal
 from solward.vault.money.judge.trial import TrialEnded
 from solward.vault.money.request import Actor, IdempotencyKey
@@ -74,10 +74,25 @@ async def _respond_again(
     if stored.body is not None:
         return await replayed(context, stored)
     # No response was stored: the process ended, the caller went away, or a person was asked.
-    record = await context.service.record_of(stored.transaction_id)
+    record = await _record_of(context, stored.transaction_id)
     if record.status is TransactionStatus.PENDING:
         raise IdempotencyInFlight
     return mark_replayed(await finish(context.service.database, key, _response(record, to_json)))
+
+
+async def _record_of(context: RouteContext, name: str) -> TransactionRecord:
+    """The record that an Idempotency-Key stands for: a transaction's id, or `Hold.action`.
+
+    Raises:
+        Held: it is a hold that is open.
+        NotFound: there is none.
+    """
+    if not name.startswith(ACTION):
+        return await context.service.history.record(name)
+    record = await context.service.engine.end_of_hold(name.removeprefix(ACTION))
+    if record is None:
+        raise NotFound("Transaction not found")
+    return record
 
 
 async def replayed(context: RouteContext, stored: StoredResponse) -> Response:
@@ -85,7 +100,7 @@ async def replayed(context: RouteContext, stored: StoredResponse) -> Response:
     time to wait: the key has this answer for good."""
     response = replay(stored)
     if response.status_code != 200:
-        record = await context.service.record_of(stored.transaction_id)
+        record = await _record_of(context, stored.transaction_id)
         response.headers.update(refusal_headers(refusal(record)))
         response.headers.pop(RETRY_HEADER, None)
     return response

@@ -7,8 +7,9 @@ from typing import Any
 
 from solward import __version__
 from solward.agents.agent import statistics_json
+from solward.notify import deliveries
 from solward.resources.health import GET_HEALTH
-from solward.service.service import HEALTH_WAIT_S
+from solward.service.display_reads import HEALTH_WAIT_S
 from solward.types.errors import StoreError
 from solward_server.http.auth import public
 from solward_server.http.route_context import RouteContext
@@ -20,7 +21,7 @@ routes = Routes("health", "Public.")
 @routes.serve(GET_HEALTH, public)
 async def health(context: RouteContext) -> dict[str, Any]:
     ledger, agents, webhooks = await asyncio.gather(
-        context.service.ledger_health(), _statistics(context), _webhooks(context)
+        context.service.display.health(), _statistics(context), _webhooks(context)
     )
     healthy = bool(ledger["healthy"]) and agents is not None
     return {
@@ -40,8 +41,16 @@ async def _statistics(context: RouteContext) -> dict[str, int] | None:
 
 
 async def _webhooks(context: RouteContext) -> dict[str, str]:
+    """Of each webhook that is set: `ok`, or `failing` while its receiver does not take what it is
+    told."""
+    service = context.service
+    senders = [each for each in (service.webhook, service.alert_webhook) if each is not None]
+    if not senders:
+        return {}
     try:
-        async with asyncio.timeout(HEALTH_WAIT_S):
-            return await context.service.webhooks_health()
+        async with asyncio.timeout(HEALTH_WAIT_S), service.database.read() as connection:
+            waiting = await deliveries.waiting(connection)
     except (TimeoutError, StoreError):
         return {}
+    failing = {channel for channel, (_, failed) in waiting.items() if failed}
+    return {each.channel: "failing" if each.channel in failing else "ok" for each in senders}

@@ -85,7 +85,7 @@ async def rotate(context: RouteContext, key_id: str) -> Response:
 
 @routes.serve(calls.REVOKE_KEY, admin(Role.OPERATE), {404: NO_KEY})
 async def revoke(context: RouteContext, key_id: str) -> dict[str, Any]:
-    await context.service.revoke_key(key_id)
+    await context.service.keys.revoke(key_id)
     return {"id": key_id, "revoked": True}
 
 

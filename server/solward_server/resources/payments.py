@@ -12,6 +12,7 @@ from solward.resources import payments as calls
 from solward.resources.answers import answer_example, answer_reference
 from solward.types.errors import NotFound, TransactionError
 from solward.types.paid import PayRequest
+from solward.types.record import ACTION
 from solward.types.roles import Role
 from solward.vault.money.request import IdempotencyKey
 from solward.vault.store.idempotency import StoredResponse
@@ -121,10 +122,13 @@ async def _known(
     """
     if stored.body is not None:
         return await replayed(context, stored)
-    # Raises `Held` while a person is asked.
-    payment = await context.service.payment_of(stored.transaction_id)
-    if payment is None:
-        return None
+    payment = stored.transaction_id
+    if payment.startswith(ACTION):
+        # Raises `Held` while a person is asked.
+        record = await context.service.engine.end_of_hold(payment.removeprefix(ACTION))
+        if record is None:
+            return None
+        payment = record.id
     try:
         answer = await context.service.payments.again(payment, asked)
     except TransactionError as error:

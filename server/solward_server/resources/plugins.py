@@ -22,7 +22,7 @@ routes = Routes("plugins")
 
 @routes.serve(LIST_PLUGINS, keyed(Role.READ))
 async def listing(context: RouteContext) -> dict[str, Any]:
-    return plugins_report(context.service.registry, context.service.settings)
+    return plugins_report(context.service.live.registry, context.service.settings)
 
 
 def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:

@@ -62,7 +62,7 @@ async def listing(context: RouteContext) -> dict[str, Any]:
                 version=skill.version,
                 manifest=manifest_json(skill.spec.manifest),
             )
-            for skill in context.service.registry.skills.values()
+            for skill in context.service.live.registry.skills.values()
         ]
     }
 
@@ -71,7 +71,7 @@ async def listing(context: RouteContext) -> dict[str, Any]:
 async def run(context: RouteContext, wallet_id: str, name: str) -> Response:
     body = await read_body()
     await context.wallet(wallet_id)
-    skills = context.service.registry.skills
+    skills = context.service.live.registry.skills
     if name not in skills:
         raise SkillNotFound(name, sorted(skills))
     spends = skills[name].spec.effects is Effects.SPEND
@@ -115,7 +115,7 @@ async def _run(
     context: RouteContext, wallet_id: str, name: str, params: Body, action: str | None
 ) -> Response:
     actor = replace(caller().actor(), action_key=action)
-    result = await context.service.run_skill(name, params, wallet_id, actor)
+    result = await context.service.skill_runs.run(name, params, wallet_id, actor)
     return json_response({"result": result})
 
 

@@ -24,7 +24,7 @@ routes = Routes("staking", "Stakes and wrapped SOL.")
 )
 async def stakes(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     await context.wallet(wallet_id)
-    found, complete = await context.service.stakes(wallet_id)
+    found, complete = await context.service.holdings.stakes(wallet_id)
     return {
         "stakes": [
             answer_json(

@@ -22,7 +22,7 @@ routes = Routes("switches", "Stop everything, at once.")
 )
 async def frozen(context: RouteContext) -> dict[str, Any]:
     asked = query_of(calls.ListedFrozen)
-    switch, wallets, count = await context.service.frozen(asked.limit)
+    switch, wallets, count = await context.service.switches.frozen(asked.limit)
     return {
         "frozen": switch is not None,
         "reason": None if switch is None else switch.reason,
@@ -39,7 +39,7 @@ async def frozen(context: RouteContext) -> dict[str, Any]:
 )
 async def freeze(context: RouteContext) -> dict[str, Any]:
     what = calls.Freeze.of(await read_body())
-    await context.service.freeze(what.wallet_id, what.reason)
+    await context.service.switches.freeze(what.wallet_id, what.reason)
     return {"frozen": True, "walletId": what.wallet_id, "reason": what.reason}
 
 
@@ -50,5 +50,5 @@ async def freeze(context: RouteContext) -> dict[str, Any]:
 )
 async def unfreeze(context: RouteContext) -> dict[str, Any]:
     what = calls.Unfreeze.of(await read_body())
-    await context.service.thaw(what.wallet_id)
+    await context.service.switches.thaw(what.wallet_id)
     return {"frozen": False, "walletId": what.wallet_id}

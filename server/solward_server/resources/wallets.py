@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from decimal import Decimal
 from typing import Any
 
 from quart import Response
 
+from solward.operations.policies.grant_report import limits_report, wallet_grants
 from solward.resources import wallets as calls
 from solward.resources.answers import answer_json
+from solward.resources.schedules import ScheduleStatus
+from solward.schedules.journal import spends
+from solward.service.limits import wallet_limits
+from solward.service.service import Solward
 from solward.types.errors import (
     InvalidRequest,
     LedgerUnavailable,
@@ -21,6 +26,8 @@ from solward.types.roles import Role
 from solward.vault.custody import MOST_OF_A_KEY
 from solward.vault.grants.dollars import Worth
 from solward.vault.grants.model import USD_DECIMALS
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.store import spending
 from solward_server.http.auth import admin, caller, keyed
 from solward_server.http.body import JSON, list_response, query_of, read_body
 from solward_server.http.errors import SPENDS_NOTHING, Forbidden
@@ -104,8 +111,8 @@ async def change(context: RouteContext, wallet_id: str) -> dict[str, Any]:
 async def balance(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     await context.wallet(wallet_id)
     asked = query_of(calls.AskedBalance)
-    balances = await context.service.balances(wallet_id, empty=asked.empty)
-    worth = {"usd": _usd(await context.service.worth(balances))} if asked.usd else {}
+    balances = await context.service.holdings.balances(wallet_id, empty=asked.empty)
+    worth = {"usd": _usd(await context.service.holdings.worth(balances))} if asked.usd else {}
     return balances.to_json() | worth
 
 
@@ -115,7 +122,7 @@ async def limits(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     # A key is told of grants of its own and of the wallet; the sum is for everybody.
     who = caller()
     shown = None if who.key is None else (who.principal, f"wallet:{wallet_id}")
-    return await context.service.wallet_limits(wallet_id, shown)
+    return await limits_of(context.service, wallet_id, shown)
 
 
 @routes.serve(calls.GET_RECLAIMABLE, keyed(Role.READ), {404: NO_WALLET, 500: _UNANSWERED})
@@ -190,3 +197,47 @@ def _usd(worth: Worth) -> dict[str, Any]:
         "assets": {asset: dollars(micro) for asset, micro in worth.micro_dollars.items()},
         "unpriced": dict(worth.unpriced),
     }
+
+
+async def limits_of(
+    service: Solward, wallet_id: str, shown: Collection[str] | None = None
+) -> dict[str, Any]:
+    """A wallet's limits, spent and reserved amounts of each, and whether it is frozen; what grants
+    leave room for, and the most that can leave it in a day.
+
+    Args:
+        shown: the principals whose grants, and whose schedules', are told; None for the wallet and
+            all who may use it.
+    """
+    wallet = await service.wallets.get(wallet_id)
+    scope = f"wallet:{wallet.id}"
+    async with service.database.read() as connection:
+        frozen = await spending.freeze_reason(connection, wallet.id) is not None
+    ceilings = wallet_limits(service.settings)
+    report = await limits_report(service.database, scope, ceilings)
+    callers = [
+        (f"agent:{agent.id}", agent.limits) for agent in await service.agents.list(wallet.id)
+    ]
+    # Those that only read move nothing.
+    schedules = [
+        each
+        for each in await service.schedules.list(wallet.id)
+        if each.status is not ScheduleStatus.ENDED
+        and spends(service.live.registry.skills.get(each.skill))
+    ]
+    callers += [(each.principal, ScopeLimits()) for each in schedules if each.key_id is None]
+    of_keys = [each for each in schedules if each.key_id is not None]
+    if shown is not None:
+        shown = {*shown, *(each.principal for each in of_keys if each.made_by in shown)}
+    keys = await service.keys.of_wallet(wallet.id)
+    grants = await wallet_grants(
+        service.database,
+        service.tokens,
+        wallet.id,
+        ceilings,
+        [*callers, *keys.single],
+        shown,
+        keys.alike,
+        [each.principal for each in of_keys],
+    )
+    return {"walletId": wallet.id, "frozen": frozen} | report | grants

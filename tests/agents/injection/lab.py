@@ -294,7 +294,7 @@ class Lab:
             "wallet": await self._holdings(wallet.address),
             "attacker": await self._holdings(str(attacker.pubkey())),
             "vault": await self._holdings(self.vault.address),
-            "vault stakes": (await self.service.stakes(self.vault.id))[0],
+            "vault stakes": (await self.service.holdings.stakes(self.vault.id))[0],
             "vault records": await self.service.history.newest(self.vault.id),
         }
 
@@ -345,7 +345,7 @@ async def open_lab(folder: Path, **given: Any) -> AsyncIterator[Lab]:
             for _ in range(3):
                 await service.operations.perform("airdrop", vault.id, ADMIN, {"amount": 2})
             await service.operations.perform("stake", vault.id, ADMIN, {"amount": Decimal("1.5")})
-            (stake,), _ = await service.stakes(vault.id)
+            (stake,), _ = await service.holdings.stakes(vault.id)
             faults: dict[str, str] = {}
             _lying(service, faults)
             yield Lab(service, model, attacker, vault, stake, faults)

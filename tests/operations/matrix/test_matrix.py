@@ -66,7 +66,7 @@ def table(column: str) -> pytest.MarkDecorator:
 
 
 async def test_every_skill_and_every_route_has_its_row(api: Api) -> None:
-    loaded = api.service.registry.skills.values()
+    loaded = api.service.live.registry.skills.values()
     built_in = {
         each.spec.name: each.spec.effects for each in loaded if each.distribution == BUILT_IN
     }

@@ -29,7 +29,7 @@ async def context_of(shop: Shop) -> SkillContext:
     """Of a plugin's skill on the wallet that pays."""
     loaded = replace(target_of(keeping_module()).loaded, distribution="keeper")
     wallet = await shop.service.wallets.get(shop.wallet)
-    return shop.service.skill_context(loaded, wallet, ADMIN)
+    return shop.service.skill_runs.context(loaded, wallet, ADMIN)
 
 
 @promise("paid-request-remembers")

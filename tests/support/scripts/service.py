@@ -139,7 +139,7 @@ def whole_transactions() -> None:
 
 def ask_always() -> None:
     """A plugin's guardrail that holds every transaction by which something leaves."""
-    made = service._engine_options
+    made = service.engine_options
 
     def asks(_intent: Intent, effects: TransactionEffects) -> Hold | None:
         return Hold("it leaves") if effects.outflow and effects.outflow.lines else None
@@ -148,7 +148,7 @@ def ask_always() -> None:
         rules = (LoadedGuardrail("asks", "rules", "1.0", ThreadedRule(asks)),)
         return dataclasses.replace(made(*given), plugin_guardrails=rules)
 
-    service._engine_options = asking
+    service.engine_options = asking
 
 
 def fresh_blockhashes() -> None:

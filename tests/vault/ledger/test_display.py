@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -35,7 +36,7 @@ ACCOUNTS, LISTS = "getMultipleAccounts", "getTokenAccountsByOwner"
 
 @pytest.fixture
 async def display(bench: Bench, clock: Clock) -> AsyncIterator[Display]:
-    opened = Display(bench.ledger, clock=clock)
+    opened = Display(bench.ledger, "localnet", clock=clock)
     yield opened
     await opened.close()
 
@@ -101,7 +102,7 @@ async def test_what_is_observed_is_read_anew_each_time(bench: Bench, display: Di
 async def test_token_accounts_are_listed_again_for_who_knows_of_another_transaction(
     tokens: TokenBench, clock: Clock
 ) -> None:
-    display = Display(tokens.bench.ledger, clock=clock)
+    display = Display(tokens.bench.ledger, "localnet", clock=clock)
     mint = await tokens.mint(units=5, ours=False)
 
     async def accounts(mark: str) -> set[str]:
@@ -370,7 +371,7 @@ async def test_a_node_that_is_behind_does_not_take_back_what_was_shown(
 
 @promise("token-units-of-now")
 async def test_token_accounts_show_with_the_units_of_now(tokens: TokenBench, clock: Clock) -> None:
-    bench, display = tokens.bench, Display(tokens.bench.ledger, clock=clock)
+    bench, display = tokens.bench, Display(tokens.bench.ledger, "localnet", clock=clock)
 
     async def observed() -> dict[str, int]:
         clock.now += 2 * FRESH_S
@@ -424,13 +425,14 @@ async def test_on_the_embedded_ledger_a_change_by_anybody_ends_what_is_shown(
     async with open_stand(tmp_path) as stand:
         service = stand.service
         wallet = await service.wallets.create("shown")
-        service.display = Display(service.ledger, clock=clock)
+        display = Display(service.ledger, "localnet", clock=clock)
+        holdings = replace(service.holdings, display=display)
         for number in range(3):
-            assert (await service.balances(wallet.id)).lamports == number * SOL
-            assert (await service.observed_balances(wallet.id, None)).lamports == number * SOL
+            assert (await holdings.balances(wallet.id)).lamports == number * SOL
+            assert (await holdings.observed(wallet.id, None)).lamports == number * SOL
             assert service.localnet is not None
             await service.localnet.call("requestAirdrop", [wallet.address, SOL])
-        await service.display.close()
+        await display.close()
 
 
 def test_what_decides_over_money_cannot_take_it() -> None:

@@ -435,7 +435,7 @@ async def _run(
     """A case on a wallet, and the change of what that holds."""
     params = await prepared(case, wallet)
     if frozen:
-        await wallet.stand.service.freeze(wallet.id, "the conformance kit")
+        await wallet.stand.service.switches.freeze(wallet.id, "the conformance kit")
     before = await _held(wallet)
     run = await observe_run(skill, wallet, params)
     after = await _held(wallet)

@@ -1,0 +1,215 @@
+"""Runs of skills: what a skill gets for one run on a wallet, and the money calls that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import structlog
+from solders.instruction import Instruction
+
+from solward.context import AgentView, Lifetime, SkillContext, WalletView
+from solward.context.pocket import PocketRequest
+from solward.database.database import Database
+from solward.operations.payments.pay import Payments
+from solward.operations.perform import Operations
+from solward.operations.plugin_draft import plain
+from solward.operations.staking import recorded_stakes
+from solward.plugins import Registry, run_skill
+from solward.plugins.containment import contained
+from solward.plugins.discovery import canonical
+from solward.plugins.folders.storage import make_storage, storage_folder
+from solward.plugins.loaded import LoadedSkill
+from solward.plugins.state import PluginState
+from solward.settings import Settings
+from solward.solana.token_list import TokenList
+from solward.telemetry.scrub import concealed
+from solward.types.entries import Put
+from solward.types.errors import SkillError, SkillNotFound, SolwardError
+from solward.types.events import EventBus
+from solward.types.guardrail import Intent
+from solward.types.ledger import ReadLedger
+from solward.types.manifest import Terms
+from solward.types.paid import PaidAnswer, PayRequest, max_parts
+from solward.types.record import TransactionRecord
+from solward.types.skill import Effects
+from solward.types.venue import Quote
+from solward.vault.custody import Wallet, Wallets
+from solward.vault.money.request import Actor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillRuns:
+    """Runs the skills that are loaded.
+
+    Attributes:
+        registry: the plugins that are in use now.
+    """
+
+    settings: Settings
+    database: Database
+    ledger: ReadLedger
+    tokens: TokenList
+    wallets: Wallets
+    operations: Operations
+    payments: Payments
+    plugin_state: PluginState
+    registry: Callable[[], Registry]
+    events: EventBus
+
+    async def run(
+        self,
+        name: str,
+        params: Any,
+        wallet_id: str,
+        actor: Actor,
+        agent: AgentView | None = None,
+    ) -> str:
+        """Run a skill on a wallet, parameters validated and time limited; returns its text.
+
+        Raises:
+            SkillNotFound: no loaded skill has this name.
+            WalletNotFound: no such wallet.
+            InvalidRequest: the parameters do not fit the skill's schema.
+            SkillError, TransactionError: the skill's or the engine's refusal.
+        """
+        skill = self.registry().skills.get(name)
+        if skill is None:
+            raise SkillNotFound(name, sorted(self.registry().skills))
+        wallet = await self.wallets.get(wallet_id)
+        settings = await self.plugin_state.settings_of(skill)
+        called = replace(actor, call=skill.validate(params))
+        context = self.context(skill, wallet, called, agent, settings)
+        # Models read what it says: no secret that a skill was given by its settings goes there, and
+        # skills of one distribution share a process.
+        try:
+            return concealed(await run_skill(skill, params, context, emit=self.events.publish))
+        except SolwardError as error:
+            error.args = tuple(
+                concealed(each) if isinstance(each, str) else each for each in error.args
+            )
+            if isinstance(error, SkillError):
+                error.code = concealed(error.code)
+            raise
+
+    def context(
+        self,
+        skill: LoadedSkill,
+        wallet: Wallet,
+        actor: Actor,
+        agent: AgentView | None = None,
+        settings: Mapping[str, Any] = MappingProxyType({}),
+    ) -> SkillContext:
+        """A skill's context for one run on a wallet.
+
+        Its secrets and its folder are for a skill that runs in this process; a plugin host has a
+        context of its own.
+        """
+        spec, storage = skill.spec, None
+        via = (f"skill:{spec.name}", f"plugin:{canonical(skill.distribution)}")
+        actor = replace(actor, via=(*actor.via, *via))
+        if spec.manifest is not None and spec.manifest.storage_mb:
+            storage = storage_folder(self.settings.solward_home, canonical(skill.distribution))
+            if storage is not None:
+                make_storage(storage)
+        return SkillContext(
+            wallet=WalletView(wallet.id, wallet.name, wallet.address),
+            agent=agent,
+            ledger=recorded_stakes(self.ledger, self.database, wallet.id),
+            tokens=self.tokens,
+            calls=SkillCalls(self.operations, self.payments, wallet.id, actor, spec.effects),
+            log=structlog.get_logger(f"solward.types.skill.{spec.name}"),
+            secrets={
+                env: self.settings.plugin_secret(env) for env in Terms(spec.manifest).secrets()
+            },
+            storage=storage,
+            settings=settings,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SkillCalls:
+    """The money calls of one run of a skill, with the actor's rights and the skill's effects.
+
+    The service's own side of a context: wallet, actor and lifetime are these, whatever a skill does
+    to what it holds.
+    """
+
+    operations: Operations
+    payments: Payments
+    wallet_id: str
+    actor: Actor
+    effects: Effects
+    lifetime: Lifetime = field(default_factory=Lifetime)
+
+    async def perform(
+        self, operation: str, ordinal: int, params: Mapping[str, Any], remember: Sequence[Put] = ()
+    ) -> TransactionRecord:
+        """Perform a declared operation as the run's money call number `ordinal`."""
+        actor = self._numbered(ordinal, remember)
+        return await self.operations.perform(operation, self.wallet_id, actor, plain(params))
+
+    async def transact(
+        self,
+        ordinal: int,
+        intent: Intent,
+        instructions: Sequence[Instruction],
+        wire: bytes | None,
+        remember: Sequence[Put] = (),
+    ) -> TransactionRecord:
+        """Send what the skill drafted as the run's money call number `ordinal`."""
+        actor = self._numbered(ordinal, remember)
+        return await self.operations.transact(self.wallet_id, actor, intent, instructions, wire)
+
+    async def pocket(
+        self, ordinal: int, request: PocketRequest, remember: Sequence[Put] = ()
+    ) -> TransactionRecord:
+        """Use a pocket as the run's money call number `ordinal`."""
+        actor = self._numbered(ordinal, remember)
+
+        async def build(address: str) -> bytes | Sequence[Instruction]:
+            # The skill's own code, which must not outlive its call.
+            self.lifetime.check()
+            made: bytes | Sequence[Instruction] = await contained(request.build(address))
+            return made
+
+        contained_request = replace(request, build=build)
+        return await self.operations.use_pocket(self.wallet_id, actor, contained_request)
+
+    async def pay(
+        self, ordinal: int, request: PayRequest, remember: Sequence[Put] = ()
+    ) -> PaidAnswer:
+        """Make a request that may be paid for, as the run's money call number `ordinal`."""
+        actor = self._numbered(ordinal, remember)
+        # Without the most to pay only the operator may ask, and no skill is the operator.
+        max_parts(request.max)
+        return await self.payments.pay(self.wallet_id, actor, request)
+
+    async def quote(self, params: Mapping[str, Any]) -> Quote:
+        """Quote a swap; a skill that declares READ may, too."""
+        self.lifetime.check()
+        return await self.operations.quote(plain(params))
+
+    async def keep(self, what: str, **asked: Any) -> Any:
+        """Ask the plugin's store or history; a skill that declares READ may write there, too."""
+        return await self.operations.entries.keep(what, self.wallet_id, self._keeper(), **asked)
+
+    def _keeper(self) -> Actor:
+        """The actor of a call that moves nothing, fenced as those that do."""
+        self.lifetime.check()
+        return replace(self.actor, checks=(*self.actor.checks, self.lifetime.check))
+
+    def _numbered(self, ordinal: int, remember: Sequence[Put]) -> Actor:
+        """The actor of one money call; numbered, so that a repeated cycle never pays twice."""
+        self.lifetime.check()
+        if self.effects is not Effects.SPEND:
+            raise SkillError("read_only", "This skill declares READ and may not transact")
+        # The lifetime is checked again where the amount is reserved: the call may end while this
+        # one is prepared.
+        self.operations.entries.bounds.check_values(remember)
+        actor = replace(self._keeper(), remember=tuple(remember))
+        if actor.action_key is None:
+            return actor
+        return replace(actor, action_key=f"{actor.action_key}:{ordinal}")

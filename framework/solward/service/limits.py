@@ -1,0 +1,63 @@
+"""The service's limits and policy, as its settings have them."""
+
+from __future__ import annotations
+
+from solward.plugins import Registry
+from solward.settings import Settings
+from solward.settings.settings import MAINNET
+from solward.solana.token_list import TokenList
+from solward.types.errors import ConfigError, InvalidRequest
+from solward.vault.guardrails import Policy, ScopeLimits
+from solward.vault.money.engine import EngineOptions
+from solward.vault.money.judge.prices import Prices
+from solward.vault.store.plugin_entries import StoreBounds
+
+
+def wallet_limits(settings: Settings) -> ScopeLimits:
+    """The service's limits for each wallet."""
+    return ScopeLimits(
+        max_lamports_per_tx=settings.max_lamports_per_transaction,
+        max_tx_per_minute=settings.max_transactions_per_minute,
+        daily_lamports=settings.daily_spending_limit_lamports,
+        daily_tokens=settings.token_limits,
+        daily_costs_lamports=settings.max_costs_lamports_per_day,
+    )
+
+
+def regulated_mints(settings: Settings, tokens: TokenList) -> frozenset[str]:
+    """The mints of REGULATED_MINTS; raises `ConfigError` for what is neither mint nor symbol."""
+    try:
+        return frozenset(
+            tokens.resolve(text, "REGULATED_MINTS: each") for text in settings.regulated_mints
+        )
+    except InvalidRequest as error:
+        raise ConfigError(str(error)) from None
+
+
+def engine_options(
+    settings: Settings, registry: Registry, prices: Prices, tokens: TokenList, network: str
+) -> EngineOptions:
+    """What the engine enforces; raises `ConfigError` as `regulated_mints`."""
+    return EngineOptions(
+        prices=prices,
+        tokens=tokens,
+        # Elsewhere tokens are worth nothing, and those of the demo's market are made anew.
+        listed=frozenset(each.mint for each in tokens) if network == MAINNET else None,
+        policy=Policy(
+            blocked_addresses=settings.blocked_addresses,
+            regulated_mints=regulated_mints(settings, tokens),
+            max_price_impact_bps=settings.max_price_impact_bps,
+            max_fee_lamports=settings.max_network_fee_lamports,
+        ),
+        priority_fee=settings.priority_fee,
+        transaction_version=settings.transaction_version,
+        store_bounds=StoreBounds(
+            keys=settings.plugin_store_max_keys,
+            value_bytes=settings.plugin_store_max_value_bytes,
+            total_bytes=settings.plugin_store_max_bytes,
+            writes_a_minute=settings.plugin_store_writes_per_minute,
+        ),
+        wallet_limits=wallet_limits(settings),
+        plugin_guardrails=registry.guardrails,
+        hold_ms=settings.hold_expires_s * 1000,
+    )
