@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote, unquote
 
 import structlog
@@ -36,8 +36,6 @@ TIMEOUT_S = 660.0
 
 _log = structlog.get_logger(__name__)
 
-_Result = TypeVar("_Result")
-
 SCHEME = "solward://"
 WALLETS = f"{SCHEME}wallets"
 TRANSACTIONS = f"{SCHEME}transactions"
@@ -49,50 +47,13 @@ _JSON = "application/json"
 _AT_ONCE = 8
 
 
-class Handlers:
-    """Answers requests by calling the service, and caches nothing.
+async def responded(work: Awaitable[Json], unreachable: Callable[[], None]) -> Json:
+    """What a request is answered. Raises `ProtocolError` alone, with the texts of deliberate
+    errors.
 
-    Every method raises `ProtocolError` alone, with the texts of deliberate errors.
+    Args:
+        unreachable: is called where the service does not respond.
     """
-
-    def __init__(self, scope: WalletScope) -> None:
-        self._scope = scope
-
-    async def list_tools(self, unreachable: Callable[[], None]) -> Json:
-        """`tools/list`.
-
-        Args:
-            unreachable: is called where the service does not respond, here and below.
-        """
-        return await _responded(tools.list_tools(self._scope), unreachable)
-
-    async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None,
-        meta: Mapping[str, Any],
-        request_id: Any,
-        unreachable: Callable[[], None],
-    ) -> Json:
-        """`tools/call`."""
-        work = tools.call_tool(self._scope, name, arguments, meta, str(request_id))
-        return await _responded(work, unreachable)
-
-    async def list_resources(self, unreachable: Callable[[], None]) -> Json:
-        """`resources/list`."""
-        return await _responded(list_resources(self._scope), unreachable)
-
-    async def read_resource(self, uri: str, unreachable: Callable[[], None]) -> Json:
-        """`resources/read`."""
-        return await _responded(read_resource(self._scope, uri), unreachable)
-
-    @staticmethod
-    def list_templates() -> Json:
-        """`resources/templates/list`."""
-        return list_templates()
-
-
-async def _responded(work: Awaitable[_Result], unreachable: Callable[[], None]) -> _Result:
     try:
         return await work
     except ProtocolError:

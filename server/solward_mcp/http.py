@@ -7,28 +7,36 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-from collections.abc import Iterable, MutableMapping
+import re
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import httpx
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types import PROTOCOL_VERSION_META_KEY
+from mcp_types.version import LATEST_PROTOCOL_VERSION
 
 from solward.client import SolwardClient
 from solward.support import jsontext
 from solward_mcp.handlers import TIMEOUT_S
 from solward_mcp.held import Callers
-from solward_mcp.negotiation import is_stray, negotiable
-from solward_mcp.protocol import cancelled_id, refusal_of
+from solward_mcp.protocol import Json, cancelled_id, refusal_of
 from solward_mcp.scope import WalletScope
 from solward_mcp.server import mcp_server
 
-Headers = Iterable[tuple[bytes, bytes]]
+Headers = Sequence[tuple[bytes, bytes]]
 
 # Not resolved: the transport calls the application in this process.
 _BASE_URL = "http://127.0.0.1"
 
 _HELD = Callers()
+
+_ACCEPT: Final = b"accept"
+_TYPE: Final = b"content-type"
+_VERSION: Final = b"mcp-protocol-version"
+_NOTIFIED: Final = "notifications/"
+_DATE: Final = re.compile(rb"\d{4}-\d\d-\d\d")
 # An error without an id, since the message has none.
 _STRAY = (
     b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid request: a request has an id, and'
@@ -77,7 +85,7 @@ async def reply(
         )
         try:
             async with manager.run():
-                return await _exchange(manager, headers, body)
+                return await _exchange(manager, headers, message, body)
         except asyncio.CancelledError:
             # The client closed the connection, perhaps with the answer on its way.
             if scope.call is not None:
@@ -85,8 +93,10 @@ async def reply(
             raise
 
 
-async def _exchange(manager: StreamableHTTPSessionManager, headers: Headers, body: bytes) -> Reply:
-    if is_stray(body):
+async def _exchange(
+    manager: StreamableHTTPSessionManager, headers: Headers, message: Json, body: bytes
+) -> Reply:
+    if _is_stray(message):
         return Reply(400, [(b"content-type", b"application/json")], _STRAY)
     scope = {
         "type": "http",
@@ -98,7 +108,7 @@ async def _exchange(manager: StreamableHTTPSessionManager, headers: Headers, bod
         "raw_path": b"/mcp",
         "query_string": b"",
         "root_path": "",
-        "headers": negotiable(list(headers), body),
+        "headers": _negotiable(headers, message),
     }
     unread = [body]
     sent: list[MutableMapping[str, Any]] = []
@@ -119,3 +129,44 @@ async def _exchange(manager: StreamableHTTPSessionManager, headers: Headers, bod
         headers=sent[0].get("headers", ()),
         body=b"".join(message.get("body", b"") for message in sent[1:]),
     )
+
+
+# What the SDK misreads of a request: some headers, and requests without an id.
+
+
+def _negotiable(headers: Headers, message: Json) -> list[tuple[bytes, bytes]]:
+    """The headers with one `Accept` and the one `Content-Type` that a message has, and without a
+    version that the message is to negotiate.
+
+    Without `Accept` a client takes everything (RFC 9110, 12.5.1). The SDK decides by the header of
+    the version alone how a message is read: `initialize` names its version in its body, and a
+    message of a later version than the SDK knows may have no envelope, which says its version too.
+    """
+    accepted = b", ".join(value for name, value in headers if name == _ACCEPT and value.strip())
+    version = next((value for name, value in headers if name == _VERSION), b"")
+    left_out = {_ACCEPT, _TYPE}
+    if version and _is_negotiated(version, message):
+        left_out.add(_VERSION)
+    kept = [header for header in headers if header[0] not in left_out]
+    return [*kept, (_ACCEPT, accepted or b"*/*"), (_TYPE, b"application/json")]
+
+
+def _is_stray(message: Json) -> bool:
+    """Returns whether a message without an id is no notification: its method says so.
+
+    The SDK takes it without an answer, also where it is a request that lacks its id.
+    """
+    method = message.get("method")
+    return "id" not in message and isinstance(method, str) and not method.startswith(_NOTIFIED)
+
+
+def _is_negotiated(version: bytes, message: Json) -> bool:
+    if message.get("method") == "initialize":
+        return True
+    is_later = _DATE.fullmatch(version) and version > LATEST_PROTOCOL_VERSION.encode()
+    return bool(is_later) and not _has_envelope(message.get("params"))
+
+
+def _has_envelope(params: Any) -> bool:
+    meta = params.get("_meta") if isinstance(params, Mapping) else None
+    return isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta

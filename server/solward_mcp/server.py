@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,7 +20,8 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel
 
 from solward import __version__
-from solward_mcp.handlers import INSTRUCTIONS, Handlers
+from solward_mcp import handlers, tools
+from solward_mcp.handlers import INSTRUCTIONS, responded
 from solward_mcp.protocol import Json, ProtocolError
 from solward_mcp.recovery import RecoveryNotifier
 from solward_mcp.scope import WalletScope
@@ -35,36 +36,35 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier | None = None) -> 
     Args:
         notifier: for transports that can send notifications.
     """
-    handlers = Handlers(scope)
     bus = InMemorySubscriptionBus()
 
-    def unreachable(context: _Context) -> Callable[[], None]:
-        def watch() -> None:
+    async def sent(context: _Context, kind: type[_Result], work: Awaitable[Json]) -> _Result:
+        def unreachable() -> None:
             if notifier is not None:
                 notifier.watch(partial(_announce, bus, context.session))
 
-        return watch
+        try:
+            return kind.model_validate(await responded(work, unreachable))
+        except ProtocolError as error:
+            raise MCPError(error.code, str(error), error.data) from None
 
     async def list_tools(
         context: _Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        work = handlers.list_tools(unreachable(context))
-        return await _sent(types.ListToolsResult, work)
+        return await sent(context, types.ListToolsResult, tools.list_tools(scope))
 
     async def call_tool(
         context: _Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        meta = dict(context.meta or {})
-        work = handlers.call_tool(
-            params.name, params.arguments, meta, context.request_id, unreachable(context)
+        work = tools.call_tool(
+            scope, params.name, params.arguments, context.meta, str(context.request_id)
         )
-        return await _sent(types.CallToolResult, work)
+        return await sent(context, types.CallToolResult, work)
 
     async def list_resources(
         context: _Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        work = handlers.list_resources(unreachable(context))
-        return await _sent(types.ListResourcesResult, work)
+        return await sent(context, types.ListResourcesResult, handlers.list_resources(scope))
 
     async def list_templates(
         _context: _Context, _params: types.PaginatedRequestParams | None
@@ -74,8 +74,8 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier | None = None) -> 
     async def read_resource(
         context: _Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        work = handlers.read_resource(params.uri, unreachable(context))
-        return await _sent(types.ReadResourceResult, work)
+        work = handlers.read_resource(scope, params.uri)
+        return await sent(context, types.ReadResourceResult, work)
 
     return Server(
         "solward",
@@ -90,13 +90,6 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier | None = None) -> 
         # `subscriptions/listen`: the notifications of the 2026 protocol.
         on_subscriptions_listen=None if notifier is None else ListenHandler(bus),
     )
-
-
-async def _sent(kind: type[_Result], work: Awaitable[Json]) -> _Result:
-    try:
-        return kind.model_validate(await work)
-    except ProtocolError as error:
-        raise MCPError(error.code, str(error), error.data) from None
 
 
 async def _announce(bus: InMemorySubscriptionBus, session: ServerSession) -> None:

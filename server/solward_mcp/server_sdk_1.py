@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from solward import __version__
-from solward_mcp.handlers import INSTRUCTIONS, Handlers
+from solward_mcp import handlers, tools
+from solward_mcp.handlers import INSTRUCTIONS, responded
 from solward_mcp.protocol import Json, ProtocolError
 from solward_mcp.recovery import RecoveryNotifier
 from solward_mcp.scope import WalletScope
@@ -21,7 +22,6 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier) -> Any:
     """A server that calls the service at each request and caches nothing."""
     lowlevel: Any = importlib.import_module("mcp.server.lowlevel")
     types: Any = importlib.import_module("mcp.types")
-    handlers = Handlers(scope)
     logging.getLogger().addFilter(is_without_parameters)
     server = lowlevel.Server("solward", version=__version__, instructions=INSTRUCTIONS)
 
@@ -29,22 +29,24 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier) -> Any:
         notifier.watch(_announcing(server.request_context.session))
 
     def list_tools(_request: Any) -> Awaitable[Json]:
-        return handlers.list_tools(unreachable)
+        return responded(tools.list_tools(scope), unreachable)
 
     def call_tool(request: Any) -> Awaitable[Json]:
         params = request.params
         meta = {} if params.meta is None else params.meta.model_dump()
-        id_ = server.request_context.request_id
-        return handlers.call_tool(params.name, params.arguments, meta, id_, unreachable)
+        id_ = str(server.request_context.request_id)
+        work = tools.call_tool(scope, params.name, params.arguments, meta, id_)
+        return responded(work, unreachable)
 
     def list_resources(_request: Any) -> Awaitable[Json]:
-        return handlers.list_resources(unreachable)
+        return responded(handlers.list_resources(scope), unreachable)
 
     async def list_templates(_request: Any) -> Json:
         return handlers.list_templates()
 
     def read_resource(request: Any) -> Awaitable[Json]:
-        return handlers.read_resource(str(request.params.uri), unreachable)
+        work = handlers.read_resource(scope, str(request.params.uri))
+        return responded(work, unreachable)
 
     # Its decorators look at the functions' signatures and check arguments by the schemas, in words
     # that are not the service's.

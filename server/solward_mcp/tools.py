@@ -151,7 +151,11 @@ async def _call_skill(
     }
     if dry_run:
         return _tried(await try_skill(scope, wallet, skill.name, params))
-    running = partial(_run_skill, scope.client, wallet.id, skill.name, params)
+
+    def running(key: str) -> Awaitable[str]:
+        run_skill = scope.client.wallets.run_skill
+        return run_skill(wallet.id, skill.name, params, idempotency_key=key)
+
     spends = skill.effects != READ
     text = await _continued(scope, wallet.id, skill.name, params, asked, running, remembered=spends)
     told = {"text": text} if skill.effects == READ else {"status": "done", "text": text}
@@ -216,12 +220,6 @@ async def _continued(
     return done
 
 
-async def _run_skill(
-    client: SolwardClient, wallet_id: str, name: str, params: Mapping[str, Any], key: str
-) -> str:
-    return await client.wallets.run_skill(wallet_id, name, params, idempotency_key=key)
-
-
 async def _once(work: Callable[[str], Awaitable[T]], key: str) -> T:
     """Do it once; where the service stops responding, or another answers in its place, repeat the
     request under the same key.
@@ -246,7 +244,7 @@ async def _once(work: Callable[[str], Awaitable[T]], key: str) -> T:
 async def _skill(scope: WalletScope, name: str) -> Skill | None:
     """The skill; None where it is a built-in tool."""
     skills = {skill.name: skill for skill in await scope.client.skills()}
-    if name not in skills and name != PAY and not is_built_in(name):
+    if name not in skills and name != PAY and name not in _TOOLS:
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
     return skills.get(name)
 
@@ -442,11 +440,6 @@ def built_in(*, one_wallet: bool) -> list[Json]:
         for name, (description, schema, output, _work) in _TOOLS.items()
     ]
     return [pays, *reading]
-
-
-def is_built_in(name: str) -> bool:
-    """Whether a tool of the name is one of these."""
-    return name in _TOOLS
 
 
 async def answer(scope: WalletScope, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:

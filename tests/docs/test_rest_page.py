@@ -8,7 +8,7 @@ import re
 from tests.support.repository import DOCS
 from tests.support.services import Api
 
-from solward_server.http.auth import access_of, role_of
+from solward_server.http.auth import rule_of
 
 PAGE = (DOCS / "rest.md").read_text()
 FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -30,7 +30,7 @@ def served(api: Api) -> dict[str, tuple[str, str]]:
         path = re.sub(r"<(name|principal|skill|plugin)>", r":\1", path)
         view = api.app.view_functions[rule.endpoint]
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}:
-            found[f"{method} {path}"] = (access_of(view).value, role_of(view) or "-")
+            found[f"{method} {path}"] = (rule_of(view).access.value, rule_of(view).role or "-")
     return found
 
 

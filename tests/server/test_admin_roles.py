@@ -30,7 +30,7 @@ from solward.support.clock import iso, now_ms
 from solward.support.durations import HOUR_MS
 from solward.types.errors import KeyRevoked
 from solward.types.roles import Role
-from solward_server.http.auth import Access, access_of, role_of
+from solward_server.http.auth import Access, rule_of
 from solward_server.resources import events
 
 # Of what is no GET, these need no `policy`; everything else of the two sets does.
@@ -73,8 +73,8 @@ async def test_every_route_that_takes_an_admin_declares_a_role(api: Api) -> None
         view = api.app.view_functions[rule.endpoint]
         path = re.sub(r"<(\w+_id|principal)>", "<id>", rule.rule.removeprefix("/api/v1"))
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}:
-            if access_of(view) in (Access.ADMIN, Access.KEY):
-                declared[f"{method} {path}"] = role_of(view)
+            if rule_of(view).access in (Access.ADMIN, Access.KEY):
+                declared[f"{method} {path}"] = rule_of(view).role
     assert declared == {route: least(route) for route in ADMIN | KEY}
 
 

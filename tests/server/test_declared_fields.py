@@ -16,9 +16,8 @@ from tests.operations.generate import CALLS
 from tests.promises import promise
 from tests.support.services import serving_api
 
-from solward.client.administration import PluginState
+from solward.client.administration import PluginState, Policies
 from solward.client.agents import Agents
-from solward.client.policy import Policies
 from solward.client.requests import (
     Admins,
     Contacts,

@@ -14,7 +14,7 @@ from tests.support.services import SECRET, STRANGER, Answer, Api
 
 from solward.credentials.credentials import Credentials
 from solward.support.fair_turns import MOST_OF_SOURCE, MOST_WAITING, Crowded, FairTurns, source_of
-from solward_server.http.credential_lookups import AT_ONCE, MOST_KNOWN, CredentialLookups
+from solward_server.http.auth import AT_ONCE, MOST_KNOWN, CredentialLookups
 
 pytestmark = promise("guess-flood-starves-nobody")
 

@@ -21,7 +21,7 @@ from solward import SkillSpec
 from solward.notify.webhook import REFUSALS
 from solward.plugins import load_registry
 from solward.plugins.schema import checked_schema
-from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, Access, access_of
+from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, Access, rule_of
 from solward_server.openapi.operation import SECURITY
 from solward_server.resources import PREFIX
 from solward_server.resources.openapi import describe, least_roles
@@ -65,7 +65,7 @@ async def test_it_describes_every_route_with_its_credential_and_no_other(api: Ap
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}:
             served.setdefault(path, set()).add(method.lower())
             security[path, method.lower()] = SECURITY[
-                access_of(api.app.view_functions[rule.endpoint])
+                rule_of(api.app.view_functions[rule.endpoint]).access
             ]
     document = (await api.get("/openapi.json")).json
     for path, method, operation in operations(document):

@@ -13,7 +13,7 @@ from tests.server.test_field_names import READING, changes
 from tests.support.services import Api
 
 from solward_cli import main
-from solward_server.http.auth import Access, ReadOnlyKey, access_of
+from solward_server.http.auth import Access, ReadOnlyKey, rule_of
 from solward_server.resources import skills
 
 REFUSED = str(ReadOnlyKey())
@@ -30,7 +30,7 @@ async def test_a_read_only_key_calls_nothing_that_changes_something(shared_api: 
     for rule in shared_api.app.url_map.iter_rules():
         view = shared_api.app.view_functions[rule.endpoint]
         for method in (rule.methods or set()) - READING:
-            if access_of(view) is not Access.KEY:
+            if rule_of(view).access is not Access.KEY:
                 continue
             path = rule.rule.removeprefix("/api/v1").replace("<wallet_id>", wallet)
             path = re.sub("<[^>]+>", "transfer", path)

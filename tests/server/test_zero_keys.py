@@ -19,7 +19,7 @@ from tests.support.services import Api, serving_api
 from solward.agents.store import agents as agent_store
 from solward.support import jsontext
 from solward.vault.money.request import ADMIN
-from solward_server.http.auth import Access, access_of
+from solward_server.http.auth import Access, rule_of
 from solward_server.http.errors import SPENDS_NOTHING
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -127,7 +127,7 @@ async def test_a_key_that_may_spend_nothing_changes_nothing_by_any_route(
         is_operation = rule.endpoint.startswith("operations.")
         if is_operation or route in JUDGED | READS | {"/mcp"}:
             continue
-        if access_of(api.app.view_functions[rule.endpoint]) is not Access.KEY:
+        if rule_of(api.app.view_functions[rule.endpoint]).access is not Access.KEY:
             continue
         path = re.sub("<([^>]+)>", lambda named: ids.get(named[1], "x"), route)
         body = {"message": "m"} if route.endswith("/chat") else {}

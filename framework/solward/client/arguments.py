@@ -116,12 +116,6 @@ def refuse_floats(value: Any, field: str) -> None:
             refuse_floats(item, f"{field}[{place}]")
 
 
-def exact_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A body of these fields; raises `TypeError` for a float at any depth."""
-    refuse_floats(fields, "")
-    return dict(fields)
-
-
 def without_floats(value: Any) -> Any:
     """A model's options with floats as Decimal; they are no money, so floats are allowed."""
     if isinstance(value, float):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from solward.client.arguments import exact_fields, requested, segment
+from solward.client.arguments import requested, segment
 from solward.client.http import Http
 from solward.resources.answers import Answer, Raw
 from solward.resources.declare import Call
@@ -54,7 +54,7 @@ class Asking:
     async def _answer(self, call: Call[A], parts: tuple[str, ...], given: dict[str, Any]) -> Any:
         path, fields = _path(call, parts), None
         if call.takes_json:
-            fields = exact_fields(given["fields"])
+            fields = dict(given["fields"])
         elif call.request is not None:
             fields = requested(call.request, **given)
         if call.method == "GET":

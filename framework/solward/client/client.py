@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
-from solward.client.administration import PluginState
+from solward.client.administration import PluginState, Policies
 from solward.client.agents import Agents
 from solward.client.arguments import json_fields
 from solward.client.errors import ServerError, Unreachable
 from solward.client.http import Http, ServerSentEvent, read_answer
-from solward.client.policy import Policies
 from solward.client.requests import (
     Admins,
     Contacts,

@@ -6,7 +6,8 @@ import asyncio
 import re
 import shlex
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -164,35 +165,32 @@ class Http:
     ) -> AsyncGenerator[ServerSentEvent, None]:
         """Server-sent events; raises `Unreachable` after `silence_s` seconds without a byte."""
         accept = {"Accept": _EVENT_STREAM} | dict(headers or {})
-        request = self._built(_request(method, path, query or {}, body, accept), silence_s)
-        try:
-            response = await self._client.send(request, stream=True)
-            try:
-                if response.status_code != 200:
-                    await response.aread()
-                    self._answer(response)
-                if not response.headers.get("Content-Type", "").startswith(_EVENT_STREAM):
-                    self._no_service(response, "no stream of events")
-                events = EventParser()
-                async for chunk in response.aiter_bytes():
-                    for event in events.feed(chunk):
-                        yield event
-            finally:
-                await response.aclose()
-        except httpx.RequestError as error:
-            self._unreachable(error)
+        request = _request(method, path, query or {}, body, accept)
+        async with self._streamed(request, silence_s) as response:
+            if not response.headers.get("Content-Type", "").startswith(_EVENT_STREAM):
+                self._no_service(response, "no stream of events")
+            events = EventParser()
+            async for chunk in response.aiter_bytes():
+                for event in events.feed(chunk):
+                    yield event
 
     async def download(self, path: str, query: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
         """A file in pieces as they arrive; raises `Unreachable` where it ends too early."""
-        request = self._built(_request("GET", path, query), self.timeout_s)
+        request = _request("GET", path, query)
+        async with self._streamed(request, self.timeout_s) as response:
+            async for piece in response.aiter_bytes():
+                yield piece
+
+    @asynccontextmanager
+    async def _streamed(self, request: _Request, silence_s: float) -> AsyncIterator[httpx.Response]:
+        """An answer of status 200, to be read as it arrives; any other one is raised."""
         try:
-            response = await self._client.send(request, stream=True)
+            response = await self._client.send(self._built(request, silence_s), stream=True)
             try:
                 if response.status_code != 200:
                     await response.aread()
                     self._answer(response)
-                async for piece in response.aiter_bytes():
-                    yield piece
+                yield response
             finally:
                 await response.aclose()
         except httpx.RequestError as error:

@@ -20,7 +20,7 @@ from solward.operations.staking import recorded_stakes
 from solward.plugins import Registry, run_skill
 from solward.plugins.containment import contained
 from solward.plugins.discovery import canonical
-from solward.plugins.folders.storage import make_storage, storage_folder
+from solward.plugins.folders.storage import made_storage
 from solward.plugins.loaded import LoadedSkill
 from solward.plugins.state import PluginState
 from solward.settings import Settings
@@ -107,13 +107,9 @@ class SkillRuns:
         Its secrets and its folder are for a skill that runs in this process; a plugin host has a
         context of its own.
         """
-        spec, storage = skill.spec, None
+        spec = skill.spec
         via = (f"skill:{spec.name}", f"plugin:{canonical(skill.distribution)}")
         actor = replace(actor, via=(*actor.via, *via))
-        if spec.manifest is not None and spec.manifest.storage_mb:
-            storage = storage_folder(self.settings.solward_home, canonical(skill.distribution))
-            if storage is not None:
-                make_storage(storage)
         return SkillContext(
             wallet=WalletView(wallet.id, wallet.name, wallet.address),
             agent=agent,
@@ -124,7 +120,7 @@ class SkillRuns:
             secrets={
                 env: self.settings.plugin_secret(env) for env in Terms(spec.manifest).secrets()
             },
-            storage=storage,
+            storage=made_storage(self.settings.solward_home, spec.manifest, skill.distribution),
             settings=settings,
         )
 

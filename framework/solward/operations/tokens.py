@@ -17,9 +17,7 @@ from __future__ import annotations
 
 import secrets
 import struct
-from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from typing import TypeAlias
 
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
@@ -161,20 +159,14 @@ async def plan_burn(
     if found.address == WRAPPED_SOL_MINT:
         raise InvalidRequest("mint: wrapped SOL cannot be burned; unwrap it instead")
     units = to_units(amount, found.decimals, "amount")
-    held = await accounts_of(ledger, wallet, found)
-    balance = sum(holding.units for holding in held)
-    if units > balance:
-        raise NotEnough(
-            f"amount is more than the {format_amount(from_units(balance, found.decimals))}"
-            f" of {found.address} the wallet holds"
-        )
+    taken = await _taken(ledger, wallet, found, units)
     intent = Intent(
         type=TransactionType.BURN,
         wallet=wallet,
         tokens_out={found.address: units},
         details={"mint": found.address, "amount": from_units(units, found.decimals)},
     )
-    return Draft(intent, tuple(_burns(wallet, found, held, units)))
+    return Draft(intent, tuple(_burn(wallet, found, *each) for each in taken))
 
 
 @plans(REVOKE_AUTHORITY)
@@ -301,22 +293,37 @@ async def accounts_of(ledger: ReadLedger, wallet: str, mint: Mint) -> list[Token
     return sorted(held, key=lambda each: (each.account != own, -each.units, each.account))
 
 
-def _burns(wallet: str, mint: Mint, held: list[TokenHolding], units: int) -> Iterator[Instruction]:
-    program, address = Pubkey.from_string(mint.program), Pubkey.from_string(mint.address)
-    owner = Pubkey.from_string(wallet)
+async def _taken(
+    ledger: ReadLedger, wallet: str, mint: Mint, units: int
+) -> list[tuple[TokenHolding, int]]:
+    """The wallet's accounts that so many units leave, and how many leave each; raises `NotEnough`
+    where it holds fewer."""
+    held = await accounts_of(ledger, wallet, mint)
+    balance = sum(holding.units for holding in held)
+    if units > balance:
+        raise NotEnough(
+            f"amount is more than the {format_amount(from_units(balance, mint.decimals))}"
+            f" of {mint.address} the wallet holds"
+        )
+    taken = []
     for holding in held:
-        burned = min(units, holding.units)
-        if burned:
-            units -= burned
-            params = BurnCheckedParams(
-                program_id=program,
-                account=Pubkey.from_string(holding.account),
-                mint=address,
-                owner=owner,
-                amount=burned,
-                decimals=mint.decimals,
-            )
-            yield burn_checked(params)
+        moved = min(units, holding.units)
+        if moved:
+            units -= moved
+            taken.append((holding, moved))
+    return taken
+
+
+def _burn(wallet: str, mint: Mint, holding: TokenHolding, units: int) -> Instruction:
+    params = BurnCheckedParams(
+        program_id=Pubkey.from_string(mint.program),
+        account=Pubkey.from_string(holding.account),
+        mint=Pubkey.from_string(mint.address),
+        owner=Pubkey.from_string(wallet),
+        amount=units,
+        decimals=mint.decimals,
+    )
+    return burn_checked(params)
 
 
 @plans(LAUNCH_TOKEN)
@@ -443,14 +450,13 @@ async def plan_transfer_token(
     units = to_units(amount, found.decimals, "amount")
     recipient = parse_address(to, "to")
     owner, account = await _receiver(ledger, wallet, recipient, found)
-    held = await accounts_of(ledger, wallet, found)
-    balance = sum(holding.units for holding in held)
-    if units > balance:
-        raise NotEnough(
-            f"amount is more than the {format_amount(from_units(balance, found.decimals))}"
-            f" of {found.address} the wallet holds"
-        )
-    moves = await _moves(ledger, found, held, units)
+    taken = await _taken(ledger, wallet, found, units)
+    # The mint rounds its fee up in each transfer.
+    epoch = await current_epoch(ledger) if TRANSFER_FEE in found.extensions else None
+    moves = [
+        (holding, moved, None if epoch is None else transfer_fee(found, moved, epoch))
+        for holding, moved in taken
+    ]
     received = sum(moved - (fee or 0) for _, moved, fee in moves)
     if received < 1:
         raise InvalidRequest("amount is too small: the mint's transfer fee takes all of it")
@@ -535,29 +541,10 @@ async def _rent(ledger: ReadLedger, owner: str, account: str, mint: Mint) -> int
     return 0
 
 
-_Move: TypeAlias = tuple[TokenHolding, int, int | None]
-"""An account of the wallet, the units that leave it, and what the mint withholds of them; None
-where it has no transfer fee."""
-
-
-async def _moves(
-    ledger: ReadLedger, mint: Mint, held: Sequence[TokenHolding], units: int
-) -> list[_Move]:
-    """The units by the accounts that they leave. The fee is rounded up in each transfer."""
-    epoch = await current_epoch(ledger) if TRANSFER_FEE in mint.extensions else None
-    moves: list[_Move] = []
-    for holding in held:
-        moved = min(units, holding.units)
-        if moved:
-            units -= moved
-            fee = None if epoch is None else transfer_fee(mint, moved, epoch)
-            moves.append((holding, moved, fee))
-    return moves
-
-
 def _transfer(
     wallet: str, mint: Mint, account: str, holding: TokenHolding, units: int, fee: int | None
 ) -> Instruction:
+    """Send units of a holding; `fee` is what the mint withholds, None where it has no fee."""
     source, address, program = holding.account, mint.address, mint.program
     if fee is None:
         return send_tokens(address, program, mint.decimals, source, account, wallet, units)

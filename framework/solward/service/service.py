@@ -214,7 +214,8 @@ class Solward:
             )  # fmt: skip
             await stack.enter_async_context(registered(database, engine.process, engine.reconcile))
             stack.push_async_callback(engine.close)
-            venues = await stack.enter_async_context(VenueClients(settings, cluster))
+            venues = VenueClients(settings, cluster)
+            stack.push_async_callback(venues.close)
             payments = Payments(
                 engine=engine,
                 database=database,

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from types import TracebackType
 
 import httpx
 
 from solward.operations.venues import Venue
 from solward.plugins import Registry
-from solward.plugins.discovery import canonical
-from solward.plugins.folders.storage import make_storage, storage_folder
+from solward.plugins.folders.storage import made_storage
 from solward.plugins.loaded import LoadedVenue
 from solward.service.cluster import DEMO_POOLS, Cluster, jupiter_headers, jupiter_url
 from solward.settings import Settings
@@ -31,24 +28,16 @@ _TIMEOUT_S = 15.0
 
 @dataclass(slots=True)
 class VenueClients:
-    """The clients of the venues, by address; closed with the block it is entered for."""
+    """The clients of the venues, by address."""
 
     settings: Settings
     cluster: Cluster
     _clients: dict[str, httpx.AsyncClient] = field(default_factory=dict)
-    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
-    async def __aenter__(self) -> VenueClients:
-        await self._stack.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._stack.__aexit__(kind, error, traceback)
+    async def close(self) -> None:
+        """Close every connection."""
+        for client in self._clients.values():
+            await client.aclose()
 
     def venues(self, registry: Registry) -> list[Venue]:
         """The registry's venues of this network, each with its context.
@@ -83,11 +72,7 @@ class VenueClients:
                 lacks = f"set {spec.pools_env} to the addresses of its pools"
         except ConfigError as error:
             lacks = str(error)
-        storage = None
-        if spec.manifest is not None and spec.manifest.storage_mb:
-            storage = storage_folder(self.settings.solward_home, canonical(plugin.distribution))
-            if storage is not None:
-                make_storage(storage)
+        storage = made_storage(self.settings.solward_home, spec.manifest, plugin.distribution)
         # For a venue that runs in this process; a plugin host has a context of its own.
         secrets = {env: self.settings.plugin_secret(env) for env in Terms.of(spec).secrets()}
         if spec.name == _DEMO_MARKET:
@@ -120,6 +105,5 @@ class VenueClients:
                 timeout=_TIMEOUT_S,
                 verify=tls_context(),
             )
-            self._stack.push_async_callback(client.aclose)
             self._clients[key] = client
         return self._clients[key]

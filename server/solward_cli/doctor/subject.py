@@ -218,7 +218,7 @@ class Subject(AsyncExitStack):
         """
         if self._venues is None:
             clients = VenueClients(self.settings, await self.cluster())
-            await self.enter_async_context(clients)
+            self.push_async_callback(clients.close)
             self._venues = clients.venues(await self.registry())
         return self._venues
 

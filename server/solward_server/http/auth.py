@@ -6,11 +6,13 @@ admin credential needs at least that role. The admin secret has every role, an A
 
 from __future__ import annotations
 
+import asyncio
 import hmac
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from quart import Quart, g, request
 
@@ -21,11 +23,10 @@ from solward.credentials.rates import Taking
 from solward.operations.key_callers import actor_of_key
 from solward.settings import Settings
 from solward.support.clock import now_ms
-from solward.support.fair_turns import source_of
+from solward.support.fair_turns import FairTurns, source_of
 from solward.types.errors import WalletNotFound
 from solward.types.roles import ADMIN, Role
 from solward.vault.money.request import Actor
-from solward_server.http.credential_lookups import CredentialLookups
 from solward_server.http.middleware import request_id
 
 # Clients match these texts: they are part of the HTTP contract.
@@ -33,9 +34,13 @@ KEY_REQUIRED = "Unauthorized — API key required"
 KEY_INVALID = "Invalid API key"
 ADMIN_REQUIRED = "Unauthorized — admin API secret required"
 
-_ACCESS = "solward_access"
-_ROLE = "solward_role"
-_CHECKS_KEYS = "solward_checks_keys"
+AT_ONCE: Final = 2
+"""Look-ups of unknown credentials at the same time, of a pool of 10 connections."""
+MOST_KNOWN: Final = 10_000
+CROWDED: Final = "Too many requests with unknown credentials; retry in 1 s"
+
+_RULE = "solward_rule"
+T = TypeVar("T")
 View = TypeVar("View", bound=Callable[..., Any])
 
 
@@ -128,51 +133,43 @@ class Caller:
         return Actor(self.principal, api_key=self.hash or None, trace=request_id())
 
 
-def public(view: View) -> View:
-    """Mark a view as needing no credential."""
-    return _marked(view, Access.PUBLIC)
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Who may call a route.
 
-
-def signed(view: View) -> View:
-    """Mark a view as one that checks the request's signature itself."""
-    return _marked(view, Access.SIGNED)
-
-
-def keyed(least: Role, *, checks_keys: bool = False) -> Callable[[View], View]:
-    """Mark a view as open to API keys, the admin secret, and admin credentials of that role.
-
-    Args:
+    Attributes:
+        role: the least role of an admin credential, None where the route says none.
         checks_keys: the view itself asks `Caller.needs` what a read-only key may do there.
     """
 
-    def mark(view: View) -> View:
-        setattr(view, _ROLE, least)
-        setattr(view, _CHECKS_KEYS, checks_keys)
-        return _marked(view, Access.KEY)
+    access: Access = Access.ADMIN
+    role: Role | None = None
+    checks_keys: bool = False
 
-    return mark
-
-
-def admin(least: Role) -> Callable[[View], View]:
-    """Mark a view as open to the admin secret, and admin credentials of that role."""
-
-    def mark(view: View) -> View:
-        setattr(view, _ROLE, least)
-        return _marked(view, Access.ADMIN)
-
-    return mark
+    def __call__(self, view: View) -> View:
+        """Mark a view with it."""
+        setattr(view, _RULE, self)
+        return view
 
 
-def access_of(view: Callable[..., object]) -> Access:
+public: Final = Rule(Access.PUBLIC)
+signed: Final = Rule(Access.SIGNED)
+
+
+def keyed(least: Role, *, checks_keys: bool = False) -> Rule:
+    """API keys, the admin secret, and admin credentials of that role; see `Rule`."""
+    return Rule(Access.KEY, least, checks_keys)
+
+
+def admin(least: Role) -> Rule:
+    """The admin secret, and admin credentials of that role."""
+    return Rule(Access.ADMIN, least)
+
+
+def rule_of(view: Callable[..., object]) -> Rule:
     """Who may call a view; without a mark only the admin."""
-    access: Access = getattr(view, _ACCESS, Access.ADMIN)
-    return access
-
-
-def role_of(view: Callable[..., object]) -> Role | None:
-    """The least role of an admin credential that may call a view, None where it says none."""
-    role: Role | None = getattr(view, _ROLE, None)
-    return role
+    rule: Rule = getattr(view, _RULE, Rule())
+    return rule
 
 
 def caller() -> Caller:
@@ -185,6 +182,57 @@ def confined_to(wallet_id: str) -> None:
     """Raise `WalletNotFound` if the caller is confined to another wallet."""
     if caller().wallet_id not in (None, wallet_id):
         raise WalletNotFound
+
+
+class CredentialLookups(FairTurns):
+    """Looks up unknown credentials in fair turns, so that a flood of guesses does not take all of
+    the database's connections. A credential is known once it has worked in this process."""
+
+    def __init__(self) -> None:
+        super().__init__(AT_ONCE)
+        self._known: OrderedDict[str, None] = OrderedDict()
+        # Running look-ups: whether the credential works; None if the look-up failed.
+        self._first: dict[str, asyncio.Future[bool | None]] = {}
+
+    async def in_turn(
+        self, hash_: str, source: str, find: Callable[[], Awaitable[T | None]]
+    ) -> T | None:
+        """Returns the result of `find` for an unknown credential; raises `Crowded`.
+
+        Concurrent requests with the same credential share one turn, so the first burst of a new
+        key does not count as a flood.
+        """
+        while (first := self._first.get(hash_)) is not None:
+            works = await asyncio.shield(first)
+            if works is not None:
+                return await find() if works else None
+        first = self._first[hash_] = asyncio.get_running_loop().create_future()
+        works = None
+        try:
+            async with self.turn(source):
+                found = await find()
+            works = found is not None
+        finally:
+            del self._first[hash_]
+            first.set_result(works)
+        if works:
+            self.remember(hash_)
+        return found
+
+    def is_known(self, hash_: str) -> bool:
+        """Whether this credential worked here before; whether it works now is looked up anyway."""
+        return hash_ in self._known
+
+    def remember(self, hash_: str) -> None:
+        """Let a credential that works pass without a turn from now on."""
+        self._known[hash_] = None
+        self._known.move_to_end(hash_)
+        if len(self._known) > MOST_KNOWN:
+            self._known.popitem(last=False)
+
+    def forget(self, hash_: str) -> None:
+        """Let a credential that no longer works wait for a turn again."""
+        self._known.pop(hash_, None)
 
 
 def authenticate(app: Quart, settings: Settings, credentials: Credentials, traffic: Taking) -> None:
@@ -218,7 +266,8 @@ def authenticate(app: Quart, settings: Settings, credentials: Credentials, traff
         # Unknown routes are 404 or 405 for everybody; preflights carry no credential.
         if view is None or request.method == "OPTIONS":
             return
-        access = access_of(view)
+        rule = rule_of(view)
+        access = rule.access
         if access in (Access.PUBLIC, Access.SIGNED):
             return
         token = bearer()
@@ -238,8 +287,8 @@ def authenticate(app: Quart, settings: Settings, credentials: Credentials, traff
             await traffic.take(found.key.id, requests_per_minute)
         credentials.used(found.credential, now_ms())
         # A route that says no role is for the widest one.
-        if found.key is None or not getattr(view, _CHECKS_KEYS, False):
-            found.needs(role_of(view) or Role.POLICY)
+        if found.key is None or not rule.checks_keys:
+            found.needs(rule.role or Role.POLICY)
         _serve(found)
 
 
@@ -255,8 +304,3 @@ def bearer() -> str:
     values = request.headers.getlist("Authorization")
     scheme, _, token = (values[0] if len(values) == 1 else "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
-
-
-def _marked(view: View, access: Access) -> View:
-    setattr(view, _ACCESS, access)
-    return view

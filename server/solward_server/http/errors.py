@@ -52,9 +52,8 @@ from solward.types.errors import (
     TransactionError,
     TransactionFailed,
 )
-from solward_server.http.auth import ReadOnlyKey, RoleNeeded, Unauthorized
+from solward_server.http.auth import CROWDED, ReadOnlyKey, RoleNeeded, Unauthorized
 from solward_server.http.body import MAX_BODY_BYTES, json_response, max_body_bytes
-from solward_server.http.credential_lookups import CROWDED
 from solward_server.http.middleware import ForeignOrigin, Misdirected
 
 _log = structlog.get_logger(__name__)

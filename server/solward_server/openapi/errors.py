@@ -34,9 +34,14 @@ from solward.types.errors import (
 )
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.types.roles import Role
-from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, RoleNeeded
+from solward_server.http.auth import (
+    ADMIN_REQUIRED,
+    CROWDED,
+    KEY_INVALID,
+    KEY_REQUIRED,
+    RoleNeeded,
+)
 from solward_server.http.body import NUL_IN_PATH
-from solward_server.http.credential_lookups import CROWDED
 from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR, status_of
 
 NO_WALLET = str(WalletNotFound())

@@ -11,9 +11,8 @@ from solward.resources.fields import Schema
 from solward.resources.holds import HeldRequest
 from solward.resources.schema import JSON, media
 from solward.settings.settings import ErrorStatus
-from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, Access
+from solward_server.http.auth import ADMIN_REQUIRED, CROWDED, KEY_INVALID, KEY_REQUIRED, Access
 from solward_server.http.body import NOT_JSON, NUL_IN_PATH
-from solward_server.http.credential_lookups import CROWDED
 from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR
 from solward_server.openapi.errors import (
     ROLE_NEEDED,
@@ -56,12 +55,13 @@ def operation(
         errors: the contract's status -> one or more texts, or exceptions, the most specific first.
         may_hold: a grant may make it wait for a person, which is answered with 202.
     """
+    has_path = any(each["in"] == "path" for each in parameters)
     sources = (
         errors or {},
         _access_errors(access),
-        _body_errors(body),
-        _path_errors(parameters),
-        _bug_errors(access),
+        _BODY_ERRORS if body is not None else {},
+        {400: NUL_IN_PATH} if has_path else {},
+        {} if access is Access.PUBLIC else {500: INTERNAL_ERROR},
     )
     described: Operation = {
         "operationId": operation_id,
@@ -126,15 +126,4 @@ def _access_errors(access: Access) -> Errors:
     return {401: [KEY_REQUIRED, KEY_INVALID], 403: ROLE_NEEDED, 429: [TOO_MANY_AT_ALL, CROWDED]}
 
 
-def _body_errors(body: Operation | None) -> Errors:
-    if body is None:
-        return {}
-    return {400: NOT_JSON} | {status: HTTP_TEXTS[status] for status in (408, 413, 415)}
-
-
-def _path_errors(parameters: Sequence[Parameter]) -> Errors:
-    return {400: NUL_IN_PATH} if any(each["in"] == "path" for each in parameters) else {}
-
-
-def _bug_errors(access: Access) -> Errors:
-    return {} if access is Access.PUBLIC else {500: INTERNAL_ERROR}
+_BODY_ERRORS: Errors = {400: NOT_JSON} | {each: HTTP_TEXTS[each] for each in (408, 413, 415)}

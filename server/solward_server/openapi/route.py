@@ -14,14 +14,13 @@ from solward.resources.answers import answer_example, answer_reference
 from solward.resources.declare import Call, fields_of
 from solward.resources.fields import Field, Texts, camel
 from solward.resources.schema import array, response_object
-from solward_server.http.auth import access_of
+from solward_server.http.auth import Rule
 from solward_server.openapi.errors import Errors
 from solward_server.openapi.operation import Operation, body_of, operation, success
 from solward_server.openapi.parameters import IDEMPOTENCY_KEY, PATH_PARAMETERS, Parameter, query
 
 H = TypeVar("H", bound=Callable[..., Any])
 Handler: TypeAlias = Callable[..., Awaitable[Any]]
-Access: TypeAlias = Callable[[Callable[..., Any]], object]
 
 _PART = re.compile(r"\{(\w+)\}")
 
@@ -32,7 +31,7 @@ class Route:
 
     Attributes:
         handler: takes the context and the parts of the path.
-        access: marks who may call it.
+        rule: who may call it.
         errors: status -> texts of its errors, beside those that its access and its body imply.
         response: more of the response of status 200, such as its headers; all of it where the call
             declares no answer.
@@ -41,7 +40,7 @@ class Route:
 
     call: Call[Any]
     handler: Handler
-    access: Access
+    rule: Rule
     errors: Errors
     response: Mapping[str, Any]
     more: Mapping[str, Any]
@@ -60,7 +59,7 @@ class Route:
         return operation(
             call.id,
             call.does.removesuffix("."),
-            access=access_of(self.handler),
+            access=self.rule.access,
             description=call.about,
             errors=self.errors,
             **given | dict(self.more),
@@ -92,7 +91,7 @@ class Routes:
     def serve(
         self,
         call: Call[Any],
-        access: Access,
+        rule: Rule,
         errors: Errors | None = None,
         *,
         response: Mapping[str, Any] = {},
@@ -101,8 +100,7 @@ class Routes:
         """A decorator of the function that serves a call; see `Route`."""
 
         def served(handler: H) -> H:
-            access(handler)
-            self._routes.append(Route(call, handler, access, errors or {}, response, more))
+            self._routes.append(Route(call, handler, rule, errors or {}, response, more))
             return handler
 
         return served
@@ -116,10 +114,9 @@ class Routes:
         # Not the tag, which several parts may have.
         made = Blueprint(self._routes[0].call.id, __name__)
         for each in self._routes:
-            view = partial(each.handler, *given)
-            each.access(view)
-            rule = _PART.sub(r"<\1>", each.call.path)
-            made.add_url_rule(rule, each.call.id, view, methods=[each.call.method])
+            view = each.rule(partial(each.handler, *given))
+            path = _PART.sub(r"<\1>", each.call.path)
+            made.add_url_rule(path, each.call.id, view, methods=[each.call.method])
         return made
 
     def paths(self) -> dict[str, dict[str, Operation]]:

@@ -80,9 +80,13 @@ async def _stream(
     except BaseException:
         await pieces.aclose()
         raise
-    events = _events(context, who, first, pieces)
+    # The provider's deadline ends a chat.
+    return event_stream(_events(context, who, first, pieces))
+
+
+def event_stream(events: AsyncGenerator[str | bytes, None] | bytes) -> Response:
+    """A response of server-sent events, which Quart's timeout of 60 s does not end."""
     response = Response(events, 200, content_type=f"{EVENT_STREAM}; charset=utf-8")
-    # The provider's deadline ends a chat; Quart's response timeout would after 60 s.
     response.timeout = None
     # Without it reverse proxies buffer small pieces.
     response.headers["X-Accel-Buffering"] = "no"

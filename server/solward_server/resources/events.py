@@ -22,7 +22,7 @@ from solward_server.http.body import query_of
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.parameters import LAST_EVENT_HEADER
 from solward_server.openapi.route import Routes, queried
-from solward_server.resources.chat import EVENT_STREAM
+from solward_server.resources.chat import EVENT_STREAM, event_stream
 
 # Proxies and clients close a connection that is silent for 30 s or more.
 HEARTBEAT_S = 15.0
@@ -55,12 +55,7 @@ async def stream(context: RouteContext) -> Response:
     seq = await _resume_after(context, asked.last_event_id)
     kinds = frozenset(asked.types or EventKind)
     # A HEAD request has no body to wait for.
-    body = _stream(context, seq, kinds, caller()) if request.method == "GET" else b""
-    response = Response(body, 200, content_type=f"{EVENT_STREAM}; charset=utf-8")
-    response.timeout = None
-    # Without it reverse proxies buffer small pieces.
-    response.headers["X-Accel-Buffering"] = "no"
-    return response
+    return event_stream(_stream(context, seq, kinds, caller()) if request.method == "GET" else b"")
 
 
 @routes.serve(

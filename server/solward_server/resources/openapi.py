@@ -20,7 +20,7 @@ from solward.settings import Settings
 from solward.support import jsontext
 from solward.support.webhook_signature import SIGNATURE
 from solward.types.roles import Role
-from solward_server.http.auth import Access, public, role_of
+from solward_server.http.auth import Access, public, rule_of
 from solward_server.http.body import RouteFields, RoutesFields, know_fields
 from solward_server.openapi.components import SCHEMAS
 from solward_server.openapi.errors import shared_responses
@@ -143,7 +143,7 @@ def least_roles(app: Quart) -> dict[tuple[str, str], Role]:
     written as in the document, and of skills there is one."""
     found = {}
     for rule in app.url_map.iter_rules():
-        role = role_of(app.view_functions[rule.endpoint])
+        role = rule_of(app.view_functions[rule.endpoint]).role
         for method in rule.methods or ():
             if role is not None:
                 found[_path_of(rule), method.lower()] = role

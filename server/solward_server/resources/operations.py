@@ -17,9 +17,6 @@ from solward_server.http.money_response import money_response
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.money import money_operation
 
-# How fields that name an asset begin.
-_OF_ASSETS = ("asset", "coin", "currency", "mint", "token")
-
 
 def blueprint(context: RouteContext) -> Blueprint:
     """`POST` under a wallet, named as the operation's path."""

@@ -254,8 +254,9 @@ class Payments:
         wallet = await self.wallets.get(record.wallet_id)
         offer = read_offer(row.offer)
         if row.mode is PaymentMode.PUSH:
-            landed = record.status is TransactionStatus.CONFIRMED
-            proof = _pushed(wallet, record) if landed else None
+            proof = None
+            if record.status is TransactionStatus.CONFIRMED:
+                proof = PaymentProof(row.mode, wallet.address, signature=record.signature)
         else:
             async with self.database.read() as connection:
                 frozen = await spending.freeze_reason(connection, wallet.id)
@@ -521,10 +522,6 @@ class Payments:
 def answer_wait_s(slot_s: float) -> float:
     """How long a seller has to begin its answer to a payment, where a slot takes `slot_s`."""
     return min(ANSWER_WAIT_S, BLOCKHASH_BLOCKS * slot_s + ANSWER_MARGIN_S)
-
-
-def _pushed(wallet: Wallet, record: TransactionRecord) -> PaymentProof:
-    return PaymentProof(PaymentMode.PUSH, wallet.address, signature=record.signature)
 
 
 def _as_paid(found: SiteAnswer) -> PaidAnswer:

@@ -14,7 +14,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from solward.plugins.folders.layout import is_name
+from solward.plugins.folders.layout import canonical, is_name
+from solward.types.manifest import Manifest
 
 FOLDER = "storage"
 
@@ -28,6 +29,17 @@ def make_storage(folder: Path) -> None:
     """Make a distribution's folder, for its owner alone, where it is missing."""
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def made_storage(home: Path, manifest: Manifest | None, distribution: str) -> Path | None:
+    """The folder of a distribution, made where it is missing; None where the manifest of what is
+    its asks for none."""
+    if manifest is None or not manifest.storage_mb:
+        return None
+    folder = storage_folder(home, canonical(distribution))
+    if folder is not None:
+        make_storage(folder)
+    return folder
 
 
 def stored(home: Path) -> list[str]:
