@@ -3,17 +3,16 @@
 import asyncio
 import contextlib
 import signal
-from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 
+from solward.service.cluster import localnet_options
 from solward.solana.protocol import LOCALNET_RENT_PER_BYTE, MAX_LOCALNET_RENT_PER_BYTE
 from solward.types.errors import ConfigError
 from solward_cli.entrypoint import loop_factory, read_settings, refuse
 from solward_localnet.errors import LedgerLocked, LedgerMismatch
-from solward_localnet.market import genesis_accounts
 from solward_localnet.node import Localnet
 from solward_localnet.options import MIN_SLOTS_PER_EPOCH, Finality, LocalnetOptions
 from solward_localnet.server import serving
@@ -80,14 +79,7 @@ def localnet(
     try:
         settings = read_settings(**values)
         path = settings.localnet_path if ledger is None else ledger
-        options = LocalnetOptions(
-            slot_ms=settings.localnet_slot_ms,
-            slots_per_epoch=settings.localnet_slots_per_epoch,
-            finality=settings.localnet_finality,
-            takes_version_1=settings.localnet_version_1 == "on",
-            rent_per_byte=settings.localnet_rent_per_byte,
-            genesis=partial(genesis_accounts, settings.localnet_rent_per_byte),
-        )
+        options = localnet_options(settings)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if do_reset:
             reset(path)

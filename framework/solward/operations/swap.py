@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from functools import partial
 from typing import TypeAlias
@@ -594,16 +594,8 @@ def _plain(quote: Quote) -> Quote:
 
     A plugin's values may be of classes of its own, whose comparisons answer as it likes.
     """
-    found = Quote(
-        input_mint=plain(quote.input_mint),
-        output_mint=plain(quote.output_mint),
-        in_amount=plain(quote.in_amount),
-        out_amount=plain(quote.out_amount),
-        minimum_out=plain(quote.minimum_out),
-        slippage_bps=plain(quote.slippage_bps),
-        price_impact=plain(quote.price_impact),
-        raw=quote.raw,
-    )
+    said = {each.name: getattr(quote, each.name) for each in fields(Quote)}
+    found = Quote(**{name: it if name == "raw" else plain(it) for name, it in said.items()})
     mints = (found.input_mint, found.output_mint)
     units = (found.in_amount, found.out_amount, found.minimum_out, found.slippage_bps)
     kinds = ({type(each) for each in mints}, {type(each) for each in units})

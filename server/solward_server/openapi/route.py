@@ -69,7 +69,7 @@ class Route:
         kind, listed = self.call.short or self.call.answer, self.call.listed
         if kind is None:
             return dict(self.response) or None
-        schema, example = answer_reference(kind), answer_example(kind) | self.call.shown
+        schema, example = answer_reference(kind), answer_example(kind) | dict(self.call.shown)
         if listed:
             schema, example = response_object({listed: array(schema)}), {listed: [example]}
         return success(schema, example or None, **self.response)
