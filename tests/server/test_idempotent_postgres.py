@@ -13,7 +13,7 @@ from tests.support.services import STRANGER, Api, several_apis
 
 from solward.database.database import Database
 from solward.database.tables import attempts, idempotency, processes
-from solward.service.service import Solward
+from solward.operations.skill_runs import SkillRuns
 from solward.types.errors import IdempotencyInFlight
 from solward.vault.store import idempotency as store
 from solward.vault.store import processes as store_processes
@@ -179,7 +179,7 @@ async def test_the_first_answer_stays_where_two_processes_give_one(
             await stored(first, status_code=200, body='{"result": "by another"}')
             return "by this one"
 
-        monkeypatch.setattr(Solward, "run_skill", answered_elsewhere)
+        monkeypatch.setattr(SkillRuns, "run", answered_elsewhere)
         late = await second.post(url, BODY, headers=headers)
         assert late.json == {"result": "by another"}
         assert late.headers["Idempotent-Replayed"] == "true"

@@ -41,8 +41,9 @@ class Process:
             error_status="contract",
         )
         self.credentials = Credentials(database)
+        self.display = self
 
-    async def ledger_health(self) -> dict[str, Any]:
+    async def health(self) -> dict[str, Any]:
         return {"healthy": self.healthy}
 
 
