@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Any, Final, Protocol
 
 from msgspec import Meta
 
@@ -93,8 +93,12 @@ class ReadLedger(Protocol):
         """Vote accounts of the validators that are not delinquent."""
 
 
+_READS: Final = frozenset(name for name in vars(ReadLedger) if not name.startswith("_"))
+
+
 class ReadOnlyLedger:
-    """Reads through another ledger, for plugins: it has no `send`, no faucet and no `close`.
+    """Reads through another ledger, for plugins: it has the methods of `ReadLedger`, and no `send`,
+    faucet or `close`.
 
     Each read calls `check` first, which raises where the reader's call has ended.
     """
@@ -105,49 +109,12 @@ class ReadOnlyLedger:
         self._ledger = ledger
         self._check = check
 
-    async def balance(self, address: str) -> int:
-        """Lamports of an address, 0 when it does not exist."""
-        self._check()
-        return await self._ledger.balance(address)
+    def __getattr__(self, name: str) -> Any:
+        if name not in _READS:
+            raise AttributeError(name)
 
-    async def account(self, address: str) -> Account | None:
-        """An account's state, None when it does not exist."""
-        self._check()
-        return await self._ledger.account(address)
+        async def read(*given: Any, **named: Any) -> Any:
+            self._check()
+            return await getattr(self._ledger, name)(*given, **named)
 
-    async def accounts(self, addresses: Sequence[str]) -> dict[str, Account | None]:
-        """Many accounts' states."""
-        self._check()
-        return await self._ledger.accounts(addresses)
-
-    async def holdings(self, owner: str) -> tuple[TokenHolding, ...]:
-        """Token accounts of a wallet under both token programs, zero balances included."""
-        self._check()
-        return await self._ledger.holdings(owner)
-
-    async def slot(self) -> int:
-        """The current slot at `confirmed`."""
-        self._check()
-        return await self._ledger.slot()
-
-    async def rent_exempt_minimum(self, size: int) -> int:
-        """Lamports an account of `size` bytes must hold."""
-        self._check()
-        return await self._ledger.rent_exempt_minimum(size)
-
-    async def program_accounts(
-        self, program: str, *, size: int, offset: int, key: str
-    ) -> dict[str, Account]:
-        """Accounts of a program with `size` bytes of data that hold `key` at `offset`."""
-        self._check()
-        return await self._ledger.program_accounts(program, size=size, offset=offset, key=key)
-
-    async def stake_minimum_delegation(self) -> int:
-        """Lamports a stake must delegate at least."""
-        self._check()
-        return await self._ledger.stake_minimum_delegation()
-
-    async def vote_accounts(self) -> tuple[VoteAccount, ...]:
-        """Vote accounts of the validators that are not delinquent."""
-        self._check()
-        return await self._ledger.vote_accounts()
+        return read
