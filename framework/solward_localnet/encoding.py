@@ -11,8 +11,9 @@ from solders.pubkey import Pubkey
 
 from solward.solana.protocol import MAX_V1_WIRE_BYTES
 from solward.support.base58 import b58decode, b58encode
-from solward_localnet.errors import INVALID_REQUEST, RpcError, invalid_params
-from solward_localnet.parsed import ParseContext, Unparsable, parse_account
+from solward_localnet.errors import INVALID_REQUEST, RpcError, check_variant, invalid_params
+from solward_localnet.parsed.accounts import parse_account
+from solward_localnet.parsed.reader import ParseContext, Unparsable
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -69,12 +70,8 @@ def check_account_encoding(encoding: object) -> None:
     Raises:
         RpcError: -32602 with the text serde gives for an unknown variant.
     """
-    if encoding is None or encoding in ACCOUNT_ENCODINGS:
-        return
-    expected = ", ".join(f"`{name}`" for name in ACCOUNT_ENCODINGS)
-    raise invalid_params(
-        f"Invalid params: unknown variant `{encoding}`, expected one of {expected}."
-    )
+    if encoding is not None:
+        check_variant(encoding, ACCOUNT_ENCODINGS)
 
 
 def _encode_data(

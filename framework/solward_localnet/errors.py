@@ -1,5 +1,6 @@
 """JSON-RPC errors of the localnet, with the codes and the texts of Agave's RPC service."""
 
+from collections.abc import Iterable
 from typing import Any
 
 PARSE_ERROR = -32700
@@ -46,3 +47,13 @@ class LedgerMismatch(Exception):
 def invalid_params(message: str) -> RpcError:
     """The error for a parameter that cannot be used; `message` names it and what was expected."""
     return RpcError(INVALID_PARAMS, message)
+
+
+def check_variant(given: object, expected: Iterable[str]) -> None:
+    """Refuse a word that is not one of those expected, in serde's words for it."""
+    names = tuple(expected)
+    if given not in names:
+        listed = ", ".join(f"`{name}`" for name in names)
+        raise invalid_params(
+            f"Invalid params: unknown variant `{given}`, expected one of {listed}."
+        )

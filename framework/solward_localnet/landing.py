@@ -32,27 +32,16 @@ _LOOKUP_ERRORS = frozenset(
     }
 )
 
-# Display of `TransactionError` in solana-transaction-error.
+# Display of `TransactionError` in solana-transaction-error, and below of `InstructionError` in
+# solana-instruction-error. Not listed are those whose text is their name in words, and those that
+# LiteSVM never gives.
 _TRANSACTION = {
-    "AccountInUse": "Account in use",
-    "AccountLoadedTwice": "Account loaded twice",
     "AccountNotFound": "Attempt to debit an account but found no record of a prior credit.",
     "ProgramAccountNotFound": "Attempt to load a program that does not exist",
-    "InsufficientFundsForFee": "Insufficient funds for fee",
     "InvalidAccountForFee": "This account may not be used to pay transaction fees",
     "AlreadyProcessed": "This transaction has already been processed",
-    "BlockhashNotFound": "Blockhash not found",
-    "CallChainTooDeep": "Loader call chain is too deep",
-    "MissingSignatureForFee": "Transaction requires a fee but has no signature present",
-    "InvalidAccountIndex": "Transaction contains an invalid account reference",
-    "SignatureFailure": "Transaction did not pass signature verification",
     "InvalidProgramForExecution": "This program may not be used for executing instructions",
     "SanitizeFailure": "Transaction failed to sanitize accounts offsets correctly",
-    "ClusterMaintenance": "Transactions are currently disabled due to cluster maintenance",
-    "AccountBorrowOutstanding": (
-        "Transaction processing left an account with an outstanding borrowed reference"
-    ),
-    "WouldExceedMaxBlockCostLimit": "Transaction would exceed max Block Cost Limit",
     "UnsupportedVersion": "Transaction version is unsupported",
     "InvalidWritableAccount": "Transaction loads a writable account that cannot be written",
     "TooManyAccountLocks": "Transaction locked too many accounts",
@@ -71,10 +60,16 @@ _TRANSACTION = {
     "InvalidLoadedAccountsDataSizeLimit": (
         "LoadedAccountsDataSizeLimit set for transaction must be greater than 0."
     ),
-    "UnbalancedTransaction": ("Sum of account balances before and after transaction do not match"),
+    "UnbalancedTransaction": "Sum of account balances before and after transaction do not match",
+    "InsufficientFundsForRent": (
+        "Transaction results in an account ({}) with insufficient funds for rent"
+    ),
+    "DuplicateInstruction": "Transaction contains a duplicate instruction ({}) that is not allowed",
+    "ProgramExecutionTemporarilyRestricted": (
+        "Execution of the program referenced by account at index {} is temporarily restricted."
+    ),
 }
 
-# Display of `InstructionError` in solana-instruction-error.
 _INSTRUCTION = {
     "GenericError": "generic instruction error",
     "InvalidArgument": "invalid program argument",
@@ -96,7 +91,6 @@ _INSTRUCTION = {
     "ReadonlyDataModified": "instruction modified data of a read-only account",
     "DuplicateAccountIndex": "instruction contains duplicate accounts",
     "ExecutableModified": "instruction changed executable bit of an account",
-    "RentEpochModified": "instruction modified rent epoch of an account",
     "NotEnoughAccountKeys": "insufficient account keys for instruction",
     "AccountDataSizeChanged": (
         "program other than the account's owner changed the size of the account data"
@@ -106,38 +100,28 @@ _INSTRUCTION = {
         "instruction tries to borrow reference for an account which is already borrowed"
     ),
     "AccountBorrowOutstanding": "instruction left account with an outstanding borrowed reference",
-    "DuplicateAccountOutOfSync": ("instruction modifications of multiply-passed account differ"),
     "InvalidError": "program returned invalid error code",
     "ExecutableDataModified": "instruction changed executable accounts data",
     "ExecutableLamportChange": "instruction changed the balance of an executable account",
     "ExecutableAccountNotRentExempt": "executable accounts must be rent exempt",
-    "UnsupportedProgramId": "Unsupported program id",
     "CallDepth": "Cross-program invocation call depth too deep",
     "MissingAccount": "An account required by the instruction is missing",
     "ReentrancyNotAllowed": "Cross-program invocation reentrancy not allowed for this instruction",
     "MaxSeedLengthExceeded": "Length of the seed is too long for address generation",
     "InvalidSeeds": "Provided seeds do not result in a valid address",
     "InvalidRealloc": "Failed to reallocate account data",
-    "ComputationalBudgetExceeded": "Computational budget exceeded",
     "PrivilegeEscalation": (
         "Cross-program invocation with unauthorized signer or writable account"
     ),
     "ProgramEnvironmentSetupFailure": "Failed to create program execution environment",
-    "ProgramFailedToComplete": "Program failed to complete",
-    "ProgramFailedToCompile": "Program failed to compile",
     "Immutable": "Account is immutable",
     "IncorrectAuthority": "Incorrect authority provided",
     "AccountNotRentExempt": "An account does not have enough lamports to be rent-exempt",
-    "InvalidAccountOwner": "Invalid account owner",
     "ArithmeticOverflow": "Program arithmetic overflowed",
-    "UnsupportedSysvar": "Unsupported sysvar",
     "IllegalOwner": "Provided owner is not allowed",
     "MaxAccountsDataAllocationsExceeded": (
         "Accounts data allocations exceeded the maximum allowed per transaction"
     ),
-    "MaxAccountsExceeded": "Max accounts exceeded",
-    "MaxInstructionTraceLengthExceeded": "Max instruction trace length exceeded",
-    "BuiltinProgramsMustConsumeComputeUnits": "Builtin programs must consume compute units",
 }
 
 
@@ -238,27 +222,29 @@ def land(ledger: LocalLedger, tx: VersionedTransaction, wire: bytes, *, prefligh
 
 def preflight_failure(execution: Execution | None, err: Any) -> RpcError:
     """Agave's error -32002, with the simulation that failed as its data."""
-    logs = [] if execution is None else list(execution.logs)
-    return RpcError(
-        PREFLIGHT_FAILURE,
-        f"Transaction simulation failed: {error_text(err)}",
-        {
-            "accounts": None,
-            "err": err,
-            "fee": None if execution is None else execution.fee,
-            "innerInstructions": None,
-            "loadedAccountsDataSize": 0,
-            "loadedAddresses": None,
-            "logs": logs,
-            "postBalances": None,
-            "postTokenBalances": None,
-            "preBalances": None,
-            "preTokenBalances": None,
-            "replacementBlockhash": None,
-            "returnData": None if execution is None else execution.return_data,
-            "unitsConsumed": 0 if execution is None else execution.compute_units,
-        },
-    )
+    text = f"Transaction simulation failed: {error_text(err)}"
+    return RpcError(PREFLIGHT_FAILURE, text, simulated(err, execution))
+
+
+def simulated(err: Any, execution: Execution | None = None) -> dict[str, Any]:
+    """A simulation as the RPC shows it, without what became of accounts; there is no `execution` of
+    a transaction that the chain does not take."""
+    return {
+        "accounts": None,
+        "err": err,
+        "fee": None if execution is None else execution.fee,
+        "innerInstructions": None,
+        "loadedAccountsDataSize": 0,
+        "loadedAddresses": None,
+        "logs": [] if execution is None else list(execution.logs),
+        "postBalances": None,
+        "postTokenBalances": None,
+        "preBalances": None,
+        "preTokenBalances": None,
+        "replacementBlockhash": None,
+        "returnData": None if execution is None else execution.return_data,
+        "unitsConsumed": 0 if execution is None else execution.compute_units,
+    }
 
 
 def _record(
@@ -340,19 +326,8 @@ def error_text(err: Any) -> str:
     ((name, value),) = err.items()
     if name == "InstructionError":
         return f"Error processing Instruction {value[0]}: {_instruction_text(value[1])}"
-    if name == "InsufficientFundsForRent":
-        return (
-            f"Transaction results in an account ({value['account_index']}) with insufficient funds "
-            "for rent"
-        )
-    if name == "DuplicateInstruction":
-        return f"Transaction contains a duplicate instruction ({value}) that is not allowed"
-    if name == "ProgramExecutionTemporarilyRestricted":
-        return (
-            "Execution of the program referenced by account at index "
-            f"{value['account_index']} is temporarily restricted."
-        )
-    return _spaced(name)
+    index = value.get("account_index") if isinstance(value, dict) else value
+    return _TRANSACTION.get(name, _spaced(name)).format(index)
 
 
 def _instruction_text(err: Any) -> str:

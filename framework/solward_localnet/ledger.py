@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from solders.account import Account
 from solders.pubkey import Pubkey
@@ -20,6 +21,9 @@ from solward_localnet.options import LocalnetOptions
 from solward_localnet.records import Commit, StoredTransaction
 from solward_localnet.storage import Storage
 from solward_localnet.vm import Vm, current_nonce
+
+API_VERSION = "3.1.0"
+"""The release of Agave whose RPC service the localnet answers like."""
 
 CEILING_SLOTS = 8
 """Slots that may be answered without a write. After a kill as many may be skipped, so that no slot
@@ -262,6 +266,10 @@ class LocalLedger:
     def genesis_hash(self) -> bytes:
         """The 32 bytes that name this ledger, the same for as long as it lives."""
         return hashlib.sha256(self.seed + b"genesis").digest()
+
+    def with_context(self, value: Any) -> dict[str, Any]:
+        """`value` with the slot it holds for, as most answers about state come."""
+        return {"context": {"apiVersion": API_VERSION, "slot": self.chain.slot}, "value": value}
 
     def stakes(self) -> Mapping[Pubkey, int]:
         """The effective stake of each vote account in this epoch."""

@@ -1,14 +1,21 @@
 """Reading the parameters of a JSON-RPC call, with the errors of Agave's RPC service."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from solana.rpc.commitment import Commitment
 from solders.hash import Hash
 from solders.pubkey import Pubkey
 from solders.signature import Signature
 
-from solward_localnet.errors import MIN_CONTEXT_SLOT_NOT_REACHED, RpcError, invalid_params
+from solward_localnet.errors import (
+    MIN_CONTEXT_SLOT_NOT_REACHED,
+    RpcError,
+    check_variant,
+    invalid_params,
+)
+
+T = TypeVar("T")
 
 Params = Sequence[Any]
 Config = Mapping[str, Any]
@@ -49,7 +56,10 @@ def _at(params: Params, index: int, default: Any) -> Any:
 
 def string_at(params: Params, index: int) -> str:
     """The string at `index`."""
-    value = _at(params, index, _MISSING)
+    return _string(_at(params, index, _MISSING))
+
+
+def _string(value: Any) -> str:
     if not isinstance(value, str):
         raise wrong_type(value, "a string")
     return value
@@ -78,27 +88,24 @@ def list_at(params: Params, index: int) -> list[Any]:
     return list(value)
 
 
-def config_at(params: Params, index: int) -> Config:
-    """The configuration object at `index`, empty where there is none; its commitment is checked."""
+def config_at(params: Params, index: int, slot: int | None = None) -> Config:
+    """The configuration object at `index`, empty where there is none; its commitment is checked,
+    and against the ledger's `slot`, where that is given, its `minContextSlot`."""
     value = _at(params, index, {})
     if not isinstance(value, Mapping):
         raise wrong_type(value, "a map")
     commitment(value)
+    if slot is not None:
+        check_context_slot(value, slot)
     return value
 
 
 def commitment(config: Config) -> str:
     """The commitment of the call, `finalized` where it names none."""
-    value = config.get("commitment")
+    value = optional_string(config, "commitment")
     if value is None:
         return "finalized"
-    if not isinstance(value, str):
-        raise wrong_type(value, "a string")
-    if value not in _COMMITMENTS:
-        expected = ", ".join(f"`{name}`" for name in _COMMITMENTS)
-        raise invalid_params(
-            f"Invalid params: unknown variant `{value}`, expected one of {expected}."
-        )
+    check_variant(value, _COMMITMENTS)
     return value
 
 
@@ -109,10 +116,7 @@ def refuse_confirmed(params: Params) -> None:
             each.get("commitment"),
             each.get("preflightCommitment"),
         ):
-            raise invalid_params(
-                "Invalid params: unknown variant `confirmed`, expected one of `processed`,"
-                " `finalized`."
-            )
+            check_variant("confirmed", ("processed", "finalized"))
 
 
 def at_least_confirmed(config: Config) -> None:
@@ -145,9 +149,7 @@ def flag(config: Config, name: str) -> bool:
 def optional_string(config: Config, name: str) -> str | None:
     """A string of the configuration, None where it is not given."""
     value = config.get(name)
-    if value is not None and not isinstance(value, str):
-        raise wrong_type(value, "a string")
-    return value
+    return None if value is None else _string(value)
 
 
 def optional_integer(config: Config, name: str) -> int | None:
@@ -166,12 +168,7 @@ def optional_map(config: Config, name: str) -> Config | None:
 
 def parse_pubkey(text: Any) -> Pubkey:
     """The address that base58 `text` stands for."""
-    if not isinstance(text, str):
-        raise wrong_type(text, "a string")
-    try:
-        return Pubkey.from_string(text)
-    except ValueError as error:
-        raise _bad_base58(error) from None
+    return _from_base58(Pubkey.from_string, text)
 
 
 def pubkey_at(params: Params, index: int) -> Pubkey:
@@ -181,24 +178,18 @@ def pubkey_at(params: Params, index: int) -> Pubkey:
 
 def parse_signature(text: Any) -> str:
     """A transaction signature, checked, as the base58 text it is stored under."""
-    if not isinstance(text, str):
-        raise wrong_type(text, "a string")
-    try:
-        return str(Signature.from_string(text))
-    except ValueError as error:
-        raise _bad_base58(error) from None
+    return str(_from_base58(Signature.from_string, text))
 
 
 def parse_blockhash(text: Any) -> bytes:
     """The 32 bytes of a base58 blockhash."""
-    if not isinstance(text, str):
-        raise wrong_type(text, "a string")
+    return bytes(_from_base58(Hash.from_string, text))
+
+
+def _from_base58(read: Callable[[str], T], text: Any) -> T:
+    given = _string(text)
     try:
-        return bytes(Hash.from_string(text))
+        return read(given)
     except Exception as error:  # solders.ParseHashError has no place to be imported from
-        raise _bad_base58(error) from None
-
-
-def _bad_base58(error: Exception) -> RpcError:
-    kind = "WrongSize" if "wrong size" in str(error) else "Invalid"
-    return invalid_params(f"Invalid param: {kind}")
+        kind = "WrongSize" if "wrong size" in str(error) else "Invalid"
+        raise invalid_params(f"Invalid param: {kind}") from None

@@ -8,8 +8,9 @@ from solders.message import Message, MessageV0, MessageV1, VersionedMessage
 from solders.transaction import VersionedTransaction
 
 from solward.support.base58 import b58decode, b58encode
-from solward_localnet.errors import UNSUPPORTED_TRANSACTION_VERSION, RpcError, invalid_params
-from solward_localnet.parsed import Unparsable, parse_instruction
+from solward_localnet.errors import UNSUPPORTED_TRANSACTION_VERSION, RpcError, check_variant
+from solward_localnet.parsed.instructions import parse_instruction
+from solward_localnet.parsed.reader import Unparsable
 from solward_localnet.records import StoredTransaction
 
 Json = dict[str, Any]
@@ -27,11 +28,7 @@ def transaction_json(record: StoredTransaction, encoding: str, max_version: int 
     Raises:
         RpcError: an unknown encoding (-32602), or a version above `max_version` (-32015).
     """
-    if encoding not in TRANSACTION_ENCODINGS:
-        expected = ", ".join(f"`{name}`" for name in TRANSACTION_ENCODINGS)
-        raise invalid_params(
-            f"Invalid params: unknown variant `{encoding}`, expected one of {expected}."
-        )
+    check_variant(encoding, TRANSACTION_ENCODINGS)
     transaction = VersionedTransaction.from_bytes(record.wire)
     message = transaction.message
     version = _version(message)

@@ -1,9 +1,14 @@
 """The JSON-RPC methods of the localnet, by name."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from solward_localnet.ledger import LocalLedger
 from solward_localnet.methods import accounts, blocks, cluster, transactions
-from solward_localnet.methods.base import Method
+from solward_localnet.params import Params
+
+Method = Callable[[LocalLedger, Params], Any]
+"""A JSON-RPC method: runs in the ledger's thread and returns plain JSON values."""
 
 METHODS: Mapping[str, Method] = {
     **accounts.METHODS,

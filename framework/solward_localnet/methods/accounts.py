@@ -2,7 +2,8 @@
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any
 
 from solders.account import Account
@@ -15,11 +16,9 @@ from solward_localnet.accountindex import mint_account, token_account
 from solward_localnet.encoding import check_account_encoding, encode_account
 from solward_localnet.errors import invalid_params
 from solward_localnet.ledger import LocalLedger
-from solward_localnet.methods.base import with_context
 from solward_localnet.params import (
     Config,
     Params,
-    check_context_slot,
     check_integer,
     config_at,
     flag,
@@ -57,22 +56,21 @@ def encode_optional(ledger: LocalLedger, address: Pubkey, config: Config) -> dic
 
 
 def _checked_config(ledger: LocalLedger, params: Params, index: int) -> Config:
-    config = config_at(params, index)
-    check_context_slot(config, ledger.chain.slot)
+    config = config_at(params, index, ledger.chain.slot)
     check_account_encoding(optional_string(config, "encoding"))
     return config
 
 
 def get_balance(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     address = pubkey_at(params, 0)
-    check_context_slot(config_at(params, 1), ledger.chain.slot)
-    return with_context(ledger, ledger.vm.balance(address))
+    config_at(params, 1, ledger.chain.slot)
+    return ledger.with_context(ledger.vm.balance(address))
 
 
 def get_account_info(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     address = pubkey_at(params, 0)
     config = _checked_config(ledger, params, 1)
-    return with_context(ledger, encode_optional(ledger, address, config))
+    return ledger.with_context(encode_optional(ledger, address, config))
 
 
 def get_multiple_accounts(ledger: LocalLedger, params: Params) -> dict[str, Any]:
@@ -83,7 +81,7 @@ def get_multiple_accounts(ledger: LocalLedger, params: Params) -> dict[str, Any]
     config = dict(_checked_config(ledger, params, 1))
     if config.get("encoding") is None:
         config["encoding"] = "base64"
-    return with_context(ledger, [encode_optional(ledger, address, config) for address in addresses])
+    return ledger.with_context([encode_optional(ledger, address, config) for address in addresses])
 
 
 def get_program_accounts(ledger: LocalLedger, params: Params) -> Any:
@@ -101,7 +99,7 @@ def get_program_accounts(ledger: LocalLedger, params: Params) -> Any:
     if config.get("sortResults") is not False:
         found.sort(key=lambda pair: bytes(pair[0]))
     answer = keyed_accounts(ledger, found, config)
-    return with_context(ledger, answer) if flag(config, "withContext") else answer
+    return ledger.with_context(answer) if flag(config, "withContext") else answer
 
 
 def keyed_accounts(
@@ -171,9 +169,9 @@ def _memcmp_bytes(value: Any, encoding: Any) -> bytes:
 
 def get_largest_accounts(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     config_at(params, 0)
-    largest = ledger.storage.largest_accounts(20)
-    return with_context(
-        ledger, [{"address": str(key), "lamports": lamports} for key, lamports in largest]
+    largest = ledger.storage.largest_accounts(LARGEST_ACCOUNTS)
+    return ledger.with_context(
+        [{"address": str(key), "lamports": lamports} for key, lamports in largest]
     )
 
 
@@ -196,14 +194,14 @@ def get_token_account_balance(ledger: LocalLedger, params: Params) -> dict[str, 
     if token is None:
         raise invalid_params("Invalid param: not a Token account")
     mint = _mint(ledger, Pubkey.from_string(token.mint))
-    return with_context(ledger, ui_token_amount(token.amount, mint.decimals))
+    return ledger.with_context(ui_token_amount(token.amount, mint.decimals))
 
 
 def get_token_supply(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     address = pubkey_at(params, 0)
     config_at(params, 1)
     mint = _mint(ledger, address)
-    return with_context(ledger, ui_token_amount(mint.supply, mint.decimals))
+    return ledger.with_context(ui_token_amount(mint.supply, mint.decimals))
 
 
 def get_token_largest_accounts(ledger: LocalLedger, params: Params) -> dict[str, Any]:
@@ -216,8 +214,7 @@ def get_token_largest_accounts(ledger: LocalLedger, params: Params) -> dict[str,
         if token is not None:
             holders.append((token.amount, str(holder)))
     holders.sort(key=lambda holder: (-holder[0], holder[1]))
-    return with_context(
-        ledger,
+    return ledger.with_context(
         [
             {"address": holder, **ui_token_amount(amount, decimals)}
             for amount, holder in holders[:LARGEST_ACCOUNTS]
@@ -227,43 +224,35 @@ def get_token_largest_accounts(ledger: LocalLedger, params: Params) -> dict[str,
 
 def get_token_accounts_by_owner(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     owner = pubkey_at(params, 0)
+    return _token_accounts(ledger, params, ledger.vm.index.token_accounts_of(owner))
+
+
+def get_token_accounts_by_delegate(ledger: LocalLedger, params: Params) -> dict[str, Any]:
+    delegate = str(pubkey_at(params, 0))
+    every = chain.from_iterable(map(ledger.vm.index.owned_by_program, TOKEN_PROGRAMS))
+    return _token_accounts(ledger, params, every, delegate)
+
+
+def _token_accounts(
+    ledger: LocalLedger, params: Params, addresses: Iterable[Pubkey], delegate: str | None = None
+) -> dict[str, Any]:
+    """The token accounts at `addresses`, of the mint or program that the parameters name; where a
+    `delegate` is given, those that it may take of."""
     mint, program = _mint_or_program(ledger, params)
-    config = config_at(params, 2)
-    check_context_slot(config, ledger.chain.slot)
-    check_account_encoding(optional_string(config, "encoding"))
+    config = _checked_config(ledger, params, 2)
     found = []
-    for address in ledger.vm.index.token_accounts_of(owner):
+    for address in addresses:
         account = ledger.vm.account(address)
         token = token_account(account)
         if account is None or token is None or (program is not None and account.owner != program):
             continue
-        if mint is None or token.mint == str(mint):
+        if mint in (None, token.mint) and delegate in (None, token.delegate):
             found.append((address, account))
     found.sort(key=lambda pair: bytes(pair[0]))
-    return with_context(ledger, keyed_accounts(ledger, found, config))
+    return ledger.with_context(keyed_accounts(ledger, found, config))
 
 
-def get_token_accounts_by_delegate(ledger: LocalLedger, params: Params) -> dict[str, Any]:
-    delegate = pubkey_at(params, 0)
-    mint, program = _mint_or_program(ledger, params)
-    config = config_at(params, 2)
-    check_context_slot(config, ledger.chain.slot)
-    check_account_encoding(optional_string(config, "encoding"))
-    programs = [program] if program is not None else map(Pubkey.from_string, TOKEN_PROGRAMS)
-    found = []
-    for owner in programs:
-        for address in ledger.vm.index.owned_by_program(owner):
-            account = ledger.vm.account(address)
-            token = token_account(account)
-            if account is None or token is None or token.delegate != str(delegate):
-                continue
-            if mint is None or token.mint == str(mint):
-                found.append((address, account))
-    found.sort(key=lambda pair: bytes(pair[0]))
-    return with_context(ledger, keyed_accounts(ledger, found, config))
-
-
-def _mint_or_program(ledger: LocalLedger, params: Params) -> tuple[Pubkey | None, Pubkey | None]:
+def _mint_or_program(ledger: LocalLedger, params: Params) -> tuple[str | None, Pubkey | None]:
     if len(params) < 2:
         raise invalid_params("`params` should have at least 2 argument(s)")
     wanted = params[1]
@@ -272,7 +261,7 @@ def _mint_or_program(ledger: LocalLedger, params: Params) -> tuple[Pubkey | None
     if wanted.get("mint") is not None:
         mint = parse_pubkey(wanted["mint"])
         _mint(ledger, mint)
-        return mint, None
+        return str(mint), None
     if wanted.get("programId") is not None:
         program = parse_pubkey(wanted["programId"])
         if str(program) not in TOKEN_PROGRAMS:

@@ -4,9 +4,8 @@ from typing import Any
 
 from solders.hash import Hash
 
-from solward_localnet.errors import BLOCK_NOT_AVAILABLE, RpcError, invalid_params
+from solward_localnet.errors import BLOCK_NOT_AVAILABLE, RpcError, check_variant, invalid_params
 from solward_localnet.ledger import LocalLedger
-from solward_localnet.methods.base import with_context
 from solward_localnet.params import (
     Params,
     at_least_confirmed,
@@ -36,11 +35,7 @@ def get_block(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     config = config_at(params, 1)
     at_least_confirmed(config)
     details = optional_string(config, "transactionDetails") or "full"
-    if details not in ("full", "signatures", "none"):
-        raise invalid_params(
-            f"Invalid params: unknown variant `{details}`, expected one of `full`, `signatures`,"
-            " `none`."
-        )
+    check_variant(details, ("full", "signatures", "none"))
     previous = max(0, slot - 1)
     block: dict[str, Any] = {
         "blockHeight": slot,
@@ -119,7 +114,7 @@ def get_block_production(ledger: LocalLedger, params: Params) -> dict[str, Any]:
         "byIdentity": {str(identity): [slots, slots]} if is_asked else {},
         "range": {"firstSlot": first, "lastSlot": last},
     }
-    return with_context(ledger, value)
+    return ledger.with_context(value)
 
 
 METHODS = {

@@ -3,6 +3,7 @@ that only tests may call: they let time pass."""
 
 import base64
 import binascii
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from solana.constants import STAKE_PROGRAM_ID
@@ -16,11 +17,9 @@ from solward.solana.fees import fee_terms
 from solward.solana.protocol import MAX_LOCALNET_RENT_PER_BYTE
 from solward_localnet.errors import BLOCK_NOT_AVAILABLE, RpcError, invalid_params
 from solward_localnet.genesis import COMMISSION_PERCENT
-from solward_localnet.ledger import LocalLedger
-from solward_localnet.methods.base import API_VERSION, with_context
+from solward_localnet.ledger import API_VERSION, LocalLedger
 from solward_localnet.params import (
     Params,
-    check_context_slot,
     check_integer,
     config_at,
     integer_at,
@@ -45,30 +44,14 @@ _GET_MINIMUM_DELEGATION = (13).to_bytes(4, "little")
 MAX_SLOTS = 100_000_000
 
 
-def get_health(_ledger: LocalLedger, _params: Params) -> str:
-    return "ok"
-
-
-def get_version(_ledger: LocalLedger, _params: Params) -> dict[str, Any]:
-    return {"feature-set": FEATURE_SET, "solana-core": API_VERSION}
-
-
-def get_identity(ledger: LocalLedger, _params: Params) -> dict[str, str]:
-    return {"identity": str(ledger.cast.identity.pubkey())}
-
-
-def get_genesis_hash(ledger: LocalLedger, _params: Params) -> str:
-    return str(Hash(ledger.genesis_hash()))
-
-
 def get_slot(ledger: LocalLedger, params: Params) -> int:
     """Slot and block height: no slot is skipped, so they are one number."""
-    check_context_slot(config_at(params, 0), ledger.chain.slot)
+    config_at(params, 0, ledger.chain.slot)
     return ledger.chain.slot
 
 
 def get_epoch_info(ledger: LocalLedger, params: Params) -> dict[str, int]:
-    check_context_slot(config_at(params, 0), ledger.chain.slot)
+    config_at(params, 0, ledger.chain.slot)
     chain = ledger.chain
     return {
         "absoluteSlot": chain.slot,
@@ -92,8 +75,8 @@ def get_epoch_schedule(ledger: LocalLedger, _params: Params) -> dict[str, Any]:
 
 
 def get_latest_blockhash(ledger: LocalLedger, params: Params) -> dict[str, Any]:
-    check_context_slot(config_at(params, 0), ledger.chain.slot)
-    return with_context(ledger, latest_blockhash(ledger))
+    config_at(params, 0, ledger.chain.slot)
+    return ledger.with_context(latest_blockhash(ledger))
 
 
 def latest_blockhash(ledger: LocalLedger) -> dict[str, Any]:
@@ -106,14 +89,14 @@ def latest_blockhash(ledger: LocalLedger) -> dict[str, Any]:
 
 def is_blockhash_valid(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     blockhash = parse_blockhash(string_at(params, 0))
-    check_context_slot(config_at(params, 1), ledger.chain.slot)
-    return with_context(ledger, ledger.chain.blockhash_slot(blockhash) is not None)
+    config_at(params, 1, ledger.chain.slot)
+    return ledger.with_context(ledger.chain.blockhash_slot(blockhash) is not None)
 
 
 def get_fee_for_message(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     """The fee in lamports, null where the message's blockhash is not valid any more."""
     text = string_at(params, 0)
-    check_context_slot(config_at(params, 1), ledger.chain.slot)
+    config_at(params, 1, ledger.chain.slot)
     try:
         message = from_bytes_versioned(base64.b64decode(text, validate=True))
     except (ValueError, binascii.Error) as error:
@@ -126,8 +109,8 @@ def get_fee_for_message(ledger: LocalLedger, params: Params) -> dict[str, Any]:
         raise invalid_params("invalid message: its indexes do not fit") from None
     known = ledger.chain.blockhash_slot(bytes(message.recent_blockhash)) is not None
     if not known and ledger.usable_nonce(tx) is None:
-        return with_context(ledger, None)
-    return with_context(ledger, ledger.vm.simulate(tx).fee)
+        return ledger.with_context(None)
+    return ledger.with_context(ledger.vm.simulate(tx).fee)
 
 
 def get_recent_prioritization_fees(ledger: LocalLedger, params: Params) -> list[dict[str, int]]:
@@ -172,7 +155,7 @@ def get_minimum_balance(ledger: LocalLedger, params: Params) -> int:
 
 def get_stake_minimum_delegation(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     """As the Stake program itself says."""
-    check_context_slot(config_at(params, 0), ledger.chain.slot)
+    config_at(params, 0, ledger.chain.slot)
     faucet = ledger.cast.faucet
     ask = Instruction(STAKE_PROGRAM_ID, _GET_MINIMUM_DELEGATION, [])
     message = MessageV0.try_compile(faucet.pubkey(), [ask], [], Hash(ledger.chain.blockhash()))
@@ -180,7 +163,7 @@ def get_stake_minimum_delegation(ledger: LocalLedger, params: Params) -> dict[st
     if execution.return_data is None:
         raise RuntimeError(f"the Stake program gave no minimum delegation: {execution.err}")
     answer = base64.b64decode(execution.return_data["data"][0])
-    return with_context(ledger, int.from_bytes(answer, "little"))
+    return ledger.with_context(int.from_bytes(answer, "little"))
 
 
 def get_vote_accounts(ledger: LocalLedger, params: Params) -> dict[str, Any]:
@@ -216,16 +199,12 @@ def get_supply(ledger: LocalLedger, params: Params) -> dict[str, Any]:
         "nonCirculatingAccounts": [],
         "total": total,
     }
-    return with_context(ledger, supply)
+    return ledger.with_context(supply)
 
 
 def get_transaction_count(ledger: LocalLedger, params: Params) -> int:
-    check_context_slot(config_at(params, 0), ledger.chain.slot)
+    config_at(params, 0, ledger.chain.slot)
     return ledger.storage.transaction_count()
-
-
-def get_first_available_block(_ledger: LocalLedger, _params: Params) -> int:
-    return 0
 
 
 def get_cluster_nodes(ledger: LocalLedger, _params: Params) -> list[dict[str, Any]]:
@@ -250,7 +229,7 @@ def get_cluster_nodes(ledger: LocalLedger, _params: Params) -> list[dict[str, An
 
 
 def get_slot_leader(ledger: LocalLedger, params: Params) -> str:
-    check_context_slot(config_at(params, 0), ledger.chain.slot)
+    config_at(params, 0, ledger.chain.slot)
     return str(ledger.cast.identity.pubkey())
 
 
@@ -331,17 +310,17 @@ def get_ag_genesis_cert(ledger: LocalLedger, _params: Params) -> dict[str, Any] 
     return {"block": block, "signature": {"bitmap": [], "signature": [0] * _CERTIFICATE_BYTES}}
 
 
-METHODS = {
+METHODS: Mapping[str, Callable[[LocalLedger, Params], Any]] = {
     "getAgGenesisCert": get_ag_genesis_cert,
     "getBlockHeight": get_slot,
     "getClusterNodes": get_cluster_nodes,
     "getEpochInfo": get_epoch_info,
     "getEpochSchedule": get_epoch_schedule,
     "getFeeForMessage": get_fee_for_message,
-    "getFirstAvailableBlock": get_first_available_block,
-    "getGenesisHash": get_genesis_hash,
-    "getHealth": get_health,
-    "getIdentity": get_identity,
+    "getFirstAvailableBlock": lambda _ledger, _params: 0,
+    "getGenesisHash": lambda ledger, _params: str(Hash(ledger.genesis_hash())),
+    "getHealth": lambda _ledger, _params: "ok",
+    "getIdentity": lambda ledger, _params: {"identity": str(ledger.cast.identity.pubkey())},
     "getInflationGovernor": get_inflation_governor,
     "getInflationRate": get_inflation_rate,
     "getInflationReward": get_inflation_reward,
@@ -356,10 +335,10 @@ METHODS = {
     "getStakeMinimumDelegation": get_stake_minimum_delegation,
     "getSupply": get_supply,
     "getTransactionCount": get_transaction_count,
-    "getVersion": get_version,
+    "getVersion": lambda _ledger, _params: {"feature-set": FEATURE_SET, "solana-core": API_VERSION},
     "getVoteAccounts": get_vote_accounts,
     "isBlockhashValid": is_blockhash_valid,
-    "minimumLedgerSlot": get_first_available_block,
+    "minimumLedgerSlot": lambda _ledger, _params: 0,
 }
 
 

@@ -2,13 +2,14 @@
 
 from typing import Any
 
+from solders.account import Account
 from solders.compute_budget import set_compute_unit_limit
 from solders.hash import Hash
 from solders.message import MessageV0
 from solders.pubkey import Pubkey
-from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
+from solward.solana.builders import pay
 from solward_localnet.encoding import check_account_encoding, decode_transaction, encode_account
 from solward_localnet.errors import invalid_params
 from solward_localnet.landing import (
@@ -19,10 +20,10 @@ from solward_localnet.landing import (
     refusal,
     signature_failure,
     signatures_hold,
+    simulated,
     token_balances,
 )
 from solward_localnet.ledger import LocalLedger
-from solward_localnet.methods.base import with_context
 from solward_localnet.methods.blocks import max_version
 from solward_localnet.methods.cluster import latest_blockhash
 from solward_localnet.params import (
@@ -62,8 +63,7 @@ def simulate_transaction(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     the outcome is that of a fresh blockhash, which is returned.
     """
     text = string_at(params, 0)
-    config = config_at(params, 1)
-    check_context_slot(config, ledger.chain.slot)
+    config = config_at(params, 1, ledger.chain.slot)
     verify, replace = flag(config, "sigVerify"), flag(config, "replaceRecentBlockhash")
     if verify and replace:
         raise invalid_params("sigVerify may not be used with replaceRecentBlockhash")
@@ -73,18 +73,14 @@ def simulate_transaction(ledger: LocalLedger, params: Params) -> dict[str, Any]:
         raise signature_failure()
     wanted, encoding = _wanted_accounts(config, ledger.vm.keys(tx.message).all)
     refused = None if replace else refusal(ledger, tx)[0]
-    value: dict[str, Any]
-    if refused is not None:
-        value = _refused(refused, None if wanted is None else len(wanted))
-    else:
-        execution = ledger.vm.simulate(tx)
-        value = _outcome(ledger, execution)
-        value["accounts"] = _accounts(ledger, execution, wanted, encoding)
-        if flag(config, "innerInstructions"):
-            addresses = [str(key) for key in execution.keys.all]
-            value["innerInstructions"] = parsed_inner_instructions(execution.inner, addresses)
+    execution = ledger.vm.simulate(tx) if refused is None else None
+    value = simulated(refused) if execution is None else _outcome(ledger, execution)
+    value["accounts"] = _accounts(ledger, execution, wanted, encoding)
+    if execution is not None and flag(config, "innerInstructions"):
+        addresses = [str(key) for key in execution.keys.all]
+        value["innerInstructions"] = parsed_inner_instructions(execution.inner, addresses)
     value["replacementBlockhash"] = latest_blockhash(ledger) if replace else None
-    return with_context(ledger, value)
+    return ledger.with_context(value)
 
 
 def _wanted_accounts(
@@ -104,71 +100,46 @@ def _wanted_accounts(
 
 
 def _accounts(
-    ledger: LocalLedger, execution: Execution, wanted: list[Pubkey] | None, encoding: str | None
+    ledger: LocalLedger,
+    execution: Execution | None,
+    wanted: list[Pubkey] | None,
+    encoding: str | None,
 ) -> list[dict[str, Any] | None] | None:
     if wanted is None:
         return None
-    if execution.err is not None:
+    if execution is None or execution.err is not None:
         return [None] * len(wanted)
     states = zip(execution.keys.all, execution.keys.writable, execution.post, strict=True)
     after = {key: post for key, writable, post in states if writable}
-    found: list[dict[str, Any] | None] = []
-    for address in wanted:
-        account = after[address] if address in after else ledger.vm.account(address)
 
-        def lookup(key: Pubkey) -> Any:
-            return after[key] if key in after else ledger.vm.account(key)
+    def account(key: Pubkey) -> Account | None:
+        return after[key] if key in after else ledger.vm.account(key)
 
-        found.append(
-            None if account is None else encode_account(account, encoding, None, address, lookup)
-        )
-    return found
+    found = [(address, account(address)) for address in wanted]
+    return [
+        None if state is None else encode_account(state, encoding, None, address, account)
+        for address, state in found
+    ]
 
 
 def _outcome(ledger: LocalLedger, execution: Execution) -> dict[str, Any]:
     keys = execution.keys
-    return {
-        "accounts": None,
-        "err": execution.err,
-        "fee": execution.fee,
-        "innerInstructions": None,
+    return simulated(execution.err, execution) | {
         "loadedAccountsDataSize": execution.loaded_bytes,
         "loadedAddresses": {
             "readonly": [str(key) for key in keys.loaded_readonly],
             "writable": [str(key) for key in keys.loaded_writable],
         },
-        "logs": list(execution.logs),
         "postBalances": list(balances(execution.post)),
         "postTokenBalances": list(token_balances(ledger, execution, execution.post)),
         "preBalances": list(balances(execution.pre)),
         "preTokenBalances": list(token_balances(ledger, execution, execution.pre)),
-        "returnData": execution.return_data,
-        "unitsConsumed": execution.compute_units,
-    }
-
-
-def _refused(err: str, accounts: int | None) -> dict[str, Any]:
-    return {
-        "accounts": None if accounts is None else [None] * accounts,
-        "err": err,
-        "fee": None,
-        "innerInstructions": None,
-        "loadedAccountsDataSize": 0,
-        "loadedAddresses": None,
-        "logs": [],
-        "postBalances": None,
-        "postTokenBalances": None,
-        "preBalances": None,
-        "preTokenBalances": None,
-        "returnData": None,
-        "unitsConsumed": 0,
     }
 
 
 def send_transaction(ledger: LocalLedger, params: Params) -> str:
     text = string_at(params, 0)
-    config = config_at(params, 1)
-    check_context_slot(config, ledger.chain.slot)
+    config = config_at(params, 1, ledger.chain.slot)
     optional_integer(config, "maxRetries")
     wire = decode_transaction(text, optional_string(config, "encoding") or "base58")
     preflight = not flag(config, "skipPreflight")
@@ -199,10 +170,8 @@ def _airdrop(
     ledger: LocalLedger, address: Pubkey, lamports: int, blockhash: Hash
 ) -> VersionedTransaction:
     faucet = ledger.cast.faucet
-    pay = transfer(
-        TransferParams(from_pubkey=faucet.pubkey(), to_pubkey=address, lamports=lamports)
-    )
-    instructions, units = [pay], _AIRDROP_COMPUTE_UNITS
+    paid = pay(str(faucet.pubkey()), str(address), lamports)
+    instructions, units = [paid], _AIRDROP_COMPUTE_UNITS
     while True:
         message = MessageV0.try_compile(faucet.pubkey(), instructions, [], blockhash)
         tx = VersionedTransaction(message, [faucet])
@@ -210,7 +179,7 @@ def _airdrop(
             return tx
         # Equal airdrops within one slot differ by their compute limit, and so in their signature.
         units += 1
-        instructions = [set_compute_unit_limit(units), pay]
+        instructions = [set_compute_unit_limit(units), paid]
 
 
 def get_signature_statuses(ledger: LocalLedger, params: Params) -> dict[str, Any]:
@@ -220,7 +189,7 @@ def get_signature_statuses(ledger: LocalLedger, params: Params) -> dict[str, Any
     signatures = [parse_signature(text) for text in wanted]
     config = config_at(params, 1)
     oldest = 0 if flag(config, "searchTransactionHistory") else ledger.chain.slot - RECENT_SLOTS
-    return with_context(ledger, [_status(ledger, text, oldest) for text in signatures])
+    return ledger.with_context([_status(ledger, text, oldest) for text in signatures])
 
 
 def _status(ledger: LocalLedger, signature: str, oldest: int) -> dict[str, Any] | None:

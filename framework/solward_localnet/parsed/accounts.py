@@ -20,10 +20,18 @@ from solward.solana.programs import (
     TOKEN_PROGRAM,
     VOTE_PROGRAM,
 )
-from solward.solana.stakes import CLOCK, Delegation, StakeAccount, read_stake_history, stake_account
+from solward.solana.stakes import Delegation, StakeAccount, read_stake_history, stake_account
 from solward.support.base58 import b58encode
 from solward_localnet.accountindex import plain
-from solward_localnet.parsed.reader import ParseContext, Parsed, Reader, Unparsable, json_float
+from solward_localnet.parsed.reader import (
+    Fields,
+    ParseContext,
+    Parsed,
+    Reader,
+    Unparsable,
+    json_float,
+    read_fields,
+)
 from solward_localnet.parsed.tokens import parse_token
 
 _UNINITIALIZED_STAKE, _REWARDS_POOL = 0, 3
@@ -177,40 +185,13 @@ def _prior_voters(read: Reader) -> list[Parsed]:
 
 
 def _sysvar(pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
-    try:
-        name, parse = _SYSVARS[str(pubkey)]
-    except KeyError:
-        raise Unparsable(f"no parser for the sysvar {pubkey}") from None
-    return {"type": name, "info": parse(Reader(account.data))}
-
-
-def _clock(read: Reader) -> Parsed:
-    slot, epoch_start, epoch, leader_epoch, now = CLOCK.unpack(read.take(CLOCK.size))
-    return {
-        "slot": slot,
-        "epochStartTimestamp": epoch_start,
-        "epoch": epoch,
-        "leaderScheduleEpoch": leader_epoch,
-        "unixTimestamp": now,
-    }
-
-
-def _rent(read: Reader) -> Parsed:
-    return {
-        "lamportsPerByteYear": str(read.u64()),
-        "exemptionThreshold": read.double(),
-        "burnPercent": read.u8(),
-    }
-
-
-def _epoch_schedule(read: Reader) -> Parsed:
-    return {
-        "slotsPerEpoch": read.u64(),
-        "leaderScheduleSlotOffset": read.u64(),
-        "warmup": read.boolean(),
-        "firstNormalEpoch": read.u64(),
-        "firstNormalSlot": read.u64(),
-    }
+    address, read = str(pubkey), Reader(account.data)
+    if address == STAKE_HISTORY_SYSVAR:
+        return {"type": "stakeHistory", "info": _stake_history(read)}
+    if address not in _SYSVARS:
+        raise Unparsable(f"no parser for the sysvar {address}")
+    name, fields = _SYSVARS[address]
+    return {"type": name, "info": read_fields(fields, read)}
 
 
 def _stake_history(read: Reader) -> list[Parsed]:
@@ -225,11 +206,35 @@ def _stake_history(read: Reader) -> list[Parsed]:
     ]
 
 
-_SYSVARS: Mapping[str, tuple[str, Callable[[Reader], Parsed | list[Parsed]]]] = {
-    CLOCK_SYSVAR: ("clock", _clock),
-    RENT_SYSVAR: ("rent", _rent),
-    EPOCH_SCHEDULE_SYSVAR: ("epochSchedule", _epoch_schedule),
-    STAKE_HISTORY_SYSVAR: ("stakeHistory", _stake_history),
+_SYSVARS: Mapping[str, tuple[str, Fields]] = {
+    CLOCK_SYSVAR: (
+        "clock",
+        {
+            "slot": Reader.u64,
+            "epochStartTimestamp": Reader.i64,
+            "epoch": Reader.u64,
+            "leaderScheduleEpoch": Reader.u64,
+            "unixTimestamp": Reader.i64,
+        },
+    ),
+    RENT_SYSVAR: (
+        "rent",
+        {
+            "lamportsPerByteYear": Reader.amount,
+            "exemptionThreshold": Reader.double,
+            "burnPercent": Reader.u8,
+        },
+    ),
+    EPOCH_SCHEDULE_SYSVAR: (
+        "epochSchedule",
+        {
+            "slotsPerEpoch": Reader.u64,
+            "leaderScheduleSlotOffset": Reader.u64,
+            "warmup": Reader.boolean,
+            "firstNormalEpoch": Reader.u64,
+            "firstNormalSlot": Reader.u64,
+        },
+    ),
 }
 
 _PARSERS: Mapping[str, tuple[str, Callable[[Pubkey, Account, ParseContext], Parsed]]] = {

@@ -12,6 +12,7 @@ from solward.solana.programs import (
     TOKEN_PROGRAM,
 )
 from solward_localnet.parsed.reader import (
+    Fields,
     Layout,
     Parsed,
     Reader,
@@ -19,7 +20,7 @@ from solward_localnet.parsed.reader import (
     apply,
     shown,
 )
-from solward_localnet.parsed.tokens import ui_token_amount
+from solward_localnet.parsed.tokens import EXTENSION_TYPES, ui_token_amount
 
 # spl_token_2022's `AuthorityType`; the first word says what the instruction's account is.
 _AUTHORITIES = (
@@ -41,38 +42,6 @@ _AUTHORITIES = (
     ("mint", "scaledUiAmount"),
     ("mint", "pause"),
     ("mint", "permissionedBurn"),
-)
-
-_EXTENSION_TYPES = (
-    "uninitialized",
-    "transferFeeConfig",
-    "transferFeeAmount",
-    "mintCloseAuthority",
-    "confidentialTransferMint",
-    "confidentialTransferAccount",
-    "defaultAccountState",
-    "immutableOwner",
-    "memoTransfer",
-    "nonTransferable",
-    "interestBearingConfig",
-    "cpiGuard",
-    "permanentDelegate",
-    "nonTransferableAccount",
-    "transferHook",
-    "transferHookAccount",
-    "confidentialTransferFeeConfig",
-    "confidentialTransferFeeAmount",
-    "metadataPointer",
-    "tokenMetadata",
-    "groupPointer",
-    "tokenGroup",
-    "groupMemberPointer",
-    "tokenGroupMember",
-    "confidentialMintBurn",
-    "scaledUiAmount",
-    "pausable",
-    "pausableAccount",
-    "permissionedBurn",
 )
 
 _SET_AUTHORITY = 6
@@ -97,12 +66,8 @@ def _set_authority(accounts: Sequence[str], read: Reader) -> Parsed:
     if kind >= len(_AUTHORITIES):
         raise Unparsable(f"{kind} is no authority type")
     owned, name = _AUTHORITIES[kind]
-    fields = (("authorityType", lambda _read: name), ("newAuthority", Reader.optional_key))
+    fields = {"authorityType": lambda _read: name, "newAuthority": Reader.optional_key}
     return shown(Layout("setAuthority", (owned,), fields, "authority"), accounts, read)
-
-
-def _amount(read: Reader) -> str:
-    return str(read.u64())
 
 
 def _token_amount(read: Reader) -> Parsed:
@@ -112,53 +77,35 @@ def _token_amount(read: Reader) -> Parsed:
 
 def _extension_types(read: Reader) -> list[str] | None:
     kinds = [read.u16() for _ in range(read.left() // 2)]
-    if any(kind >= len(_EXTENSION_TYPES) for kind in kinds):
+    if any(kind >= len(EXTENSION_TYPES) for kind in kinds):
         raise Unparsable("an unknown extension type")
-    return [_EXTENSION_TYPES[kind] for kind in kinds] or None
+    return [EXTENSION_TYPES[kind] for kind in kinds] or None
 
 
-def _utf8(data: bytes) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Unparsable(f"text is not UTF-8: {error}") from None
-
-
-def _rest(read: Reader) -> str:
-    return _utf8(read.take(read.left()))
-
-
-def _short_text(read: Reader) -> str:
-    return read.text(4)
-
-
-def _text(read: Reader) -> str:
-    return read.text(8)
-
-
-_AMOUNT = (("amount", _amount),)
-_CHECKED = (("tokenAmount", _token_amount),)
-_OWNER = (("owner", Reader.key),)
-_LAMPORTS = (("lamports", Reader.u64),)
-_MINT_FIELDS = (
-    ("decimals", Reader.u8),
-    ("mintAuthority", Reader.key),
-    ("freezeAuthority?", Reader.optional_key),
-)
+_AMOUNT: Fields = {"amount": Reader.amount}
+_CHECKED: Fields = {"tokenAmount": _token_amount}
+_OWNER: Fields = {"owner": Reader.key}
+_LAMPORTS: Fields = {"lamports": Reader.u64}
+_SIGNERS: Fields = {"m": Reader.u8}
+_MINT_FIELDS: Fields = {
+    "decimals": Reader.u8,
+    "mintAuthority": Reader.key,
+    "freezeAuthority?": Reader.optional_key,
+}
 
 # The numbers are `TokenInstruction`'s.
 _TOKEN: Mapping[int, Layout] = {
     0: Layout("initializeMint", ("mint", "rentSysvar"), _MINT_FIELDS),
     1: Layout("initializeAccount", ("account", "mint", "owner", "rentSysvar")),
-    2: Layout("initializeMultisig", ("multisig", "rentSysvar", "*signers"), (("m", Reader.u8),)),
+    2: Layout("initializeMultisig", ("multisig", "rentSysvar", "*signers"), _SIGNERS),
     3: Layout("transfer", ("source", "destination"), _AMOUNT, "authority"),
     4: Layout("approve", ("source", "delegate"), _AMOUNT, "owner"),
-    5: Layout("revoke", ("source",), (), "owner"),
+    5: Layout("revoke", ("source",), {}, "owner"),
     7: Layout("mintTo", ("mint", "account"), _AMOUNT, "mintAuthority"),
     8: Layout("burn", ("account", "mint"), _AMOUNT, "authority"),
-    9: Layout("closeAccount", ("account", "destination"), (), "owner"),
-    10: Layout("freezeAccount", ("account", "mint"), (), "freezeAuthority"),
-    11: Layout("thawAccount", ("account", "mint"), (), "freezeAuthority"),
+    9: Layout("closeAccount", ("account", "destination"), {}, "owner"),
+    10: Layout("freezeAccount", ("account", "mint"), {}, "freezeAuthority"),
+    11: Layout("thawAccount", ("account", "mint"), {}, "freezeAuthority"),
     12: Layout("transferChecked", ("source", "mint", "destination"), _CHECKED, "authority"),
     13: Layout("approveChecked", ("source", "mint", "delegate"), _CHECKED, "owner"),
     14: Layout("mintToChecked", ("mint", "account"), _CHECKED, "mintAuthority"),
@@ -166,29 +113,29 @@ _TOKEN: Mapping[int, Layout] = {
     16: Layout("initializeAccount2", ("account", "mint", "rentSysvar"), _OWNER),
     17: Layout("syncNative", ("account",)),
     18: Layout("initializeAccount3", ("account", "mint"), _OWNER),
-    19: Layout("initializeMultisig2", ("multisig", "*signers"), (("m", Reader.u8),)),
+    19: Layout("initializeMultisig2", ("multisig", "*signers"), _SIGNERS),
     20: Layout("initializeMint2", ("mint",), _MINT_FIELDS),
-    21: Layout("getAccountDataSize", ("mint",), (("extensionTypes?", _extension_types),)),
+    21: Layout("getAccountDataSize", ("mint",), {"extensionTypes?": _extension_types}),
     22: Layout("initializeImmutableOwner", ("account",)),
     23: Layout("amountToUiAmount", ("mint",), _AMOUNT),
-    24: Layout("uiAmountToAmount", ("mint",), (("uiAmount", _rest),)),
-    25: Layout("initializeMintCloseAuthority", ("mint",), (("newAuthority", Reader.optional_key),)),
+    24: Layout("uiAmountToAmount", ("mint",), {"uiAmount": Reader.text}),
+    25: Layout("initializeMintCloseAuthority", ("mint",), {"newAuthority": Reader.optional_key}),
     31: Layout("createNativeMint", ("payer", "nativeMint", "systemProgram")),
     32: Layout("initializeNonTransferableMint", ("mint",)),
-    35: Layout("initializePermanentDelegate", ("mint",), (("delegate", Reader.key),)),
-    38: Layout("withdrawExcessLamports", ("source", "destination"), (), "authority"),
+    35: Layout("initializePermanentDelegate", ("mint",), {"delegate": Reader.key}),
+    38: Layout("withdrawExcessLamports", ("source", "destination"), {}, "authority"),
 }
 
 _METADATA_POINTERS: Mapping[int, Layout] = {
     0: Layout(
         "initializeMetadataPointer",
         ("mint",),
-        (("authority?", Reader.key_or_none), ("metadataAddress?", Reader.key_or_none)),
+        {"authority?": Reader.key_or_none, "metadataAddress?": Reader.key_or_none},
     ),
     1: Layout(
         "updateMetadataPointer",
         ("mint",),
-        (("metadataAddress?", Reader.key_or_none),),
+        {"metadataAddress?": Reader.key_or_none},
         "authority",
     ),
 }
@@ -196,7 +143,7 @@ _METADATA_POINTERS: Mapping[int, Layout] = {
 _METADATA_LAYOUT = Layout(
     "initializeTokenMetadata",
     ("metadata", "updateAuthority", "mint", "mintAuthority"),
-    (("name", _short_text), ("symbol", _short_text), ("uri", _short_text)),
+    dict.fromkeys(("name", "symbol", "uri"), Reader.short_text),
 )
 
 
@@ -222,8 +169,8 @@ def _system(accounts: Sequence[str], data: bytes) -> Parsed:
         # Without lamports nobody pays, and the second account may be missing.
         lamports = read.u64()
         names = ("newAccount", "source") if lamports else ("newAccount",)
-        paid = (("lamports?", lambda _read: lamports or None),)
-        layout = Layout("createAccountAllowPrefund", names, (*paid, *_SPACE, *_OWNER))
+        fields = {"lamports?": lambda _read: lamports or None, **_SPACE, **_OWNER}
+        layout = Layout("createAccountAllowPrefund", names, fields)
         return shown(layout, accounts, read)
     return apply(_SYSTEM, kind, accounts, read)
 
@@ -234,21 +181,21 @@ def _associated_token(accounts: Sequence[str], data: bytes) -> Parsed:
 
 
 def _memo(_accounts: Sequence[str], data: bytes) -> str:
-    return _utf8(data)
+    return Reader(data).text()
 
 
 _CREATE_ALLOW_PREFUND = 13
 _NONCE = ("nonceAccount", "recentBlockhashesSysvar")
-_SPACE = (("space", Reader.u64),)
-_SEED = (("base", Reader.key), ("seed", _text))
-_NEW_ACCOUNT = (*_LAMPORTS, *_SPACE, *_OWNER)
+_SPACE: Fields = {"space": Reader.u64}
+_SEED: Fields = {"base": Reader.key, "seed": Reader.long_text}
+_NEW_ACCOUNT: Fields = {**_LAMPORTS, **_SPACE, **_OWNER}
 
 # The numbers are `SystemInstruction`'s.
 _SYSTEM: Mapping[int, Layout] = {
     0: Layout("createAccount", ("source", "newAccount"), _NEW_ACCOUNT),
     1: Layout("assign", ("account",), _OWNER),
     2: Layout("transfer", ("source", "destination"), _LAMPORTS),
-    3: Layout("createAccountWithSeed", ("source", "newAccount"), (*_SEED, *_NEW_ACCOUNT)),
+    3: Layout("createAccountWithSeed", ("source", "newAccount"), {**_SEED, **_NEW_ACCOUNT}),
     4: Layout("advanceNonce", (*_NONCE, "nonceAuthority")),
     5: Layout(
         "withdrawFromNonce",
@@ -261,17 +208,15 @@ _SYSTEM: Mapping[int, Layout] = {
         ),
         _LAMPORTS,
     ),
-    6: Layout("initializeNonce", (*_NONCE, "rentSysvar"), (("nonceAuthority", Reader.key),)),
-    7: Layout(
-        "authorizeNonce", ("nonceAccount", "nonceAuthority"), (("newAuthorized", Reader.key),)
-    ),
+    6: Layout("initializeNonce", (*_NONCE, "rentSysvar"), {"nonceAuthority": Reader.key}),
+    7: Layout("authorizeNonce", ("nonceAccount", "nonceAuthority"), {"newAuthorized": Reader.key}),
     8: Layout("allocate", ("account",), _SPACE),
-    9: Layout("allocateWithSeed", ("account",), (*_SEED, *_SPACE, *_OWNER)),
-    10: Layout("assignWithSeed", ("account",), (*_SEED, *_OWNER)),
+    9: Layout("allocateWithSeed", ("account",), {**_SEED, **_SPACE, **_OWNER}),
+    10: Layout("assignWithSeed", ("account",), {**_SEED, **_OWNER}),
     11: Layout(
         "transferWithSeed",
         ("source", "sourceBase", "destination"),
-        (*_LAMPORTS, ("sourceSeed", _text), ("sourceOwner", Reader.key)),
+        {**_LAMPORTS, "sourceSeed": Reader.long_text, "sourceOwner": Reader.key},
     ),
     12: Layout("upgradeNonce", ("nonceAccount",)),
 }

@@ -3,7 +3,7 @@
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from solders.account import Account
@@ -66,6 +66,10 @@ class Reader:
         """An unsigned integer of 8 bytes."""
         return self.unsigned(8)
 
+    def amount(self) -> str:
+        """An unsigned integer of 8 bytes as text, which no reader of JSON rounds."""
+        return str(self.u64())
+
     def i16(self) -> int:
         """A two's complement integer of 2 bytes."""
         return int.from_bytes(self.take(2), "little", signed=True)
@@ -98,11 +102,18 @@ class Reader:
         """An address after a byte that says whether it is there, as base58."""
         return self.key() if self.boolean() else None
 
-    def text(self, length_width: int) -> str:
-        """UTF-8 text after its length in bytes, itself an integer of `length_width` bytes."""
-        raw = self.take(self.unsigned(length_width))
+    def short_text(self) -> str:
+        """UTF-8 text after its length in bytes, itself an integer of 4 bytes."""
+        return self.text(self.u32())
+
+    def long_text(self) -> str:
+        """UTF-8 text after its length in bytes, itself an integer of 8 bytes."""
+        return self.text(self.u64())
+
+    def text(self, size: int | None = None) -> str:
+        """UTF-8 text of `size` bytes; all that is left for None."""
         try:
-            return raw.decode("utf-8")
+            return self.take(self.left() if size is None else size).decode("utf-8")
         except UnicodeDecodeError as error:
             raise Unparsable(f"text is not UTF-8: {error}") from None
 
@@ -112,14 +123,14 @@ def json_float(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-Fields = Sequence[tuple[str, Callable[[Reader], Any]]]
+Fields = Mapping[str, Callable[[Reader], Any]]
 """Names and readers of values that follow each other. A name that ends with `?` is left out where
 its value is None."""
 
 
 def read_fields(fields: Fields, read: Reader) -> Parsed:
     """The values of `fields` by their names, in their order."""
-    values = [(name, field(read)) for name, field in fields]
+    values = [(name, field(read)) for name, field in fields.items()]
     return {
         name.removesuffix("?"): value
         for name, value in values
@@ -140,7 +151,7 @@ class Layout:
 
     type: str
     accounts: tuple[str, ...]
-    fields: Fields = ()
+    fields: Fields = field(default_factory=dict)
     authority: str = ""
 
 

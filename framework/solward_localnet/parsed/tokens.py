@@ -1,6 +1,6 @@
 """Token accounts, mints, multisigs and Token-2022's extensions as `jsonParsed`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from solders.account import Account
 from solders.pubkey import Pubkey
@@ -10,10 +10,50 @@ from solward.solana.programs import TOKEN_2022_WRAPPED_SOL_MINT, WRAPPED_SOL_MIN
 from solward.solana.tokens import MULTISIG_BYTES, Mint, TokenAccount, read_extensions
 from solward.solana.tokens import token_account as strict_token_account
 from solward_localnet.accountindex import mint_account, plain
-from solward_localnet.parsed.reader import ParseContext, Parsed, Reader, Unparsable
+from solward_localnet.parsed.reader import (
+    Fields,
+    ParseContext,
+    Parsed,
+    Reader,
+    Unparsable,
+    read_fields,
+)
 
 _NATIVE_MINTS = frozenset({WRAPPED_SOL_MINT, TOKEN_2022_WRAPPED_SOL_MINT})
 _STATES = ("uninitialized", "initialized", "frozen")
+
+EXTENSION_TYPES = (
+    "uninitialized",
+    "transferFeeConfig",
+    "transferFeeAmount",
+    "mintCloseAuthority",
+    "confidentialTransferMint",
+    "confidentialTransferAccount",
+    "defaultAccountState",
+    "immutableOwner",
+    "memoTransfer",
+    "nonTransferable",
+    "interestBearingConfig",
+    "cpiGuard",
+    "permanentDelegate",
+    "nonTransferableAccount",
+    "transferHook",
+    "transferHookAccount",
+    "confidentialTransferFeeConfig",
+    "confidentialTransferFeeAmount",
+    "metadataPointer",
+    "tokenMetadata",
+    "groupPointer",
+    "tokenGroup",
+    "groupMemberPointer",
+    "tokenGroupMember",
+    "confidentialMintBurn",
+    "scaledUiAmount",
+    "pausable",
+    "pausableAccount",
+    "permissionedBurn",
+)
+"""By spl_token_2022's number of an `ExtensionType`, its name in instructions."""
 
 
 def ui_token_amount(amount: int, decimals: int) -> Parsed:
@@ -97,17 +137,15 @@ def _mint(mint: Mint) -> Parsed:
 
 
 def _multisig(data: bytes) -> Parsed:
-    read = Reader(data)
-    required, valid, initialized = read.u8(), read.u8(), read.boolean()
-    if not initialized:
+    info = read_fields(_MULTISIG, Reader(data))
+    if not info["isInitialized"]:
         raise Unparsable("the multisig is not initialized")
+    return info
+
+
+def _signers(read: Reader) -> list[str]:
     signers = [read.key_or_none() for _ in range(11)]
-    return {
-        "numRequiredSigners": required,
-        "numValidSigners": valid,
-        "isInitialized": initialized,
-        "signers": [signer for signer in signers if signer is not None],
-    }
+    return [signer for signer in signers if signer is not None]
 
 
 def _extensions(data: bytes) -> Parsed:
@@ -121,117 +159,98 @@ def _extensions(data: bytes) -> Parsed:
 
 
 def _extension(kind: int, data: bytes) -> Parsed:
-    if kind in _MARKERS:
-        return {"extension": _MARKERS[kind]}
     try:
-        name, parse = _EXTENSIONS[kind]
-        return {"extension": name, "state": parse(Reader(data))}
-    except (KeyError, Unparsable):
+        name = EXTENSION_TYPES[kind]
+        fields = _EXTENSIONS[name]
+        state = read_fields(fields, Reader(data))
+    except (IndexError, KeyError, Unparsable):
         return {"extension": "unparsableExtension"}
+    shown: Parsed = {"extension": _OTHER_NAMES.get(name, name)}
+    return shown | {"state": state} if fields else shown
 
 
-def _transfer_fee(read: Reader) -> Parsed:
-    return {
-        "epoch": read.u64(),
-        "maximumFee": read.u64(),
-        "transferFeeBasisPoints": read.u16(),
-    }
-
-
-def _transfer_fee_config(read: Reader) -> Parsed:
-    return {
-        "transferFeeConfigAuthority": read.key_or_none(),
-        "withdrawWithheldAuthority": read.key_or_none(),
-        "withheldAmount": read.u64(),
-        "olderTransferFee": _transfer_fee(read),
-        "newerTransferFee": _transfer_fee(read),
-    }
-
-
-def _default_account_state(read: Reader) -> Parsed:
+def _account_state(read: Reader) -> str:
     state = read.u8()
-    return {"accountState": _STATES[state] if state < len(_STATES) else _STATES[0]}
+    return _STATES[state] if state < len(_STATES) else _STATES[0]
 
 
-def _interest_bearing(read: Reader) -> Parsed:
-    return {
-        "rateAuthority": read.key_or_none(),
-        "initializationTimestamp": read.i64(),
-        "preUpdateAverageRate": read.i16(),
-        "lastUpdateTimestamp": read.i64(),
-        "currentRate": read.i16(),
-    }
-
-
-def _metadata(read: Reader) -> Parsed:
-    fields: Parsed = {"updateAuthority": read.key_or_none(), "mint": read.key()}
-    fields |= {name: read.text(4) for name in ("name", "symbol", "uri")}
-    pairs = read.u32()
-    fields["additionalMetadata"] = [[read.text(4), read.text(4)] for _ in range(pairs)]
-    return fields
+def _pairs(read: Reader) -> list[list[str]]:
+    return [[read.short_text(), read.short_text()] for _ in range(read.u32())]
 
 
 def _multiplier(read: Reader) -> str:
     return str(read.double()).removesuffix(".0")
 
 
-def _scaled_ui_amount(read: Reader) -> Parsed:
-    return {
-        "authority": read.key_or_none(),
-        "multiplier": _multiplier(read),
-        "newMultiplierEffectiveTimestamp": read.i64(),
-        "newMultiplier": _multiplier(read),
-    }
+def _transfer_fee(read: Reader) -> Parsed:
+    return read_fields(_TRANSFER_FEE, read)
 
 
-def _token_group(read: Reader) -> Parsed:
-    return {
-        "updateAuthority": read.key_or_none(),
-        "mint": read.key(),
-        "size": read.u64(),
-        "maxSize": read.u64(),
-    }
-
-
-def _token_group_member(read: Reader) -> Parsed:
-    return {"mint": read.key(), "group": read.key(), "memberNumber": read.u64()}
-
-
-def _keys(*names: str) -> Callable[[Reader], Parsed]:
-    return lambda read: {name: read.key_or_none() for name in names}
-
-
-def _flag(name: str) -> Callable[[Reader], Parsed]:
-    return lambda read: {name: read.boolean()}
-
-
-# The numbers are spl_token_2022's `ExtensionType`.
-_MARKERS: Mapping[int, str] = {
-    7: "immutableOwner",
-    9: "nonTransferable",
-    13: "nonTransferableAccount",
-    27: "pausableAccount",
+_MULTISIG: Fields = {
+    "numRequiredSigners": Reader.u8,
+    "numValidSigners": Reader.u8,
+    "isInitialized": Reader.boolean,
+    "signers": _signers,
 }
-_EXTENSIONS: Mapping[int, tuple[str, Callable[[Reader], Parsed]]] = {
-    1: ("transferFeeConfig", _transfer_fee_config),
-    2: ("transferFeeAmount", lambda read: {"withheldAmount": read.u64()}),
-    3: ("mintCloseAuthority", _keys("closeAuthority")),
-    6: ("defaultAccountState", _default_account_state),
-    8: ("memoTransfer", _flag("requireIncomingTransferMemos")),
-    10: ("interestBearingConfig", _interest_bearing),
-    11: ("cpiGuard", _flag("lockCpi")),
-    12: ("permanentDelegate", _keys("delegate")),
-    14: ("transferHook", _keys("authority", "programId")),
-    15: ("transferHookAccount", _flag("transferring")),
-    18: ("metadataPointer", _keys("authority", "metadataAddress")),
-    19: ("tokenMetadata", _metadata),
-    20: ("groupPointer", _keys("authority", "groupAddress")),
-    21: ("tokenGroup", _token_group),
-    22: ("groupMemberPointer", _keys("authority", "memberAddress")),
-    23: ("tokenGroupMember", _token_group_member),
-    25: ("scaledUiAmountConfig", _scaled_ui_amount),
-    26: (
-        "pausableConfig",
-        lambda read: {"authority": read.key_or_none(), "paused": read.boolean()},
-    ),
+_TRANSFER_FEE: Fields = {
+    "epoch": Reader.u64,
+    "maximumFee": Reader.u64,
+    "transferFeeBasisPoints": Reader.u16,
+}
+
+# Where accounts have another name than instructions.
+_OTHER_NAMES = {"scaledUiAmount": "scaledUiAmountConfig", "pausable": "pausableConfig"}
+# What each holds as its state, if it has one.
+_EXTENSIONS: Mapping[str, Fields] = {
+    "transferFeeConfig": {
+        "transferFeeConfigAuthority": Reader.key_or_none,
+        "withdrawWithheldAuthority": Reader.key_or_none,
+        "withheldAmount": Reader.u64,
+        "olderTransferFee": _transfer_fee,
+        "newerTransferFee": _transfer_fee,
+    },
+    "transferFeeAmount": {"withheldAmount": Reader.u64},
+    "mintCloseAuthority": {"closeAuthority": Reader.key_or_none},
+    "defaultAccountState": {"accountState": _account_state},
+    "immutableOwner": {},
+    "memoTransfer": {"requireIncomingTransferMemos": Reader.boolean},
+    "nonTransferable": {},
+    "interestBearingConfig": {
+        "rateAuthority": Reader.key_or_none,
+        "initializationTimestamp": Reader.i64,
+        "preUpdateAverageRate": Reader.i16,
+        "lastUpdateTimestamp": Reader.i64,
+        "currentRate": Reader.i16,
+    },
+    "cpiGuard": {"lockCpi": Reader.boolean},
+    "permanentDelegate": {"delegate": Reader.key_or_none},
+    "nonTransferableAccount": {},
+    "transferHook": {"authority": Reader.key_or_none, "programId": Reader.key_or_none},
+    "transferHookAccount": {"transferring": Reader.boolean},
+    "metadataPointer": {"authority": Reader.key_or_none, "metadataAddress": Reader.key_or_none},
+    "tokenMetadata": {
+        "updateAuthority": Reader.key_or_none,
+        "mint": Reader.key,
+        "name": Reader.short_text,
+        "symbol": Reader.short_text,
+        "uri": Reader.short_text,
+        "additionalMetadata": _pairs,
+    },
+    "groupPointer": {"authority": Reader.key_or_none, "groupAddress": Reader.key_or_none},
+    "tokenGroup": {
+        "updateAuthority": Reader.key_or_none,
+        "mint": Reader.key,
+        "size": Reader.u64,
+        "maxSize": Reader.u64,
+    },
+    "groupMemberPointer": {"authority": Reader.key_or_none, "memberAddress": Reader.key_or_none},
+    "tokenGroupMember": {"mint": Reader.key, "group": Reader.key, "memberNumber": Reader.u64},
+    "scaledUiAmount": {
+        "authority": Reader.key_or_none,
+        "multiplier": _multiplier,
+        "newMultiplierEffectiveTimestamp": Reader.i64,
+        "newMultiplier": _multiplier,
+    },
+    "pausable": {"authority": Reader.key_or_none, "paused": Reader.boolean},
+    "pausableAccount": {},
 }
