@@ -19,7 +19,7 @@ from solward_localnet.errors import (
 )
 from solward_localnet.ledger import LocalLedger
 from solward_localnet.parsed.tokens import ui_token_amount
-from solward_localnet.records import StoredTransaction
+from solward_localnet.storage import StoredTransaction
 from solward_localnet.vm import Execution, VmPanic
 
 # What Agave finds while it resolves lookup tables, before there is a transaction to execute.

@@ -18,8 +18,7 @@ from solward.solana import stakes
 from solward.solana.protocol import BLOCKHASH_BLOCKS, MOST_RENT_PER_BYTE
 from solward_localnet.genesis import Cast, genesis_accounts
 from solward_localnet.options import LocalnetOptions
-from solward_localnet.records import Commit, StoredTransaction
-from solward_localnet.storage import Storage
+from solward_localnet.storage import Storage, StoredTransaction
 from solward_localnet.vm import Vm, current_nonce
 
 API_VERSION = "3.1.0"
@@ -31,11 +30,24 @@ comes back even where the machine's clock went back too."""
 
 _STATE_FIELDS = ("slot", "time_ms", "skew_ms", "ceiling")
 
-MAX_BLOCKHASH_AGE = BLOCKHASH_BLOCKS
-"""Slots a blockhash may be used for, none being skipped."""
-
 SLOT_HASHES = 512
 """Entries of the SlotHashes sysvar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What became durable at once. `slot` is the slot after it, `block_height` its height.
+
+    `previous_slot` is the slot of the commit before; equal to `slot` when none has passed.
+    `accounts` maps each account that a transaction wrote to its new state, None where it was
+    closed. Listeners are called on the event loop, in commit order, and must not block.
+    """
+
+    slot: int
+    block_height: int
+    previous_slot: int
+    transactions: tuple[StoredTransaction, ...]
+    accounts: Mapping[Pubkey, Account | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +84,7 @@ class Chain:
         """The chain as it is at `now_ms`, never before what an earlier process answered."""
         skew_ms = max(state.skew_ms, state.time_ms - now_ms)
         chain = cls(seed, slots_per_epoch, slot_ms, state.slot, state.time_ms, skew_ms, now_ms)
-        chain._remember(max(0, state.slot - MAX_BLOCKHASH_AGE))
+        chain._remember(max(0, state.slot - BLOCKHASH_BLOCKS))
         chain.advance(now_ms)
         chain.skip(max(0, state.ceiling - chain.slot))
         return chain
@@ -98,7 +110,7 @@ class Chain:
         before = self.slot
         self.slot += slots
         self.time_ms += slots * self.slot_ms
-        oldest = max(0, self.slot - MAX_BLOCKHASH_AGE)
+        oldest = max(0, self.slot - BLOCKHASH_BLOCKS)
         self._recent = {key: slot for key, slot in self._recent.items() if slot >= oldest}
         self._remember(max(oldest, before + 1))
 
@@ -117,7 +129,7 @@ class Chain:
 
     def last_valid_block_height(self) -> int:
         """The last block height at which the current blockhash may be used."""
-        return self.slot + MAX_BLOCKHASH_AGE
+        return self.slot + BLOCKHASH_BLOCKS
 
     def slot_hashes(self) -> list[tuple[int, bytes]]:
         """Newest first, for the SlotHashes sysvar; the current slot is included."""

@@ -13,7 +13,7 @@ from solward.serving.bounds import Bounds
 from solward.serving.loop import serve_http
 from solward_localnet.http import MAX_BODY_BYTES, application
 from solward_localnet.jsonrpc import Call
-from solward_localnet.records import Commit
+from solward_localnet.ledger import Commit
 from solward_localnet.websocket import PubSub
 
 _BACKLOG = 512

@@ -8,6 +8,7 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from solders.account import Account
 from solders.pubkey import Pubkey
 
 from solward_localnet.errors import LedgerLocked, LedgerMismatch
-from solward_localnet.records import StoredTransaction
 
 APPLICATION_ID = 0x534F4C57
 SCHEMA_VERSION = 1
@@ -39,22 +39,43 @@ PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 
-_SELECT = "SELECT signature, slot, block_time, err, wire, detail FROM transactions"
 
-_DETAIL = (
-    "fee",
-    "compute_units",
-    "log_messages",
-    "pre_balances",
-    "post_balances",
-    "pre_token_balances",
-    "post_token_balances",
-    "inner_instructions",
-    "loaded_writable",
-    "loaded_readonly",
-    "return_data",
-)
-_TUPLES = frozenset(_DETAIL) - {"fee", "compute_units", "return_data"}
+@dataclass(frozen=True, slots=True)
+class StoredTransaction:
+    """A transaction that landed, as it is stored.
+
+    `signature` is base58. `block_time` is in seconds since the Unix epoch, `fee` in lamports. `err`
+    is the transaction error in Agave's JSON shape, None on success. `wire` is the signed
+    transaction as it was sent. Balances are lamports, one for each account of the message followed
+    by the loaded addresses. `pre_token_balances` and `post_token_balances` hold
+    `UiTransactionTokenBalance` objects. `inner_instructions` holds `{"index", "instructions":
+    [{"programIdIndex", "accounts", "data" (base58), "stackHeight"}]}` objects. `return_data` is
+    `{"programId", "data": [base64, "base64"]}` or None. `loaded_writable` and `loaded_readonly` are
+    base58 addresses that came from lookup tables, in message order.
+    """
+
+    signature: str
+    slot: int
+    block_time: int
+    err: Any | None
+    fee: int
+    wire: bytes
+    compute_units: int
+    log_messages: tuple[str, ...]
+    pre_balances: tuple[int, ...]
+    post_balances: tuple[int, ...]
+    pre_token_balances: tuple[dict[str, Any], ...]
+    post_token_balances: tuple[dict[str, Any], ...]
+    inner_instructions: tuple[dict[str, Any], ...]
+    loaded_writable: tuple[str, ...] = ()
+    loaded_readonly: tuple[str, ...] = ()
+    return_data: dict[str, Any] | None = None
+
+
+_COLUMNS = ("signature", "slot", "block_time", "err", "wire")
+_SELECT = "SELECT signature, slot, block_time, err, wire, detail FROM transactions"
+# What else is stored of a transaction, as one JSON object.
+_DETAIL = tuple(each.name for each in fields(StoredTransaction) if each.name not in _COLUMNS)
 
 
 class Storage:
@@ -93,9 +114,13 @@ class Storage:
             self._connection.execute("BEGIN IMMEDIATE")
         self._connection.executemany(sql, rows)
 
+    def _row(self, sql: str, *values: Any) -> Any:
+        """The first row of what a query finds, None where it finds nothing."""
+        return self._connection.execute(sql, values).fetchone()
+
     def meta(self, name: str) -> bytes | None:
         """The value stored under `name`."""
-        row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        row = self._row("SELECT value FROM meta WHERE name = ?", name)
         return None if row is None else bytes(row[0])
 
     def put_meta(self, values: Mapping[str, bytes]) -> None:
@@ -138,11 +163,7 @@ class Storage:
 
     def total_lamports(self) -> int:
         """The lamports of all stored accounts together."""
-        return int(
-            self._connection.execute("SELECT coalesce(sum(lamports), 0) FROM accounts").fetchone()[
-                0
-            ]
-        )
+        return int(self._row("SELECT coalesce(sum(lamports), 0) FROM accounts")[0])
 
     def largest_accounts(self, limit: int) -> list[tuple[Pubkey, int]]:
         """Addresses and lamports of the accounts that hold most, the largest first."""
@@ -183,49 +204,36 @@ class Storage:
 
     def transaction_count(self) -> int:
         """How many transactions have landed; they are numbered from 1 without a gap."""
-        row = self._connection.execute("SELECT max(seq) FROM transactions").fetchone()
-        return row[0] or 0
+        return self._row("SELECT max(seq) FROM transactions")[0] or 0
 
     def transactions_between(self, first: int, last: int) -> int:
         """How many transactions landed in the slots from `first` to `last`."""
         query = "SELECT count(*) FROM transactions WHERE slot BETWEEN ? AND ?"
-        return int(self._connection.execute(query, (first, last)).fetchone()[0])
+        return int(self._row(query, first, last)[0])
 
     def status(self, signature: str) -> tuple[int, Any | None] | None:
         """Slot and error (None: success) of the transaction, or None where there is none."""
-        row = self._connection.execute(
-            "SELECT slot, err FROM transactions WHERE signature = ?", (signature,)
-        ).fetchone()
+        row = self._row("SELECT slot, err FROM transactions WHERE signature = ?", signature)
         return None if row is None else (row[0], _error(row[1]))
 
     def has_message(self, message_hash: bytes) -> bool:
         """Whether a transaction with this message has landed, whoever signed it."""
-        found = self._connection.execute(
-            "SELECT 1 FROM transactions WHERE message_hash = ?", (message_hash,)
-        )
-        return found.fetchone() is not None
+        query = "SELECT 1 FROM transactions WHERE message_hash = ?"
+        return self._row(query, message_hash) is not None
 
     def transaction(self, signature: str) -> StoredTransaction | None:
         """The stored transaction with this base58 signature."""
-        row = self._connection.execute(
-            _SELECT + " WHERE signature = ?",
-            (signature,),
-        ).fetchone()
+        row = self._row(_SELECT + " WHERE signature = ?", signature)
         return None if row is None else _stored(row)
 
     def transactions_in(self, slot: int) -> list[StoredTransaction]:
         """The transactions that landed in `slot`, in order."""
-        rows = self._connection.execute(
-            _SELECT + " WHERE slot = ? ORDER BY seq",
-            (slot,),
-        )
+        rows = self._connection.execute(_SELECT + " WHERE slot = ? ORDER BY seq", (slot,))
         return [_stored(row) for row in rows]
 
     def sequence(self, signature: str) -> int | None:
         """The number of the transaction in the order in which they landed."""
-        row = self._connection.execute(
-            "SELECT seq FROM transactions WHERE signature = ?", (signature,)
-        ).fetchone()
+        row = self._row("SELECT seq FROM transactions WHERE signature = ?", signature)
         return None if row is None else int(row[0])
 
     def signatures_for(
@@ -305,13 +313,12 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 
 def _stored(row: Sequence[Any]) -> StoredTransaction:
-    signature, slot, block_time, err, wire, text = row
-    detail: dict[str, Any] = {
-        name: tuple(value) if name in _TUPLES else value for name, value in json.loads(text).items()
-    }
-    return StoredTransaction(
-        signature=signature, slot=slot, block_time=block_time, err=_error(err), wire=wire, **detail
-    )
+    *values, text = row
+    found = dict(zip(_COLUMNS, values, strict=True))
+    found["err"] = _error(found["err"])
+    for name, value in json.loads(text).items():
+        found[name] = tuple(value) if isinstance(value, list) else value
+    return StoredTransaction(**found)
 
 
 def _error(text: str | None) -> Any | None:

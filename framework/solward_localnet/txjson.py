@@ -11,7 +11,7 @@ from solward.support.base58 import b58decode, b58encode
 from solward_localnet.errors import UNSUPPORTED_TRANSACTION_VERSION, RpcError, check_variant
 from solward_localnet.parsed.instructions import parse_instruction
 from solward_localnet.parsed.reader import Unparsable
-from solward_localnet.records import StoredTransaction
+from solward_localnet.storage import StoredTransaction
 
 Json = dict[str, Any]
 
@@ -39,12 +39,13 @@ def transaction_json(record: StoredTransaction, encoding: str, max_version: int 
             "Please try the request again with the following configuration parameter: "
             f'"maxSupportedTransactionVersion": {version}',
         )
-    keys = _AccountKeys(message, record)
+    static = map(str, message.account_keys)
+    addresses = [*static, *record.loaded_writable, *record.loaded_readonly]
     answer: Json = {
         "slot": record.slot,
         "blockTime": record.block_time,
-        "transaction": _encode(transaction, record.wire, encoding, keys),
-        "meta": _meta(record, keys, parsed=encoding == "jsonParsed"),
+        "transaction": _encode(transaction, record, encoding, addresses),
+        "meta": _meta(record, addresses, parsed=encoding == "jsonParsed"),
     }
     if max_version is not None:
         answer["version"] = "legacy" if version is None else version
@@ -82,30 +83,22 @@ def _version(message: VersionedMessage) -> int | None:
     return 1 if isinstance(message, MessageV1) else 0
 
 
-class _AccountKeys:
-    """All addresses of a transaction in message order, and what the message may do with each."""
-
-    __slots__ = ("addresses", "static", "writable_loaded")
-
-    def __init__(self, message: VersionedMessage, record: StoredTransaction) -> None:
-        self.static = [str(key) for key in message.account_keys]
-        self.writable_loaded = len(record.loaded_writable)
-        self.addresses = [*self.static, *record.loaded_writable, *record.loaded_readonly]
-
-
 def _encode(
-    transaction: VersionedTransaction, wire: bytes, encoding: str, keys: _AccountKeys
+    transaction: VersionedTransaction,
+    record: StoredTransaction,
+    encoding: str,
+    addresses: Sequence[str],
 ) -> Any:
     if encoding == "binary":
-        return b58encode(wire)
+        return b58encode(record.wire)
     if encoding == "base58":
-        return [b58encode(wire), encoding]
+        return [b58encode(record.wire), encoding]
     if encoding == "base64":
-        return [base64.b64encode(wire).decode("ascii"), encoding]
+        return [base64.b64encode(record.wire).decode("ascii"), encoding]
     message = transaction.message
     return {
         "signatures": [str(signature) for signature in transaction.signatures],
-        "message": _parsed_message(message, keys)
+        "message": _parsed_message(message, len(record.loaded_writable), addresses)
         if encoding == "jsonParsed"
         else _raw_message(message),
     }
@@ -134,31 +127,27 @@ def _raw_message(message: VersionedMessage) -> Json:
     return body | _extras(message)
 
 
-def _parsed_message(message: VersionedMessage, keys: _AccountKeys) -> Json:
+def _parsed_message(
+    message: VersionedMessage, writable_loaded: int, addresses: Sequence[str]
+) -> Json:
+    static = len(message.account_keys)
     accounts = [
         {
             "pubkey": address,
-            "writable": is_writable(message, index),
+            "writable": is_writable(message, index)
+            if index < static
+            else index < static + writable_loaded,
             "signer": message.is_signer(index),
-            "source": "transaction",
+            "source": "transaction" if index < static else "lookupTable",
         }
-        for index, address in enumerate(keys.static)
-    ]
-    accounts += [
-        {
-            "pubkey": address,
-            "writable": position < keys.writable_loaded,
-            "signer": False,
-            "source": "lookupTable",
-        }
-        for position, address in enumerate(keys.addresses[len(keys.static) :])
+        for index, address in enumerate(addresses)
     ]
     body: Json = {
         "accountKeys": accounts,
         "recentBlockhash": str(message.recent_blockhash),
         "instructions": [
             _parsed_instruction(
-                keys.addresses,
+                addresses,
                 instruction.program_id_index,
                 instruction.accounts,
                 bytes(instruction.data),
@@ -228,7 +217,7 @@ def _parsed_instruction(
         }
 
 
-def _meta(record: StoredTransaction, keys: _AccountKeys, *, parsed: bool) -> Json:
+def _meta(record: StoredTransaction, addresses: Sequence[str], *, parsed: bool) -> Json:
     inner: Sequence[Mapping[str, Any]] = record.inner_instructions
     meta: Json = {
         "err": record.err,
@@ -236,7 +225,7 @@ def _meta(record: StoredTransaction, keys: _AccountKeys, *, parsed: bool) -> Jso
         "fee": record.fee,
         "preBalances": list(record.pre_balances),
         "postBalances": list(record.post_balances),
-        "innerInstructions": parsed_inner_instructions(inner, keys.addresses)
+        "innerInstructions": parsed_inner_instructions(inner, addresses)
         if parsed
         else [dict(group) for group in inner],
         "logMessages": list(record.log_messages),

@@ -20,6 +20,7 @@ from solward_localnet.accountindex import token_account
 from solward_localnet.encoding import check_account_encoding, encode_account
 from solward_localnet.errors import METHOD_NOT_FOUND, RpcError, invalid_params
 from solward_localnet.jsonrpc import Call, answer, encode
+from solward_localnet.ledger import Commit
 from solward_localnet.methods.accounts import account_filters
 from solward_localnet.params import (
     Config,
@@ -33,7 +34,7 @@ from solward_localnet.params import (
     pubkey_at,
     string_at,
 )
-from solward_localnet.records import Commit, StoredTransaction
+from solward_localnet.storage import StoredTransaction
 
 MAX_QUEUED = 4096
 """Messages that may wait for a slow client before its connection is closed."""
@@ -55,17 +56,24 @@ _MOST_SLOTS = 32
 _EMPTY = Account(0, b"", Pubkey.default())
 
 
-class Subscriber(Protocol):
-    """Who is notified by one subscription."""
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """Who is notified by one subscription of a client."""
+
+    client: "_Client"
+    id: int
 
     def notify(self, method: str, result: Any) -> None:
         """Send a result."""
+        self.client.put(_notification(method, self.id, result))
 
     def notify_later(self, method: str, compute: Compute) -> None:
         """Send a result that is computed when its turn comes."""
+        self.client.put((method, self.id, compute))
 
     def end(self) -> None:
         """End the subscription."""
+        self.client.unsubscribe(self.id)
 
 
 class Subscription(Protocol):
@@ -233,19 +241,11 @@ def _logs(to: Subscriber, params: Sequence[Any], _call: Call) -> Logs:
     return Logs(to, str(parse_pubkey(mentions[0])))
 
 
-def _slots(to: Subscriber, _params: Sequence[Any], _call: Call) -> Slots:
-    return Slots(to, roots=False)
-
-
-def _roots(to: Subscriber, _params: Sequence[Any], _call: Call) -> Slots:
-    return Slots(to, roots=True)
-
-
 def _encoder(call: Call, config: Config) -> Encode:
     encoding, data_slice = optional_string(config, "encoding"), optional_map(config, "dataSlice")
     check_account_encoding(encoding)
     # A bad slice is the subscriber's mistake: refused here, not at the first change.
-    encode_account(Account(0, b"", Pubkey.default()), encoding, data_slice, Pubkey.default())
+    encode_account(_EMPTY, encoding, data_slice, Pubkey.default())
 
     async def render(address: Pubkey, account: Account, commit: Commit) -> dict[str, Any]:
         known: dict[Pubkey, Account | None] = {}
@@ -272,8 +272,8 @@ SUBSCRIBE: Mapping[str, Callable[[Subscriber, Sequence[Any], Call], Subscription
     "accountSubscribe": _account,
     "programSubscribe": _program,
     "logsSubscribe": _logs,
-    "slotSubscribe": _slots,
-    "rootSubscribe": _roots,
+    "slotSubscribe": lambda to, _params, _call: Slots(to, roots=False),
+    "rootSubscribe": lambda to, _params, _call: Slots(to, roots=True),
 }
 """How each subscribing method's request is read; raises `RpcError` for bad parameters. The call
 reads the ledger, for the mint of a token account that is to be parsed."""
@@ -286,13 +286,14 @@ class PubSub:
     """All WebSocket connections of one localnet; `publish` is its commit listener.
 
     Attributes:
+        ids: of subscriptions to come.
         subscriptions: of all clients, by id.
     """
 
     def __init__(self, call: Call, *, max_queued: int = MAX_QUEUED) -> None:
-        self._call = call
-        self._max_queued = max_queued
-        self._ids = itertools.count(1)
+        self.call = call
+        self.max_queued = max_queued
+        self.ids = itertools.count(1)
         self.subscriptions: dict[int, Subscription] = {}
 
     def publish(self, commit: Commit) -> None:
@@ -304,46 +305,19 @@ class PubSub:
 
     async def serve_connection(self, socket: ServerConnection) -> None:
         """Serve one client until it leaves; for `websockets.asyncio.server.serve`."""
-        queue: asyncio.Queue[_Item] = asyncio.Queue(self._max_queued)
-        await _Client(self._call, self.subscriptions, self._ids, socket, queue).run()
+        await _Client(self, socket).run()
 
 
 _Item = str | tuple[str, int, Compute]
 
 
-@dataclass(frozen=True, slots=True)
-class _Subscriber:
-    """See `Subscriber`: one subscription of a client."""
-
-    client: "_Client"
-    id: int
-
-    def notify(self, method: str, result: Any) -> None:
-        self.client.put(_notification(method, self.id, result))
-
-    def notify_later(self, method: str, compute: Compute) -> None:
-        self.client.put((method, self.id, compute))
-
-    def end(self) -> None:
-        self.client.unsubscribe(self.id)
-
-
 class _Client:
     """One connection: its subscriptions and what waits to be sent to it."""
 
-    def __init__(
-        self,
-        call: Call,
-        subscriptions: dict[int, Subscription],
-        ids: "itertools.count[int]",
-        socket: ServerConnection,
-        queue: asyncio.Queue[_Item],
-    ) -> None:
-        self._call = call
-        self._subscriptions = subscriptions
-        self._ids = ids
+    def __init__(self, pubsub: PubSub, socket: ServerConnection) -> None:
+        self._pubsub = pubsub
         self._socket = socket
-        self._queue = queue
+        self._queue: asyncio.Queue[_Item] = asyncio.Queue(pubsub.max_queued)
         self._own: set[int] = set()
         self._waiting: list[_Item] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -399,14 +373,14 @@ class _Client:
 
     def unsubscribe(self, subscription_id: int) -> None:
         self._own.discard(subscription_id)
-        self._subscriptions.pop(subscription_id, None)
+        self._pubsub.subscriptions.pop(subscription_id, None)
 
     async def _dispatch(self, method: str, params: Sequence[Any]) -> Any:
         build = SUBSCRIBE.get(method)
         if build is not None:
-            to = _Subscriber(self, next(self._ids))
-            subscription = build(to, params, self._call)
-            self._subscriptions[to.id] = subscription
+            to = Subscriber(self, next(self._pubsub.ids))
+            subscription = build(to, params, self._pubsub.call)
+            self._pubsub.subscriptions[to.id] = subscription
             self._own.add(to.id)
             # A transaction that landed before the request is notified at once.
             if isinstance(subscription, Signature):
@@ -424,7 +398,8 @@ class _Client:
     async def _settle_if_landed(self, subscription_id: int, subscription: Signature) -> None:
         try:
             options = {"searchTransactionHistory": True}
-            answered = await self._call("getSignatureStatuses", [[subscription.signature], options])
+            asked = [[subscription.signature], options]
+            answered = await self._pubsub.call("getSignatureStatuses", asked)
         except Exception:
             # The subscription stays, and is notified when the transaction lands.
             _log.exception("the status of a subscribed signature could not be read")

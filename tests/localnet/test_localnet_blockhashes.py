@@ -13,8 +13,9 @@ from solders.system_program import (
 )
 from tests.support.localnet import FEE, PAYER_LAMPORTS, SLOT_MS, SOL, Chain, key, pay
 
-from solward_localnet.ledger import MAX_BLOCKHASH_AGE, ChainState
+from solward.solana.protocol import BLOCKHASH_BLOCKS
 from solward_localnet.ledger import Chain as Slots
+from solward_localnet.ledger import ChainState
 
 NONCE_LAMPORTS = 2_000_000
 
@@ -49,8 +50,8 @@ async def test_a_blockhash_can_be_used_for_150_slots(chain: Chain) -> None:
     latest = await chain.value("getLatestBlockhash")
     blockhash = Hash.from_string(latest["blockhash"])
     slot = await chain.call("getSlot")
-    assert latest["lastValidBlockHeight"] == slot + MAX_BLOCKHASH_AGE
-    chain.clock.slots(MAX_BLOCKHASH_AGE)
+    assert latest["lastValidBlockHeight"] == slot + BLOCKHASH_BLOCKS
+    chain.clock.slots(BLOCKHASH_BLOCKS)
     assert await chain.call("getBlockHeight") == latest["lastValidBlockHeight"]
     assert await chain.value("isBlockhashValid", str(blockhash)) is True
     await chain.post(await chain.transfer(key(), SOL, blockhash=blockhash))
@@ -63,7 +64,7 @@ async def test_a_blockhash_can_be_used_for_150_slots(chain: Chain) -> None:
 async def test_an_expired_duplicate_is_an_unknown_blockhash(chain: Chain) -> None:
     tx = await chain.transfer(key(), SOL)
     await chain.post(tx)
-    chain.clock.slots(MAX_BLOCKHASH_AGE + 1)
+    chain.clock.slots(BLOCKHASH_BLOCKS + 1)
     assert (await chain.refused(tx)).data["err"] == "BlockhashNotFound"
     assert await chain.post(tx, skipPreflight=True) == str(tx.signatures[0])
     assert await chain.balance(chain.payer.pubkey()) == PAYER_LAMPORTS - SOL - FEE
@@ -98,7 +99,7 @@ def test_a_resumed_chain_knows_the_blockhashes_of_the_one_before() -> None:
     hashes = {slot: before.blockhash(slot) for slot in range(before.slot + 1)}
     after = slots(before.state(before.slot), 400 * 210)
     valid = {slot for slot, value in hashes.items() if after.blockhash_slot(value) is not None}
-    assert valid == set(range(after.slot - MAX_BLOCKHASH_AGE, before.slot + 1))
+    assert valid == set(range(after.slot - BLOCKHASH_BLOCKS, before.slot + 1))
 
 
 def test_a_long_sleep_leaves_the_newest_slot_hashes() -> None:

@@ -21,10 +21,9 @@ from solward.solana.protocol import (
     rent_of,
 )
 from solward_localnet.errors import LedgerLocked, LedgerMismatch, RpcError
-from solward_localnet.ledger import CEILING_SLOTS
+from solward_localnet.ledger import CEILING_SLOTS, Commit
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
-from solward_localnet.records import Commit
 from solward_localnet.storage import Storage, reset
 
 

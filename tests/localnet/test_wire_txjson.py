@@ -19,7 +19,7 @@ from tests.support.tokens import TOKEN
 
 from solward.support.base58 import b58decode, b58encode
 from solward_localnet.errors import RpcError
-from solward_localnet.records import StoredTransaction
+from solward_localnet.storage import StoredTransaction
 from solward_localnet.txjson import parsed_inner_instructions, transaction_json
 
 PAYER = Keypair.from_seed(bytes([1]) * 32)

@@ -14,7 +14,8 @@ from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
 from solward_localnet.errors import RpcError
-from solward_localnet.records import Commit, StoredTransaction
+from solward_localnet.ledger import Commit
+from solward_localnet.storage import StoredTransaction
 
 
 @dataclass

@@ -10,7 +10,7 @@ from solders.transaction import VersionedTransaction
 from tests.support.engine import Bench
 
 from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
-from solward_localnet.records import Commit
+from solward_localnet.ledger import Commit
 
 # Bytes of the token accounts anybody opens here: classic, and Token-2022 with immutable owner.
 _ACCOUNT_BYTES = {TOKEN_PROGRAM: 165, TOKEN_2022_PROGRAM: 170}
