@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -22,22 +21,20 @@ from solward.types.errors import ConfigError, LedgerError, LedgerRejected, Ledge
 from solward.types.ledger import NOT_SERVED, Account, TokenHolding, VoteAccount
 from solward.types.money import U64_MAX
 from solward.vault.ledger.answers import RATE_CODES, Malformed
-from solward.vault.ledger.finality import (
-    CONFIRMED,
-    FINALIZED,
-    has_certificate,
-    in_word,
-    is_final,
-    refuses_confirmed,
-)
 from solward.vault.ledger.patience import NodeBusy, patiently, pause
 from solward.vault.ledger.protocol import (
+    CONFIRMED,
+    FINALIZED,
     MIN_CONTEXT_SLOT,
     Blockhash,
     SignatureRow,
     SignatureStatus,
     SimulationResult,
     Tip,
+    has_certificate,
+    in_word,
+    is_final,
+    refuses_confirmed,
 )
 from solward.vault.ledger.slot_time import SlotTime, newest_slot, together_s
 from solward.vault.ledger.transport import ManyNodes, SeesChanges, Transport
@@ -209,7 +206,7 @@ class Ledger:
 
     @property
     def origin(self) -> str:
-        """Whose word the answers of one node are; see `solward.vault.ledger.trust`."""
+        """Whose word the answers of one node are; see `transport.is_enough`."""
         return self._transport.origin
 
     def origins(self) -> frozenset[str]:
@@ -220,7 +217,7 @@ class Ledger:
 
     async def balance(self, address: str) -> int:
         """Lamports of an address, 0 when it does not exist."""
-        return _int(_value(await self._read("getBalance", address, _CONFIRMED)))
+        return _u64(_value(await self._read("getBalance", address, _CONFIRMED)))
 
     async def account(self, address: str) -> Account | None:
         """An account's state, None when it does not exist."""
@@ -299,7 +296,7 @@ class Ledger:
 
     async def slot(self) -> int:
         """The current slot at `confirmed`."""
-        return _int(await self._call("getSlot", _CONFIRMED))
+        return _u64(await self._call("getSlot", _CONFIRMED))
 
     async def rent_exempt_minimum(self, size: int) -> int:
         """See `ReadLedger.rent_exempt_minimum`."""
@@ -327,7 +324,7 @@ class Ledger:
 
     async def stake_minimum_delegation(self) -> int:
         """Lamports a stake must delegate at least."""
-        return _int(_value(await self._call("getStakeMinimumDelegation", _CONFIRMED)))
+        return _u64(_value(await self._call("getStakeMinimumDelegation", _CONFIRMED)))
 
     async def vote_accounts(self) -> tuple[VoteAccount, ...]:
         """Vote accounts of the validators that are not delinquent."""
@@ -341,32 +338,25 @@ class Ledger:
 
     async def block_height(self) -> int:
         """The current block height at `confirmed`."""
-        return _int(await self._call("getBlockHeight", _CONFIRMED))
+        return _u64(await self._call("getBlockHeight", _CONFIRMED))
 
     async def tip(self, *, finalized: bool = False) -> Tip:
         """Slot and block height of the newest block at `confirmed`, or at `finalized`."""
         answer = await self._call("getEpochInfo", _at(finalized))
-        try:
+        with _shaped("getEpochInfo"):
             return Tip(_u64(answer["absoluteSlot"]), _u64(answer["blockHeight"]))
-        except (KeyError, TypeError):
-            raise _malformed("getEpochInfo") from None
 
     async def first_slot(self) -> int:
         """The first slot in the node's history; of older ones it knows nothing."""
-        return _int(await self._call("getFirstAvailableBlock"))
+        return _u64(await self._call("getFirstAvailableBlock"))
 
     async def latest_blockhash(self) -> Blockhash:
         """A blockhash at `confirmed`."""
         answer = await self._call("getLatestBlockhash", _CONFIRMED)
-        try:
+        with _shaped("getLatestBlockhash"):
             value = answer["value"]
-            return Blockhash(
-                str(value["blockhash"]),
-                _int(value["lastValidBlockHeight"]),
-                _u64(answer["context"]["slot"]),
-            )
-        except (KeyError, TypeError):
-            raise _malformed("getLatestBlockhash") from None
+            height = _u64(value["lastValidBlockHeight"])
+            return Blockhash(str(value["blockhash"]), height, _u64(answer["context"]["slot"]))
 
     async def prioritization_fees(self, addresses: Sequence[str]) -> list[int]:
         """For each of the last slots the node has, oldest first, the least price in micro-lamports
@@ -393,7 +383,7 @@ class Ledger:
             }
             | _from(min_slot),
         )
-        try:
+        with _shaped("simulateTransaction"):
             value = answer["value"]
             listed = value.get("accounts")
             # A node gives no account states for a transaction that failed.
@@ -414,8 +404,6 @@ class Ledger:
                 slot=_u64(answer["context"]["slot"]),
                 loaded_bytes=None if loaded is None else _u64(loaded),
             )
-        except (KeyError, TypeError, AttributeError):
-            raise _malformed("simulateTransaction") from None
 
     async def send(self, wire: bytes) -> str:
         """Send bytes without preflight or retries: the engine simulated and resends them itself.
@@ -484,13 +472,8 @@ class Ledger:
         answer = await self._call("getTransaction", signature, options)
         if answer is None:
             return None
-        try:
-            text, encoding = answer["transaction"]
-            if encoding != "base64":
-                raise _malformed("getTransaction")
-            return base64.b64decode(text, validate=True)
-        except (KeyError, TypeError, ValueError):
-            raise _malformed("getTransaction") from None
+        with _shaped("getTransaction"):
+            return _base64(answer["transaction"])
 
     async def transaction(self, signature: str) -> dict[str, Any] | None:
         """A landed transaction with its meta in the RPC's JSON shape, None when unknown."""
@@ -514,11 +497,9 @@ class Ledger:
             if error.code not in _FAUCET_LIMITS:
                 raise
             raise LedgerRejected(error.code, f"{error}. {_FAUCET}", error.data) from None
-        try:
+        with _shaped("requestAirdrop"):
             # It is watched with all others', and a node refuses them for one that is none.
             return str(Signature.from_string(signature))
-        except (TypeError, ValueError):
-            raise _malformed("requestAirdrop") from None
 
     async def close(self) -> None:
         """Release the transport's connections."""
@@ -607,13 +588,23 @@ def _at(finalized: bool) -> dict[str, str]:
     return _FINALIZED if finalized else _CONFIRMED
 
 
-def _malformed(method: str) -> Malformed:
-    return Malformed(f"The ledger's answer to {method} has an unexpected shape")
+def _malformed(method: str | None = None) -> Malformed:
+    to = "" if method is None else f" to {method}"
+    return Malformed(f"The ledger's answer{to} has an unexpected shape")
+
+
+@contextlib.contextmanager
+def _shaped(method: str) -> Iterator[None]:
+    """Raises `Malformed` where an answer has not what is read of it."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise _malformed(method) from None
 
 
 def _value(answer: Any) -> Any:
     if not isinstance(answer, Mapping) or "value" not in answer:
-        raise Malformed("The ledger's answer has an unexpected shape")
+        raise _malformed()
     return answer["value"]
 
 
@@ -621,33 +612,28 @@ def _context_slot(answer: Any) -> int:
     try:
         return _u64(answer["context"]["slot"])
     except (KeyError, TypeError):
-        raise Malformed("The ledger's answer has an unexpected shape") from None
+        raise _malformed() from None
 
 
-def _int(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise Malformed("The ledger's answer has an unexpected shape")
+def _u64(value: Any, most: int = U64_MAX) -> int:
+    """A whole number, of 64 bits at most: what is sent back to nodes is read so, and they refuse
+    every call that has more."""
+    if type(value) is not int or not 0 <= value <= most:
+        raise _malformed()
     return value
+
+
+def _base64(value: Any) -> bytes:
+    """The bytes of a pair of text and encoding; raises `ValueError` or `TypeError`."""
+    text, encoding = value
+    if encoding != "base64":
+        raise ValueError(encoding)
+    return base64.b64decode(text, validate=True)
 
 
 def _address(value: Any) -> str:
     """Of what nodes are asked for later: one that is none fails whatever is asked for with it."""
     return str(Pubkey.from_string(value))
-
-
-def _decimals(value: Any) -> int:
-    number = _int(value)
-    if not 0 <= number <= _MAX_DECIMALS:
-        raise Malformed("The ledger's answer has an unexpected shape")
-    return number
-
-
-def _u64(value: Any) -> int:
-    """Of what is sent back to nodes, which read 64 bits and refuse every call that has more."""
-    number = _int(value)
-    if not 0 <= number <= U64_MAX:
-        raise Malformed("The ledger's answer has an unexpected shape")
-    return number
 
 
 def _read_each(method: str, items: Any, read: Callable[[Any], T]) -> list[T]:
@@ -675,7 +661,7 @@ def _holding(program: str, item: Any) -> TokenHolding:
         return TokenHolding(address, state.mint, program, state.amount, decimals=0)
     info = data["parsed"]["info"]
     amount = info["tokenAmount"]
-    units, decimals = _u64(int(amount["amount"])), _decimals(amount["decimals"])
+    units, decimals = _u64(int(amount["amount"])), _u64(amount["decimals"], _MAX_DECIMALS)
     return TokenHolding(address, _address(info["mint"]), program, units, decimals)
 
 
@@ -687,20 +673,17 @@ def _program_account(item: Any) -> tuple[str, Account]:
 
 
 def _slot_fee(item: Any) -> tuple[int, int]:
-    fee = _int(item["prioritizationFee"])
-    if fee < 0:
-        raise _malformed("getRecentPrioritizationFees")
-    return _int(item["slot"]), fee
+    return _u64(item["slot"]), _u64(item["prioritizationFee"])
 
 
 def _vote_account(item: Any) -> VoteAccount:
     """Each entry of `epochCredits` is (epoch, credits at its end, credits at its start)."""
     return VoteAccount(
         str(item["votePubkey"]),
-        _int(item["activatedStake"]),
-        _int(item["commission"]),
+        _u64(item["activatedStake"]),
+        _u64(item["commission"]),
         tuple(
-            (_int(epoch), max(0, _int(end) - _int(start)))
+            (_u64(epoch), max(0, _u64(end) - _u64(start)))
             for epoch, end, start in item["epochCredits"]
         ),
     )
@@ -709,32 +692,22 @@ def _vote_account(item: Any) -> VoteAccount:
 def _account(value: Any, *, closed_is_none: bool = False) -> Account | None:
     if value is None:
         return None
-    try:
-        data, encoding = value["data"]
-        if encoding != "base64":
-            raise _malformed("an account request")
-        account = Account(
-            _u64(value["lamports"]), str(value["owner"]), base64.b64decode(data, validate=True)
-        )
-    except (KeyError, TypeError, ValueError, binascii.Error):
-        raise _malformed("an account request") from None
+    with _shaped("an account request"):
+        data = _base64(value["data"])
+        account = Account(_u64(value["lamports"]), str(value["owner"]), data)
     # After a simulation a closed account is still listed, empty and without lamports.
     return None if closed_is_none and account.lamports == 0 else account
 
 
 def _signature_row(value: Any) -> SignatureRow:
-    try:
-        memo, confirmation = value.get("memo"), value.get("confirmationStatus")
-        signature = value["signature"]
-        if not (
-            isinstance(signature, str)
-            and isinstance(memo, str | None)
-            and isinstance(confirmation, str | None)
+    with _shaped("getSignaturesForAddress"):
+        texts = value["signature"], value.get("memo"), value.get("confirmationStatus")
+        signature, memo, confirmation = texts
+        if not isinstance(signature, str) or not all(
+            isinstance(each, str | None) for each in texts
         ):
-            raise _malformed("getSignaturesForAddress")
+            raise TypeError
         return SignatureRow(signature, _u64(value["slot"]), value["err"], memo, confirmation)
-    except (KeyError, TypeError, AttributeError):
-        raise _malformed("getSignaturesForAddress") from None
 
 
 def _status(value: Any) -> SignatureStatus | None:

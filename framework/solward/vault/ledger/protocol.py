@@ -1,19 +1,28 @@
-"""What a Solana cluster answers, in Solward's own types.
+"""What a Solana cluster answers, in Solward's own types; and which commitment is asked for, and
+what is final: no other module compares the words.
 
 Addresses, signatures and blockhashes are base58 text.
+
+Where Alpenglow runs, a block is final some 150 ms after it, `confirmed` reports the same block as
+`finalized`, and the word is to go. Before, `finalized` is some thirty slots behind `confirmed`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from solward.types.errors import LedgerRejected
 from solward.types.ledger import Account
 
 # The JSON-RPC code of a node that has not reached the `minContextSlot` asked for
 # (agave rpc-client-api/src/custom_error.rs).
 MIN_CONTEXT_SLOT: Final = -32016
+CONFIRMED: Final = "confirmed"
+FINALIZED: Final = "finalized"
+# JSON-RPC 2.0: invalid parameters.
+_INVALID: Final = -32602
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +104,28 @@ class SignatureRow:
     err: Any
     memo: str | None
     confirmation: str | None
+
+
+def is_final(status: str | None) -> bool:
+    """Whether a transaction of this `confirmationStatus` stays on the ledger."""
+    return status in (CONFIRMED, FINALIZED)
+
+
+def has_certificate(answer: Any) -> bool:
+    """Whether an answer to `getAgGenesisCert` is Alpenglow's certificate; null before it."""
+    return isinstance(answer, dict) and bool(answer)
+
+
+def refuses_confirmed(error: LedgerRejected) -> bool:
+    """Whether a node does not know the word `confirmed` any more."""
+    return error.code == _INVALID and CONFIRMED in str(error)
+
+
+def in_word(params: Sequence[Any], word: str) -> tuple[Any, ...]:
+    """Parameters of a call, with `word` in place of `confirmed`."""
+    return tuple(
+        each | {"commitment": word}
+        if isinstance(each, dict) and each.get("commitment") == CONFIRMED
+        else each
+        for each in params
+    )

@@ -15,7 +15,7 @@ import ipaddress
 import itertools
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, runtime_checkable
@@ -44,6 +44,8 @@ from solward.vault.ledger.connections import FAILURES, Answer, Connections
 
 # The origin of a ledger of our own process; no host is named so.
 IN_PROCESS: Final = "this process"
+# Hosts whose word frees money together; see `is_enough`.
+WITNESSES: Final = 2
 # Longer than a loaded public node takes.
 REQUEST_TIMEOUT_S = 15.0
 # To one node; further calls wait.
@@ -118,6 +120,17 @@ class SeesChanges(Protocol):
     @property
     def changes(self) -> int:
         """How often the ledger changed."""
+
+
+def is_enough(origins: Collection[str]) -> bool:
+    """Whether the same word of these hosts frees money: two hosts, or our own process; the one
+    statement of whose word gives money back.
+
+    That money left may be believed of anybody. That it did not leave (a transaction is dead, failed
+    on the ledger, or took less than was reserved) frees budget that can be spent again, so a node
+    that lies, or two names of it, must not be able to say it alone.
+    """
+    return IN_PROCESS in origins or len(set(origins)) >= WITNESSES
 
 
 def host_of(url: str) -> str:

@@ -59,7 +59,7 @@ from solward.vault.guardrails.worst_case import known_lines
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.patience import pause, within
 from solward.vault.ledger.protocol import SimulationResult
-from solward.vault.ledger.trust import is_enough
+from solward.vault.ledger.transport import is_enough
 from solward.vault.money.failures import explain
 from solward.vault.money.judge.assess import (
     LAG_SLOTS,
@@ -624,7 +624,7 @@ class PocketRuns:
         return ended[record.id]
 
     async def _total(self, wallet: str, steps: Sequence[Attempt]) -> tuple[StepsTotal, bool]:
-        """What the steps took, and whether enough hosts say so (`solward.vault.ledger.trust`)."""
+        """What the steps took, and whether enough hosts say so (`is_enough`)."""
         total, sure = StepsTotal(), True
         for step in steps:
             message = VersionedTransaction.from_bytes(step.wire).message

@@ -39,9 +39,14 @@ from solward.types.errors import LedgerError, LedgerRejected, LedgerUnavailable
 from solward.types.guardrail import COSTS, SOL
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.ledger.client import Ledger
-from solward.vault.ledger.finality import FINALIZED, is_final
-from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT, SignatureRow, SignatureStatus
-from solward.vault.ledger.trust import is_enough
+from solward.vault.ledger.protocol import (
+    FINALIZED,
+    MIN_CONTEXT_SLOT,
+    SignatureRow,
+    SignatureStatus,
+    is_final,
+)
+from solward.vault.ledger.transport import is_enough
 from solward.vault.money.judge.assess import MAX_VALID_BLOCKS
 from solward.vault.money.send.sender import (
     PATIENCE_BLOCKS,

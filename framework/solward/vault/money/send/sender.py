@@ -36,9 +36,8 @@ from solward.types.errors import LedgerError, LedgerRejected
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails.worst_case import Unbounded, worst_case
 from solward.vault.ledger.client import Ledger
-from solward.vault.ledger.finality import is_final
-from solward.vault.ledger.protocol import SignatureStatus
-from solward.vault.ledger.trust import is_enough
+from solward.vault.ledger.protocol import SignatureStatus, is_final
+from solward.vault.ledger.transport import is_enough
 from solward.vault.money.failures import explain, may_not_have_run, took_no_fee
 from solward.vault.money.send.settlement import (
     Landed,
@@ -522,7 +521,7 @@ class Fate(NamedTuple):
 
     Attributes:
         status: None where it is dead.
-        sure: whether the word is enough to give money back (`solward.vault.ledger.trust`).
+        sure: whether the word is enough to give money back (`is_enough`).
     """
 
     status: SignatureStatus | None

@@ -1,7 +1,7 @@
 """What a landed transaction really took, from its own balances before and after.
 
 Reservations are gross. What did not leave is given back per asset, at most what this transaction
-reserved, and only on a word that is enough (`solward.vault.ledger.trust`). Nothing here comes from
+reserved, and only on a word that is enough (`is_enough`). Nothing here comes from
 a simulation or from another slot: the balances belong to one signature.
 """
 
@@ -25,7 +25,7 @@ from solward.types.money import SOL_DECIMALS, from_units, lamports_to_sol
 from solward.types.record import TransactionType
 from solward.vault.grants.model import USD
 from solward.vault.ledger.client import Ledger
-from solward.vault.ledger.trust import is_enough
+from solward.vault.ledger.transport import is_enough
 from solward.vault.store.attempts import Spent
 from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
 
