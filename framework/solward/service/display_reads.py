@@ -15,9 +15,9 @@ import contextvars
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeGuard, TypeVar
 
 from solward.solana.tokens import token_account
 from solward.support.tasks import end
@@ -133,12 +133,7 @@ class Display:
             LedgerError: the ledger did not answer, also where it took longer than the caller has.
         """
         found = self._exact.get(address)
-        if (
-            found is None
-            or found.changes != self._ledger.changes
-            or self._clock() - found.asked_at > self._ledger.slot_s
-            or _failed(found.task)
-        ):
+        if not self._is_shown(found) or found.changes != self._ledger.changes:
             found = self._exact[address] = self._ask(partial(self._read, address))
         _use(self._exact, address)
         return await _await(found.task)
@@ -190,11 +185,7 @@ class Display:
             LedgerError: see `wallet`.
         """
         kept = self._slot
-        if (
-            kept is None
-            or self._clock() - kept.asked_at > self._ledger.slot_s
-            or _failed(kept.task)
-        ):
+        if not self._is_shown(kept):
             kept = self._slot = self._ask(self._ledger.slot)
         return await _await(kept.task)
 
@@ -211,6 +202,13 @@ class Display:
         await end(self._tasks)
         # A read that was stopped before it began.
         _fail(self._wanted, LedgerUnavailable(_STOPS))
+
+    def _is_shown(self, kept: _Kept[T] | None) -> TypeGuard[_Kept[T]]:
+        """Whether it is of the last slot, and no error."""
+        if kept is None or self._clock() - kept.asked_at > self._ledger.slot_s:
+            return False
+        task = kept.task
+        return not task.done() or (not task.cancelled() and task.exception() is None)
 
     def _ask(self, work: Callable[[], Awaitable[T]]) -> _Kept[T]:
         """Begin work that belongs to no caller: it has a deadline and a context of its own."""
@@ -308,10 +306,6 @@ async def _await(task: asyncio.Task[T]) -> T:
         raise LedgerUnavailable(_STOPS) from None
 
 
-def _failed(task: asyncio.Task[Any]) -> bool:
-    return task.done() and (task.cancelled() or task.exception() is not None)
-
-
 def _use(kept: OrderedDict[str, Any], address: str) -> None:
     """Mark as used, and drop what was used longest ago where there is too much."""
     kept.move_to_end(address)
@@ -339,9 +333,5 @@ def _holdings(
             or state.mint != holding.mint
         ):
             return None
-        found.append(
-            TokenHolding(
-                holding.account, holding.mint, holding.program, state.amount, holding.decimals
-            )
-        )
+        found.append(replace(holding, units=state.amount))
     return tuple(found)

@@ -48,6 +48,8 @@ MOST_TOKENS: Final = 500
 _SYMBOL = re.compile(r"[A-Za-z0-9]{1,16}")
 # `chainId` of token lists.
 _CHAINS: Final = {"mainnet-beta": 101, "testnet": 102, "devnet": 103}
+# The tags that say so, in the API's answer and in token lists.
+_API_VERIFIED: Final = frozenset({"verified"})
 _VERIFIED: Final = frozenset({"verified", "strict"})
 _MOST_DECIMALS: Final = 255
 
@@ -115,13 +117,14 @@ def parse_published(data: bytes, network: str) -> tuple[list[Offered], list[str]
             "The token list must be an array of tokens (Jupiter's token API) or an object with"
             " `tokens` (a Solana token list)"
         )
-    read, chain = (_of_api, None) if found is tokens else (_of_list, _CHAINS.get(network))
+    of_api = found is tokens
+    chain = None if of_api else _CHAINS.get(network)
     offered: list[Offered] = []
     unread: list[str] = []
     for number, each in enumerate(tokens):
         if chain is None or not isinstance(each, dict) or each.get("chainId") == chain:
             try:
-                offered.append(read(each, number))
+                offered.append(_offered(each, number, of_api=of_api))
             except InvalidRequest as error:
                 unread.append(str(error))
     if unread and not offered:
@@ -229,27 +232,21 @@ def _on_chain(offered: Offered, mints: Sequence[Mint | None]) -> str | None:
     return None
 
 
-def _of_api(found: Any, number: int) -> Offered:
+def _offered(found: Any, number: int, *, of_api: bool) -> Offered:
     tags = _field(found, "tags", number, list, optional=True) or []
-    program = _field(found, "tokenProgram", number, str, optional=True)
-    verified = _field(found, "isVerified", number, bool, optional=True)
+    program = verified = None
+    if of_api:
+        program = _field(found, "tokenProgram", number, str, optional=True)
+        verified = _field(found, "isVerified", number, bool, optional=True)
+    if verified is None:
+        marks = _API_VERIFIED if of_api else _VERIFIED
+        verified = any(isinstance(tag, str) and tag in marks for tag in tags)
     return Offered(
         _field(found, "symbol", number, str),
-        _mint(_field(found, "id", number, str), number),
+        _mint(_field(found, "id" if of_api else "address", number, str), number),
         _decimals(found, number),
         program,
-        bool(verified) if verified is not None else "verified" in tags,
-    )
-
-
-def _of_list(found: Any, number: int) -> Offered:
-    tags = _field(found, "tags", number, list, optional=True) or []
-    return Offered(
-        _field(found, "symbol", number, str),
-        _mint(_field(found, "address", number, str), number),
-        _decimals(found, number),
-        None,
-        any(isinstance(tag, str) and tag in _VERIFIED for tag in tags),
+        verified,
     )
 
 

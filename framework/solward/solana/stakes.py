@@ -280,9 +280,7 @@ class RecordedStakes(ReadOnlyLedger):
     ) -> dict[str, Account]:
         """See `ReadLedger.program_accounts`."""
         try:
-            return await self._ledger.program_accounts(
-                program, size=size, offset=offset, key=key
-            )
+            return await self._ledger.program_accounts(program, size=size, offset=offset, key=key)
         except LedgerRejected as error:
             if error.code != NOT_SERVED or program != STAKE_PROGRAM:
                 raise
