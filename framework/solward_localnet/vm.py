@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from solders.account import Account
@@ -104,20 +104,13 @@ class Execution:
         return {key: post for key, writable, pre, post in states if writable and pre != post}
 
 
-def refused(keys: Keys, pre: tuple[Account | None, ...], fee: int, error: Any) -> Execution:
-    """What becomes of a transaction whose payer cannot pay `fee` lamports."""
-    return Execution(keys, error, False, fee, 0, (), (), None, pre, pre)
-
-
 def executed(
-    keys: Keys,
+    begun: Execution,
     result: Any,
     tx: VersionedTransaction,
     vm_tx: VersionedTransaction,
     *,
     landed: bool,
-    loaded: int,
-    pre: tuple[Account | None, ...],
     post: tuple[Account | None, ...],
 ) -> Execution:
     """LiteSVM's result of `vm_tx` as that of `tx`: with the lamports of fee that LiteSVM does not
@@ -129,25 +122,23 @@ def executed(
     if isinstance(result, FailedTransactionMetadata):
         err = json.loads(result.to_json())["err"]
         if (
-            _loads_too_much(tx.message, loaded)
+            _loads_too_much(tx.message, begun.loaded_bytes)
             and isinstance(err, dict)
             and "InstructionError" in err
         ):
             err = _TOO_LARGE
         added = 0
     logs = meta.logs()
-    return Execution(
-        keys=keys,
+    return replace(
+        begun,
         err=err,
         landed=landed,
-        fee=meta.fee() + priority_fee_of_message(tx.message),
+        fee=begun.fee + meta.fee(),
         compute_units=meta.compute_units_consumed() - _BUDGET_UNITS * added,
         logs=tuple(logs[: len(logs) - _BUDGET_LINES * added]),
         inner=_inner(meta),
         return_data=_return_data(meta),
-        pre=pre,
         post=post,
-        loaded_bytes=loaded,
     )
 
 
@@ -269,16 +260,10 @@ class Vm:
         Raises:
             VmPanic: the transaction made LiteSVM panic.
         """
-        keys = self.keys(tx.message)
-        pre = self._states(keys)
-        extra = priority_fee_of_message(tx.message)
-        loaded = self._loaded_bytes(tx.message, keys, pre)
-        vm_tx = _for_vm(tx, loaded)
-        if len(keys.all) > _MOST_LOCKS:
-            return refused(keys, pre, 0, "TooManyAccountLocks")
-        unpaid = self._take(keys.all[0], pre[0], tx.message)
-        if unpaid is not None:
-            return refused(keys, pre, extra, unpaid)
+        begun, vm_tx = self._begun(tx)
+        if begun.err is not None:
+            return begun
+        keys, pre, extra = begun.keys, begun.pre, begun.fee
         try:
             result = self._guarded(self._svm.send_transaction, vm_tx)
         except Exception:
@@ -294,9 +279,7 @@ class Vm:
         elif failed and landed and nonce is not None:
             self._advance_nonce(nonce, bytes(tx.message.recent_blockhash))
             post = self._states(keys)
-        execution = executed(
-            keys, result, tx, vm_tx, landed=landed, loaded=loaded, pre=pre, post=post
-        )
+        execution = executed(begun, result, tx, vm_tx, landed=landed, post=post)
         for address, account in execution.changed().items():
             self.index.update(address, account)
         return execution
@@ -307,16 +290,10 @@ class Vm:
         Raises:
             VmPanic: the transaction made LiteSVM panic.
         """
-        keys = self.keys(tx.message)
-        pre = self._states(keys)
-        extra = priority_fee_of_message(tx.message)
-        loaded = self._loaded_bytes(tx.message, keys, pre)
-        vm_tx = _for_vm(tx, loaded)
-        if len(keys.all) > _MOST_LOCKS:
-            return refused(keys, pre, 0, "TooManyAccountLocks")
-        unpaid = self._take(keys.all[0], pre[0], tx.message)
-        if unpaid is not None:
-            return refused(keys, pre, extra, unpaid)
+        begun, vm_tx = self._begun(tx)
+        if begun.err is not None:
+            return begun
+        keys, pre, extra = begun.keys, begun.pre, begun.fee
         try:
             result = self._guarded(self._svm.simulate_transaction, vm_tx)
         finally:
@@ -327,7 +304,22 @@ class Vm:
             after = dict(result.post_accounts())
             states = zip(keys.all, pre, strict=True)
             post = tuple(_living(after.get(key, old)) for key, old in states)
-        return executed(keys, result, tx, vm_tx, landed=False, loaded=loaded, pre=pre, post=post)
+        return executed(begun, result, tx, vm_tx, landed=False, post=post)
+
+    def _begun(self, tx: VersionedTransaction) -> tuple[Execution, VersionedTransaction]:
+        """What is known of a transaction before it runs, with an error where it does not, and what
+        LiteSVM is to run. The fee of a v1 message is taken."""
+        keys = self.keys(tx.message)
+        pre = self._states(keys)
+        loaded = self._loaded_bytes(tx.message, keys, pre)
+        is_long = len(keys.all) > _MOST_LOCKS
+        fee = 0 if is_long else priority_fee_of_message(tx.message)
+        err: Any | None = "TooManyAccountLocks"
+        if not is_long:
+            err = self._take(keys.all[0], pre[0], tx.message)
+        counted = loaded if err is None else 0
+        begun = Execution(keys, err, False, fee, 0, (), (), None, pre, pre, counted)
+        return begun, _for_vm(tx, loaded)
 
     def keys(self, message: AnyMessage) -> Keys:
         """The accounts of a message; those of a lookup table that cannot be read are left out."""
