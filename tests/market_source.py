@@ -8,17 +8,17 @@ from __future__ import annotations
 from solders.token import ID as TOKEN_PROGRAM
 from tests.sbpf import assemble
 
-from solward_localnet.market import (
-    AUTHORITY_SEED,
-    BUMP,
-    FEE_BPS,
-    FILE,
-    INVALID_ACCOUNTS,
-    INVALID_INSTRUCTION,
-    POOL_BYTES,
-    SLIPPAGE_EXCEEDED,
-    SWAP,
-)
+from solward_localnet.market import AUTHORITY_SEED, BUMP, FILE, POOL_BYTES
+
+# The pools' fee, which stays in their reserves, in basis points.
+FEE_BPS = 30
+# The first byte of the instruction's data.
+SWAP = 1
+
+INVALID_INSTRUCTION = 6000
+# Less than the least amount out; Jupiter's program has the same number for it.
+SLIPPAGE_EXCEEDED = 6001
+INVALID_ACCOUNTS = 6002
 
 # Offsets in an account as the runtime writes it. The data has room behind it to grow.
 SIGNS, WRITTEN, RUNS, KEY, OWNER, LAMPORTS, LENGTH, DATA = 1, 2, 3, 8, 40, 72, 80, 88

@@ -29,11 +29,12 @@ from spl.token.instructions import (
     sync_native,
 )
 from spl.token.models import CloseAccountParams, SyncNativeParams
+from tests.market_source import FEE_BPS, SWAP
 
 from solward.solana.tokens import token_account
 from solward.types.ledger import Account
 from solward_localnet.errors import RpcError
-from solward_localnet.market import AUTHORITY, FEE_BPS, MARKET_PROGRAM, POOLS, SWAP, Pool
+from solward_localnet.market import AUTHORITY, MARKET_PROGRAM, POOLS, Pool
 
 Call = Callable[[str, Sequence[Any]], Awaitable[Any]]
 Scope = Mapping[str, Any]

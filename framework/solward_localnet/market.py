@@ -13,7 +13,7 @@ constant product market maker with one instruction, `swap`. Its accounts, none o
 
 Its data: the byte 1, the amount in, the least amount out; both unsigned, 64 bits. A pool is an
 account of this program that holds the addresses of its two vaults; the reserves are what the vaults
-hold.
+hold, and a fee of 30 basis points stays in them.
 """
 
 from __future__ import annotations
@@ -37,18 +37,8 @@ from solward.solana.accounts import most_rent
 from solward.solana.protocol import LOCALNET_RENT_PER_BYTE, rent_of
 from solward.solana.tokens import TOKEN_ACCOUNT_BYTES
 
-# The pools' fee, which stays in their reserves, in basis points.
-FEE_BPS = 30
-
-INVALID_INSTRUCTION = 6000
-SLIPPAGE_EXCEEDED = 6001
-"""Less than the least amount out; Jupiter's program has the same number for it."""
-INVALID_ACCOUNTS = 6002
-
 POOL_BYTES = 64
 _LOADER = Pubkey.from_string("BPFLoader2111111111111111111111111111111111")
-SWAP = 1
-"""The first byte of the instruction's data."""
 AUTHORITY_SEED = b"authority"
 FILE = Path(__file__).with_name("market_program.elf")
 _SHA256 = "f4e92900146219108e6f7f644179b7a66183e664fc77ae7d62ba2790392bd50d"

@@ -8,18 +8,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from solders.token import ID as TOKEN_PROGRAM
 from solders.token.state import Mint, TokenAccount
+from tests.market_source import FEE_BPS
 from tests.market_venue import trade
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import KnownToken, token_list
-from solward_localnet.market import (
-    AUTHORITY,
-    FEE_BPS,
-    POOLS,
-    Pool,
-    genesis_accounts,
-    whole_dollars,
-)
+from solward_localnet.market import AUTHORITY, POOLS, Pool, genesis_accounts, whole_dollars
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
 

@@ -12,6 +12,7 @@ from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from tests import market_source
+from tests.market_source import INVALID_ACCOUNTS, INVALID_INSTRUCTION, SLIPPAGE_EXCEEDED
 from tests.market_venue import pool_hop, swap_instruction, trade
 from tests.sbpf import assemble
 from tests.support.examples import examples
@@ -20,12 +21,9 @@ from tests.support.programs import SOL, WSOL, Machine, error_of, succeeded
 from solward.solana.protocol import MOST_RENT_PER_BYTE
 from solward_localnet.market import (
     AUTHORITY,
-    INVALID_ACCOUNTS,
-    INVALID_INSTRUCTION,
     MARKET_PROGRAM,
     POOL_BYTES,
     POOLS,
-    SLIPPAGE_EXCEEDED,
     genesis_accounts,
     program_file,
 )
