@@ -359,19 +359,11 @@ def _share(part: int, whole: int, cluster_effective: int) -> int:
     return max(1, part * cluster_effective * numerator // (whole * denominator))
 
 
-def cluster_entry(
-    delegations: Iterable[Delegation], epoch: int, history: Mapping[int, Entry]
-) -> Entry:
-    """The cluster's stake in `epoch`: what StakeHistory keeps of it once it is over."""
-    entries = [status(delegation, epoch, history) for delegation in delegations]
-    effective, activating, deactivating = (sum(entry[i] for entry in entries) for i in range(3))
-    return effective, activating, deactivating
-
-
 def pass_epochs(
     delegations: Iterable[Delegation], first: int, end: int, history: Mapping[int, Entry]
 ) -> dict[int, Entry]:
-    """The entries of the epochs from `first` up to, not including, `end`.
+    """The cluster's stake, as StakeHistory keeps it, in the epochs from `first` up to, not
+    including, `end`.
 
     Nothing changes any more once an epoch has neither activating nor deactivating stake, so a long
     stretch of epochs (a ledger that was closed for weeks) costs no more than the newest 512.
@@ -381,10 +373,11 @@ def pass_epochs(
     added: dict[int, Entry] = {}
     epoch = first
     while epoch < end:
-        entry = cluster_entry(every, epoch, known)
-        known[epoch] = added[epoch] = entry
+        stakes = [status(delegation, epoch, known) for delegation in every]
+        effective, activating, deactivating = (sum(stake[i] for stake in stakes) for i in range(3))
+        known[epoch] = added[epoch] = effective, activating, deactivating
         epoch += 1
-        if not entry[1] and not entry[2]:
+        if not activating and not deactivating:
             epoch = max(epoch, end - HISTORY_EPOCHS)
     return added
 
