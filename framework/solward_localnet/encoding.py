@@ -30,23 +30,19 @@ _TRANSACTION = "solana_transaction::versioned::VersionedTransaction"
 ACCOUNT_ENCODINGS = ("binary", "base58", "base64", "base64+zstd", "jsonParsed")
 
 
-def no_accounts(_address: Pubkey) -> Account | None:
-    """A parse context that knows no account: token accounts then fall back to base64."""
-    return None
-
-
 def encode_account(
     account: Account,
     encoding: str | None,
     data_slice: Mapping[str, Any] | None,
     pubkey: Pubkey,
-    parse_context: ParseContext = no_accounts,
+    parse_context: ParseContext = lambda _address: None,
 ) -> dict[str, Any]:
     """The `UiAccount` of `account`: lamports, data, owner, executable, rentEpoch, space.
 
     `encoding` None is the legacy `binary`: base58 text alone. `jsonParsed` falls back to base64
     where the data cannot be parsed, as in Agave. `data_slice` is `{"offset", "length"}` in bytes
-    and does not touch `space`, which is the whole length. `parse_context` looks up mints.
+    and does not touch `space`, which is the whole length. `parse_context` looks up mints;
+    without one token accounts fall back too.
 
     Raises:
         RpcError: an unknown encoding or a bad slice (-32602), or more than 128 bytes in base58

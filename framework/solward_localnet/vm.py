@@ -203,8 +203,7 @@ class Vm:
 
     def account(self, address: Pubkey) -> Account | None:
         """The account, None where there is none or it has no lamports."""
-        account = self._svm.get_account(address)
-        return account if account is not None and account.lamports else None
+        return _living(self._svm.get_account(address))
 
     def balance(self, address: Pubkey) -> int:
         """Lamports of the account, 0 where there is none."""

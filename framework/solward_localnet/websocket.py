@@ -117,46 +117,27 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True)
-class AccountChange:
-    """Sends each change of one account, as `encode` renders it."""
+class Changes:
+    """Sends each change of the accounts that `is_of` tells by address and new state, as `encode`
+    renders it; of a program's accounts with the address."""
 
     to: Subscriber
-    address: Pubkey
+    is_of: Callable[[Pubkey, Account], bool]
     encode: Encode
+    of_program: bool
 
     def publish(self, commit: Commit, _landed: Landed) -> None:
         """See `Subscription`."""
-        if self.address in commit.accounts:
-            account = commit.accounts[self.address] or _EMPTY
-            self.to.notify_later("accountNotification", partial(self._render, account, commit))
-
-    async def _render(self, account: Account, commit: Commit) -> dict[str, Any]:
-        return _at(commit.slot, await self.encode(self.address, account, commit))
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramChange:
-    """Sends each change of the accounts of one program whose data all `filters` match."""
-
-    to: Subscriber
-    program: Pubkey
-    filters: tuple[Callable[[bytes], bool], ...]
-    encode: Encode
-
-    def publish(self, commit: Commit, _landed: Landed) -> None:
-        """See `Subscription`."""
+        method = "programNotification" if self.of_program else "accountNotification"
         for address, state in commit.accounts.items():
             account = state or _EMPTY
-            if account.owner == self.program and self._matches(account.data):
-                compute = partial(self._render, address, account, commit)
-                self.to.notify_later("programNotification", compute)
-
-    def _matches(self, data: bytes) -> bool:
-        return all(matches(data) for matches in self.filters)
+            if self.is_of(address, account):
+                self.to.notify_later(method, partial(self._render, address, account, commit))
 
     async def _render(self, address: Pubkey, account: Account, commit: Commit) -> dict[str, Any]:
         encoded = await self.encode(address, account, commit)
-        return _at(commit.slot, {"pubkey": str(address), "account": encoded})
+        keyed = {"pubkey": str(address), "account": encoded}
+        return _at(commit.slot, keyed if self.of_program else encoded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,15 +196,20 @@ def _signature(to: Subscriber, params: Sequence[Any], _call: Call) -> Signature:
     return Signature(to, signature, final, flag(config, "enableReceivedNotification"))
 
 
-def _account(to: Subscriber, params: Sequence[Any], call: Call) -> AccountChange:
-    address = pubkey_at(params, 0)
-    return AccountChange(to, address, _encoder(call, config_at(params, 1)))
+def _account(to: Subscriber, params: Sequence[Any], call: Call) -> Changes:
+    wanted = pubkey_at(params, 0)
+    encode = _encoder(call, config_at(params, 1))
+    return Changes(to, lambda address, _account: address == wanted, encode, of_program=False)
 
 
-def _program(to: Subscriber, params: Sequence[Any], call: Call) -> ProgramChange:
-    program = pubkey_at(params, 0)
-    config = config_at(params, 1)
-    return ProgramChange(to, program, tuple(account_filters(config)), _encoder(call, config))
+def _program(to: Subscriber, params: Sequence[Any], call: Call) -> Changes:
+    program, config = pubkey_at(params, 0), config_at(params, 1)
+    filters = account_filters(config)
+
+    def is_of(_address: Pubkey, account: Account) -> bool:
+        return account.owner == program and all(matches(account.data) for matches in filters)
+
+    return Changes(to, is_of, _encoder(call, config), of_program=True)
 
 
 def _logs(to: Subscriber, params: Sequence[Any], _call: Call) -> Logs:

@@ -14,6 +14,7 @@ from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
 from solward.solana.fees import fee_terms
+from solward.solana.instructions import Stake
 from solward.solana.protocol import MAX_LOCALNET_RENT_PER_BYTE
 from solward_localnet.errors import BLOCK_NOT_AVAILABLE, RpcError, invalid_params
 from solward_localnet.genesis import COMMISSION_PERCENT
@@ -39,7 +40,6 @@ _MOST_SAMPLES = 720
 _CERTIFICATE_BYTES = 192
 # Of one call (agave: MAX_TX_ACCOUNT_LOCKS).
 _MAX_ACCOUNTS = 128
-_GET_MINIMUM_DELEGATION = (13).to_bytes(4, "little")
 
 MAX_SLOTS = 100_000_000
 
@@ -157,7 +157,8 @@ def get_stake_minimum_delegation(ledger: LocalLedger, params: Params) -> dict[st
     """As the Stake program itself says."""
     config_at(params, 0, ledger.chain.slot)
     faucet = ledger.cast.faucet
-    ask = Instruction(STAKE_PROGRAM_ID, _GET_MINIMUM_DELEGATION, [])
+    number = Stake.GET_MINIMUM_DELEGATION.to_bytes(4, "little")
+    ask = Instruction(STAKE_PROGRAM_ID, number, [])
     message = MessageV0.try_compile(faucet.pubkey(), [ask], [], Hash(ledger.chain.blockhash()))
     execution = ledger.vm.simulate(VersionedTransaction(message, [faucet]))
     if execution.return_data is None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from solward.solana.instructions import TOKEN_METADATA_INITIALIZE, System, Token
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
     MEMO_PROGRAM,
@@ -44,19 +45,15 @@ _AUTHORITIES = (
     ("mint", "permissionedBurn"),
 )
 
-_SET_AUTHORITY = 6
-_METADATA_POINTER = 39
-_METADATA_INITIALIZE = bytes((210, 225, 30, 162, 88, 184, 77, 141))
-
 
 def _token(accounts: Sequence[str], data: bytes) -> Parsed:
-    if data.startswith(_METADATA_INITIALIZE):
-        return shown(_METADATA_LAYOUT, accounts, Reader(data, len(_METADATA_INITIALIZE)))
+    if data.startswith(TOKEN_METADATA_INITIALIZE):
+        return shown(_METADATA_LAYOUT, accounts, Reader(data, len(TOKEN_METADATA_INITIALIZE)))
     read = Reader(data)
     kind = read.u8()
-    if kind == _SET_AUTHORITY:
+    if kind == Token.SET_AUTHORITY:
         return _set_authority(accounts, read)
-    if kind == _METADATA_POINTER:
+    if kind == Token.METADATA_POINTER_EXTENSION:
         return apply(_METADATA_POINTERS, read.u8(), accounts, read)
     return apply(_TOKEN, kind, accounts, read)
 
@@ -165,7 +162,7 @@ def parse_instruction(program_id: str, accounts: Sequence[str], data: bytes) -> 
 def _system(accounts: Sequence[str], data: bytes) -> Parsed:
     read = Reader(data)
     kind = read.u32()
-    if kind == _CREATE_ALLOW_PREFUND:
+    if kind == System.CREATE_ACCOUNT_ALLOW_PREFUND:
         # Without lamports nobody pays, and the second account may be missing.
         lamports = read.u64()
         names = ("newAccount", "source") if lamports else ("newAccount",)
@@ -184,7 +181,6 @@ def _memo(_accounts: Sequence[str], data: bytes) -> str:
     return Reader(data).text()
 
 
-_CREATE_ALLOW_PREFUND = 13
 _NONCE = ("nonceAccount", "recentBlockhashesSysvar")
 _SPACE: Fields = {"space": Reader.u64}
 _SEED: Fields = {"base": Reader.key, "seed": Reader.long_text}

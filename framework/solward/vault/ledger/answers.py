@@ -226,9 +226,8 @@ def wait_of(headers: Mapping[str, str], now: float | None = None) -> float | Non
     """
     now = time.time() if now is None else now
     found = _retry_after(headers.get("Retry-After", ""), now)
-    if found is None:
-        for name in ("RateLimit-Reset", "X-RateLimit-Reset"):
-            found = _reset(headers.get(name, ""), now) if found is None else found
+    for name in ("RateLimit-Reset", "X-RateLimit-Reset"):
+        found = _reset(headers.get(name, ""), now) if found is None else found
     if found is None:
         named = _RESET.search(headers.get("RateLimit", ""))
         found = float(named[1]) if named else None
