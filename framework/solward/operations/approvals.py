@@ -56,11 +56,6 @@ any does."""
 _log = structlog.get_logger(__name__)
 
 
-async def nobody(_connection: AsyncConnection, _principal: str, _wallet_id: str | None) -> bool:
-    """Nobody is granted to approve."""
-    return False
-
-
 class Approvals:
     """The holds of a service."""
 
@@ -72,7 +67,7 @@ class Approvals:
         actors: Mapping[str, Callable[[str], Awaitable[Actor]]],
         wallet_of_key: Callable[[str], Awaitable[str | None]],
         process_id: str,
-        may_approve: MayApprove = nobody,
+        may_approve: MayApprove,
         hook: StepHook = no_hook,
     ) -> None:
         """Args:

@@ -89,8 +89,8 @@ _STATUS: tuple[tuple[tuple[type[Exception], ...], int, int], ...] = (
     ((Misdirected,), 421, 421),
 )
 _INTERNAL_CODES = frozenset({"internal_error"})
-_IN_FLIGHT_RETRY_S = 1
-_CROWDED_RETRY_S = 1
+# After which what is under way may have ended, and a crowd of look-ups with it.
+_SOON_S = 1
 
 
 def too_large(most: int) -> str:
@@ -139,10 +139,8 @@ def refusal_headers(error: Exception) -> dict[str, str]:
     """What the answer to an error says in headers for programs: of a transaction the rule that
     refused it and its record, and the seconds after which the request may be made again."""
     match error:
-        case IdempotencyInFlight():
-            return {RETRY_HEADER: str(_IN_FLIGHT_RETRY_S)}
-        case Crowded():
-            return {RETRY_HEADER: str(_CROWDED_RETRY_S)}
+        case IdempotencyInFlight() | Crowded():
+            return {RETRY_HEADER: str(_SOON_S)}
         case TooManyRequests():
             return {RETRY_HEADER: str(error.retry_after)}
         case TransactionError():

@@ -32,6 +32,8 @@ from solward.operations.payments.requests import (
 from solward.operations.payments.sites import MAX_ANSWER_BYTES, SiteAnswer, Sites
 from solward.plugins.loaded import LoadedPayment
 from solward.plugins.payment_checks import MAX_OFFERS
+from solward.resources import payments as answers
+from solward.resources.answers import answer_json
 from solward.solana.clusters import CHAIN_IDS, chain_id
 from solward.solana.protocol import BLOCKHASH_BLOCKS
 from solward.solana.token_list import TokenList
@@ -122,20 +124,13 @@ class PaymentQuote:
                 "guardrailsApplied": [],
                 "offer": None,
             } | status
-        paid = self.payment
-        shown = {
-            "protocol": paid.protocol,
-            "mode": paid.mode.value,
-            "site": paid.site,
-            "url": paid.url,
-            "method": paid.method,
-            "asset": paid.asset,
-            "symbol": self.symbol,
-            "amount": from_units(paid.units, paid.decimals),
-            "payTo": paid.pay_to,
-            "description": self.description or None,
-        }
-        offer = {name: value for name, value in shown.items() if value is not None}
+        offer = answer_json(
+            answers.PaymentOffer,
+            self.payment,
+            symbol=self.symbol,
+            amount=from_units(self.payment.units, self.payment.decimals),
+            description=self.description or None,
+        )
         return self.trial.to_json() | {"offer": offer} | status
 
 
