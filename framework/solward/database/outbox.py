@@ -40,11 +40,11 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.audit_heads import BROKEN, Head
 from solward.database.prepared import ForEachRow, Prepared
+from solward.database.records import insert_new
 from solward.database.tables import audit, audit_heads, audit_offset
 from solward.support import jsontext
 from solward.support.clock import now_ms
@@ -94,10 +94,7 @@ def _heads(dialect: str) -> Select[tuple[Any, ...]]:
 
 
 _LOCK_HEADS = {name: Prepared(_heads(name)) for name in _BASE}
-_FIRST_HEADS = {
-    "sqlite": Prepared(sqlite.insert(audit_heads).on_conflict_do_nothing()),
-    "postgresql": Prepared(postgresql.insert(audit_heads).on_conflict_do_nothing()),
-}
+_FIRST_HEADS = Prepared(insert_new(audit_heads))
 _APPEND = ForEachRow(
     {column.name: column.type for column in audit.columns},
     lambda row: insert(audit).from_select(list(row), select(*row.values())),
@@ -337,7 +334,7 @@ async def _lock(connection: AsyncConnection, chains: list[str], key: bytes | Non
             for chain in sorted(missing)
         ]
         # Waits for a transaction that begins the same chain; then its row is there.
-        await _FIRST_HEADS[dialect].many(connection, begun)
+        await _FIRST_HEADS.many(connection, begun)
         rows = await _LOCK_HEADS[dialect].all(connection, {"of_chains": chains})
     heads = {chain: Head(*fields) for _base, _number, _hash, chain, *fields in rows}
     if key is None and any(head.mac is not None for head in heads.values()):

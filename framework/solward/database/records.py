@@ -1,4 +1,4 @@
-"""Records as rows: each field is in the column of its name."""
+"""Records as rows: each field is in the column of its name; and rows that may be there already."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from sqlalchemy import Table
+from sqlalchemy import ColumnElement, Table, TextClause
+from sqlalchemy.dialects.postgresql import Insert, insert
 
 from solward.support import jsontext
 
@@ -26,6 +27,38 @@ TEXTS: Final = Form(tuple, list)
 """A tuple in a column of JSON."""
 EXACT: Final = Form(jsontext.loads, lambda value: jsontext.dumps(dict(value)))
 """An object in a column of text, as JSON with exact decimals."""
+
+
+# SQLite has PostgreSQL's words for what becomes of a row that is there already, and SQLAlchemy
+# writes them for it too.
+
+
+def insert_new(table: Table) -> Insert:
+    """An insert that leaves a row that is there already as it is."""
+    return insert(table).on_conflict_do_nothing()
+
+
+def insert_or_set(
+    table: Table,
+    key: Sequence[str],
+    *columns: str,
+    where: ColumnElement[bool] | TextClause | None = None,
+    **changed: ColumnElement[Any],
+) -> Insert:
+    """An insert that, where a row has the same `key` already, changes that one.
+
+    Args:
+        columns: are set to what is given for them.
+        where: which rows are changed; None for all.
+        changed: column -> its new value, of the row that is there and what is `given`.
+    """
+    new = {name: given(table, name) for name in columns}
+    return insert(table).on_conflict_do_update(index_elements=key, set_=new | changed, where=where)
+
+
+def given(table: Table, column: str) -> ColumnElement[Any]:
+    """What `insert_or_set` is given for a column."""
+    return insert(table).excluded[column]
 
 
 def words(kind: type[StrEnum]) -> Form:

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from sqlalchemy import BigInteger, BindParameter, bindparam, case, delete, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import SERVICE
 from solward.database import outbox
 from solward.database.database import Database, clock, try_lock_exclusive
+from solward.database.records import given, insert_or_set
 from solward.database.tables import alert_groups
 from solward.notify import deliveries as store
 from solward.notify.deliveries import Claimed
@@ -330,24 +330,14 @@ def _plain(text: str) -> str:
     return text
 
 
-def _noted(new: Any) -> Any:
-    added = new.excluded
-    since = case((_rows.count == 0, added.first_ms), else_=_rows.first_ms)
-    return new.on_conflict_do_update(
-        index_elements=[_rows.key],
-        set_={
-            "count": _rows.count + added.count,
-            "first_ms": since,
-            "last_ms": added.last_ms,
-            "fields": added.fields,
-        },
-    )
-
-
-_NOTE = {
-    "sqlite": _noted(sqlite.insert(alert_groups)),
-    "postgresql": _noted(postgresql.insert(alert_groups)),
-}
+_NOTE = insert_or_set(
+    alert_groups,
+    ("key",),
+    "last_ms",
+    "fields",
+    count=_rows.count + given(alert_groups, "count"),
+    first_ms=case((_rows.count == 0, given(alert_groups, "first_ms")), else_=_rows.first_ms),
+)
 _DUE = select(func.min(_rows.next_ms)).where(_rows.count > 0)
 _LAST = select(func.max(_rows.told_ms))
 # Rows that somebody adds to right now wait for the next message: nobody waits for another here, so
@@ -405,7 +395,6 @@ class Note:
 async def add_notes(connection: AsyncConnection, notes: Sequence[Note]) -> None:
     """Add to groups, in the transaction of what is noted."""
     now = await clock(connection)
-    statement = _NOTE[connection.dialect.name]
     # By key, so that two transactions that add to the same groups cannot deadlock.
     for each in sorted(notes, key=lambda note: note.key):
         row = {
@@ -419,7 +408,7 @@ async def add_notes(connection: AsyncConnection, notes: Sequence[Note]) -> None:
             "tells": 0,
             "next_ms": now,
         }
-        await connection.execute(statement, row)
+        await connection.execute(_NOTE, row)
 
 
 async def next_group_due(connection: AsyncConnection, interval_ms: int) -> int | None:

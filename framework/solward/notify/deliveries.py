@@ -24,10 +24,10 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import clock
+from solward.database.records import insert_new
 from solward.database.tables import webhook_deliveries, webhook_nonces
 from solward.support.durations import DAY_MS
 
@@ -104,13 +104,7 @@ _WAITS = (
     .where(_IS_WAITING)
     .group_by(_rows.channel)
 )
-_TAKE_NONCE = {
-    name: statement.on_conflict_do_nothing().execution_options(preserve_rowcount=True)
-    for name, statement in (
-        ("sqlite", sqlite.insert(webhook_nonces)),
-        ("postgresql", postgresql.insert(webhook_nonces)),
-    )
-}
+_TAKE_NONCE = insert_new(webhook_nonces).execution_options(preserve_rowcount=True)
 _FORGET_NONCES = delete(webhook_nonces).where(webhook_nonces.c.created_ms < bindparam("before"))
 
 
@@ -216,5 +210,5 @@ async def take_nonce(connection: AsyncConnection, nonce: str) -> bool:
     now = await clock(connection)
     await connection.execute(_FORGET_NONCES, {"before": now - NONCES_KEPT_MS})
     row = {"nonce": nonce, "created_ms": now}
-    taken = await connection.execute(_TAKE_NONCE[connection.dialect.name], row)
+    taken = await connection.execute(_TAKE_NONCE, row)
     return taken.rowcount == 1

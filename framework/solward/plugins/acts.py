@@ -11,22 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import delete, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import CLI, record_act
 from solward.database.database import clock
+from solward.database.records import insert_new, insert_or_set
 from solward.database.tables import plugin_acts, process_plugins, processes
 from solward.types.events import EventKind
 
-_INSERT = {
-    name: statement.on_conflict_do_nothing().execution_options(preserve_rowcount=True)
-    for name, statement in (
-        ("sqlite", sqlite.insert(plugin_acts)),
-        ("postgresql", postgresql.insert(plugin_acts)),
-    )
-}
-_PUBLISH = postgresql.insert(process_plugins)
+_INSERT = insert_new(plugin_acts).execution_options(preserve_rowcount=True)
+_PUBLISH = insert_or_set(process_plugins, ("process_id",), "versions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +81,7 @@ async def store(connection: AsyncConnection, acts: Sequence[PluginAct]) -> None:
         if before is not None and each.order > before.order:
             made_ms = max(made_ms, before.made_ms + 1)
         row |= {"made_ms": made_ms, "guardrails": list(each.guardrails)}
-        done = await connection.execute(_INSERT[connection.dialect.name], row)
+        done = await connection.execute(_INSERT, row)
         after = newest(await every(connection))[each.distribution]
         if done.rowcount and after.id == each.id:
             subject = {"distribution": each.distribution}
@@ -110,11 +104,8 @@ async def publish_versions(
     alive = select(processes.c.id)
     gone = process_plugins.c.process_id.not_in(alive) & (process_plugins.c.process_id != process_id)
     await connection.execute(delete(process_plugins).where(gone))
-    statement = _PUBLISH.values(process_id=process_id, versions=dict(versions))
-    changed = {"versions": statement.excluded.versions}
-    await connection.execute(
-        statement.on_conflict_do_update(index_elements=["process_id"], set_=changed)
-    )
+    row = {"process_id": process_id, "versions": dict(versions)}
+    await connection.execute(_PUBLISH, row)
 
 
 async def published_versions(

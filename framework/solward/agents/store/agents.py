@@ -11,10 +11,10 @@ from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import bindparam, delete, exists, func, insert, select, tuple_, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.prepared import Prepared
+from solward.database.records import given, insert_or_set
 from solward.database.tables import agent_usage, agents, decisions, memory
 from solward.resources.agents import MEMORY_KEPT
 
@@ -198,19 +198,22 @@ async def lock_agents(connection: AsyncConnection, agent_ids: Sequence[str]) -> 
     await connection.execute(statement.with_for_update(key_share=True))
 
 
+_ADD_USAGE = insert_or_set(
+    agent_usage,
+    ("agent_id", "hour"),
+    **{
+        name: agent_usage.c[name] + given(agent_usage, name)
+        for name in ("tokens", "cost_nanousd", "unpriced_tokens")
+    },
+)
+
+
 async def add_usage(connection: AsyncConnection, rows: Sequence[Fields]) -> None:
     """Add usage; each row has the columns of `agent_usage`, negative where some is taken back."""
     if not rows:
         return
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    statement = dialect.insert(agent_usage)
-    more = {
-        name: agent_usage.c[name] + statement.excluded[name]
-        for name in ("tokens", "cost_nanousd", "unpriced_tokens")
-    }
-    upsert = statement.on_conflict_do_update(index_elements=["agent_id", "hour"], set_=more)
     # In one order, so that two processes cannot deadlock on each other's rows.
-    await connection.execute(upsert, sorted(rows, key=itemgetter("agent_id", "hour")))
+    await connection.execute(_ADD_USAGE, sorted(rows, key=itemgetter("agent_id", "hour")))
 
 
 def _one(result: Any) -> Fields | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import bindparam, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.prepared import Prepared
+from solward.database.records import Records, insert_new, insert_or_set
 from solward.database.tables import idempotency
 from solward.types.errors import IdempotencyInFlight, IdempotencyMismatch
 from solward.types.record import ACTION
@@ -28,25 +29,13 @@ class StoredResponse:
     owner: str | None
 
 
-_SELECT = select(
-    idempotency.c.fingerprint,
-    idempotency.c.transaction_id,
-    idempotency.c.status_code,
-    idempotency.c.contract_status,
-    idempotency.c.body,
-    idempotency.c.owner,
-).where(idempotency.c.scope == bindparam("b_scope"))
+_RESPONSES = Records(StoredResponse, idempotency)
+_SELECT = select(*_RESPONSES.columns).where(idempotency.c.scope == bindparam("b_scope"))
 _LOOKUP = Prepared(_SELECT)
 _LOCK = Prepared(_SELECT.with_for_update())
 # Waits for a transaction that claims the same key; a conflict error would end the transaction on
 # PostgreSQL.
-_CLAIM = {
-    name: Prepared(statement.on_conflict_do_nothing())
-    for name, statement in (
-        ("sqlite", sqlite.insert(idempotency)),
-        ("postgresql", postgresql.insert(idempotency)),
-    )
-}
+_CLAIM = Prepared(insert_new(idempotency))
 _TAKE = Prepared(
     update(idempotency)
     .where(idempotency.c.scope == bindparam("b_scope"))
@@ -66,28 +55,15 @@ _FINISH = Prepared(
         body=bindparam("b_body"),
     )
 )
-_POINT = {
-    name: Prepared(
-        statement.on_conflict_do_update(
-            index_elements=["scope"],
-            set_={
-                "fingerprint": statement.excluded.fingerprint,
-                "transaction_id": statement.excluded.transaction_id,
-                "created_ms": statement.excluded.created_ms,
-            },
-        )
-    )
-    for name, statement in (
-        ("sqlite", sqlite.insert(idempotency)),
-        ("postgresql", postgresql.insert(idempotency)),
-    )
-}
+_POINT = Prepared(
+    insert_or_set(idempotency, ("scope",), "fingerprint", "transaction_id", "created_ms")
+)
 
 
 async def lookup(connection: AsyncConnection, scope: str) -> StoredResponse | None:
     """The key's row, None when it was never used for a transaction."""
     row = await _LOOKUP.first(connection, {"b_scope": scope})
-    return None if row is None else StoredResponse(*row)
+    return None if row is None else _RESPONSES.read(row)
 
 
 async def claim(
@@ -107,17 +83,8 @@ async def claim(
     Raises:
         IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first.
     """
-    claimed = await _CLAIM[connection.dialect.name].run(
-        connection,
-        {
-            "scope": scope,
-            "fingerprint": fingerprint,
-            "transaction_id": transaction_id,
-            "created_ms": now_ms,
-            "owner": owner,
-        },
-    )
-    if claimed == 1:
+    row = _row(scope, fingerprint, transaction_id, now_ms, owner)
+    if await _CLAIM.run(connection, row) == 1:
         return
     first = await lookup(connection, scope)
     if first is not None and first.fingerprint != fingerprint:
@@ -129,16 +96,19 @@ async def point(
     connection: AsyncConnection, scope: str, fingerprint: str, transaction_id: str, now_ms: int
 ) -> None:
     """Bind a scope of the service's own to a transaction or a hold, whatever it was bound to."""
-    await _POINT[connection.dialect.name].run(
-        connection,
-        {
-            "scope": scope,
-            "fingerprint": fingerprint,
-            "transaction_id": transaction_id,
-            "created_ms": now_ms,
-            "owner": None,
-        },
-    )
+    await _POINT.run(connection, _row(scope, fingerprint, transaction_id, now_ms, None))
+
+
+def _row(
+    scope: str, fingerprint: str, transaction_id: str, now_ms: int, owner: str | None
+) -> dict[str, Any]:
+    return {
+        "scope": scope,
+        "fingerprint": fingerprint,
+        "transaction_id": transaction_id,
+        "created_ms": now_ms,
+        "owner": owner,
+    }
 
 
 async def take_over(connection: AsyncConnection, scope: str, owner: str) -> StoredResponse:
@@ -150,7 +120,7 @@ async def take_over(connection: AsyncConnection, scope: str, owner: str) -> Stor
         IdempotencyInFlight: another living process runs it.
     """
     row = (await _LOCK.all(connection, {"b_scope": scope}))[0]
-    stored = StoredResponse(*row)
+    stored = _RESPONSES.read(row)
     if stored.body is not None:
         return stored
     if stored.owner not in (None, owner) and await processes.alive(connection, str(stored.owner)):

@@ -7,18 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    bindparam,
-    delete,
-    func,
-    literal,
-    or_,
-    select,
-)
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import bindparam, delete, func, literal, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.prepared import Prepared
+from solward.database.records import insert_new
 from solward.database.tables import (
     holds,
     judged_effects,
@@ -37,16 +30,13 @@ most, before each transaction of these."""
 # Ids of one query.
 _PAGE = 500
 
-_JUDGED = {
-    name: Prepared(dialect.insert(judged_effects).on_conflict_do_nothing())
-    for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
-}
+_JUDGED = Prepared(insert_new(judged_effects))
 
 
 async def note_judged(connection: AsyncConnection, row: Mapping[str, Any]) -> None:
     """Store what was judged, a row of the table, once for each transaction; a hold that is asked
     for again was judged before."""
-    await _JUDGED[connection.dialect.name].run(connection, row)
+    await _JUDGED.run(connection, row)
 
 
 _RESERVED = (

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import delete, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.database.records import given, insert_or_set
 from solward.database.tables import plugin_entries, plugin_stores, transactions
 from solward.support import jsontext
 from solward.types.entries import Entry, Put, value_text
@@ -64,6 +64,18 @@ _ENTRY: tuple[Any, ...] = (
 )
 _ENTRIES = select(*_ENTRY).select_from(
     plugin_entries.outerjoin(transactions, transactions.c.id == plugin_entries.c.transaction_id)
+)
+
+
+_COUNT_UP = insert_or_set(
+    plugin_stores,
+    ("wallet_id", "plugin"),
+    version=plugin_stores.c.version + given(plugin_stores, "version"),
+).returning(plugin_stores.c.version)
+_WRITE = insert_or_set(
+    plugin_entries,
+    ("wallet_id", "plugin", "key"),
+    *("value", "bytes", "version", "transaction_id", "changed_ms"),
 )
 
 
@@ -127,31 +139,23 @@ async def write(
         InvalidRequest: a value is too large.
     """
     bounds.check_values(puts)
-    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-    given = insert(plugin_stores).values(wallet_id=wallet_id, plugin=plugin, version=len(puts))
-    counted = given.on_conflict_do_update(
-        index_elements=("wallet_id", "plugin"),
-        set_={"version": plugin_stores.c.version + len(puts)},
-    ).returning(plugin_stores.c.version)
-    last = int((await connection.execute(counted)).scalar_one())
+    own = {"wallet_id": wallet_id, "plugin": plugin}
+    counted = await connection.execute(_COUNT_UP, own | {"version": len(puts)})
+    last = int(counted.scalar_one())
     await _check_versions(connection, wallet_id, plugin, puts)
     status = None if transaction_id is None else TransactionStatus.PENDING
     written = []
     for version, put in enumerate(puts, last - len(puts) + 1):
         text = value_text(put.value)
         fields = {
+            "key": put.key,
             "value": text,
             "bytes": len(put.key) + len(text.encode()),
             "version": version,
             "transaction_id": transaction_id,
             "changed_ms": changed_ms,
         }
-        row = insert(plugin_entries).values(
-            wallet_id=wallet_id, plugin=plugin, key=put.key, **fields
-        )
-        await connection.execute(
-            row.on_conflict_do_update(index_elements=("wallet_id", "plugin", "key"), set_=fields)
-        )
+        await connection.execute(_WRITE, own | fields)
         value = jsontext.loads(text)
         written.append(Entry(put.key, value, version, changed_ms, transaction_id, status))
     await _check_bounds(connection, wallet_id, plugin, bounds)

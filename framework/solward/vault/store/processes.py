@@ -7,19 +7,14 @@ process that was taken over from finds another id and may no longer sign, write 
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    bindparam,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
+from typing import Any
+
+from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlalchemy import exists as sql_exists
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import clock
+from solward.database.records import insert_or_set
 from solward.database.tables import processes, transactions
 from solward.support.durations import DAY_MS
 from solward.vault.store.transactions import UNFINISHED
@@ -36,6 +31,7 @@ _ORPHANED = (
     .limit(bindparam("at_most"))
     .with_for_update(of=transactions, skip_locked=True)
 )
+_RENEW = insert_or_set(processes, ("id",), "lease_until_ms")
 _TAKE = (
     update(transactions)
     .where(transactions.c.seq.in_(bindparam("seqs", expanding=True)))
@@ -47,29 +43,35 @@ async def register(
     connection: AsyncConnection, process_id: str, kind: str, host: str, lease_ms: int
 ) -> None:
     """Begin a process's lease. On SQLite the home's lock proves that no other process lives."""
-    now = await clock(connection)
+    lease = await _lease(connection, process_id, kind, host, lease_ms)
     if connection.dialect.name == "sqlite":
         await connection.execute(delete(processes))
     else:
         # Dead processes stay listed for a day, for diagnosis.
-        await connection.execute(delete(processes).where(processes.c.lease_until_ms < now - DAY_MS))
-    await connection.execute(
-        insert(processes).values(
-            id=process_id, kind=kind, host=host, started_ms=now, lease_until_ms=now + lease_ms
-        )
-    )
+        gone = processes.c.lease_until_ms < lease["started_ms"] - DAY_MS
+        await connection.execute(delete(processes).where(gone))
+    await connection.execute(insert(processes), lease)
 
 
 async def renew(
     connection: AsyncConnection, process_id: str, kind: str, host: str, lease_ms: int
 ) -> None:
     """Extend a lease, also one that ran out: what was taken over meanwhile stays taken over."""
+    await connection.execute(_RENEW, await _lease(connection, process_id, kind, host, lease_ms))
+
+
+async def _lease(
+    connection: AsyncConnection, process_id: str, kind: str, host: str, lease_ms: int
+) -> dict[str, Any]:
+    """A row of a lease that begins now."""
     now = await clock(connection)
-    statement = postgresql.insert(processes).values(
-        id=process_id, kind=kind, host=host, started_ms=now, lease_until_ms=now + lease_ms
-    )
-    extended = {"lease_until_ms": statement.excluded.lease_until_ms}
-    await connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=extended))
+    return {
+        "id": process_id,
+        "kind": kind,
+        "host": host,
+        "started_ms": now,
+        "lease_until_ms": now + lease_ms,
+    }
 
 
 async def remove(connection: AsyncConnection, process_id: str) -> None:

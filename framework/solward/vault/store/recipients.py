@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any
 
-from sqlalchemy import (
-    bindparam,
-    select,
-    text,
-    union_all,
-)
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import bindparam, select, text, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.database.prepared import Prepared
+from solward.database.prepared import Prepared, Row
+from solward.database.records import insert_or_set
 from solward.database.tables import paid_recipients, pockets, transactions, wallets
 from solward.support import jsontext
 from solward.types.address_book import SHOWN
@@ -29,16 +23,9 @@ _NOT_YET = text(
 ).bindparams(confirmed=_CONFIRMED)
 
 
-def _note_paid(dialect: str) -> Any:
-    statement = (sqlite if dialect == "sqlite" else postgresql).insert(paid_recipients)
-    return statement.on_conflict_do_update(
-        index_elements=["wallet_id", "address"],
-        set_={"transaction_id": statement.excluded.transaction_id},
-        where=_NOT_YET,
-    )
-
-
-_NOTE_PAID = {name: Prepared(_note_paid(name)) for name in ("sqlite", "postgresql")}
+_NOTE_PAID = Prepared(
+    insert_or_set(paid_recipients, ("wallet_id", "address"), "transaction_id", where=_NOT_YET)
+)
 
 
 async def note_paid(
@@ -50,7 +37,7 @@ async def note_paid(
         for address in sorted(set(addresses))
     ]
     if rows:
-        await _NOTE_PAID[connection.dialect.name].many(connection, rows)
+        await _NOTE_PAID.many(connection, rows)
 
 
 # Whom a pocket's calls pay is not known: that it was filled before says nothing, so it stays new.
@@ -90,8 +77,8 @@ async def paid(
     return frozenset(known), {each: other for each, other in alike.items() if each not in known}
 
 
-_WALLETS_MADE = Prepared(
-    select(wallets.c.public_key, wallets.c.created_ms).where(
+_OWN = Prepared(
+    select(wallets.c.public_key, wallets.c.id, wallets.c.created_ms).where(
         wallets.c.public_key.in_(bindparam("addresses", expanding=True))
     )
 )
@@ -117,10 +104,7 @@ _FIRST_PAID = {
 
 async def wallets_made(connection: AsyncConnection, addresses: Collection[str]) -> dict[str, int]:
     """Those of `addresses` that are wallets of this service -> when they were made."""
-    if not addresses:
-        return {}
-    rows = await _WALLETS_MADE.all(connection, {"addresses": list(addresses)})
-    return {row.public_key: int(row.created_ms) for row in rows}
+    return {row.public_key: int(row.created_ms) for row in await _own(connection, addresses)}
 
 
 async def first_paid(
@@ -155,14 +139,13 @@ async def keys_of_ours(connection: AsyncConnection, addresses: Collection[str]) 
 
 async def own_ids(connection: AsyncConnection, addresses: Collection[str]) -> dict[str, str]:
     """Those of `addresses` that are wallets of this service -> their ids."""
-    if not addresses:
-        return {}
-    statement = select(wallets.c.public_key, wallets.c.id).where(
-        wallets.c.public_key.in_(addresses)
-    )
-    return {row.public_key: row.id for row in await connection.execute(statement)}
+    return {row.public_key: row.id for row in await _own(connection, addresses)}
 
 
 async def own(connection: AsyncConnection, addresses: Collection[str]) -> frozenset[str]:
     """Those of `addresses` that are wallets of this service."""
-    return frozenset(await wallets_made(connection, addresses))
+    return frozenset(row.public_key for row in await _own(connection, addresses))
+
+
+async def _own(connection: AsyncConnection, addresses: Collection[str]) -> list[Row]:
+    return await _OWN.all(connection, {"addresses": list(addresses)}) if addresses else []

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import bindparam, case, delete, func, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import record_act
 from solward.credentials.credentials import lock_credential
 from solward.database.database import lock_exclusive, lock_shared
 from solward.database.prepared import Prepared
+from solward.database.records import insert_or_set
 from solward.database.tables import (
     FOUND_BY,
     agents,
@@ -339,6 +339,9 @@ async def add_costs(connection: AsyncConnection, transaction_id: str, lamports: 
 # is in none.
 _FORGOTTEN_MS = 2 * DAY_MS
 _FORGET = delete(opened_accounts).where(opened_accounts.c.created_ms < bindparam("b_before"))
+_NOTE_OPENED = insert_or_set(
+    opened_accounts, ("account",), "transaction_id", "rent_lamports", "created_ms"
+)
 _CLOSED = (
     delete(opened_accounts)
     .where(opened_accounts.c.account.in_(bindparam("b_accounts", expanding=True)))
@@ -379,13 +382,8 @@ async def note_opened(
         rents: account -> lamports.
     """
     await connection.execute(_FORGET, {"b_before": created_ms - _FORGOTTEN_MS})
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    statement = dialect.insert(opened_accounts)
-    again = {
-        name: statement.excluded[name] for name in ("transaction_id", "rent_lamports", "created_ms")
-    }
     await connection.execute(
-        statement.on_conflict_do_update(index_elements=["account"], set_=again),
+        _NOTE_OPENED,
         [
             {
                 "account": account,
