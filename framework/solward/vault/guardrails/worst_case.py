@@ -318,7 +318,8 @@ def _transfer_with_seed(call: _Call, bound: _Bound) -> None:
         bound.pay(call.accounts[2], call.u64(4))
 
 
-def _withdraw_nonce(call: _Call, bound: _Bound) -> None:
+def _withdraw(call: _Call, bound: _Bound) -> None:
+    """Of a nonce, and of a stake."""
     if call.accounts[4] == bound.wallet:
         bound.pay(call.accounts[1], call.u64(4))
 
@@ -529,14 +530,6 @@ def _describe_mint(call: _Call, bound: _Bound) -> None:
         raise Unbounded(text, "authority_change")
 
 
-# Stake.
-
-
-def _withdraw_stake(call: _Call, bound: _Bound) -> None:
-    if call.accounts[4] == bound.wallet:
-        bound.pay(call.accounts[1], call.u64(4))
-
-
 _Kind: TypeAlias = int | bytes
 
 _TOKEN_FORMS: Final[Mapping[_Kind, _Form]] = {
@@ -556,7 +549,7 @@ _FORMS: Final[Mapping[str, Mapping[_Kind, _Form]]] = {
     SYSTEM_PROGRAM: {
         System.TRANSFER: _Form(2, 12, (0, 1), _transfer),
         System.TRANSFER_WITH_SEED: _Form(3, None, (1, 2), _transfer_with_seed),
-        System.WITHDRAW_NONCE: _Form(5, 12, (1, 4), _withdraw_nonce),
+        System.WITHDRAW_NONCE: _Form(5, 12, (1, 4), _withdraw),
         System.CREATE_ACCOUNT: _Form(2, 52, (0,), _create_account),
         System.CREATE_ACCOUNT_WITH_SEED: _Form(2, None, (0,), _create_account_with_seed),
     },
@@ -573,7 +566,7 @@ _FORMS: Final[Mapping[str, Mapping[_Kind, _Form]]] = {
         Stake.MOVE_STAKE: _Form(3, 12, (2,), _nothing),
         Stake.MOVE_LAMPORTS: _Form(3, 12, (2,), _nothing),
         # A sixth account would be a lockup's custodian.
-        Stake.WITHDRAW: _Form(5, 12, (1, 4), _withdraw_stake),
+        Stake.WITHDRAW: _Form(5, 12, (1, 4), _withdraw),
     },
     TOKEN_PROGRAM: _TOKEN_FORMS,
     TOKEN_2022_PROGRAM: _TOKEN_FORMS,
