@@ -23,6 +23,7 @@ from solward.operations.policies.changes import replace_policy
 from solward.types.guardrail import COSTS, SOL, Intent, Outflow, TransactionEffects
 from solward.vault.grants.model import Grant
 from solward.vault.guardrails import Policy, ScopeLimits
+from solward.vault.money.judge.granting import Question
 from solward.vault.money.request import Actor
 from solward.vault.money.reserve.reservation import Reserver
 
@@ -97,7 +98,7 @@ async def _a_second(folder: Path, sets: Sets, busy: Sequence[tuple[str, int]]) -
         taken = []
         for _ in range(ROUNDS):
             start = time.process_time()
-            verdict = await reserver.trial("w", ACTOR, intent, effects)
+            verdict = await reserver.trial(Question("w", ACTOR, intent, effects))
             taken.append(time.process_time() - start)
             assert verdict.allowed, verdict.reason
         # Each does the same; what else the machine does only adds to it.

@@ -30,7 +30,7 @@ from solward.vault.custody import Pocket
 from solward.vault.grants.judged import GRANTS_RULE
 from solward.vault.grants.model import ANY_ASSET, Grant, SwapBounds, Window
 from solward.vault.guardrails import RULES, Policy, ScopeLimits
-from solward.vault.money.judge.granting import Granted, Granting
+from solward.vault.money.judge.granting import Granted, Granting, Question
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.judge.trial import Trial
 from solward.vault.money.request import ADMIN, Actor, PocketUse
@@ -338,7 +338,7 @@ async def prepare(database: Database, case: Case) -> None:
     before = Reserver(database, ROOMY, UNLIMITED, granting=Granting(prices))
     actor = replace(case.actor, limits=tuple((who, UNLIMITED) for who, _ in case.actor.limits))
     for each in case.earlier:
-        made = await before.reserve(pending(case), actor, *each)
+        made = await before.reserve(pending(case), Question("w1", actor, *each))
         assert made.record.status is TransactionStatus.PENDING, made.record.error
 
 
@@ -354,8 +354,9 @@ async def refused(database: Database, case: Case, **options: Any) -> dict[str, A
     """The refusal on the record, which a dry run of the same answers too."""
     await prepare(database, case)
     reserver = reserver_of(database, case, **options)
-    trial = await reserver.trial("w1", case.actor, *case.asked, case.pocket)
-    record = (await reserver.reserve(pending(case), case.actor, *case.asked, case.pocket)).record
+    question = Question("w1", case.actor, *case.asked, case.pocket)
+    trial = await reserver.trial(question)
+    record = (await reserver.reserve(pending(case), question)).record
     assert record.status is TransactionStatus.BLOCKED
     found = await shown(database, record)
     assert found["reason"] == record.error
@@ -387,10 +388,10 @@ async def test_what_was_never_simulated_has_its_numbers_too(stored: Database) ->
     case = BUILT_IN["at once"]
     intent = case.asked[0]
     reserver = reserver_of(stored, case)
-    record = await reserver.fail(pending(case), ADMIN, intent, None, "it cannot be simulated")
+    record = await reserver.fail(pending(case), ADMIN, intent, "it cannot be simulated")
     assert (await shown(stored, record))["numbers"] == case.numbers
     reserver = reserver_of(stored, replace(case, limits=UNLIMITED))
-    record = await reserver.fail(pending(case), ADMIN, intent, None, OURS)
+    record = await reserver.fail(pending(case), ADMIN, intent, OURS)
     assert record.status is TransactionStatus.FAILED
     assert "refusal" not in await record_json(stored, record)
 
@@ -443,13 +444,15 @@ def test_another_rule_that_refuses_then_has_no_numbers_of_the_first() -> None:
 async def test_sentence_and_numbers_are_one_statement(stored: Database) -> None:
     case = BUILT_IN["at once"]
     async with statements_of(stored) as seen:
-        await reserver_of(stored, case).reserve(pending(case), case.actor, *case.asked)
+        await reserver_of(stored, case).reserve(
+            pending(case), Question("w1", case.actor, *case.asked)
+        )
     of_records = [each for each in seen if "transactions" in each and "SELECT" not in each.upper()]
     (only,) = of_records
     assert only.upper().startswith("INSERT INTO TRANSACTIONS")
     assert "refusal_numbers" in only
     async with statements_of(stored) as seen:
-        await reserver_of(stored, case).reserve(pending(case), case.actor, *sol(1))
+        await reserver_of(stored, case).reserve(pending(case), Question("w1", case.actor, *sol(1)))
     assert "INSERT INTO transactions" in " ".join(seen)
     # What is let through takes no value more.
     assert not any("refusal_numbers" in each for each in seen)
@@ -468,11 +471,11 @@ async def test_where_the_transaction_fails_neither_is_stored(
     await prepare(stored, case)
     record = pending(case)
     with pytest.raises(RuntimeError, match="cut off"):
-        await reserver_of(stored, case).reserve(record, case.actor, *case.asked)
+        await reserver_of(stored, case).reserve(record, Question("w1", case.actor, *case.asked))
     async with stored.read() as connection:
         assert await store.get(connection, record.id) is None
         assert await store.refusal_numbers(connection, [record.id]) == {}
     monkeypatch.undo()
-    await reserver_of(stored, case).reserve(record, case.actor, *case.asked)
+    await reserver_of(stored, case).reserve(record, Question("w1", case.actor, *case.asked))
     async with stored.read() as connection:
         assert await store.refusal_numbers(connection, [record.id]) == {record.id: case.numbers}

@@ -44,7 +44,7 @@ from solward.vault.custody import Pocket
 from solward.vault.grants.model import ANY_ASSET, Hours
 from solward.vault.guardrails import Policy
 from solward.vault.money.judge.grant_case import is_within, outgoing
-from solward.vault.money.judge.granting import Granting
+from solward.vault.money.judge.granting import Granting, Question
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.request import ADMIN, Actor, PocketUse
 from solward.vault.money.reserve.reservation import Reserver
@@ -87,7 +87,7 @@ class Desk:
         intent = Intent(
             "transfer", MINT, lamports_out=effects.lamports_out, tokens_out=effects.tokens_out
         )
-        return (await self.reserver.reserve(record, who, intent, effects)).record
+        return (await self.reserver.reserve(record, Question(wallet, who, intent, effects))).record
 
     async def is_allowed(self, effects: TransactionEffects, who: Actor, wallet: str = "w") -> bool:
         return (await self.reserve(effects, who, wallet)).status is TransactionStatus.PENDING
@@ -369,10 +369,11 @@ async def test_on_mainnet_a_principal_without_grants_buys_what_is_listed(
             intent = Intent("swap", bench.wallet.address, tokens_out={MINT: 5})
             intent = replace(intent, details={} if into is None else {"outputToken": into})
             use = PocketUse(pocket, venue="market")
-            verdict = await reserver.trial(wallet, actor(), intent, effects, use)
+            verdict = await reserver.trial(Question(wallet, actor(), intent, effects, use))
             assert verdict.rule == rule, into
         # The same into a plugin's own pocket is no swap at all.
-        verdict = await reserver.trial(wallet, actor(), intent, effects, PocketUse(pocket))
+        question = Question(wallet, actor(), intent, effects, PocketUse(pocket))
+        verdict = await reserver.trial(question)
         assert (verdict.rule, "transfer" in str(verdict.reason)) == ("grants", True)
 
 

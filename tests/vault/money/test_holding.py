@@ -10,6 +10,7 @@ from tests.support.database import hold_row
 
 from solward.types.guardrail import Intent, Line, Operation
 from solward.types.record import Hold
+from solward.vault.money.judge.granting import Question
 from solward.vault.money.request import Actor, AgentRun, IdempotencyKey
 from solward.vault.money.reserve import hold_reservation
 
@@ -37,7 +38,8 @@ def change(
     shown: Hold, *lines: Line, intent: Intent = INTENT, costs: int = COSTS, decimals: int = 6
 ) -> str | None:
     seen = hold_reservation.with_decimals(lines, {MINT: decimals})
-    return hold_reservation.change(shown, intent, seen, costs, intent.tokens_in)
+    leaving = hold_reservation.Leaving(seen, costs, 0, intent.tokens_in)
+    return hold_reservation.change(shown, intent, leaving)
 
 
 def test_what_was_shown_and_less_is_covered() -> None:
@@ -114,7 +116,7 @@ def test_a_launch_of_another_mint_needs_the_request_to_say_which() -> None:
 
 
 def digest(actor: Actor = KEY, intent: Intent = INTENT, *lines: Line) -> str:
-    return hold_reservation.digest_of("w", actor.chain("w"), actor, intent, lines or (SENT,), None)
+    return hold_reservation.digest_of(Question("w", actor, intent), lines or (SENT,))
 
 
 def test_a_digest_is_of_intent_lines_chain_and_the_callers_key() -> None:

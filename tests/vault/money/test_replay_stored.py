@@ -35,7 +35,7 @@ from solward.vault.grants.document import GrantPolicy
 from solward.vault.grants.model import ANY_ASSET, AssetLimit, Grant, NewRecipient, Window, grant_id
 from solward.vault.guardrails import Policy as Rules
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.money.judge.granting import Granting
+from solward.vault.money.judge.granting import Granting, Question
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.request import ADMIN, Actor
 from solward.vault.money.reserve.reservation import Reserver
@@ -111,7 +111,8 @@ class Service:
             principal=actor.principal,
         )
         try:
-            stored = (await self.reserver.reserve(record, actor, intent, effects)).record
+            question = Question(wallet, actor, intent, effects)
+            stored = (await self.reserver.reserve(record, question)).record
         except Held as held:
             if self.decides and self.rng.random() < 0.5:
                 await self.decide(held.hold.id, actor, lines, wallet, costs)

@@ -10,7 +10,7 @@ import contextlib
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import structlog
@@ -35,7 +35,7 @@ from solward.types.errors import (
     TransactionError,
     TransactionFailed,
 )
-from solward.types.guardrail import SOL, Intent, Outflow, TransactionEffects
+from solward.types.guardrail import SOL, Intent, Outflow
 from solward.types.money import from_units
 from solward.types.payment import PaymentMode
 from solward.types.record import (
@@ -54,7 +54,7 @@ from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.patience import left, within
 from solward.vault.money.failures import ended_by, refusal, wait_for_task, would_fail
 from solward.vault.money.judge.assess import Assessment, Assessor, no_verification
-from solward.vault.money.judge.granting import Granting
+from solward.vault.money.judge.granting import Granting, Question
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.judge.priority import PriorityFee, PriorityFees
 from solward.vault.money.judge.trial import Trial, TrialEnded
@@ -69,7 +69,6 @@ from solward.vault.money.request import (
     HoldWaits,
     Payment,
     PocketDraft,
-    PocketUse,
 )
 from solward.vault.money.reserve.hold_reservation import hold_of
 from solward.vault.money.reserve.reservation import BidTooHigh, Reservation, Reserver
@@ -90,7 +89,7 @@ from solward.vault.store import payments as payment_store
 from solward.vault.store import transactions as store
 from solward.vault.store.attempts import HAND_OVER, PocketStep
 from solward.vault.store.holds import HoldRow
-from solward.vault.store.payments import PaymentRow, StoredAnswer
+from solward.vault.store.payments import PaidRequest, PaymentRow, StoredAnswer
 from solward.vault.store.plugin_entries import DEFAULT_BOUNDS, StoreBounds
 
 T = TypeVar("T")
@@ -370,10 +369,10 @@ class Engine:
 
         async def judged(tried: Assessment | None, bid_lamports: int = 0) -> Trial:
             found = None if tried is None else tried.effects
-            verdict = await self._reserver.trial(
+            question = Question(
                 wallet_id, actor, draft.intent, found, draft.pocket, draft.payment, bid_lamports
             )
-            return Trial(verdict, found, failure)
+            return Trial(await self._reserver.trial(question), found, failure)
 
         if assessment is not None and assessment.effects is not None:
             try:
@@ -450,8 +449,8 @@ class Engine:
         wallet = await self._wallets.get(wallet_id)
         if actor.dry_run:
             effects = faucet_effects(wallet.address)
-            verdict = await self._reserver.trial(wallet_id, actor, intent, effects)
-            raise TrialEnded(Trial(verdict, effects))
+            question = Question(wallet_id, actor, intent, effects)
+            raise TrialEnded(Trial(await self._reserver.trial(question), effects))
         with self.deadline():
             return await self._shielded(self._airdrop(wallet, actor, intent, lamports))
 
@@ -461,7 +460,7 @@ class Engine:
         """Store an intent that could not be drafted; returns the error to raise."""
         wallet = await self._wallets.get(wallet_id)
         if actor.dry_run:
-            verdict = await self._reserver.trial(wallet_id, actor, intent, None)
+            verdict = await self._reserver.trial(Question(wallet_id, actor, intent))
             return TrialEnded(Trial(verdict, None, str(error)))
         record = self._record(wallet, actor, intent)
         return await self._failed(record, actor, intent, error)
@@ -614,20 +613,24 @@ class Engine:
         self._hook(Step.ASSESSED)
         if assessment.effects is None:
             text = would_fail(assessment.failure)
-            raise refusal(await self._reserver.fail(record, actor, draft.intent, None, text))
+            raise refusal(await self._reserver.fail(record, actor, draft.intent, text))
         if assessed is not draft:
             draft, record = assessed, replace(record, details=assessed.intent.details)
         record = _with_leaves(record, assessment.effects.outflow)
         payment = draft.payment
 
         async def reserve(judged: Assessment, bid_lamports: int) -> tuple[Assessment, Reservation]:
-            assert judged.effects is not None
-            paid = None
-            if payment is not None:
-                paid = payment, _payment_row(record, draft, payment, judged)
-            return judged, await self._reserve(
-                record, actor, draft.intent, judged.effects, draft.pocket, paid, bid_lamports
+            row = None if payment is None else _payment_row(record, draft, payment, judged)
+            question = Question(
+                record.wallet_id,
+                actor,
+                draft.intent,
+                judged.effects,
+                draft.pocket,
+                payment,
+                bid_lamports,
             )
+            return judged, await self._reserve(record, question, row)
 
         try:
             assessment, reservation = await self._with_bid_that_fits(draft, assessment, reserve)
@@ -654,7 +657,7 @@ class Engine:
     async def _failed(
         self, record: TransactionRecord, actor: Actor, intent: Intent, error: Exception
     ) -> TransactionError:
-        stored = await self._reserver.fail(record, actor, intent, None, str(error))
+        stored = await self._reserver.fail(record, actor, intent, str(error))
         return refusal(ended_by(error, stored))
 
     async def _with_bid_that_fits(
@@ -717,20 +720,11 @@ class Engine:
         raise refusal(ended_by(error, await self._reserver.release(reservation.record, text)))
 
     async def _reserve(
-        self,
-        record: TransactionRecord,
-        actor: Actor,
-        intent: Intent,
-        effects: TransactionEffects,
-        pocket: PocketUse | None = None,
-        payment: tuple[Payment, PaymentRow] | None = None,
-        bid_lamports: int = 0,
+        self, record: TransactionRecord, question: Question, row: PaymentRow | None = None
     ) -> Reservation:
         with tracing.span("transaction.reserve"):
             try:
-                reservation = await self._reserver.reserve(
-                    record, actor, intent, effects, pocket, payment, bid_lamports
-                )
+                reservation = await self._reserver.reserve(record, question, row)
             except Held:
                 self._hook(Step.HELD)
                 raise
@@ -751,7 +745,8 @@ class Engine:
     async def _request_airdrop(
         self, record: TransactionRecord, address: str, actor: Actor, intent: Intent, lamports: int
     ) -> TransactionRecord:
-        reservation = await self._reserve(record, actor, intent, faucet_effects(address))
+        question = Question(record.wallet_id, actor, intent, faucet_effects(address))
+        reservation = await self._reserve(record, question)
         self._hook(Step.RESERVED)
         try:
             with tracing.span("transaction.send"):
@@ -909,23 +904,12 @@ def _payment_row(
     """What is stored of a payment with its reservation."""
     message = assessment.transaction.message
     digest, index = signed_message(message, draft.intent.wallet)
+    request = {each.name: getattr(payment, each.name) for each in fields(PaidRequest)}
     return PaymentRow(
+        **request,
         transaction_id=record.id,
         wallet_id=record.wallet_id,
-        protocol=payment.protocol,
-        mode=payment.mode,
-        site=payment.site,
-        url=payment.url,
-        method=payment.method,
-        fingerprint=payment.fingerprint,
-        offer=payment.offer,
-        asset=payment.asset,
-        units=payment.units,
-        decimals=payment.decimals,
-        pay_to=payment.pay_to,
-        source=payment.source,
         source_units=assessment.source_units,
-        memo=payment.memo,
         message_sha256=digest,
         signer_index=index,
         created_ms=record.created_ms,

@@ -17,7 +17,6 @@ from solward.types.errors import SkillError
 from solward.types.record import TransactionRecord
 from solward.vault.money.request import Actor
 from solward.vault.store import plugin_entries as store
-from solward.vault.store import spending
 from solward.vault.store import transactions as records
 from solward.vault.store.plugin_entries import StoreBounds, plugin_of, third_party
 
@@ -130,13 +129,9 @@ class PluginEntries:
             SkillError: `store_busy`: its plugin has written often enough in this minute.
         """
         self.budget.take(_plugin(actor))
-        run = None if actor.run is None else actor.run.fencing
-        due = None if actor.schedule is None else actor.schedule.fencing
         try:
             async with self.database.write() as connection:
-                await spending.lock(connection, wallet_id, (), run, actor.api_key, schedule=due)
-                for check in actor.checks:
-                    check()
+                await actor.lock(connection, wallet_id)
                 yield connection
                 if actor.dry_run:
                     raise _Undone

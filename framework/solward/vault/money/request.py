@@ -7,15 +7,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from solders.instruction import Instruction
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.types.entries import Put
 from solward.types.guardrail import Intent
-from solward.types.payment import PaymentMode
 from solward.types.record import GENERATED_KEY, TransactionRecord
 from solward.types.roles import is_admin
 from solward.vault.custody import Pocket
 from solward.vault.guardrails import ScopeLimits
+from solward.vault.store import spending
 from solward.vault.store.holds import action_scope
+from solward.vault.store.payments import PaidRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,6 @@ class AgentRun:
     cycle: int
     fence: int
 
-    @property
-    def fencing(self) -> tuple[str, int, int]:
-        """Agent, cycle and fencing token, as `spending.lock` takes them."""
-        return self.agent_id, self.cycle, self.fence
-
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRun:
@@ -57,11 +54,6 @@ class ScheduleRun:
 
     schedule_id: str
     fence: int
-
-    @property
-    def fencing(self) -> tuple[str, int]:
-        """Schedule and fencing token, as `spending.lock` takes them."""
-        return self.schedule_id, self.fence
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +129,32 @@ class Actor:
         """Every principal a transaction of this wallet needs, the wallet's first."""
         who = () if self.is_admins else (self.principal,)
         return (f"wallet:{wallet_id}", *who, *self.via)
+
+    async def lock(
+        self,
+        connection: AsyncConnection,
+        wallet_id: str,
+        scopes: Sequence[str] = (),
+        agent: str | None = None,
+    ) -> None:
+        """Lock a wallet and scopes for what it requests (`spending.lock`), and check that what
+        requests it has not ended.
+
+        Raises:
+            TakenOver, KeyRevoked, SkillError: it has.
+        """
+        run, schedule = self.run, self.schedule
+        await spending.lock(
+            connection,
+            wallet_id,
+            scopes,
+            None if run is None else (run.agent_id, run.cycle, run.fence),
+            self.api_key,
+            agent,
+            None if schedule is None else (schedule.schedule_id, schedule.fence),
+        )
+        for check in self.checks:
+            check()
 
 
 ADMIN = Actor("admin")
@@ -232,42 +250,17 @@ class PocketDraft:
         return Draft(self.intent, self.instructions, pocket=use)
 
 
-@dataclass(frozen=True, slots=True)
-class Payment:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payment(PaidRequest):
     """What a transaction pays for; its record has the type `payment`.
 
     Attributes:
-        protocol: name of the plugin that read the offer.
-        site: host, and port where it is not 443, of the request that is paid for.
-        url: of that request, without query and fragment.
-        method: of that request.
-        fingerprint: SHA-256 of the whole request, hex: made again, it is the same one.
-        offer: the whole offer, JSON-able, to show the payment again after a crash.
-        asset: `SOL` or a mint.
-        units: smallest units that leave, splits included.
-        decimals: of the asset.
-        pay_to: owner of what receives.
-        source: the account that units leave: a token account, or the wallet where `asset` is SOL.
         fee_payer: of a sponsored payment; None where the wallet pays the fee.
-        memo: in the instructions; None where they have none.
         most_compute_units: the highest limit of compute units that the seller takes.
         most_unit_price: the highest price of one, in micro-lamports.
     """
 
-    protocol: str
-    mode: PaymentMode
-    site: str
-    url: str
-    method: str
-    fingerprint: str
-    offer: Mapping[str, Any]
-    asset: str
-    units: int
-    decimals: int
-    pay_to: str
-    source: str
     fee_payer: str | None = None
-    memo: str | None = None
     most_compute_units: int = 1_400_000
     most_unit_price: int = 5_000_000
 

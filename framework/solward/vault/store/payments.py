@@ -52,19 +52,25 @@ class StoredAnswer:
     is_whole: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class PaymentRow:
-    """A payment as stored; see the table.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaidRequest:
+    """A request over HTTP that is paid for, and what is paid.
 
     Attributes:
-        source_units: what `source` held in the state that it was assessed by.
-        message_sha256: hex, of the message as it is signed.
-        signer_index: of the wallet among the signatures.
-        answer: None until the seller answered.
+        protocol: name of the plugin that read the offer.
+        site: host, and port where it is not 443, of the request.
+        url: of the request, without query and fragment.
+        method: of the request.
+        fingerprint: SHA-256 of the whole request, hex: made again, it is the same one.
+        offer: the whole offer, JSON-able, to show the payment again after a crash.
+        asset: `SOL` or a mint.
+        units: smallest units that leave, splits included.
+        decimals: of the asset.
+        pay_to: owner of what receives.
+        source: the account that units leave: a token account, or the wallet where `asset` is SOL.
+        memo: in the instructions; None where they have none.
     """
 
-    transaction_id: str
-    wallet_id: str
     protocol: str
     mode: PaymentMode
     site: str
@@ -77,8 +83,23 @@ class PaymentRow:
     decimals: int
     pay_to: str
     source: str
+    memo: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaymentRow(PaidRequest):
+    """A payment as stored; see the table.
+
+    Attributes:
+        source_units: what `source` held in the state that it was assessed by.
+        message_sha256: hex, of the message as it is signed.
+        signer_index: of the wallet among the signatures.
+        answer: None until the seller answered.
+    """
+
+    transaction_id: str
+    wallet_id: str
     source_units: int
-    memo: str | None
     message_sha256: str
     signer_index: int
     created_ms: int

@@ -17,7 +17,7 @@ from solward.support.durations import DAY_MS
 from solward.types.errors import RateReached
 from solward.types.guardrail import SOL, Intent, Operation, TransactionEffects
 from solward.vault.grants import judged as judged_form
-from solward.vault.grants.decide import CompiledGrants, Need, decide, needed, priced
+from solward.vault.grants.decide import CompiledGrants, Need, compile_grants, decide, needed, priced
 from solward.vault.grants.dollars import AssetPrice, line_dollars
 from solward.vault.grants.judged import ALLOWED, GRANTS_RULE, Judged
 from solward.vault.grants.model import (
@@ -34,18 +34,21 @@ from solward.vault.grants.sentences import finding_refusal, left_sentence, reaso
 from solward.vault.grants.spelling import Names
 from solward.vault.guardrails.rules import Verdict
 from solward.vault.money.judge.grant_case import Outgoing, addresses, funded, outgoing, recipients
-from solward.vault.money.judge.grant_sets import GrantSets
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.judge.principal_names import KnownNames, names_in, names_of
-from solward.vault.money.request import Actor, PocketUse
+from solward.vault.money.request import Actor, Payment, PocketUse
 from solward.vault.refusal import RefusalNumbers
+from solward.vault.store import contacts, window_sums
 from solward.vault.store import grants as store
 from solward.vault.store import judged as judged_store
 from solward.vault.store import recipients as recipient_store
 from solward.vault.store import transactions as transaction_store
-from solward.vault.store import window_sums
+
+Book = Mapping[str, frozenset[str]]
 
 _NO_TOKENS: Final = TokenList(())
+# Principals remembered; a service has as many as agents, keys and wallets together.
+_MOST_KEPT = 10_000
 
 # Refusals that end by themselves, and not by another transaction or other grants.
 _PASSING: Final = frozenset({Why.PRICE, Why.RATE})
@@ -72,32 +75,31 @@ class Question:
     """Who asks for what, before it is judged.
 
     Attributes:
+        effects: None where nothing was simulated.
+        payment: what it pays for, where a seller is paid for a request over HTTP.
+        bid_lamports: by how much its network fee can be lowered.
         leaving: what leaves by the bytes; None where these cannot be bounded, which is refused, or
             the faucet's are.
-        bid_lamports: by how much its network fee can be lowered.
     """
 
     wallet_id: str
     actor: Actor
     intent: Intent
-    leaving: Outgoing | None
-    chain: tuple[str, ...]
+    effects: TransactionEffects | None = None
+    pocket: PocketUse | None = None
+    payment: Payment | None = None
     bid_lamports: int = 0
+    leaving: Outgoing | None = field(init=False)
 
-    @classmethod
-    def of(
-        cls,
-        wallet_id: str,
-        actor: Actor,
-        intent: Intent,
-        effects: TransactionEffects | None,
-        pocket: PocketUse | None,
-        bid_lamports: int = 0,
-    ) -> Question:
-        """Of a transaction whose effects are known, or not."""
-        outflow = None if effects is None else effects.outflow
-        leaving = None if outflow is None else outgoing(outflow, intent, pocket)
-        return cls(wallet_id, actor, intent, leaving, actor.chain(wallet_id), bid_lamports)
+    def __post_init__(self) -> None:
+        outflow = None if self.effects is None else self.effects.outflow
+        leaving = None if outflow is None else outgoing(outflow, self.intent, self.pocket)
+        object.__setattr__(self, "leaving", leaving)
+
+    @property
+    def chain(self) -> tuple[str, ...]:
+        """Every principal that it needs, the wallet's first."""
+        return self.actor.chain(self.wallet_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,66 @@ class Granted:
         if outcome == ALLOWED:
             paid = recipients(self.case.lines)
             await recipient_store.note_paid(connection, self.case.wallet_id, paid, own_id)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What was read under one version; None for a principal that is not under grants."""
+
+    version: int
+    sets: dict[str, CompiledGrants | None] = field(default_factory=dict)
+    book: Book | None = None
+
+
+class GrantSets:
+    """The grants of principals, read as they are needed."""
+
+    def __init__(self) -> None:
+        self._kept = _Kept(-1)
+
+    async def of(
+        self, connection: AsyncConnection, version: int, principals: Collection[str]
+    ) -> dict[str, CompiledGrants]:
+        """principal -> its grants, of those that are under grants.
+
+        Args:
+            version: of the grants as this database transaction sees them.
+        """
+        kept = self._at(version)
+        missing = [each for each in principals if each not in kept.sets]
+        if missing:
+            if len(kept.sets) + len(missing) > _MOST_KEPT:
+                kept.sets.clear()
+                missing = list(principals)
+            found = await store.sets_of(connection, missing)
+            for each in missing:
+                rows = found.get(each)
+                kept.sets[each] = (
+                    None if rows is None else compile_grants(list(map(from_stored, rows)))
+                )
+        return self._among(kept, principals)
+
+    async def book(self, connection: AsyncConnection, version: int) -> Book:
+        """The address book: name -> addresses."""
+        kept = self._at(version)
+        if kept.book is None:
+            found = await contacts.book(connection)
+            kept.book = {name: frozenset(addresses) for name, addresses in found.items()}
+        return kept.book
+
+    def last(self, principals: Collection[str]) -> dict[str, CompiledGrants]:
+        """As `of`, of what was read last; they may have been changed since."""
+        return self._among(self._kept, principals)
+
+    def _at(self, version: int) -> _Kept:
+        if self._kept.version != version:
+            self._kept = _Kept(version)
+        return self._kept
+
+    @staticmethod
+    def _among(kept: _Kept, principals: Collection[str]) -> dict[str, CompiledGrants]:
+        found = ((each, kept.sets.get(each)) for each in principals)
+        return {each: grants for each, grants in found if grants is not None}
 
 
 class Granting:

@@ -508,13 +508,7 @@ class PocketRuns:
         try:
             async with self._database.write() as connection:
                 if actor is not None:
-                    fence = None if actor.run is None else actor.run.fencing
-                    run = None if actor.schedule is None else actor.schedule.fencing
-                    await spending.lock(
-                        connection, record.wallet_id, (), fence, actor.api_key, schedule=run
-                    )
-                    for check in actor.checks:
-                        check()
+                    await actor.lock(connection, record.wallet_id)
                     frozen = await spending.freeze_reason(connection, record.wallet_id)
                     if frozen is not None:
                         return "transactions are frozen" + (f": {frozen}" if frozen else "")

@@ -17,7 +17,7 @@ from solward.database.window_clock import Moment
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.support import jsontext
 from solward.types.errors import HoldDecided, IdempotencyInFlight, IdempotencyMismatch
-from solward.types.guardrail import SOL, Intent, Line, Operation, TransactionEffects
+from solward.types.guardrail import SOL, Intent, Line, Operation
 from solward.types.money import SOL_DECIMALS, format_amount, format_sol, from_units
 from solward.types.record import (
     GENERATED_KEY,
@@ -29,13 +29,11 @@ from solward.types.record import (
 )
 from solward.types.site import SITE
 from solward.vault.grants.sentences import fixed_details, hold_sentence
-from solward.vault.guardrails import (
-    ScopeUsage,
-)
+from solward.vault.guardrails import ScopeUsage
 from solward.vault.money.judge.grant_case import VENUE, addresses, is_pockets
-from solward.vault.money.judge.granting import Granted, Granting
+from solward.vault.money.judge.granting import Granted, Granting, Question
 from solward.vault.money.plugin_entries import REMEMBER, remember_json
-from solward.vault.money.request import Actor, HoldTaken, IdempotencyKey, Payment, PocketUse
+from solward.vault.money.request import Actor, HoldTaken, IdempotencyKey, PocketUse
 from solward.vault.refusal import RefusalNumbers
 from solward.vault.store import alerts, holds, idempotency, recipients
 from solward.vault.store.holds import GRANTS_RULE, MOST_OPEN, HoldRow
@@ -93,9 +91,9 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaving:
-    """What a person is shown: lines with their decimals, costs with the network fee among them,
-    and what must arrive, in `least` with its decimals."""
+class Leaving:
+    """What a person is shown: lines with their decimals, costs with the network fee among them in
+    lamports, and what must arrive (mint -> least units), in `least` with its decimals."""
 
     lines: tuple[Line, ...]
     costs: int
@@ -104,15 +102,15 @@ class _Leaving:
     least: tuple[Line, ...] = ()
 
     @classmethod
-    def of(
-        cls,
-        judged: Judged,
-        intent: Intent,
-        effects: TransactionEffects,
-        pocket: PocketUse | None,
-    ) -> _Leaving:
-        """By the bytes, as grants count it."""
-        arrives = arrives_of(intent, pocket)
+    def of(cls, judged: Judged, question: Question) -> Leaving:
+        """By the bytes, as grants count it, with the pocket under the name of any."""
+        effects, pocket = question.effects, question.pocket
+        assert effects is not None
+        arrives: dict[str, int] = {}
+        # A token that is made in it has another mint each time it is planned.
+        if question.intent.type != TransactionType.TOKEN_LAUNCH:
+            # At once, or by a later step.
+            arrives = {**question.intent.tokens_in, **({} if pocket is None else pocket.returns)}
         least = with_decimals(
             [
                 Line(Operation.SWAP, SOL if mint == WRAPPED_SOL_MINT else mint, units)
@@ -124,7 +122,14 @@ class _Leaving:
         if judged.granted is None:
             return cls((), effects.fee_lamports, effects.fee_lamports, arrives, least)
         case = judged.granted.case
-        lines = with_decimals(lines_of(case.lines, pocket), effects.decimals)
+        lines = case.lines
+        if pocket is not None:
+            address = pocket.pocket.address
+            lines = tuple(
+                replace(line, account=_POCKET, owner=None) if is_pockets(line, address) else line
+                for line in lines
+            )
+        lines = with_decimals(lines, effects.decimals)
         return cls(lines, case.costs_lamports, effects.fee_lamports, arrives, least)
 
 
@@ -144,14 +149,7 @@ class HoldReserver:
         self._max_fee_lamports = max_fee_lamports
 
     async def weigh(
-        self,
-        connection: AsyncConnection,
-        judged: Judged,
-        actor: Actor,
-        intent: Intent,
-        effects: TransactionEffects,
-        pocket: PocketUse | None,
-        payment: Payment | None = None,
+        self, connection: AsyncConnection, judged: Judged, question: Question
     ) -> Judged:
         """What becomes of it where a person decides: carried out with an approval, refused because
         it is not what was shown, or held in place of a record.
@@ -166,6 +164,7 @@ class HoldReserver:
                 that ended meanwhile, which is its answer; or for another request's.
             HoldDecided: it stands for a hold of another call, or was approved for less.
         """
+        actor = question.actor
         waiting: list[HoldRow] = []
         named = None
         if actor.approval is None:
@@ -176,21 +175,18 @@ class HoldReserver:
                 waiting = await holds.open_rows(connection, actor.principal)
             if judged.hold is None and not waiting and named is None:
                 return judged
-        leaving = _Leaving.of(judged, intent, effects, pocket)
+        leaving = Leaving.of(judged, question)
         if actor.approval is not None:
             approval = await approval_of(connection, actor.approval, judged.now)
-            return _approved(judged, approval, intent, leaving)
-        chain = actor.chain(judged.record.wallet_id)
-        digest = digest_of(
-            judged.record.wallet_id, chain, actor, intent, leaving.lines, pocket, payment
-        )
+            return _approved(judged, approval, question, leaving)
+        digest = digest_of(question, leaving.lines)
         if named is not None:
-            return _again(judged, named, digest, actor, intent, leaving, payment)
+            return _again(judged, named, digest, question, leaving)
         by_digest = await holds.by_digest(connection, digest)
         known = [] if by_digest is None else [by_digest]
         keyless = is_keyless(actor)
         recipe = None if actor.recipe is None else actor.recipe()
-        if payment is None and keyless and is_declared(recipe):
+        if question.payment is None and keyless and is_declared(recipe):
             known += [
                 each
                 for each in waiting
@@ -203,7 +199,7 @@ class HoldReserver:
             if await holds.expire(connection, row, judged.now):
                 continue
             if row.hold.state is HoldState.APPROVED and row.hold.repeats:
-                return _approved(judged, row, intent, leaving)
+                return _approved(judged, row, question, leaving)
             return replace(judged, held=row.hold)
         if judged.hold is None:
             return judged
@@ -213,7 +209,9 @@ class HoldReserver:
                 f"{most} transactions of {actor.principal} wait for a person already, and this one"
                 f" would have to wait too: {judged.hold}"
             )
-        hold = await self._hold(connection, judged, actor, intent, leaving, digest)
+        # Its words and its planned details say all of a declared operation.
+        opaque = "" if is_declared(recipe) else digest
+        hold = await self._hold(connection, judged, question, leaving, opaque)
         applied = judged.record.guardrails_applied
         if recipe is not None and actor.remember:
             # What makes it again writes them too; the digest is of what is asked alone.
@@ -231,21 +229,20 @@ class HoldReserver:
         self,
         connection: AsyncConnection,
         judged: Judged,
-        actor: Actor,
-        intent: Intent,
-        leaving: _Leaving,
-        digest: str,
+        question: Question,
+        leaving: Leaving,
+        opaque: str,
     ) -> Hold:
+        """Args:
+        opaque: see `hold_sentence`.
+        """
         record, reason = judged.record, judged.hold or ""
-        chain = actor.chain(record.wallet_id)
-        own = await recipients.own_ids(connection, addresses(leaving.lines))
+        actor, chain, lines = question.actor, question.chain, leaving.lines
+        own = await recipients.own_ids(connection, addresses(lines))
         named = (*chain, *(f"wallet:{each}" for each in own.values()))
         names = await self._granting.names(connection, named)
         sites = [each for each in chain if each.startswith(SITE)]
-        lines, wallet = leaving.lines, record.wallet_id
-        # Its words and its planned details say all of a declared operation.
-        is_declared = actor.recipe is not None and "operation" in actor.recipe()
-        opaque = "" if is_declared else digest
+        wallet, intent = record.wallet_id, question.intent
         wanted = hold_sentence(
             actor.principal, wallet, lines, (), names, sites, own, intent, leaving.least, opaque
         )
@@ -259,7 +256,7 @@ class HoldReserver:
             state=HoldState.HELD,
             sentence=f"{wanted} {reason}",
             reasons=(reason,),
-            lines=shown_lines(leaving.lines),
+            lines=shown_lines(lines),
             costs_lamports=leaving.costs + max(0, self._max_fee_lamports - leaving.fee),
             arrives=leaving.arrives,
             details=record.details,
@@ -299,16 +296,11 @@ async def _named(connection: AsyncConnection, actor: Actor, now: Moment) -> Hold
 
 
 def _again(
-    judged: Judged,
-    row: HoldRow,
-    digest: str,
-    actor: Actor,
-    intent: Intent,
-    leaving: _Leaving,
-    payment: Payment | None,
+    judged: Judged, row: HoldRow, digest: str, question: Question, leaving: Leaving
 ) -> Judged:
     """A request whose key stands for an open hold: it waits, or takes that hold's approval. What
     does not fit is refused without a record, so that the hold and its key stay as they are."""
+    actor, payment = question.actor, question.payment
     is_its_own = actor.idempotency is None and row.action_key == actor.action_key
     if is_its_own and payment is None and row.digest != digest:
         raise HoldDecided(f"{_ANOTHER}: it is another call")
@@ -318,20 +310,20 @@ def _again(
         # A paid request's digest has the price, and the caller's key has all of the request.
         if payment is None or actor.idempotency is None:
             raise HoldDecided(f"{_ANOTHER}: it is another call")
-        changed = change(row.hold, intent, leaving.lines, leaving.costs, leaving.arrives)
+        changed = change(row.hold, question.intent, leaving)
         if changed is not None:
             raise HoldDecided(f"{_ANOTHER}: {changed}")
-    return _approved(judged, row, intent, leaving)
+    return _approved(judged, row, question, leaving)
 
 
 _ANOTHER: Final = "Nothing was sent; it is not what a person is asked about, or has approved"
 
 
-def _approved(judged: Judged, approval: HoldRow, intent: Intent, leaving: _Leaving) -> Judged:
+def _approved(judged: Judged, approval: HoldRow, question: Question, leaving: Leaving) -> Judged:
     judged = replace(judged, approval=approval)
     if not judged.is_allowed:
         return judged
-    changed = change(approval.hold, intent, leaving.lines, leaving.costs, leaving.arrives)
+    changed = change(approval.hold, question.intent, leaving)
     if changed is None:
         return judged
     return judged.blocked(f"it is not what was approved: {changed}")
@@ -417,22 +409,6 @@ async def claim_record(
             raise
 
 
-def lines_of(lines: tuple[Line, ...], pocket: PocketUse | None) -> tuple[Line, ...]:
-    """What leaves by the bytes, with the pocket under the name of any."""
-    if pocket is None:
-        return lines
-    address = pocket.pocket.address
-    return tuple(_pockets(line) if is_pockets(line, address) else line for line in lines)
-
-
-def arrives_of(intent: Intent, pocket: PocketUse | None) -> dict[str, int]:
-    """mint -> least units that must arrive, at once or by a later step; none of a token that is
-    made in it, whose mint is another one each time it is planned."""
-    if intent.type == TransactionType.TOKEN_LAUNCH:
-        return {}
-    return {**intent.tokens_in, **({} if pocket is None else pocket.returns)}
-
-
 def with_decimals(lines: Sequence[Line], decimals: Mapping[str, int]) -> tuple[Line, ...]:
     """Lines with the decimals that a node says where the bytes do not state them.
 
@@ -463,15 +439,7 @@ def shown_lines(lines: Sequence[Line]) -> tuple[dict[str, Any], ...]:
     return tuple(shown)
 
 
-def digest_of(
-    wallet_id: str,
-    chain: Sequence[str],
-    actor: Actor,
-    intent: Intent,
-    lines: Sequence[Line],
-    pocket: PocketUse | None,
-    payment: Payment | None = None,
-) -> str:
+def digest_of(question: Question, lines: Sequence[Line]) -> str:
     """SHA-256 of what is asked and what it takes: the same request again has the same.
 
     Of what only its caller can make again it is all that says what that is: an approval is given to
@@ -479,6 +447,7 @@ def digest_of(
     another, and the same payment asked for in the next cycle is not to be a second one. A paid
     request is one by what it requests and takes, whichever route or skill makes it.
     """
+    actor, intent, payment = question.actor, question.intent, question.payment
     key = None
     if not is_keyless(actor):
         key = [str(actor.action_key)]
@@ -488,15 +457,16 @@ def digest_of(
         recipe = actor.recipe()
         asked = recipe.get("fields", recipe)
     else:
-        asked = {**_asked(intent, pocket), "call": actor.call}
+        asked = {**_asked(intent, question.pocket), "call": actor.call}
     lefts = _sums([_at_any_venue(line) for line in lines], actor.recipe is None)
     left = sorted([*each, str(units)] for each, units in lefts.items())
-    whole = ["hold", wallet_id, list(chain), intent.type, key, asked, left]
+    chain = question.chain
+    whole = ["hold", question.wallet_id, list(chain), intent.type, key, asked, left]
     if payment is not None:
         # The whole request: what is bought for it is what was approved.
         request = [payment.url, payment.method, payment.fingerprint]
         payers = [each for each in chain if not each.startswith(("skill:", "plugin:"))]
-        whole = ["hold", wallet_id, payers, intent.type, key, request, left]
+        whole = ["hold", question.wallet_id, payers, intent.type, key, request, left]
     return hashlib.sha256(jsontext.dumps(whole, canonical=True).encode()).hexdigest()
 
 
@@ -515,7 +485,7 @@ def is_same_payment(
     for the same assets, by whichever route, skill or spelling it was asked for.
 
     Args:
-        arrives: as `arrives_of`; how much of them changes with each quote.
+        arrives: as of `Leaving`; how much of them changes with each quote.
     """
     if not lines or (hold.wallet_id, hold.type) != (record.wallet_id, record.type):
         return False
@@ -550,19 +520,13 @@ def _at_any_venue(line: Line) -> Line:
     return replace(line, account=VENUE) if at_venue else line
 
 
-def change(
-    hold: Hold, intent: Intent, lines: Sequence[Line], costs: int, arrives: Mapping[str, int]
-) -> str | None:
+def change(hold: Hold, intent: Intent, leaving: Leaving) -> str | None:
     """What it takes beyond what was shown, or gives less; None where nothing.
 
     Each line at most as shown, to the same recipient, with the same decimals; costs likewise; and a
     swap's minimum at least.
-
-    Args:
-        lines: with their decimals.
-        costs: network fee and rent, in lamports.
-        arrives: as `arrives_of`.
     """
+    lines, costs, arrives = leaving.lines, leaving.costs, leaving.arrives
     if intent.type != hold.type:
         return f"it is a {intent.type} now"
     for name in fixed_details(hold.type):
@@ -650,10 +614,6 @@ def _line(shown: Mapping[str, Any]) -> Line:
         shown.get("owner"),
         shown.get("decimals"),
     )
-
-
-def _pockets(line: Line) -> Line:
-    return replace(line, account=_POCKET, owner=None)
 
 
 def _decimals(asset: str, decimals: Mapping[str, int]) -> int | None:

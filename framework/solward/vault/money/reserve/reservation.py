@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -24,6 +24,7 @@ from solward.types.guardrail import (
     Request,
     TransactionEffects,
 )
+from solward.types.money import format_amount, from_units
 from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.types.roles import is_key
 from solward.vault.grants.dollars import AssetPrice
@@ -48,9 +49,8 @@ from solward.vault.guardrails.rules import RATE_LIMIT
 from solward.vault.money.judge.grant_case import is_within
 from solward.vault.money.judge.granting import Granted, Granting, PricesMissing, Question
 from solward.vault.money.judge.plugin_rules import PluginRules, joined
-from solward.vault.money.judge.price_change import price_change
 from solward.vault.money.plugin_entries import remember
-from solward.vault.money.request import Actor, HoldWaits, Payment, PocketUse
+from solward.vault.money.request import Actor, HoldWaits
 from solward.vault.money.reserve.hold_reservation import (
     HoldReserver,
     Judged,
@@ -61,7 +61,6 @@ from solward.vault.money.reserve.hold_reservation import (
     use_approval,
 )
 from solward.vault.money.reserve.pocket_reservation import owned_by_another, with_pocket
-from solward.vault.refusal import RefusalNumbers
 from solward.vault.store import alerts, spending
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import grants as grants_store
@@ -70,12 +69,15 @@ from solward.vault.store import recipients as recipient_store
 from solward.vault.store import transactions as store
 from solward.vault.store.alerts import Alert
 from solward.vault.store.attempts import Settlement
-from solward.vault.store.holds import GRANTS_RULE, HoldRow
+from solward.vault.store.holds import GRANTS_RULE
 from solward.vault.store.payments import PaymentRow
 from solward.vault.store.plugin_entries import DEFAULT_BOUNDS, StoreBounds, third_party
 
 # In a record's `guardrailsApplied` where a payment's terms refused it.
 PAYMENT_RULE = "simulated_effects"
+# A seller's price follows its costs and rates by less than this; a jump is a mistake or an attack
+# on an agent that pays whatever it is asked for.
+MOST_RISE_PERCENT: Final = 20
 # Judged again where grants were changed in between, and count dollars of other assets.
 _PRICE_TRIES = 3
 _RULE_TRIES = 3
@@ -110,19 +112,19 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What built-in rules and grants say, and what each scope had used."""
+    """What built-in rules and grants said, when, and what each scope had used by then: nothing
+    where a switch or an earlier refusal decided."""
 
     verdict: Verdict
+    now: Moment
     usages: Mapping[str, ScopeUsage]
     granted: Granted | None
 
-    def check_bid(
-        self, bid: int, scopes: Sequence[tuple[str, ScopeLimits]], effects: TransactionEffects
-    ) -> None:
-        """Raise `BidTooHigh` where costs refuse, and a bid of so many lamports could be lowered."""
+    def check_bid(self, question: Question, scopes: Sequence[tuple[str, ScopeLimits]]) -> None:
+        """Raise `BidTooHigh` where costs refuse, and the bid could be lowered by as much."""
         excess = 0
-        if self.verdict.rule == COSTS_RULE:
-            costs = counted_costs(effects)
+        if self.verdict.rule == COSTS_RULE and question.effects is not None:
+            costs = counted_costs(question.effects)
             excess = max(
                 costs + usage.costs_last_day - limits.daily_costs_lamports
                 for scope, limits in scopes
@@ -134,7 +136,7 @@ class _Found:
             if finding is not None and finding.why is Why.COSTS:
                 used, limit = finding.used or 0, finding.limit or 0
                 excess = (finding.requested or 0) + used - limit if limit else 0
-        if 0 < excess <= bid:
+        if 0 < excess <= question.bid_lamports:
             raise BidTooHigh(excess)
 
 
@@ -179,21 +181,36 @@ def _alone(
     return [(scope, asset, counted[scope, asset]) for scope, asset in sorted(counted)]
 
 
-async def _as_payment(
-    connection: AsyncConnection, judged: Judged, actor: Actor, payment: Payment
-) -> Judged:
+async def _as_payment(connection: AsyncConnection, judged: Judged, question: Question) -> Judged:
     """A payment under what holds for it alone: its sponsor is nobody of ours, and a person decides
     where the price rose."""
-    if not judged.is_allowed:
+    payment = question.payment
+    if payment is None or not judged.is_allowed:
         return judged
     sponsor = payment.fee_payer
     if sponsor is not None and await recipient_store.keys_of_ours(connection, [sponsor]):
         reason = f"the sponsor {sponsor} is a wallet of this service, or a pocket of one"
         return judged.blocked(reason, PAYMENT_RULE)
-    if actor.is_admins:
-        return judged
-    risen = await price_change(connection, judged.record.wallet_id, payment)
-    return replace(judged, hold=joined(judged.hold, risen))
+    return replace(judged, hold=joined(judged.hold, await _price_change(connection, question)))
+
+
+async def _price_change(connection: AsyncConnection, question: Question) -> str | None:
+    """Why a person is asked about the price of a payment: more than `MOST_RISE_PERCENT` above what
+    the wallet paid last at the same address in the same asset, landed or not yet; None where it is
+    not, where it never paid there, and where the operator asks."""
+    payment = question.payment
+    if payment is None or question.actor.is_admins:
+        return None
+    last = await payment_store.last_paid(connection, question.wallet_id, payment.url, payment.asset)
+    if last is None or payment.units * 100 <= last * (100 + MOST_RISE_PERCENT):
+        return None
+    now, before = (
+        format_amount(from_units(units, payment.decimals)) for units in (payment.units, last)
+    )
+    return (
+        f"the price of {payment.url} is {now} now, more than {MOST_RISE_PERCENT}% above the"
+        f" {before} paid last in {payment.asset}"
+    )
 
 
 def _is_refused_for_now(judged: Judged, actor: Actor) -> bool:
@@ -231,12 +248,13 @@ def _is_within(rebuilt: Outflow | None, judged: Outflow | None) -> bool:
     return rebuilt.costs <= judged.costs and is_within(rebuilt.lines, judged.lines)
 
 
-def _request(wallet_id: str, actor: Actor, granted: Granted | None) -> Request:
+def _request(question: Question, granted: Granted | None) -> Request:
+    actor = question.actor
     charges = () if granted is None else granted.decision.charges
     kind, _, key = actor.principal.partition(":")
     via = {kind: name for kind, _, name in (each.partition(":") for each in actor.via)}
     return Request(
-        wallet=wallet_id,
+        wallet=question.wallet_id,
         agent=actor.agent_id,
         key=key if kind == "key" else None,
         skill=via.get("skill"),
@@ -288,21 +306,13 @@ class Reserver:
         self._plugin_rules = PluginRules(guardrails)
 
     async def reserve(
-        self,
-        record: TransactionRecord,
-        actor: Actor,
-        intent: Intent,
-        effects: TransactionEffects,
-        pocket: PocketUse | None = None,
-        payment: tuple[Payment, PaymentRow] | None = None,
-        bid_lamports: int = 0,
+        self, record: TransactionRecord, question: Question, row: PaymentRow | None = None
     ) -> Reservation:
         """Judge a simulated transaction; returns its record as stored: pending, blocked, or failed
         where another purchase of its pocket's mint is in flight.
 
         Args:
-            payment: with what is stored of it.
-            bid_lamports: by how much its network fee can be lowered.
+            row: what is stored of a payment.
 
         Raises:
             IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first.
@@ -315,13 +325,12 @@ class Reserver:
             HoldTaken: the approval was used, or has ended.
             BidTooHigh: it fits with a lower bid; nothing was stored.
         """
-        question = Question.of(record.wallet_id, actor, intent, effects, pocket, bid_lamports)
         for _ in range(_RULE_TRIES):
             trial = _Trial(self._plugin_rules)
             if trial.rules.names:
                 # Before the write transaction: a plugin must hold no lock of the database.
-                trial = await self._trial(question, effects)
-            reserve = partial(self._reserve, record, question, effects, pocket, payment, trial)
+                trial = await self._trial(question)
+            reserve = partial(self._reserve, record, question, row, trial)
             with contextlib.suppress(_RulesChanged):
                 return await self._priced(question, reserve)
         raise StoreError("The plugins' guardrails are changed all the time; try again")
@@ -342,26 +351,22 @@ class Reserver:
         self,
         record: TransactionRecord,
         question: Question,
-        effects: TransactionEffects,
-        pocket: PocketUse | None,
-        paid: tuple[Payment, PaymentRow] | None,
+        row: PaymentRow | None,
         trial: _Trial,
         prices: Prices,
     ) -> Reservation:
-        payment, row = (None, None) if paid is None else paid
-        actor, intent = question.actor, question.intent
-        scopes = self._scopes(record.wallet_id, actor, intent)
+        actor, intent, pocket = question.actor, question.intent, question.pocket
+        effects = question.effects
+        assert effects is not None
+        scopes = self._scopes(question)
         landed_slot = 0
         async with self._alerts() as alerted, self._database.write() as connection:
-            judged = await self._judge(connection, record, question, scopes, effects, prices, trial)
+            judged = await self._judge(connection, record, question, prices, trial)
             if judged.is_allowed and pocket is not None and not actor.is_admins:
                 refusal = await owned_by_another(connection, judged.record, pocket)
                 judged = judged if refusal is None else judged.blocked(refusal)
-            if payment is not None:
-                judged = await _as_payment(connection, judged, actor, payment)
-            judged = await self._holds.weigh(
-                connection, judged, actor, intent, effects, pocket, payment
-            )
+            judged = await _as_payment(connection, judged, question)
+            judged = await self._holds.weigh(connection, judged, question)
             if judged.is_allowed and pocket is not None:
                 stored_with = await with_pocket(connection, judged.record, pocket)
                 judged = replace(judged, record=stored_with)
@@ -376,9 +381,7 @@ class Reserver:
             stored, now = judged.record, judged.now
             debit = max_debit(intent, effects) if judged.is_allowed else 0
             if judged.held is None:
-                await self._insert(
-                    connection, stored, actor, debit, judged.numbers, judged.approval
-                )
+                await self._insert(connection, judged, actor, debit)
                 if row is not None and judged.is_allowed:
                     row = replace(row, created_ms=stored.created_ms)
                     await payment_store.add(connection, row, actor.principal)
@@ -401,27 +404,10 @@ class Reserver:
                     now.reserved_ms,
                     _alone(actor, judged.granted, units),
                 )
-                for scope in self._near_ceiling(costs, scopes, judged.usages, now.database_ms):
-                    self._mark_alerted(alerted, scope, now.database_ms)
-                    alerts.raise_alert(
-                        connection, Alert.COSTS_NEAR_CEILING, stored, actor.trace, scope=scope
-                    )
-                lamports = units[spending.SOL_ASSET]
-                for scope in self._near_limit(lamports, scopes, judged.usages, now.database_ms):
-                    self._mark_alerted(alerted, f"sol:{scope}", now.database_ms)
-                    alerts.raise_alert(
-                        connection, Alert.DAILY_LIMIT_NEAR, stored, actor.trace, scope=scope
-                    )
-                for each in self._granting.near_ends(judged.granted):
-                    if self._is_unalerted(each.key, now.database_ms):
-                        self._mark_alerted(alerted, each.key, now.database_ms)
-                        alerts.raise_alert(
-                            connection,
-                            Alert.GRANT_NEAR_END,
-                            stored,
-                            actor.trace,
-                            detail=each.detail,
-                        )
+                for key, alert, said in self._near(judged, scopes, units):
+                    if self._is_unalerted(key, now.database_ms):
+                        self._mark_alerted(alerted, key, now.database_ms)
+                        alerts.raise_alert(connection, alert, stored, actor.trace, **said)
             if judged.is_allowed or judged.held is not None:
                 await self._database.keep_ledger_time(connection)
             await _note(connection, judged)
@@ -433,19 +419,13 @@ class Reserver:
         )
 
     async def fail(
-        self,
-        record: TransactionRecord,
-        actor: Actor,
-        intent: Intent,
-        effects: TransactionEffects | None,
-        error: str,
+        self, record: TransactionRecord, actor: Actor, intent: Intent, error: str
     ) -> TransactionRecord:
         """Store an intent that cannot be sent: blocked where the declaration alone breaks a rule,
         failed otherwise. Nothing is reserved."""
-        scopes = self._scopes(record.wallet_id, actor, intent)
-        question = Question.of(record.wallet_id, actor, intent, None, None)
+        question = Question(record.wallet_id, actor, intent)
         async with self._database.write() as connection:
-            judged = await self._judge(connection, record, question, scopes, effects, {})
+            judged = await self._judge(connection, record, question, {})
             stored = judged.record
             _is_refused_for_now(judged, actor)
             if stored.status is TransactionStatus.PENDING:
@@ -453,50 +433,33 @@ class Reserver:
             if actor.approval is not None:
                 approval = await approval_of(connection, actor.approval, judged.now)
                 await use_approval(connection, stored, approval)
-            await self._insert(connection, stored, actor, numbers=judged.numbers)
+            await self._insert(connection, replace(judged, record=stored), actor)
         return stored
 
-    async def trial(
-        self,
-        wallet_id: str,
-        actor: Actor,
-        intent: Intent,
-        effects: TransactionEffects | None,
-        pocket: PocketUse | None = None,
-        payment: Payment | None = None,
-        bid_lamports: int = 0,
-    ) -> Verdict:
+    async def trial(self, question: Question) -> Verdict:
         """Judge as `reserve` would now, and change nothing; raises `BidTooHigh` likewise."""
-        question = Question.of(wallet_id, actor, intent, effects, pocket, bid_lamports)
-        found = await self._trial(question, effects)
-        verdict = found.verdict
+        verdict = (await self._trial(question)).verdict
         assert verdict is not None
-        if payment is not None and verdict.allowed and not actor.is_admins:
+        if question.payment is not None and verdict.allowed:
             async with self._database.read() as connection:
-                risen = await price_change(connection, wallet_id, payment)
+                risen = await _price_change(connection, question)
             verdict = replace(verdict, hold=joined(verdict.hold, risen))
         return verdict
 
-    async def _trial(self, question: Question, effects: TransactionEffects | None) -> _Trial:
+    async def _trial(self, question: Question) -> _Trial:
         """The verdict by the rules of now."""
-        rules, wallet_id = self._plugin_rules, question.wallet_id
-        actor, intent = question.actor, question.intent
-        scopes = self._scopes(wallet_id, actor, intent)
+        rules, effects = self._plugin_rules, question.effects
 
         async def judge(prices: Prices) -> _Found:
             async with self._database.read() as connection:
-                switches = await spending.switches_and_version(connection, wallet_id)
-                now = await self._database.moment(connection)
-                return await self._verdict(
-                    connection, question, switches, scopes, effects, now, prices
-                )
+                return await self._found(connection, question, prices)
 
         found = await self._priced(question, judge)
         verdict = found.verdict
         if effects is not None:
-            effects = replace(effects, request=_request(wallet_id, actor, found.granted))
-        judged = await rules.judge(replace(verdict, hold=None), intent, effects)
-        plugin_hold = None if actor.is_admins else judged.hold
+            effects = replace(effects, request=_request(question, found.granted))
+        judged = await rules.judge(replace(verdict, hold=None), question.intent, effects)
+        plugin_hold = None if question.actor.is_admins else judged.hold
         judged = replace(judged, hold=joined(verdict.hold, plugin_hold))
         return _Trial(rules, judged, plugin_hold)
 
@@ -548,24 +511,21 @@ class Reserver:
             # The added memo costs no lamports, so the ledger's answers changed.
             raise PermissionError("the rebuilt transaction costs more than was reserved")
 
-    def _scopes(
-        self, wallet_id: str, actor: Actor, intent: Intent
-    ) -> tuple[tuple[str, ScopeLimits], ...]:
-        if intent.type == TransactionType.AIRDROP:
+    def _scopes(self, question: Question) -> tuple[tuple[str, ScopeLimits], ...]:
+        wallet_id = question.wallet_id
+        if question.intent.type == TransactionType.AIRDROP:
             # The faucet pays, and whoever may ask it must not use up the wallet's own turns.
             most = self._wallet_limits.max_tx_per_minute
             own = f"faucet:{wallet_id}", ScopeLimits(max_tx_per_minute=most)
         else:
             own = f"wallet:{wallet_id}", self._wallet_limits
-        return own, *actor.limits
+        return own, *question.actor.limits
 
     async def _judge(
         self,
         connection: AsyncConnection,
         record: TransactionRecord,
         question: Question,
-        scopes: tuple[tuple[str, ScopeLimits], ...],
-        effects: TransactionEffects | None,
         prices: Prices,
         trial: _Trial | None = None,
     ) -> Judged:
@@ -582,31 +542,19 @@ class Reserver:
         if trial is not None and trial.rules is not self._plugin_rules:
             raise _RulesChanged
         before = None if trial is None else trial.verdict
-        actor, run = question.actor, question.actor.run
+        actor = question.actor
         try:
-            await spending.lock(
+            await actor.lock(
                 connection,
                 record.wallet_id,
                 await self._shared_scopes(connection, actor),
-                None if run is None else run.fencing,
-                actor.api_key,
                 actor.agent_id if actor.approval is not None else None,
-                None if actor.schedule is None else actor.schedule.fencing,
             )
-            for check in actor.checks:
-                check()
         except TakenOver:
             metrics.FENCED.labels("reserve").inc()
             raise
-        switches = await spending.switches_and_version(connection, record.wallet_id)
-        # Read under the lock, so that records and rate windows follow the order of judgement.
-        now = await self._database.moment(connection)
-        if before is not None and not before.allowed:
-            found = await self._refused(connection, question, before, switches[1], now, prices)
-        else:
-            found = await self._verdict(
-                connection, question, switches, scopes, effects, now, prices
-            )
+        is_refused = before is not None and not before.allowed
+        found = await self._found(connection, question, prices, before if is_refused else None)
         verdict = found.verdict
         if trial is not None and verdict.allowed:
             verdict = replace(
@@ -616,7 +564,7 @@ class Reserver:
             )
         judged = replace(
             record,
-            created_ms=now.database_ms,
+            created_ms=found.now.database_ms,
             status=TransactionStatus.PENDING if verdict.allowed else TransactionStatus.BLOCKED,
             guardrails_applied=verdict.applied,
             error=verdict.reason,
@@ -627,7 +575,7 @@ class Reserver:
         return Judged(
             judged,
             hold,
-            now,
+            found.now,
             found.usages,
             found.granted,
             numbers=verdict.numbers,
@@ -644,38 +592,26 @@ class Reserver:
             scopes += await self._granting.sets.of(connection, version, actor.via)
         return scopes
 
-    def _near_ceiling(
+    def _near(
         self,
-        costs: int,
+        judged: Judged,
         scopes: tuple[tuple[str, ScopeLimits], ...],
-        usages: Mapping[str, ScopeUsage],
-        now_ms: int,
-    ) -> tuple[str, ...]:
-        """Scopes whose ceiling `costs` brings near, and that had no alert of this process in the
-        window."""
-        return tuple(
-            scope
-            for scope, limits in scopes
-            if costs
-            and alerts.is_near(usages[scope].costs_last_day + costs, limits.daily_costs_lamports)
-            and self._is_unalerted(scope, now_ms)
-        )
-
-    def _near_limit(
-        self,
-        lamports: int,
-        scopes: tuple[tuple[str, ScopeLimits], ...],
-        usages: Mapping[str, ScopeUsage],
-        now_ms: int,
-    ) -> tuple[str, ...]:
-        """As `_near_ceiling`, of the SOL that scopes may spend in a day."""
-        return tuple(
-            scope
-            for scope, limits in scopes
-            if lamports
-            and alerts.is_near(usages[scope].lamports_last_day + lamports, limits.daily_lamports)
-            and self._is_unalerted(f"sol:{scope}", now_ms)
-        )
+        units: Mapping[str, int],
+    ) -> Iterator[tuple[str, Alert, dict[str, Any]]]:
+        """What a reservation of `units` brings near its end: ceilings of costs, daily limits of
+        SOL, grants; each as the key of its alert, the alert, and what that says."""
+        costs, lamports = units.get(spending.COSTS_ASSET, 0), units[spending.SOL_ASSET]
+        used = [(scope, limits, judged.usages[scope]) for scope, limits in scopes]
+        for scope, limits, usage in used:
+            total = usage.costs_last_day + costs
+            if costs and alerts.is_near(total, limits.daily_costs_lamports):
+                yield scope, Alert.COSTS_NEAR_CEILING, {"scope": scope}
+        for scope, limits, usage in used:
+            total = usage.lamports_last_day + lamports
+            if lamports and alerts.is_near(total, limits.daily_lamports):
+                yield f"sol:{scope}", Alert.DAILY_LIMIT_NEAR, {"scope": scope}
+        for each in self._granting.near_ends(judged.granted):
+            yield each.key, Alert.GRANT_NEAR_END, {"detail": each.detail}
 
     @contextlib.asynccontextmanager
     async def _alerts(self) -> AsyncIterator[list[str]]:
@@ -700,73 +636,52 @@ class Reserver:
         """Whether this process raised no such alert in the last day."""
         return now_ms - self._alerted_ms.get(key, -DAY_MS) >= DAY_MS
 
-    async def _verdict(
+    async def _found(
         self,
         connection: AsyncConnection,
         question: Question,
-        switches: tuple[str | None, int],
-        scopes: tuple[tuple[str, ScopeLimits], ...],
-        effects: TransactionEffects | None,
-        now: Moment,
         prices: Prices,
+        refused: Verdict | None = None,
     ) -> _Found:
         """What the built-in rules and then the grants say.
 
         Args:
-            switches: why it is frozen, None where it is not, and the version of the grants.
+            refused: a refusal of before, which stands. What was judged is noted with what grants
+                refused it by.
 
         Raises:
             BidTooHigh: a lower bid would fit.
         """
-        frozen, version = switches
-        verdict, usages = await self._built_in(
-            connection, frozen, scopes, question.intent, effects, now
+        frozen, version = await spending.switches_and_version(connection, question.wallet_id)
+        # Read under the lock, so that records and rate windows follow the order of judgement.
+        now = await self._database.moment(connection)
+        verdict = refused
+        usages: Mapping[str, ScopeUsage] = {}
+        if verdict is None:
+            verdict, usages = await self._built_in(connection, question, frozen, now)
+        is_refused = verdict.rule not in (None, GRANTS_RULE)
+        granted = await self._granting.judge(
+            connection, question, version, now, prices, is_refused=is_refused
         )
-        if not verdict.allowed:
-            found = await self._refused(connection, question, verdict, version, now, prices)
-            found = replace(found, usages=usages)
-        else:
-            granted = await self._granting.judge(connection, question, version, now, prices)
-            if granted is not None:
-                verdict = granted.applied_to(verdict)
-            found = _Found(verdict, usages, granted)
-        if effects is not None:
-            found.check_bid(question.bid_lamports, scopes, effects)
+        if granted is not None:
+            verdict = granted.applied_to(verdict)
+        found = _Found(verdict, now, usages, granted)
+        if refused is None:
+            found.check_bid(question, self._scopes(question))
         return found
 
-    async def _refused(
-        self,
-        connection: AsyncConnection,
-        question: Question,
-        verdict: Verdict,
-        version: int,
-        now: Moment,
-        prices: Prices,
-    ) -> _Found:
-        """A refusal that stands; what was judged is noted with what grants refused it by."""
-        granted = await self._granting.judge(
-            connection, question, version, now, prices, is_refused=verdict.rule != GRANTS_RULE
-        )
-        return _Found(verdict, {}, granted)
-
     async def _built_in(
-        self,
-        connection: AsyncConnection,
-        frozen: str | None,
-        scopes: tuple[tuple[str, ScopeLimits], ...],
-        intent: Intent,
-        effects: TransactionEffects | None,
-        now: Moment,
-    ) -> tuple[Verdict, Mapping[str, ScopeUsage]]:
+        self, connection: AsyncConnection, question: Question, frozen: str | None, now: Moment
+    ) -> tuple[Verdict, dict[str, ScopeUsage]]:
         """The verdict, and what each scope has used; empty where a switch decides."""
         if frozen is not None:
             reason = "transactions are frozen" + (f": {frozen}" if frozen else "")
             return Verdict((FREEZE_RULE,), FREEZE_RULE, reason), {}
         behind = f"the ledger's time, {now.behind_ms // 1000} s behind the database's clock"
-        if now.behind_ms > MOST_BEHIND_MS and effects is not None:
+        if now.behind_ms > MOST_BEHIND_MS and question.effects is not None:
             reason = f"windows of limits end at {behind}; more than a day is not bridged"
             return Verdict((CLOCK_RULE,), CLOCK_RULE, reason), {}
-        window_ms = now.window_ms
+        window_ms, scopes = now.window_ms, self._scopes(question)
         assets = {mint for _, limits in scopes for mint in limits.daily_tokens}
         used = await spending.usage(connection, [scope for scope, _ in scopes], assets, window_ms)
         judged: list[tuple[str, ScopeLimits, ScopeUsage]] = []
@@ -780,20 +695,15 @@ class Reserver:
                 spent.tx_last_minute, lamports, spent.units_last_day, next_tx_ms, costs
             )
             judged.append((scope, limits, usage))
-        verdict = judge(intent, effects, judged, self._policy)
+        verdict = judge(question.intent, question.effects, judged, self._policy)
         if now.behind_ms and verdict.rule in _WINDOWED:
             verdict = replace(verdict, reason=f"{verdict.reason}; windows end at {behind}")
         return verdict, {scope: usage for scope, _, usage in judged}
 
     async def _insert(
-        self,
-        connection: AsyncConnection,
-        record: TransactionRecord,
-        actor: Actor,
-        held_lamports: int = 0,
-        numbers: RefusalNumbers | None = None,
-        approval: HoldRow | None = None,
+        self, connection: AsyncConnection, judged: Judged, actor: Actor, held_lamports: int = 0
     ) -> None:
+        record, numbers, approval = judged.record, judged.numbers, judged.approval
         if actor.idempotency is not None:
             await claim_record(connection, actor.idempotency, record, approval)
         action_key = actor.action_key
