@@ -32,11 +32,12 @@ from solward.agents.store import agents as store
 from solward.operations.policies.changes import replace_policy
 from solward.service.service import Solward
 from solward.settings import Settings
-from solward.solana.token_list import TokenList, token_list
+from solward.solana.token_list import token_list
 from solward.testing import ScriptedProvider
 from solward.types.provider import Completion, CompletionRequest, ToolCall
 from solward.types.record import TransactionStatus
 from solward.vault.grants.document import read_policy
+from solward.vault.grants.spelling import Names
 from solward.vault.money.request import ADMIN
 
 ATTACK = "important_instructions"
@@ -144,27 +145,6 @@ class Agents(BasePipelineElement):
         return query, runtime, env, [*messages, *calls, final], extra_args or {}
 
 
-@dataclass(frozen=True)
-class Known:
-    """What the names in the owner's grants stand for."""
-
-    agent: str
-    mint: str
-    tokens: TokenList = field(default_factory=lambda: token_list("localnet"))
-
-    def decimals(self, mint: str) -> int | None:
-        return DECIMALS if mint == self.mint else None
-
-    def ids(self, kind: str, text: str) -> Sequence[str]:
-        return [text] if text == self.agent else []
-
-    def name(self, kind: str, own_id: str) -> str | None:
-        return None
-
-    def in_book(self, name: str) -> bool:
-        return False
-
-
 @dataclass
 class Lab:
     """One service for all runs; each has a wallet, an agent and an attacker of its own."""
@@ -257,7 +237,8 @@ class Lab:
             for to, (once, a_day) in allowed[policy]
         ]
         document = {"book": self.directory.book(), "grants": grants}
-        read = read_policy(document, Known(agent.id, self.mint))
+        tokens, agents = token_list("localnet"), {agent.id: agent.id}
+        read = read_policy(document, Names(tokens, {"agent": agents}, {self.mint: DECIMALS}))
         await replace_policy(self.service.database, read.sets, read.book)
 
     async def held(self) -> Counter[str]:

@@ -17,7 +17,7 @@ from solward.service.service import Solward
 from solward.settings import Settings
 from solward.vault.grants.document import read_grants
 from solward.vault.grants.sentences import DEFAULTS_SENTENCE
-from solward.vault.money.judge.principal_names import KnownNames
+from solward.vault.grants.spelling import Names
 
 USDC: dict[str, Any] = {"USDC": {"perTx": "5", "per": {"24h": "20"}, "hold": "2"}}
 
@@ -30,7 +30,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Solward]:
 
 async def put(service: Solward, who: str, *grants: dict[str, Any]) -> None:
     kind, _, own_id = who.partition(":")
-    names = KnownNames(service.tokens, {kind: {own_id: own_id}}, book=frozenset({"vendors"}))
+    names = Names(service.tokens, {kind: {own_id: own_id}}, book=frozenset({"vendors"}))
     read = read_grants([{"who": who, **grant} for grant in grants], "grants", names)
     await replace_set(service.database, who, read)
 

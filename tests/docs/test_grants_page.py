@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +12,7 @@ from tests.support.repository import DOCS, ROOT
 
 from solward.settings import Settings
 from solward.solana.programs import LOCALNET_USDC_MINT, TOKEN_PROGRAM
-from solward.solana.token_list import TokenList, token_list
+from solward.solana.token_list import token_list
 from solward.solana.tokens import associated_address
 from solward.support import jsontext
 from solward.types.guardrail import COSTS, SOL, Line, Operation
@@ -33,6 +31,7 @@ from solward.vault.grants.sentences import (
     read_only_sentence,
     reason_sentence,
 )
+from solward.vault.grants.spelling import Names
 from solward.vault.guardrails import RULES
 
 PAGE = (DOCS / "grants.md").read_text()
@@ -71,31 +70,16 @@ TRANSACTION = re.compile(
 )
 
 
-@dataclass
-class Names:
-    """The service of the page: every principal's id is its name."""
-
-    tokens: TokenList = field(default_factory=lambda: token_list("localnet"))
-
-    def decimals(self, mint: str) -> int | None:
-        return None
-
-    def ids(self, kind: str, text: str) -> Sequence[str]:
-        known = {
-            "agent": ["scout"],
-            "key": ["auditor", "cashier", "payroll", "boss"],
-            "wallet": ["pocket", "till", "treasury"],
-        }
-        return [each for each in known.get(kind, []) if each == text]
-
-    def name(self, kind: str, own_id: str) -> str | None:
-        return None
-
-    def in_book(self, name: str) -> bool:
-        return False
-
-
-NAMES = Names()
+# The service of the page: every principal's id is its name.
+_PRINCIPALS = {
+    "agent": ["scout"],
+    "key": ["auditor", "cashier", "payroll", "boss"],
+    "wallet": ["pocket", "till", "treasury"],
+}
+NAMES = Names(
+    token_list("localnet"),
+    {kind: {each: each for each in ids} for kind, ids in _PRINCIPALS.items()},
+)
 
 
 def read_example(text: str) -> GrantPolicy:

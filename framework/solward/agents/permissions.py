@@ -17,7 +17,7 @@ from solward.types.provider import ToolDefinition
 from solward.vault.grants.document import grant_sentence
 from solward.vault.grants.model import Grant, from_stored
 from solward.vault.grants.sentences import DEFAULTS_SENTENCE, read_only_sentence
-from solward.vault.money.judge.principal_names import names_of
+from solward.vault.money.judge.granting import names_of
 from solward.vault.store import grants as store
 
 # Some kilobytes each; 1,000 agents on one service are the most that were measured.

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 from hypothesis import strategies as st
 from solders.keypair import Keypair
 
 from solward.solana.programs import LOCALNET_USDC_MINT
-from solward.solana.token_list import TokenList, token_list
+from solward.solana.token_list import token_list
 from solward.support.clock import iso
 from solward.types.money import format_amount, from_units
 from solward.vault.grants.model import ANY_ASSET, MAX_UNITS, USD_DECIMALS
-from solward.vault.grants.spelling import window_text
+from solward.vault.grants.spelling import Names, window_text
 
 SCOUT = "agent:8a6c7a44-9be0-4b1f-8f6d-1f6f5d9c5a01"
 POCKET = "3f0f1f9e-2f7b-49a8-9a44-0a7a58d7a001"
@@ -25,35 +24,20 @@ PEPE = str(Keypair.from_seed(b"p" * 32).pubkey())
 VENDOR, STRANGER = (str(Keypair.from_seed(seed * 32).pubkey()) for seed in (b"v", b"s"))
 
 
-@dataclass
-class Known:
-    """`Names` of a service with these wallets, agents, keys and plugins: id -> name."""
-
-    named: dict[str, dict[str, str | None]] = field(
-        default_factory=lambda: {
-            "agent": {SCOUT.partition(":")[2]: "scout"},
-            "wallet": {POCKET: "pocket", "w2": "till", "w3": "till"},
-            "key": {"k1": "ci"},
-            "plugin": {"solward-weather": None},
-            "skill": {"transfer": None},
-            "site": dict.fromkeys(SITES),
-        }
+def known_names(named: Mapping[str, Mapping[str, str]] | None = None) -> Names:
+    """A service with these wallets, agents, keys and plugins: kind -> id -> name."""
+    rows = {
+        "agent": {SCOUT.partition(":")[2]: "scout"},
+        "wallet": {POCKET: "pocket", "w2": "till", "w3": "till"},
+        "key": {"k1": "ci"},
+        "plugin": {"solward-weather": "solward-weather"},
+        "skill": {"transfer": "transfer"},
+        "site": {each: each for each in SITES},
+    }
+    tokens = token_list("localnet")
+    return Names(
+        tokens, rows if named is None else named, {PEPE: 2}, frozenset(("vendors", "staff"))
     )
-    book: frozenset[str] = frozenset({"vendors", "staff"})
-    tokens: TokenList = field(default_factory=lambda: token_list("localnet"))
-
-    def decimals(self, mint: str) -> int | None:
-        return 2 if mint == PEPE else None
-
-    def ids(self, kind: str, text: str) -> Sequence[str]:
-        known = self.named[kind]
-        return [text] if text in known else [each for each in known if known[each] == text]
-
-    def name(self, kind: str, own_id: str) -> str | None:
-        return self.named[kind].get(own_id)
-
-    def in_book(self, name: str) -> bool:
-        return name in self.book
 
 
 DECIMALS = {"SOL": 9, "USDC": 6, "BONK": 5, PEPE: 2, ANY_ASSET: USD_DECIMALS}
@@ -102,10 +86,10 @@ def assets(least: int) -> st.SearchStrategy[dict[str, Any]]:
 
 
 @st.composite
-def documents(draw: st.DrawFn, known: Known) -> dict[str, Any]:
+def documents(draw: st.DrawFn, known: Names) -> dict[str, Any]:
     """A grant as people write it, with any of its fields, of any of the known principals."""
-    kind = draw(st.sampled_from(sorted(kind for kind, names in known.named.items() if names)))
-    who = f"{kind}:{draw(st.sampled_from(sorted(known.named[kind])))}"
+    kind = draw(st.sampled_from(sorted(kind for kind, names in known.rows.items() if names)))
+    who = f"{kind}:{draw(st.sampled_from(sorted(known.rows[kind])))}"
     operations = st.lists(st.sampled_from(OPERATIONS), unique=True, min_size=int(kind != "key"))
     may = ["pay"] if kind == "site" or draw(st.booleans()) else draw(operations)
     if kind == "key" and (not may or draw(st.booleans())):
@@ -130,8 +114,8 @@ def documents(draw: st.DrawFn, known: Known) -> dict[str, Any]:
         "hours": minutes.map(lambda each: f"{_time(each[0])}-{_time(each[1])} UTC"),
         "until": ms.map(iso),
     }
-    if known.named["wallet"]:
-        further["wallet"] = st.sampled_from(sorted(known.named["wallet"]))
+    if known.rows["wallet"]:
+        further["wallet"] = st.sampled_from(sorted(known.rows["wallet"]))
     if may == ["pay"] and kind != "site":
         sites = st.sampled_from([f"site:{each}" for each in SITES])
         further["via"] = st.lists(sites, unique=True, min_size=1)

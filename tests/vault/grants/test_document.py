@@ -21,8 +21,8 @@ from tests.vault.grants.names import (
     STRANGER,
     USDC,
     VENDOR,
-    Known,
     documents,
+    known_names,
 )
 
 from solward.solana.programs import TOKEN_2022_WRAPPED_SOL_MINT, WRAPPED_SOL_MINT
@@ -52,7 +52,7 @@ from solward.vault.grants.model import (
 )
 from solward.vault.grants.spelling import quoted
 
-KNOWN = Known()
+KNOWN = known_names()
 HOUR, DAY = 3_600_000, 86_400_000
 
 PLAIN: dict[str, Any] = {

@@ -20,8 +20,8 @@ from tests.vault.grants.names import (
     STRANGER,
     USDC,
     VENDOR,
-    Known,
     documents,
+    known_names,
 )
 
 from solward.operations.declared import OPERATIONS
@@ -41,7 +41,7 @@ from solward.vault.grants.sentences import (
 )
 from solward.vault.grants.spelling import Names
 
-KNOWN = Known()
+KNOWN = known_names()
 HOUR, DAY = 3_600_000, 86_400_000
 # 2026-11-22T14:04:30Z: room is said by the minute, rounded up.
 ROOM = 1_795_356_270_000
@@ -179,7 +179,7 @@ NAMES = st.one_of(
 @given(names=st.lists(NAMES, min_size=3, max_size=3), wallet=NAMES)
 def test_no_name_forges_a_sentence(names: list[str], wallet: str) -> None:
     agents: dict[str, str | None] = dict(zip(("a1", "a2", "a3"), names, strict=True))
-    known = Known({"agent": agents, "wallet": {"w1": wallet, "w2": "till"}})
+    known = known_names({"agent": agents, "wallet": {"w1": wallet, "w2": "till"}})
     sentences = set()
     for agent in agents:
         grant = read(
@@ -208,7 +208,7 @@ def test_no_name_forges_a_sentence(names: list[str], wallet: str) -> None:
     assert len(sentences) == 3
 
 
-def _outside_quotes(sentence: str, agent: str, known: Known) -> str:
+def _outside_quotes(sentence: str, agent: str, known: Names) -> str:
     """The sentence with its first name, as a reader of quotes finds it, as `N`."""
     shown = re.compile(r'^Agent (?:"(?:[^"\\]|\\.)*" \(a[123]\)|[A-Za-z0-9._-]+) ')
     return shown.sub("Agent N ", sentence)
@@ -216,8 +216,8 @@ def _outside_quotes(sentence: str, agent: str, known: Known) -> str:
 
 @promise("names-forge-no-grant")
 def test_a_name_that_means_somebody_else_is_never_a_plain_word() -> None:
-    known = Known({"agent": {"a1": "a2", "a2": "scout", "a3": "scout"}, "wallet": {}})
-    finding = {each: Finding(Why.NO_GRANT, f"agent:{each}", None) for each in known.named["agent"]}
+    known = known_names({"agent": {"a1": "a2", "a2": "scout", "a3": "scout"}, "wallet": {}})
+    finding = {each: Finding(Why.NO_GRANT, f"agent:{each}", None) for each in known.rows["agent"]}
     texts = {each: finding_sentence(found, known) for each, found in finding.items()}
     rest = "has no grant to make a transaction."
     assert texts == {

@@ -33,21 +33,21 @@ from solward.vault.grants.document import (
 )
 from solward.vault.grants.model import Grant
 from solward.vault.grants.sentences import read_only_sentence, read_sentence
-from solward.vault.money.judge.principal_names import KnownNames
+from solward.vault.grants.spelling import Names
 from solward.vault.store.names import all_names
 
 KeyNames = Callable[[], Awaitable[Mapping[str, str]]]
 """id -> name of the API keys that this process knows and the database may not."""
 
 
-class ServiceNames(KnownNames):
+class ServiceNames(Names):
     """Every name of the service; plugins are named as installed, however that is written."""
 
     __slots__ = ()
 
     def ids(self, kind: str, text: str) -> Sequence[str]:
-        """See `KnownNames.ids`."""
-        return KnownNames.ids(self, kind, canonical(text) if kind == "plugin" else text)
+        """See `Names.ids`."""
+        return Names.ids(self, kind, canonical(text) if kind == "plugin" else text)
 
 
 @dataclass(frozen=True, slots=True)

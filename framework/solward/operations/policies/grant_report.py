@@ -35,8 +35,7 @@ from solward.vault.grants.sentences import (
 )
 from solward.vault.grants.spelling import Names, amount_text, unit_name, window_text
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.money.judge.granting import room_at, used
-from solward.vault.money.judge.principal_names import names_of
+from solward.vault.money.judge.granting import names_of, room_at, used
 from solward.vault.store import grants as store
 from solward.vault.store import spending
 

@@ -43,7 +43,7 @@ from solward.vault.grants.judged import ALLOWED, Judged, from_row
 from solward.vault.grants.model import RATE, Case, Charge, Decision, Finding, Grant, Why
 from solward.vault.grants.sentences import finding_sentence, reason_sentence
 from solward.vault.money.judge.grant_case import addresses, funded, recipients
-from solward.vault.money.judge.principal_names import names_in
+from solward.vault.money.judge.granting import names_in
 from solward.vault.store import grants
 from solward.vault.store import judged as judged_store
 from solward.vault.store import recipients as recipient_store

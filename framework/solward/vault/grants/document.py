@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -114,7 +114,9 @@ def read_policy(value: object, names: Names) -> GrantPolicy:
         version = _whole(version, "version", 0, 2**53)
     book = read_book(fields.get("book", {}), "book")
     sets: dict[str, tuple[Grant, ...]] = {}
-    for grant in read_grants(fields.get("grants", []), "grants", _WithBook(names, book)):
+    for grant in read_grants(
+        fields.get("grants", []), "grants", replace(names, book=frozenset(book))
+    ):
         sets[grant.who] = (*sets.get(grant.who, ()), grant)
     for at, each in _items(fields.get("readOnly", []), "readOnly", None):
         who = read_principal(each, at, names)
@@ -225,17 +227,6 @@ def read_book(value: object, path: str) -> dict[str, tuple[str, ...]]:
     if len(names) > MAX_ADDRESSES:
         raise InvalidRequest(f"{path}: at most {MAX_ADDRESSES:,} names are expected")
     return {name: _members(each, jsontext.member(path, name), name) for name, each in names.items()}
-
-
-class _WithBook:
-    """`Names`, with another address book."""
-
-    def __init__(self, names: Names, book: Mapping[str, object]) -> None:
-        self.tokens = names.tokens
-        self.decimals = names.decimals
-        self.ids = names.ids
-        self.name = names.name
-        self.in_book = book.__contains__
 
 
 def _who(fields: Mapping[str, Any], path: str, names: Names, who: str | None) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 
-from solward.solana.token_list import TokenList
+from solward.solana.token_list import TokenList, known_decimals
 from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import SOL, Operation
@@ -23,28 +24,44 @@ APPROVE: Final = "approve"
 LONGEST_MS: Final = 30 * DAY_MS
 
 
-class Names(Protocol):
-    """What the words of grants stand for, as the service knows it."""
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the words of grants stand for, as the service knows it at one moment.
 
-    @property
-    def tokens(self) -> TokenList:
-        """The symbols of the network; no other symbol is one."""
+    Attributes:
+        tokens: the symbols of the network; no other symbol is one.
+        rows: kind (`wallet`, `agent`, `key`, `schedule`, `plugin` or `skill`) -> id -> name; a site
+            is its own name. A distribution's and a skill's id is its name, as installed, or as
+            grants name it already.
+        mints: decimals of mints that `tokens` does not list.
+        book: names of the address book, written without `@`.
+    """
+
+    tokens: TokenList
+    rows: Mapping[str, Mapping[str, str]]
+    mints: Mapping[str, int] = field(default_factory=dict)
+    book: frozenset[str] = frozenset()
 
     def decimals(self, mint: str) -> int | None:
         """Of a mint that `tokens` does not list; None where it is no mint that is known."""
+        listed = known_decimals(mint)
+        return self.mints.get(mint) if listed is None else listed
 
     def ids(self, kind: str, text: str) -> Sequence[str]:
-        """The one whose id is `text`, else all whose name it is.
-
-        `kind` is `wallet`, `agent`, `key`, `plugin` or `skill`; a site is its own name. A
-        distribution's and a skill's id is its name, as installed, or as grants name it already.
-        """
+        """The one whose id is `text`, else all whose name it is."""
+        found = self.rows.get(kind, {})
+        if text in found:
+            return [text]
+        return [each for each, name in found.items() if name == text]
 
     def name(self, kind: str, own_id: str) -> str | None:
         """What people call it; None where it has no name beside its id."""
+        name = self.rows.get(kind, {}).get(own_id)
+        return None if name == own_id else name
 
     def in_book(self, name: str) -> bool:
-        """Whether the address book has the name, written without `@`."""
+        """Whether the address book has the name."""
+        return name in self.book
 
 
 def quoted(text: str) -> str:

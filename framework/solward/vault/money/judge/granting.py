@@ -35,17 +35,19 @@ from solward.vault.grants.spelling import Names
 from solward.vault.guardrails.rules import Verdict
 from solward.vault.money.judge.grant_case import Outgoing, addresses, funded, outgoing, recipients
 from solward.vault.money.judge.prices import Prices
-from solward.vault.money.judge.principal_names import KnownNames, names_in, names_of
 from solward.vault.money.request import Actor, Payment, PocketUse
 from solward.vault.refusal import RefusalNumbers
 from solward.vault.store import contacts, window_sums
 from solward.vault.store import grants as store
 from solward.vault.store import judged as judged_store
+from solward.vault.store import names as name_store
 from solward.vault.store import recipients as recipient_store
 from solward.vault.store import transactions as transaction_store
 
 Book = Mapping[str, frozenset[str]]
 
+# Kinds of principals that are rows; what people call the others is their id.
+STORED_KINDS: Final = ("agent", "key", "schedule", "wallet")
 _NO_TOKENS: Final = TokenList(())
 # Principals remembered; a service has as many as agents, keys and wallets together.
 _MOST_KEPT = 10_000
@@ -136,7 +138,7 @@ class Granted:
                 if need[:2] == (charge.scope, charge.asset):
                     counted[need] += charge.units
         counted = {need: units for need, units in counted.items() if need[:2] in grown}
-        names = KnownNames(tokens, {})
+        names = Names(tokens, {})
         for who, number, grant in self.charged:
             yield from near_ends(who, number, grant, counted, max(self.case.now_ms), names)
 
@@ -267,7 +269,7 @@ class Granting:
         """How the grants that a transaction is charged to are near their end after it."""
         return iter(()) if granted is None else granted.near_ends(self._tokens)
 
-    async def names(self, connection: AsyncConnection, principals: Sequence[str]) -> KnownNames:
+    async def names(self, connection: AsyncConnection, principals: Sequence[str]) -> Names:
         """What principals are called in sentences."""
         return await names_of(connection, self._tokens, principals)
 
@@ -388,6 +390,36 @@ class Granting:
             return replace(granted, reason=refusal.reason, numbers=refusal.numbers)
         reason = " ".join(reason_sentence(each, names) for each in findings)
         return replace(granted, reason=reason)
+
+
+async def names_of(
+    connection: AsyncConnection, tokens: TokenList, principals: Iterable[str]
+) -> Names:
+    """The names of these agents, keys, schedules and wallets, for sentences; others have none."""
+    wanted: dict[str, set[str]] = {}
+    for each in principals:
+        kind, _, own_id = each.partition(":")
+        if kind in STORED_KINDS:
+            wanted.setdefault(kind, set()).add(own_id)
+    rows = {
+        kind: await name_store.called_the_same(connection, kind, ids)
+        for kind, ids in wanted.items()
+    }
+    return Names(tokens, rows)
+
+
+async def names_in(
+    connection: AsyncConnection, tokens: TokenList, findings: Sequence[Finding]
+) -> Names:
+    """The names that sentences of these findings say."""
+    return await names_of(connection, tokens, _principals(findings))
+
+
+def _principals(findings: Sequence[Finding]) -> Iterator[str]:
+    for finding in findings:
+        yield finding.who
+        if finding.why == Why.WALLET and finding.detail is not None:
+            yield f"wallet:{finding.detail}"
 
 
 def _charged(
