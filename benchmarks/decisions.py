@@ -22,7 +22,7 @@ from solward.database.tables import reservations
 from solward.operations.policies.changes import replace_policy
 from solward.types.guardrail import COSTS, SOL, Intent, Outflow, TransactionEffects
 from solward.vault.grants.model import Grant
-from solward.vault.guardrails import Policy, ScopeLimits
+from solward.vault.guardrails.rules import Policy, ScopeLimits
 from solward.vault.money.judge.granting import Question
 from solward.vault.money.request import Actor
 from solward.vault.money.reserve.reservation import Reserver

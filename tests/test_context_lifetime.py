@@ -26,7 +26,7 @@ from solward.plugins import interceptors
 from solward.testing import TestWallet
 from solward.testing.stand import Stand
 from solward.types.errors import SkillTimeout, TransactionError
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.request import ADMIN, Actor
 
 STRANGER = "11111111111111111111111111111112"

@@ -29,7 +29,7 @@ from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.custody import Pocket
 from solward.vault.grants.judged import GRANTS_RULE
 from solward.vault.grants.model import ANY_ASSET, Grant, SwapBounds, Window
-from solward.vault.guardrails import RULES, Policy, ScopeLimits
+from solward.vault.guardrails.rules import RULES, Policy, ScopeLimits
 from solward.vault.money.judge.granting import Granted, Granting, Question
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.judge.trial import Trial

@@ -32,7 +32,7 @@ from solward.vault.grants.sentences import (
     reason_sentence,
 )
 from solward.vault.grants.spelling import Names
-from solward.vault.guardrails import RULES
+from solward.vault.guardrails.rules import RULES
 
 PAGE = (DOCS / "grants.md").read_text()
 EXAMPLE = re.compile(

@@ -12,7 +12,7 @@ from tests.support.repository import DOCS
 from solward.operations.declared import OPERATIONS
 from solward.types.money import format_sol
 from solward.types.record import TransactionStatus, TransactionType
-from solward.vault.guardrails import RULES, Policy
+from solward.vault.guardrails.rules import RULES, Policy
 from solward_localnet.market import POOLS
 from solward_localnet.methods import METHODS
 from solward_localnet.websocket import SUBSCRIBE

@@ -43,7 +43,7 @@ from solward.types.errors import (
     TransactionFailed,
 )
 from solward.types.guardrail import Intent, TransactionEffects
-from solward.vault.guardrails import Verdict
+from solward.vault.guardrails.rules import Verdict
 from solward.vault.money.request import Actor
 from solward_server.resources.wallets import limits_of
 

@@ -38,7 +38,7 @@ from solward.types.money import LAMPORTS_PER_SOL
 from solward.types.record import Hold, HoldState
 from solward.types.venue import Quote
 from solward.vault.grants.model import ANY_ASSET, Window, grant_id
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.judge import plugin_rules, prices
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.request import ADMIN

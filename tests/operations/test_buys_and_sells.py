@@ -47,7 +47,7 @@ from solward.types.errors import (
 )
 from solward.types.record import TransactionStatus
 from solward.types.venue import Quote
-from solward.vault.guardrails import Policy, ScopeLimits
+from solward.vault.guardrails.rules import Policy, ScopeLimits
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.ledger import client
 from solward.vault.ledger.client import Ledger

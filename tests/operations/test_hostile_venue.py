@@ -53,7 +53,7 @@ from solward.solana.programs import STAKE_PROGRAM
 from solward.solana.stakes import STAKE_ACCOUNT_BYTES
 from solward.types.errors import TransactionFailed
 from solward.types.venue import Quote
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward_localnet.market import MARKET_PROGRAM, program_account
 
 LIMITS = ScopeLimits(max_lamports_per_tx=2 * SOL, daily_lamports=10 * SOL, daily_tokens={BONK: 1})

@@ -48,7 +48,7 @@ from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFa
 from solward.types.guardrail import Operation
 from solward.types.record import TransactionStatus
 from solward.types.venue import SwapInstructions
-from solward.vault.guardrails import RULES
+from solward.vault.guardrails.rules import RULES
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.money.request import ADMIN
 from solward.vault.store import pockets as store

@@ -64,7 +64,7 @@ from solward.solana.message import required_signers
 from solward.types.errors import TransactionFailed
 from solward.types.record import TransactionRecord
 from solward.types.venue import Quote, VenueContext
-from solward.vault.guardrails import Policy
+from solward.vault.guardrails.rules import Policy
 from solward.vault.money.request import ADMIN
 from solward.vault.store import attempts, pockets
 from solward_plugins.venues.raydium_cpmm import swapped

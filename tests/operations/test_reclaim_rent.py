@@ -56,7 +56,7 @@ from solward.types.guardrail import Intent, TransactionEffects
 from solward.types.money import lamports_to_sol
 from solward.types.record import HoldState, TransactionRecord, TransactionStatus
 from solward.vault.grants.model import NewRecipient, Window
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.ledger.client import Ledger
 from solward.vault.money.request import ADMIN, Actor
 from solward.vault.money.steps import Step, no_hook

@@ -38,7 +38,7 @@ from solward.solana.tokens import TOKEN_ACCOUNT_RENT
 from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
 from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.types.venue import Quote, SwapInstructions
-from solward.vault.guardrails import RULES
+from solward.vault.guardrails.rules import RULES
 from solward_localnet.market import genesis_accounts
 
 SLIPPAGE = "slippageBps must be a whole number from 0 to 10000"

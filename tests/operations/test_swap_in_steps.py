@@ -43,7 +43,7 @@ from solward.types.errors import GuardrailBlocked, TransactionFailed
 from solward.types.guardrail import Outflow
 from solward.types.record import TransactionStatus
 from solward.types.venue import Quote, QuoteRequest, VenueContext
-from solward.vault.guardrails import Policy
+from solward.vault.guardrails.rules import Policy
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import pockets as store

@@ -44,7 +44,7 @@ from solward.types.guardrail import Intent
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.types.venue import SwapInstructions
 from solward.vault.custody import Pocket
-from solward.vault.guardrails import Policy, ScopeLimits
+from solward.vault.guardrails.rules import Policy, ScopeLimits
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.money.judge.assess import TooLarge, compile_instructions
 from solward.vault.money.judge.priority import LARGEST, bytes_with_margin, with_margin

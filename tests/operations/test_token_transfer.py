@@ -38,7 +38,7 @@ from solward.solana.tokens import transfer_fee
 from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
 from solward.types.guardrail import Intent
 from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
-from solward.vault.guardrails import Policy, ScopeLimits
+from solward.vault.guardrails.rules import Policy, ScopeLimits
 from solward.vault.money.request import ADMIN
 from solward_localnet.market import POOLS, genesis_accounts
 

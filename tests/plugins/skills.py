@@ -21,7 +21,7 @@ from solward.operations.perform import Operations
 from solward.operations.skill_runs import SkillCalls
 from solward.plugins import load_registry, run_skill
 from solward.solana.token_list import KnownToken, TokenList, token_list
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.request import ADMIN, Actor
 
 SOL = 1_000_000_000

@@ -11,7 +11,7 @@ from tests.promises import promise
 from tests.support.services import STRANGER, Api, serving_api
 
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.vault.guardrails import RULES
+from solward.vault.guardrails.rules import RULES
 
 UNKNOWN = "dryRun in the query is unknown. Nothing was done"
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"

@@ -66,7 +66,7 @@ from solward.types.provider import (
 )
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.types.skill import Effects
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.request import ADMIN, Actor
 
 # Parts for cycles without a store or a ledger: what they did is kept in plain lists.

@@ -19,7 +19,7 @@ from solward.types.errors import Held, KeyRevoked
 from solward.types.guardrail import Hold as Ask
 from solward.types.guardrail import Intent, TransactionEffects
 from solward.types.record import Hold, TransactionRecord
-from solward.vault.guardrails import PluginGuardrail
+from solward.vault.guardrails.rules import PluginGuardrail
 from solward.vault.money.judge.priority import PriorityFee
 from solward.vault.money.request import Actor
 from solward.vault.store import holds as store

@@ -52,7 +52,7 @@ from solward.types.guardrail import Intent
 from solward.types.money import LAMPORTS_PER_SOL, lamports_to_sol, sol_to_lamports
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.custody import Wallet, Wallets
-from solward.vault.guardrails import Policy, ScopeLimits
+from solward.vault.guardrails.rules import Policy, ScopeLimits
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.transport import IN_PROCESS
 from solward.vault.money.engine import Engine, EngineOptions

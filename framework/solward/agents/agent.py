@@ -16,7 +16,7 @@ from solward.resources.answers import answer_json
 from solward.support import jsontext
 from solward.types.money import lamports_to_sol
 from solward.types.provider import Usage
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 
 
 class DesiredState(StrEnum):

@@ -78,7 +78,7 @@ from solward.types.provider import CompletionRequest, Usage
 from solward.types.skill import Effects
 from solward.vault.custody import Wallets
 from solward.vault.grants.model import Grant
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.request import Actor
 
 _WALLET_NAME_MAX = 64

@@ -9,7 +9,7 @@ from solward.operations.policies.documents import Policies
 from solward.operations.policies.grant_report import WalletKeys
 from solward.types.errors import KeyRevoked
 from solward.types.roles import key_principal
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.request import Actor
 
 

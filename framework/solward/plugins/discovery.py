@@ -17,7 +17,7 @@ from solward.plugins.problems import Problem, described
 from solward.types.errors import FolderError
 from solward.types.manifest import GROUPS
 from solward.types.plugin_problems import ProblemCode
-from solward.vault.guardrails import OWN_RULES
+from solward.vault.guardrails.rules import OWN_RULES
 
 __all__ = [
     "BUILT_IN",

@@ -40,7 +40,7 @@ from solward.types.errors import (
 from solward.types.events import EventKind
 from solward.types.roles import is_key
 from solward.types.skill import Effects
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.request import Actor, ScheduleRun
 from solward.vault.store import spending
 

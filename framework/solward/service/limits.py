@@ -7,7 +7,7 @@ from solward.settings import Settings
 from solward.settings.settings import MAINNET
 from solward.solana.token_list import TokenList
 from solward.types.errors import ConfigError, InvalidRequest
-from solward.vault.guardrails import Policy, ScopeLimits
+from solward.vault.guardrails.rules import Policy, ScopeLimits
 from solward.vault.money.engine import EngineOptions
 from solward.vault.money.judge.prices import Prices
 from solward.vault.store.plugin_entries import StoreBounds

@@ -170,7 +170,7 @@ def _conflict(name: str, kind: Kind) -> str | None:
     from importlib.util import find_spec
 
     from solward.plugins.discovery import discover
-    from solward.vault.guardrails import RULES
+    from solward.vault.guardrails.rules import RULES
 
     wanted = kind.entry_points(name)
     for candidate in discover(("*",))[0]:

@@ -11,7 +11,7 @@ from solward.resources.examples import WALLET
 from solward.resources.fields import ADDRESS, Address, Recipient, Schema, camel
 from solward.resources.schema import JSON, examples, flag, ref, request_object, response_object
 from solward.solana.programs import SYSTEM_PROGRAM
-from solward.vault.guardrails import RULES
+from solward.vault.guardrails.rules import RULES
 from solward.vault.money.engine import CONFIRM_WAIT_S
 from solward_server.http.auth import Access
 from solward_server.openapi.components import RECORD

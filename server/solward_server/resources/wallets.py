@@ -26,7 +26,7 @@ from solward.types.roles import Role
 from solward.vault.custody import MOST_OF_A_KEY
 from solward.vault.grants.dollars import Worth
 from solward.vault.grants.model import USD_DECIMALS
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.store import spending
 from solward_server.http.auth import admin, caller, keyed
 from solward_server.http.body import JSON, list_response, query_of, read_body

@@ -19,7 +19,7 @@ from solward.solana.tokens import TOKEN_ACCOUNT_BYTES, TOKEN_ACCOUNT_RENT
 from solward.support.clock import now_ms
 from solward.support.durations import MINUTE_MS
 from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.store import spending
 from solward.vault.store import transactions as store
 from solward.vault.store.attempts import AttemptState

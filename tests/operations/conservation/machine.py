@@ -27,7 +27,7 @@ from tests.support.swaps import BONK, USDC
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.types.record import TransactionRecord
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 
 STRANGERS = [str(Keypair.from_seed(bytes([number] * 32)).pubkey()) for number in (1, 2)]
 BLOCKED = str(Keypair.from_seed(bytes([3] * 32)).pubkey())

@@ -24,7 +24,7 @@ from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.custody import Wallet
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.judge.trial import TrialEnded
 from solward.vault.money.request import Actor
 from solward.vault.money.send.sender import Sender

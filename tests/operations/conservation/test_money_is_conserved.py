@@ -14,7 +14,7 @@ from tests.operations.conservation.machine import STRANGERS, Amount, Purse
 from tests.operations.conservation.support import Limits, Way
 from tests.support.swaps import BONK
 
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 
 OPERATIONS = (
     "airdrop", "transfer", "swap", "launch", "mint", "send", "burn", "revoke", "close",

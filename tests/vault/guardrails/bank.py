@@ -21,18 +21,9 @@ from solward.solana.programs import LOOKUP_TABLE_PROGRAM, TOKEN_PROGRAM, WRAPPED
 from solward.support.base58 import b58encode
 from solward.types.guardrail import Intent, TransactionEffects
 from solward.types.ledger import Account as AccountState
-from solward.vault.guardrails import (
-    Invocation,
-    Policy,
-    ScopeLimits,
-    ScopeUsage,
-    Simulation,
-    Verdict,
-    analyse,
-    inner_from_json,
-    judge,
-    simulated_effects,
-)
+from solward.vault.guardrails.effects import analyse, simulated_effects
+from solward.vault.guardrails.rules import Policy, ScopeLimits, ScopeUsage, Verdict, judge
+from solward.vault.guardrails.simulation import Invocation, Simulation, inner_from_json
 
 SOL = 1_000_000_000
 RENT_TOKEN = 2_039_280

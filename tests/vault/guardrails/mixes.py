@@ -25,7 +25,7 @@ from tests.vault.guardrails.bank import (
 
 from solward.solana.programs import COMPUTE_BUDGET_PROGRAM, MEMO_PROGRAM, TOKEN_PROGRAM
 from solward.types.guardrail import Intent, TransactionEffects
-from solward.vault.guardrails import Policy, ScopeLimits, ScopeUsage, Verdict, judge
+from solward.vault.guardrails.rules import Policy, ScopeLimits, ScopeUsage, Verdict, judge
 
 DECLARED: Final = 10_000_000
 # What a harmless payment of a mix may be: three of them stay below what is declared.

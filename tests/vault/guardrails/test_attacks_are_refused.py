@@ -47,13 +47,8 @@ from solward.solana.programs import (
     WRAPPED_SOL_MINT,
 )
 from solward.types.guardrail import Intent, TransactionEffects
-from solward.vault.guardrails import (
-    Simulation,
-    UntrustedSimulation,
-    analyse,
-    inner_from_json,
-    simulated_effects,
-)
+from solward.vault.guardrails.effects import analyse, simulated_effects
+from solward.vault.guardrails.simulation import Simulation, UntrustedSimulation, inner_from_json
 
 DECLARED = 10_000_000
 SHOWN = [attack for attack in ATTACKS if attack.simulated]

@@ -29,7 +29,7 @@ from solward.solana.programs import (
     TOKEN_PROGRAM,
 )
 from solward.types.guardrail import Intent, TransactionEffects
-from solward.vault.guardrails import max_debit
+from solward.vault.guardrails.rules import max_debit
 
 
 def send(bank: Bank, to: Pubkey, lamports: int) -> Instruction:

@@ -44,7 +44,7 @@ from tests.vault.guardrails.bank import SOL, Bank, key
 
 from solward.solana.programs import STAKE_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.types.guardrail import Intent, TransactionEffects
-from solward.vault.guardrails import max_debit
+from solward.vault.guardrails.rules import max_debit
 
 
 def some_of(bank: Bank, rng: random.Random) -> list[Instruction]:

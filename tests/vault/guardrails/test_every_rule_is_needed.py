@@ -17,7 +17,8 @@ from tests.vault.guardrails.bank import POLICY, SOL, WALLET_LIMITS, Bank
 from tests.vault.guardrails.mixes import DECLARED, intent
 
 from solward.types.guardrail import Intent, TransactionEffects
-from solward.vault.guardrails import RULES, Policy, ScopeLimits, ScopeUsage, Verdict, judge, rules
+from solward.vault.guardrails import rules
+from solward.vault.guardrails.rules import RULES, Policy, ScopeLimits, ScopeUsage, Verdict, judge
 
 Scopes = Sequence[tuple[str, ScopeLimits, ScopeUsage]]
 

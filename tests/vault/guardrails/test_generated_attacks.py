@@ -13,7 +13,7 @@ from tests.support.examples import examples
 from tests.vault.guardrails.bank import Bank, verdict
 from tests.vault.guardrails.mixes import HIDDEN, LIMITS, MOUNTS, hidden, intent, over_a_limit
 
-from solward.vault.guardrails import RULES
+from solward.vault.guardrails.rules import RULES
 
 
 def run(rounds: int, seed: int) -> None:

@@ -42,7 +42,7 @@ from tests.vault.guardrails.bank import (
 
 from solward.solana.programs import MEMO_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.types.guardrail import Intent
-from solward.vault.guardrails import RULES, max_debit
+from solward.vault.guardrails.rules import RULES, max_debit
 
 
 @dataclass(frozen=True)

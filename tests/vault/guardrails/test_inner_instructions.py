@@ -19,11 +19,11 @@ from solward.solana.programs import (
     TOKEN_PROGRAMS,
 )
 from solward.support.base58 import b58decode, b58encode
-from solward.vault.guardrails import (
+from solward.vault.guardrails.effects import analyse
+from solward.vault.guardrails.simulation import (
     Invocation,
     Simulation,
     UntrustedSimulation,
-    analyse,
     inner_from_json,
 )
 from solward_localnet.txjson import parsed_inner_instructions

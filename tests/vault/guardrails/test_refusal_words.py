@@ -11,8 +11,15 @@ from tests.vault.guardrails.bank import SOL, Bank
 from solward.types.errors import GuardrailBlocked
 from solward.types.guardrail import AuthorityChange, Intent, Outflow, TransactionEffects
 from solward.types.record import TransactionRecord, TransactionStatus
-from solward.vault.guardrails import Policy, ScopeLimits, ScopeUsage, judge
-from solward.vault.guardrails.rules import BUILT_IN, LimitRule, PolicyRule
+from solward.vault.guardrails.rules import (
+    BUILT_IN,
+    LimitRule,
+    Policy,
+    PolicyRule,
+    ScopeLimits,
+    ScopeUsage,
+    judge,
+)
 from solward.vault.money.failures import refusal
 
 WALLET = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"

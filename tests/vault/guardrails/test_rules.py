@@ -9,7 +9,7 @@ from tests.promises import promise
 from tests.vault.guardrails.bank import SOL
 
 from solward.types.guardrail import AuthorityChange, Intent, Outflow, TransactionEffects
-from solward.vault.guardrails import (
+from solward.vault.guardrails.rules import (
     RULES,
     Policy,
     ScopeLimits,

@@ -49,7 +49,7 @@ from solward.support.durations import DAY_MS
 from solward.types.errors import GuardrailBlocked, TransactionFailed
 from solward.types.guardrail import Intent
 from solward.types.record import TransactionRecord, TransactionStatus
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.request import ADMIN, Actor, Draft
 from solward.vault.money.send.settlement import Landed, TokenBalance, own_accounts
 from solward.vault.store import spending

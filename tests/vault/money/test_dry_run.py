@@ -21,7 +21,7 @@ from solward.database.tables import reservations
 from solward.operations.transfer import plan_airdrop
 from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed, WalletNotFound
 from solward.types.money import LAMPORTS_PER_SOL
-from solward.vault.guardrails import RULES, ScopeLimits
+from solward.vault.guardrails.rules import RULES, ScopeLimits
 from solward.vault.money.judge.trial import Trial, TrialEnded
 from solward.vault.money.request import ADMIN, Actor, Draft, IdempotencyKey
 from solward.vault.store import spending

@@ -26,7 +26,7 @@ from solward.database.tables import attempts
 from solward.types.errors import LedgerRejected, LedgerUnavailable, TransactionFailed
 from solward.types.money import LAMPORTS_PER_SOL
 from solward.types.record import TransactionRecord, TransactionStatus
-from solward.vault.guardrails import Policy
+from solward.vault.guardrails.rules import Policy
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.patience import within

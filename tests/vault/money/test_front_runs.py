@@ -29,7 +29,7 @@ from solward.types.errors import GuardrailBlocked
 from solward.types.guardrail import Intent
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.types.skill import Effects
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.request import ADMIN
 from solward.vault.store import spending
 from solward_localnet.market import program_account

@@ -18,7 +18,7 @@ from solward.solana.token_list import token_list
 from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.types.guardrail import COSTS, Operation
 from solward.vault.grants.model import ANY_ASSET, Grant, Window
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.request import Actor
 
 NOW = Moment(1_800_000_000_000, 1_800_000_000_000)

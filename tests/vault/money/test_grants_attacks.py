@@ -42,7 +42,7 @@ from solward.types.guardrail import COSTS, Intent, Line, Operation, Outflow, Tra
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.custody import Pocket
 from solward.vault.grants.model import ANY_ASSET, Hours
-from solward.vault.guardrails import Policy
+from solward.vault.guardrails.rules import Policy
 from solward.vault.money.judge.grant_case import is_within, outgoing
 from solward.vault.money.judge.granting import Granting, Question
 from solward.vault.money.judge.prices import Prices

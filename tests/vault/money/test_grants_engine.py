@@ -24,7 +24,7 @@ from solward.types.errors import GuardrailBlocked, Held, TransactionFailed
 from solward.types.guardrail import COSTS, Operation
 from solward.types.record import TransactionRecord
 from solward.vault.grants.model import Grant, NewRecipient
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.judge.granting import GrantEnds
 from solward.vault.money.request import ADMIN, Actor
 from solward.vault.store import window_sums

@@ -29,7 +29,7 @@ from solward.types.guardrail import COSTS, Operation
 from solward.types.payment import PaymentMode
 from solward.types.record import TransactionStatus
 from solward.vault.grants.model import Grant, NewRecipient
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.request import ADMIN, Actor
 
 AGENT, KEY = "agent:a", "key:k"

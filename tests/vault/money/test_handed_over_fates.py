@@ -33,7 +33,7 @@ from tests.vault.money.handed_payments import (
 from solward.types.errors import LedgerRejected
 from solward.types.payment import Served
 from solward.types.record import TransactionStatus
-from solward.vault.guardrails import Policy
+from solward.vault.guardrails.rules import Policy
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.transport import HttpTransport

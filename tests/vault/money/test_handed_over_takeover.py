@@ -16,7 +16,7 @@ from tests.vault.money.test_reconcile import Died, die_at
 
 from solward.types.payment import PaymentMode
 from solward.types.record import TransactionRecord, TransactionStatus
-from solward.vault.guardrails import Policy
+from solward.vault.guardrails.rules import Policy
 from solward.vault.money.engine import Engine, EngineOptions
 from solward.vault.money.request import ADMIN, HandedOver
 from solward.vault.money.steps import Step

@@ -20,7 +20,7 @@ from solward.service.cluster import open_cluster
 from solward.settings import Settings
 from solward.types.record import TransactionStatus
 from solward.vault.custody import Wallets
-from solward.vault.guardrails import Policy
+from solward.vault.guardrails.rules import Policy
 from solward.vault.money.engine import Engine, EngineOptions
 from solward.vault.money.request import ADMIN
 

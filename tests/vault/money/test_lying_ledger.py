@@ -18,7 +18,7 @@ from solward.service.cluster import WrongCluster, open_cluster
 from solward.settings import Settings
 from solward.solana.programs import TOKEN_PROGRAMS
 from solward.types.errors import GuardrailBlocked, LedgerError, TransactionFailed
-from solward.vault.guardrails import Policy
+from solward.vault.guardrails.rules import Policy
 from solward.vault.money.engine import Engine, EngineOptions
 from solward.vault.money.request import ADMIN
 from solward_localnet.node import Localnet

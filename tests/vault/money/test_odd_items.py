@@ -25,7 +25,7 @@ from solward.types.errors import GuardrailBlocked, LedgerRejected
 from solward.types.money import COUNTED_MAX, U64_MAX, sol_to_lamports
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.custody import Wallet
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.request import ADMIN, Actor
 from solward.vault.money.send import sender
 from solward.vault.money.send.reconcile import Reconciliation

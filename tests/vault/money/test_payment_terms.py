@@ -26,7 +26,7 @@ from solward.support.clock import now_ms
 from solward.types.errors import GuardrailBlocked, Held, InvalidRequest, TransactionFailed
 from solward.types.payment import PaymentMode
 from solward.types.record import HoldState, TransactionStatus, TransactionType
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.request import Actor, Draft
 from solward.vault.store import holds, pockets
 from solward.vault.store.pockets import PocketRow, PocketState

@@ -18,7 +18,7 @@ from solward.plugins.threaded import ThreadedRule
 from solward.types.errors import GuardrailBlocked
 from solward.types.guardrail import Hold, Intent, Request, TransactionEffects
 from solward.types.money import LAMPORTS_PER_SOL
-from solward.vault.guardrails import RULES, Verdict
+from solward.vault.guardrails.rules import RULES, Verdict
 from solward.vault.money.judge import plugin_rules
 from solward.vault.money.judge.plugin_rules import PluginRules
 from solward.vault.money.request import Actor

@@ -36,7 +36,7 @@ from solward.database.tables import credentials
 from solward.support.clock import now_ms
 from solward.types.errors import SkillError, TransactionError, TransactionFailed
 from solward.types.guardrail import Intent
-from solward.vault.guardrails import Policy, ScopeLimits
+from solward.vault.guardrails.rules import Policy, ScopeLimits
 from solward.vault.money.engine import Engine, EngineOptions
 from solward.vault.money.request import ADMIN, Actor
 from solward.vault.store import spending

@@ -22,7 +22,7 @@ from solward.context.pocket import PocketRequest
 from solward.types.errors import GuardrailBlocked, InvalidRequest, NotFound, TransactionFailed
 from solward.types.money import lamports_to_sol
 from solward.types.record import TransactionRecord, TransactionStatus
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.request import ADMIN, Actor
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import pockets as store

@@ -32,7 +32,7 @@ from solward.solana.programs import COMPUTE_BUDGET_PROGRAM
 from solward.types.errors import GuardrailBlocked, LedgerRejected
 from solward.types.money import lamports_to_sol
 from solward.types.record import TransactionRecord, TransactionStatus
-from solward.vault.guardrails import Policy, ScopeLimits
+from solward.vault.guardrails.rules import Policy, ScopeLimits
 from solward.vault.money.judge.assess import compile_instructions
 from solward.vault.money.judge.priority import (
     PERCENTILE,

@@ -33,8 +33,8 @@ from solward.types.guardrail import SOL, Hold, Intent, Line, Operation, Outflow,
 from solward.types.record import HoldState, TransactionRecord, TransactionStatus
 from solward.vault.grants.document import GrantPolicy
 from solward.vault.grants.model import ANY_ASSET, AssetLimit, Grant, NewRecipient, Window, grant_id
-from solward.vault.guardrails import Policy as Rules
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import Policy as Rules
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.judge.granting import Granting, Question
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.request import ADMIN, Actor

@@ -21,7 +21,7 @@ from solward.operations.transfer import plan_airdrop
 from solward.types.errors import SkillError, TakenOver, TransactionFailed
 from solward.types.money import LAMPORTS_PER_SOL
 from solward.types.record import TransactionRecord, TransactionStatus
-from solward.vault.guardrails import Policy
+from solward.vault.guardrails.rules import Policy
 from solward.vault.ledger.client import Ledger
 from solward.vault.money.engine import Engine, EngineOptions
 from solward.vault.money.request import ADMIN, Actor, AgentRun

@@ -34,7 +34,7 @@ from solward.vault.grants.sentences import (
     left_sentence,
 )
 from solward.vault.grants.spelling import Names, amount_text, unit_name, window_text
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.judge.granting import names_of, room_at, used
 from solward.vault.store import grants as store
 from solward.vault.store import spending

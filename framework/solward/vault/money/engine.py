@@ -49,7 +49,7 @@ from solward.types.record import (
 )
 from solward.types.site import SITE
 from solward.vault.custody import Wallet, Wallets
-from solward.vault.guardrails import PluginGuardrail, Policy, ScopeLimits
+from solward.vault.guardrails.rules import PluginGuardrail, Policy, ScopeLimits
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.patience import left, within
 from solward.vault.money.failures import ended_by, refusal, wait_for_task, would_fail

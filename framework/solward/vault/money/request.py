@@ -14,7 +14,7 @@ from solward.types.guardrail import Intent
 from solward.types.record import GENERATED_KEY, TransactionRecord
 from solward.types.roles import is_admin
 from solward.vault.custody import Pocket
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.store import spending
 from solward.vault.store.holds import action_scope
 from solward.vault.store.payments import PaidRequest

@@ -50,9 +50,10 @@ from solward.types.errors import InvalidRequest, LedgerError, LedgerRejected, Le
 from solward.types.guardrail import Intent, Operation, TransactionEffects
 from solward.types.ledger import Account
 from solward.types.record import TransactionType
-from solward.vault.guardrails import Simulation, analyse, inner_from_json
 from solward.vault.guardrails.comparison import unwelcome
+from solward.vault.guardrails.effects import analyse
 from solward.vault.guardrails.rules import PAYMENT_TERMS
+from solward.vault.guardrails.simulation import Simulation, inner_from_json
 from solward.vault.guardrails.worst_case import known_lines
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.patience import pause

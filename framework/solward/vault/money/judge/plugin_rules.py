@@ -10,7 +10,7 @@ import structlog
 
 from solward.support.clean_text import one_line
 from solward.types.guardrail import Hold, Intent, TransactionEffects
-from solward.vault.guardrails import PluginGuardrail, Verdict
+from solward.vault.guardrails.rules import PluginGuardrail, Verdict
 
 # A rule is a pure function of two values. This is far more than one takes on a busy machine, and
 # short enough for a caller to wait for the refusal.

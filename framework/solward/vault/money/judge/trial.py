@@ -7,7 +7,7 @@ from typing import Any
 
 from solward.types.guardrail import TransactionEffects
 from solward.types.money import lamports_to_sol
-from solward.vault.guardrails import Verdict
+from solward.vault.guardrails.rules import Verdict
 
 
 @dataclass(frozen=True, slots=True)

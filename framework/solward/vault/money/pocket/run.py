@@ -54,7 +54,7 @@ from solward.types.guardrail import Intent
 from solward.types.money import format_sol
 from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.vault.custody import Wallets
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.guardrails.worst_case import known_lines
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.patience import pause, within

@@ -29,7 +29,7 @@ from solward.types.record import (
 )
 from solward.types.site import SITE
 from solward.vault.grants.sentences import fixed_details, hold_sentence
-from solward.vault.guardrails import ScopeUsage
+from solward.vault.guardrails.rules import ScopeUsage
 from solward.vault.money.judge.grant_case import VENUE, addresses, is_pockets
 from solward.vault.money.judge.granting import Granted, Granting, Question
 from solward.vault.money.plugin_entries import REMEMBER, remember_json

@@ -30,10 +30,11 @@ from solward.types.roles import is_key
 from solward.vault.grants.dollars import AssetPrice
 from solward.vault.grants.judged import ALLOWED, HELD
 from solward.vault.grants.model import Charge, Why
-from solward.vault.guardrails import (
+from solward.vault.guardrails.rules import (
     CLOCK_RULE,
     COSTS_RULE,
     FREEZE_RULE,
+    RATE_LIMIT,
     PluginGuardrail,
     Policy,
     ScopeLimits,
@@ -45,7 +46,6 @@ from solward.vault.guardrails import (
     judge,
     max_debit,
 )
-from solward.vault.guardrails.rules import RATE_LIMIT
 from solward.vault.money.judge.grant_case import is_within
 from solward.vault.money.judge.granting import Granted, Granting, PricesMissing, Question
 from solward.vault.money.judge.plugin_rules import PluginRules, joined

@@ -18,7 +18,7 @@ from solward.telemetry import metrics
 from solward.types.errors import KeystoreError, TakenOver, TransactionFailed
 from solward.types.record import TransactionRecord
 from solward.vault.custody import Wallets
-from solward.vault.guardrails import expected_debit, max_debit
+from solward.vault.guardrails.rules import expected_debit, max_debit
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.ledger.protocol import Blockhash
 from solward.vault.money.failures import ended_by
