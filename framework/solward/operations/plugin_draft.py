@@ -431,10 +431,9 @@ async def plan_use(
             program=request.program,
             position=request.position,
             stays=request.stays,
+            returns=dict(request.returns),
         ),
         request.build,
-        returns=dict(request.returns),
-        stays=request.stays,
     )
 
 

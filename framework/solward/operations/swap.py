@@ -457,11 +457,11 @@ def _in_steps(
             mints=(source.mint, target.mint),
             output_mint=None if target.is_sol else target.mint,
             leaves=True,
+            # Fee and rent are the pocket's, and out of the same lamports.
+            returns={target.mint: least - _CALL_COSTS if target.is_sol else least},
             venue=venue.name,
         ),
         build,
-        # Fee and rent are the pocket's, and out of the same lamports.
-        returns={target.mint: least - _CALL_COSTS if target.is_sol else least},
     )
 
 

@@ -174,7 +174,9 @@ class PocketUse:
             would count for this one.
         leaves: something stays in it, to be swept later.
         program: with `position`: the position whose pocket it is.
-        stays: with `position`: see `PocketDraft.stays`.
+        stays: with `position`: what it holds afterwards stays in it.
+        returns: of a use in steps: mint -> least units that wallet and pocket together must have
+            more of after the call; under wrapped SOL's mint lamports too.
         venue: where a swap sells what goes into it; set by the service's own plan of a swap alone.
     """
 
@@ -221,12 +223,9 @@ class PocketDraft:
     Attributes:
         intent: of the funding, which the wallet signs alone.
         instructions: of the funding.
-        use: the pocket; `leaves` is True.
+        use: the pocket; `leaves` is True, and what `returns` is checked in the simulation.
         build: called with the pocket's address once the funding is confirmed; what the pocket
             alone signs then: whole bytes, or instructions for which it pays the fee.
-        returns: mint -> least units that wallet and pocket together must have more of after the
-            call; under wrapped SOL's mint lamports too. Checked in the simulation.
-        stays: what the pocket holds afterwards stays in it: a position.
         tables: of `build`'s instructions; see `Draft`.
     """
 
@@ -234,8 +233,6 @@ class PocketDraft:
     instructions: tuple[Instruction, ...]
     use: PocketUse
     build: Build
-    returns: Mapping[str, int] = field(default_factory=dict)
-    stays: bool = False
     tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -246,8 +243,7 @@ class PocketDraft:
     @property
     def funding(self) -> Draft:
         """The transaction that fills it."""
-        use = replace(self.use, returns=self.returns)
-        return Draft(self.intent, self.instructions, pocket=use)
+        return Draft(self.intent, self.instructions, pocket=self.use)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

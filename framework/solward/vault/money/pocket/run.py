@@ -171,7 +171,9 @@ class PocketRuns:
                 called = await self._call(record, actor, draft)
             else:
                 called = Called(None, funded.error)
-            return await self._finish(record, called, sweeps=not draft.stays, limits=actor.limits)
+            return await self._finish(
+                record, called, sweeps=not draft.use.stays, limits=actor.limits
+            )
 
     async def begin_sweep(
         self, record: TransactionRecord, actor: Actor, address: str
@@ -345,7 +347,7 @@ class PocketRuns:
     ) -> SimulationResult:
         """Simulate the call; nothing but an early end, its slot and its units depend on it."""
         wallet, pocket = draft.intent.wallet, draft.pocket.address
-        mints = await self._ledger.accounts(list(draft.returns)) if draft.returns else {}
+        mints = await self._ledger.accounts(list(draft.use.returns)) if draft.use.returns else {}
         accounts = {
             mint: [associated_address(owner, mint, state.owner) for owner in (wallet, pocket)]
             for mint, state in mints.items()
@@ -375,7 +377,7 @@ class PocketRuns:
             raise InvalidRequest(f"The call would fail: {explain(result.err, result.logs)}")
         states = before | {a: state for a, state in result.accounts.items() if state is not None}
         await check_recipients(self._ledger, calls, states, draft.intent, pocket)
-        for mint, least in draft.returns.items():
+        for mint, least in draft.use.returns.items():
             gained = 0
             for address in accounts.get(mint, ()):
                 held = token_account(result.accounts.get(address))
