@@ -734,11 +734,15 @@ def _is_of(addresses: frozenset[str], line: Line) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _associated(addresses: frozenset[str], asset: str, program: str) -> frozenset[str]:
-    mint = asset
-    if asset == SOL:
-        native_2022 = program == TOKEN_2022_PROGRAM
-        mint = TOKEN_2022_WRAPPED_SOL_MINT if native_2022 else WRAPPED_SOL_MINT
+    mint = mint_of(asset, program)
     return frozenset(associated_address(each, mint, program) for each in addresses)
+
+
+def mint_of(asset: str, program: str) -> str:
+    """The mint of an asset under a token program, which has a wrapped SOL of its own."""
+    if asset != SOL:
+        return asset
+    return TOKEN_2022_WRAPPED_SOL_MINT if program == TOKEN_2022_PROGRAM else WRAPPED_SOL_MINT
 
 
 def _is_new(line: Line | None, case: Case) -> bool:

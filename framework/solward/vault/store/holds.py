@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 from sqlalchemy import Row, bindparam, func, insert, select, text, update
@@ -118,6 +119,7 @@ _OWN = (
     )
     .values(owner=bindparam("b_me"))
 )
+_seq = attrgetter("seq")
 _MAY_END: Final = (HoldState.HELD, HoldState.APPROVED)
 
 
@@ -379,10 +381,6 @@ def _record_event(connection: AsyncConnection, hold: Hold, by: str) -> None:
     data = hold.to_json()
     del data["principal"]
     record_act(connection, _EVENTS[hold.state], data | {"asked": hold.principal}, by=by)
-
-
-def _seq(row: Row[Any]) -> int:
-    return int(row.seq)
 
 
 def _one(row: Row[Any] | None) -> HoldRow | None:

@@ -155,18 +155,16 @@ async def judged_page(connection: AsyncConnection, seq: int, size: int = _PAGE) 
     """What was judged from `seq` on, in the order in which it was; at most `size`."""
     found = await connection.execute(_PAGE_JUDGED, {"b_seq": seq, "b_size": size})
     rows = [dict(row._mapping) for row in found]
-    ended = {row["transaction_id"]: row.pop("status") for row in rows}
-    states = {row["transaction_id"]: row.pop("state") for row in rows}
-    failed = [id_ for id_, status in ended.items() if status == TransactionStatus.FAILED.value]
+    failed = [
+        row["transaction_id"] for row in rows if row.pop("status") == TransactionStatus.FAILED.value
+    ]
     kept: dict[str, dict[str, int]] = {id_: {} for id_ in failed}
     if failed:
         for id_, asset, units in await connection.execute(_KEPT_BY_FAILED, {"ids": failed}):
             kept[id_][asset] = int(units)
     return [
         JudgedRow(
-            row,
-            kept.get(row["transaction_id"]),
-            states[row["transaction_id"]] == HoldState.EXECUTED.value,
+            row, kept.get(row["transaction_id"]), row.pop("state") == HoldState.EXECUTED.value
         )
         for row in rows
     ]

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.audit.acts import record_act
 from solward.credentials.credentials import lock_credential
 from solward.database.database import lock_exclusive, lock_shared
-from solward.database.prepared import Prepared
+from solward.database.prepared import Prepared, Row
 from solward.database.records import insert_or_set
 from solward.database.tables import (
     FOUND_BY,
@@ -110,14 +110,12 @@ async def lock(
         row = await _LOCK_AGENT.first(connection, {"agent_id": agent_id})
         if row is None or (row.cycle_no, row.fence) != (cycle, fence):
             raise TakenOver
-        if row.desired_state != "running":
-            raise SkillError("agent_stopped", "The agent was stopped; nothing was sent")
+        _check_running(row)
     if agent is not None:
         row = await _LOCK_AGENT.first(connection, {"agent_id": agent})
         if row is None:
             raise SkillError("agent_deleted", "The agent was deleted; nothing was sent")
-        if row.desired_state != "running":
-            raise SkillError("agent_stopped", "The agent was stopped; nothing was sent")
+        _check_running(row)
     if schedule is not None:
         schedule_id, fence = schedule
         row = await _LOCK_SCHEDULE.first(connection, {"schedule_id": schedule_id})
@@ -126,6 +124,11 @@ async def lock(
         if row.status != "active":
             raise SkillError("schedule_paused", "The schedule was paused; nothing was sent")
     await lock_wallet(connection, wallet_id)
+
+
+def _check_running(agent: Row) -> None:
+    if agent.desired_state != "running":
+        raise SkillError("agent_stopped", "The agent was stopped; nothing was sent")
 
 
 async def is_stopped(connection: AsyncConnection, agent_id: str) -> bool:

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from solward.solana.programs import (
-    TOKEN_2022_PROGRAM,
-    TOKEN_2022_WRAPPED_SOL_MINT,
-    TOKEN_PROGRAM,
-    WRAPPED_SOL_MINT,
-)
+from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.tokens import associated_address
 from solward.types.guardrail import SOL, Intent, Line, Operation, Outflow
 from solward.types.record import TransactionType
+from solward.vault.grants.decide import mint_of
 from solward.vault.grants.model import SwapTerms
 from solward.vault.money.request import PocketUse
 
@@ -118,14 +114,14 @@ def is_pockets(line: Line, pocket: str) -> bool:
     if pocket in (line.account, line.owner):
         return True
     program = line.program or TOKEN_PROGRAM
-    return line.account == associated_address(pocket, _mint(line, program), program)
+    return line.account == associated_address(pocket, mint_of(line.asset, program), program)
 
 
 def _proved(line: Line, declared: Collection[str]) -> Line:
     """With the owner, where the account is the associated one of a declared destination."""
     if line.owner is not None or line.program is None or line.operation != Operation.TRANSFER:
         return line
-    mint = _mint(line, line.program)
+    mint = mint_of(line.asset, line.program)
     for address in declared:
         if address == line.account:
             continue
@@ -137,9 +133,3 @@ def _proved(line: Line, declared: Collection[str]) -> Line:
         if account == line.account:
             return replace(line, owner=address)
     return line
-
-
-def _mint(line: Line, program: str) -> str:
-    if line.asset != SOL:
-        return line.asset
-    return TOKEN_2022_WRAPPED_SOL_MINT if program == TOKEN_2022_PROGRAM else WRAPPED_SOL_MINT

@@ -345,10 +345,8 @@ class Granting:
         return await self._with_reason(connection, granted, under)
 
     async def _by_default(self, connection: AsyncConnection, case: Case, version: int) -> Granted:
-        burned = [line.asset for line in case.lines if line.operation == Operation.BURN]
-        if burned and not case.is_admins:
-            launched = await transaction_store.launched(connection, case.wallet_id, burned)
-            case = replace(case, launched=launched)
+        if not case.is_admins:
+            case = await _with_launched(connection, case)
         granted = Granted(case, decide({}, case, {}), version)
         return await self._with_reason(connection, granted, {})
 
@@ -368,10 +366,8 @@ class Granting:
             paid = recipients(case.lines)
             known, alike = await recipient_store.paid(connection, case.wallet_id, paid)
             case = replace(case, paid=known, lookalikes=alike)
-        burned = [line.asset for line in case.lines if line.operation == Operation.BURN]
-        if burned and len(under) < len(case.chain):
-            launched = await transaction_store.launched(connection, case.wallet_id, burned)
-            case = replace(case, launched=launched)
+        if len(under) < len(case.chain):
+            case = await _with_launched(connection, case)
         return case
 
     async def _with_reason(
@@ -390,6 +386,13 @@ class Granting:
             return replace(granted, reason=refusal.reason, numbers=refusal.numbers)
         reason = " ".join(reason_sentence(each, names) for each in findings)
         return replace(granted, reason=reason)
+
+
+async def _with_launched(connection: AsyncConnection, case: Case) -> Case:
+    """The case with those of the mints that it burns that its wallet launched."""
+    burned = [line.asset for line in case.lines if line.operation == Operation.BURN]
+    launched = await transaction_store.launched(connection, case.wallet_id, burned)
+    return replace(case, launched=launched)
 
 
 async def names_of(

@@ -229,16 +229,14 @@ def _is_refused_for_now(judged: Judged, actor: Actor) -> bool:
 
 async def _note(connection: AsyncConnection, judged: Judged) -> None:
     """Store what was judged: of the record, or of the hold in its place."""
-    if judged.granted is None:
+    record, granted = judged.record, judged.granted
+    if granted is None:
         return
-    record = judged.record
     if judged.held is not None:
-        await judged.granted.note(connection, judged.held.id, record.type, HELD)
-    elif record.status is TransactionStatus.PENDING:
-        await judged.granted.note(connection, record.id, record.type, ALLOWED)
-    elif record.status is TransactionStatus.BLOCKED:
-        rule = record.guardrails_applied[-1]
-        await judged.granted.note(connection, record.id, record.type, rule)
+        await granted.note(connection, judged.held.id, record.type, HELD)
+    elif record.status is not TransactionStatus.FAILED:
+        outcome = ALLOWED if judged.is_allowed else record.guardrails_applied[-1]
+        await granted.note(connection, record.id, record.type, outcome)
 
 
 def _is_within(rebuilt: Outflow | None, judged: Outflow | None) -> bool:
@@ -382,15 +380,14 @@ class Reserver:
             debit = max_debit(intent, effects) if judged.is_allowed else 0
             if judged.held is None:
                 await self._insert(connection, judged, actor, debit)
-                if row is not None and judged.is_allowed:
-                    row = replace(row, created_ms=stored.created_ms)
-                    await payment_store.add(connection, row, actor.principal)
-                if judged.is_allowed:
-                    await remember(connection, stored, actor, self._store_bounds)
             else:
                 await claim(connection, actor, judged.held, now)
             units: dict[str, int] = {}
             if judged.is_allowed:
+                if row is not None:
+                    row = replace(row, created_ms=stored.created_ms)
+                    await payment_store.add(connection, row, actor.principal)
+                await remember(connection, stored, actor, self._store_bounds)
                 units = {spending.SOL_ASSET: counted_lamports(intent, effects)}
                 units |= counted_tokens(intent, effects)
                 costs = counted_costs(effects)
