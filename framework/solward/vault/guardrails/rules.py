@@ -122,8 +122,8 @@ def judge(
     for rule in BUILT_IN:
         if effects is None and rule.needs_effects:
             continue
+        applied.append(rule.name)
         if isinstance(rule, LimitRule):
-            applied.append(rule.name)
             for scope, limits, usage in scopes:
                 kind = scope.partition(":")[0]
                 if rule.of_keys is not None and rule.of_keys != (kind == "key"):
@@ -140,7 +140,6 @@ def judge(
                         numbers=refusal.numbers,
                     )
         else:
-            applied.append(rule.name)
             refusal = rule.check(intent, seen, policy)
             if refusal is not None:
                 return Verdict(tuple(applied), rule.name, refusal.reason, numbers=refusal.numbers)

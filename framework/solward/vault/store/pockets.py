@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from sqlalchemy import bindparam, func, insert, literal_column, select, update
+from sqlalchemy import ColumnElement, bindparam, func, insert, literal_column, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.records import TEXTS, Form, Records, words
@@ -143,12 +143,14 @@ async def at_position(
     connection: AsyncConnection, wallet_id: str, program: str, position: str
 ) -> PocketRow | None:
     """The pocket of a position, None where there is none yet."""
-    statement = _SELECT.where(
-        pockets.c.wallet_id == wallet_id,
-        pockets.c.program == program,
-        pockets.c.position == position,
+    of_wallet = pockets.c.wallet_id == wallet_id
+    return await _one(
+        connection, of_wallet, pockets.c.program == program, pockets.c.position == position
     )
-    found = (await connection.execute(statement)).first()
+
+
+async def _one(connection: AsyncConnection, *conditions: ColumnElement[bool]) -> PocketRow | None:
+    found = (await connection.execute(_SELECT.where(*conditions))).first()
     return None if found is None else _POCKETS.read(found)
 
 
@@ -196,9 +198,7 @@ async def open_funded(connection: AsyncConnection, transaction_id: str) -> None:
 
 async def at_address(connection: AsyncConnection, wallet_id: str, address: str) -> PocketRow | None:
     """A wallet's pocket, None where it has none of this address."""
-    statement = _SELECT.where(pockets.c.wallet_id == wallet_id, pockets.c.address == address)
-    found = (await connection.execute(statement)).first()
-    return None if found is None else _POCKETS.read(found)
+    return await _one(connection, pockets.c.wallet_id == wallet_id, pockets.c.address == address)
 
 
 async def set_state(

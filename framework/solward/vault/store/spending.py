@@ -322,14 +322,10 @@ async def reserve(
     )
 
 
-_ADD_COSTS = Prepared(
-    update(reservations)
-    .where(
-        reservations.c.transaction_id == bindparam("b_id"),
-        reservations.c.asset == COSTS_ASSET,
-    )
-    .values(units=reservations.c.units + bindparam("b_lamports"))
+_COSTS = update(reservations).where(
+    reservations.c.transaction_id == bindparam("b_id"), reservations.c.asset == COSTS_ASSET
 )
+_ADD_COSTS = Prepared(_COSTS.values(units=reservations.c.units + bindparam("b_lamports")))
 
 
 async def add_costs(connection: AsyncConnection, transaction_id: str, lamports: int) -> None:
@@ -354,22 +350,8 @@ _CLOSED = (
         opened_accounts.c.rent_lamports,
     )
 )
-_CREDIT_COSTS = (
-    update(reservations)
-    .where(
-        reservations.c.transaction_id == bindparam("b_id"),
-        reservations.c.asset == COSTS_ASSET,
-    )
-    .values(
-        units=case(
-            (
-                reservations.c.units > bindparam("b_lamports"),
-                reservations.c.units - bindparam("b_lamports"),
-            ),
-            else_=0,
-        )
-    )
-)
+_LEFT = reservations.c.units - bindparam("b_lamports")
+_CREDIT_COSTS = _COSTS.values(units=case((_LEFT > 0, _LEFT), else_=0))
 
 
 async def note_opened(

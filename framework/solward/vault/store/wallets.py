@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Text, bindparam, delete, func, insert, select, tuple_, update
+from sqlalchemy import Select, Text, bindparam, delete, func, insert, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import principal, record_act
@@ -81,7 +81,10 @@ _LAST, _BEFORE = Prepared(_NEWEST), Prepared(_NEWEST.where(_PLACE < _OF_ONE))
 
 async def list_wallets(connection: AsyncConnection) -> list[Fields]:
     """Every wallet without its sealed key, oldest first."""
-    statement = _SHOWN.order_by(wallets.c.created_ms, wallets.c.id)
+    return await _rows(connection, _SHOWN.order_by(wallets.c.created_ms, wallets.c.id))
+
+
+async def _rows(connection: AsyncConnection, statement: Select[Any]) -> list[Fields]:
     return [dict(row) for row in (await connection.execute(statement)).mappings()]
 
 
@@ -126,7 +129,7 @@ async def wallets_under(
         .order_by(wallets.c.id)
         .limit(limit)
     )
-    return [dict(row) for row in (await connection.execute(statement)).mappings()]
+    return await _rows(connection, statement)
 
 
 async def rewrap(
@@ -144,8 +147,7 @@ async def rewrap(
 
 async def keystore_rows(connection: AsyncConnection) -> list[Fields]:
     """The keystore's versions, newest first."""
-    statement = select(keystore).order_by(keystore.c.kek_version.desc())
-    return [dict(row) for row in (await connection.execute(statement)).mappings()]
+    return await _rows(connection, select(keystore).order_by(keystore.c.kek_version.desc()))
 
 
 async def insert_keystore(connection: AsyncConnection, fields: Fields) -> None:
