@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
@@ -79,9 +79,7 @@ class VenueContext:
     http: httpx.AsyncClient
     secrets: Mapping[str, str | None] = field(default_factory=dict, repr=False, compare=False)
     storage: Path | None = None
-    ledger: ReadLedger = field(
-        default_factory=lambda: cast("ReadLedger", _NoLedger()), repr=False, compare=False
-    )
+    ledger: ReadLedger = field(default_factory=_NoLedger, repr=False, compare=False)
     pools: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
 

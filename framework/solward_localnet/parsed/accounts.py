@@ -20,7 +20,7 @@ from solward.solana.programs import (
     TOKEN_PROGRAM,
     VOTE_PROGRAM,
 )
-from solward.solana.stakes import Delegation, StakeAccount, read_stake_history, stake_account
+from solward.solana.stakes import read_stake_history, stake_account
 from solward.support.base58 import b58encode
 from solward_localnet.accountindex import plain
 from solward_localnet.parsed.reader import (
@@ -34,7 +34,7 @@ from solward_localnet.parsed.reader import (
 )
 from solward_localnet.parsed.tokens import parse_token
 
-_UNINITIALIZED_STAKE, _REWARDS_POOL = 0, 3
+_STAKES_WITHOUT_STATE = {0: "uninitialized", 3: "rewardsPool"}
 _VOTE_1_14_11, _VOTE_3, _VOTE_4 = 1, 2, 3
 _PRIOR_VOTERS = 32
 _NO_VOTER = str(Pubkey.default())
@@ -90,32 +90,24 @@ def _lookup_table(_pubkey: Pubkey, account: Account, _context: ParseContext) -> 
 
 def _stake(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
     stake = stake_account(plain(account))
-    if stake is not None:
-        kind = "delegated" if stake.delegation else "initialized"
-        delegated = None if stake.delegation is None else _stake_delegation(stake.delegation)
-        return {"type": kind, "info": {"meta": _stake_meta(stake), "stake": delegated}}
-    kind_number = Reader(account.data).u32()
-    if kind_number == _UNINITIALIZED_STAKE:
-        return {"type": "uninitialized"}
-    if kind_number == _REWARDS_POOL:
-        return {"type": "rewardsPool"}
-    raise Unparsable(f"{kind_number} is no stake state, or its data is cut off")
-
-
-def _stake_meta(stake: StakeAccount) -> Parsed:
-    return {
+    if stake is None:
+        kind = Reader(account.data).u32()
+        if kind not in _STAKES_WITHOUT_STATE:
+            raise Unparsable(f"{kind} is no stake state, or its data is cut off")
+        return {"type": _STAKES_WITHOUT_STATE[kind]}
+    lockup, delegation = stake.lockup, stake.delegation
+    meta = {
         "rentExemptReserve": str(stake.rent_reserve),
         "authorized": {"staker": stake.staker, "withdrawer": stake.withdrawer},
         "lockup": {
-            "unixTimestamp": stake.lockup.unix_time,
-            "epoch": stake.lockup.epoch,
-            "custodian": stake.lockup.custodian,
+            "unixTimestamp": lockup.unix_time,
+            "epoch": lockup.epoch,
+            "custodian": lockup.custodian,
         },
     }
-
-
-def _stake_delegation(delegation: Delegation) -> Parsed:
-    return {
+    if delegation is None:
+        return {"type": "initialized", "info": {"meta": meta, "stake": None}}
+    delegated = {
         "delegation": {
             "voter": str(delegation.voter),
             "stake": str(delegation.stake),
@@ -125,6 +117,7 @@ def _stake_delegation(delegation: Delegation) -> Parsed:
         },
         "creditsObserved": delegation.credits_observed,
     }
+    return {"type": "delegated", "info": {"meta": meta, "stake": delegated}}
 
 
 def _vote(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:

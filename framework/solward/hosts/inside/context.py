@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partialmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from solward.context import Lifetime, SkillContext
 from solward.context.pocket import PocketRequest
@@ -23,7 +23,6 @@ from solward.solana.token_list import TokenList
 from solward.types.entries import Put
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import Intent
-from solward.types.ledger import ReadLedger
 from solward.types.paid import PaidAnswer, PayRequest
 from solward.types.record import TransactionRecord
 from solward.types.venue import Quote
@@ -40,7 +39,7 @@ def remote_context(
     context = SkillContext(
         wallet=asked["wallet"],
         agent=asked["agent"],
-        ledger=remote_ledger(call),
+        ledger=RemoteLedger(call),
         tokens=TokenList(asked["tokens"]),
         calls=calls,
         log=HostLog(call.channel, asked["name"]),
@@ -168,13 +167,9 @@ _KEPT: Final = {method.name.partition(".")[2]: method for method in methods.KEPT
 _READS: Final = {method.name.partition(".")[2]: method for method in methods.LEDGER}
 
 
-def remote_ledger(call: Running) -> ReadLedger:
-    """The ledger over the channel; the service answers while the call runs."""
-    return cast(ReadLedger, _RemoteLedger(call))
-
-
-class _RemoteLedger:
-    """`ReadLedger`, each of its methods a call of the service."""
+class RemoteLedger:
+    """`ReadLedger` over the channel, each of its methods a call of the service, which answers while
+    the call runs."""
 
     __slots__ = ("_call",)
 

@@ -16,10 +16,10 @@ import httpx
 from solward.hosts.inside.context import (
     CurrentChannel,
     RemoteCalls,
+    RemoteLedger,
     Running,
     current_cap,
     remote_context,
-    remote_ledger,
     running,
 )
 from solward.hosts.inside.http import install
@@ -227,7 +227,7 @@ class Plugins:
         base_url, secrets, pools = (asked.pop(each) for each in ("base_url", "secrets", "pools"))
         client = httpx.AsyncClient(base_url=base_url or "", timeout=_VENUE_TIMEOUT_S)
         async with client as http:
-            ledger = remote_ledger(call)
+            ledger = RemoteLedger(call)
             context = VenueContext(http, secrets, self._storage, ledger, pools)
             answer = await _run(call, partial(hook, **asked, context=context))
         return _of_type(answer, _OF_VENUES[name], _hook_of(name))
