@@ -20,7 +20,6 @@ from __future__ import annotations
 import operator
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -29,12 +28,15 @@ from sqlalchemy import (
     BindParameter,
     ColumnElement,
     Insert,
+    Table,
     Text,
     Update,
     bindparam,
     cast,
     column,
     func,
+    insert,
+    select,
 )
 from sqlalchemy.dialects.postgresql import JSON
 from sqlalchemy.engine import Dialect
@@ -49,6 +51,8 @@ Row: TypeAlias = Any
 
 _Parameters: TypeAlias = Mapping[str, Any]
 _Process: TypeAlias = Callable[[Any], Any]
+_Take: TypeAlias = Callable[[_Parameters], Any]
+"""Takes one parameter of the driver from those that the caller gives."""
 
 _NONE: _Parameters = MappingProxyType({})
 # Lists of parameters are filled up with their last value to a length of which few are in use, so
@@ -59,26 +63,6 @@ _STEP = 64
 _ROWS: Final = "given_rows"
 
 Make = Callable[[Mapping[str, ColumnElement[Any]]], ClauseElement]
-
-
-@dataclass(frozen=True, slots=True)
-class _Parameter:
-    """One parameter of the driver: a value of the caller's, one of a list of his, or, without a
-    source, a constant."""
-
-    name: str
-    source: str | None
-    index: int | None
-    process: _Process | None
-    constant: Any = None
-
-    def value(self, given: _Parameters) -> Any:
-        """That of a list."""
-        assert self.source is not None
-        assert self.index is not None
-        value = given[self.source]
-        value = value[min(self.index, len(value) - 1)]
-        return value if self.process is None else self.process(value)
 
 
 class _Plan:
@@ -114,51 +98,39 @@ class _Plan:
         }
         self.is_sqlite = dialect.name == "sqlite"
         self._is_positional = compiled.positional
-        self._parameters: list[_Parameter] = []
-        for name in state.positiontup or () if compiled.positional else state.parameters:
+        self._names = tuple(state.positiontup or () if compiled.positional else state.parameters)
+        takes: list[_Take] = []
+        plain: list[str] = []
+        for name in self._names:
             source, index = expanded.get(name, (name, None))
             process: _Process | None = (
                 compiled.binds[source].type.dialect_impl(dialect).bind_processor(dialect)
             )
             if source in given:
-                self._parameters.append(_Parameter(name, source, index, process))
+                takes.append(_take(source, index, process))
+                if index is None and process is None:
+                    plain.append(source)
             else:
                 value = state.parameters[name]
-                constant = value if process is None else process(value)
-                self._parameters.append(_Parameter(name, None, None, None, constant))
-        self._take = _taker(self._parameters)
-        self._constants = [each.constant for each in self._parameters]
-        self._given: list[tuple[int, str]] = []
-        self._processed: list[tuple[int, str, _Process]] = []
-        self._others: list[tuple[int, _Parameter]] = []
-        for place, each in enumerate(self._parameters):
-            if each.source is None:
-                continue
-            if each.index is not None:
-                self._others.append((place, each))
-            elif each.process is None:
-                self._given.append((place, each.source))
-            else:
-                self._processed.append((place, each.source, each.process))
+                takes.append(_constant(value if process is None else process(value)))
+        self._takes = takes
+        # Takes all values at once, where each is just as it is given.
+        self._take_all: Callable[[_Parameters], Sequence[Any]] | None = None
+        if len(plain) == len(takes) >= 2:
+            self._take_all = operator.itemgetter(*plain)
         self._make: Callable[[Any], Row] | None = None
         self._processes: list[tuple[int, _Process]] = []
 
     def values(self, given: _Parameters) -> Any:
         """The driver's parameters, in its form."""
         values: Sequence[Any]
-        if self._take is not None:
-            values = self._take(given)
+        if self._take_all is not None:
+            values = self._take_all(given)
         else:
-            values = made = self._constants.copy()
-            for place, source in self._given:
-                made[place] = given[source]
-            for place, source, process in self._processed:
-                made[place] = process(given[source])
-            for place, parameter in self._others:
-                made[place] = parameter.value(given)
+            values = [take(given) for take in self._takes]
         if self._is_positional:
             return values
-        return {each.name: value for each, value in zip(self._parameters, values, strict=True)}
+        return dict(zip(self._names, values, strict=True))
 
     def rows(self, description: Sequence[Any], found: Sequence[Any]) -> list[Row]:
         """The driver's rows, by Core's types."""
@@ -189,12 +161,21 @@ class _Plan:
         self._make = row._make
 
 
-def _taker(parameters: Sequence[_Parameter]) -> Callable[[_Parameters], tuple[Any, ...]] | None:
-    """What takes all values at once; None where one of them is not just as it is given."""
-    names = [each.source for each in parameters if each.index is None and each.process is None]
-    if len(names) < max(len(parameters), 2) or None in names:
-        return None
-    return operator.itemgetter(*names)
+def _take(source: str, index: int | None, process: _Process | None) -> _Take:
+    """What takes a value of the caller's, or one of a list of his, as the driver wants it."""
+    if index is None:
+        value: _Take = operator.itemgetter(source)
+    else:
+
+        def value(given: _Parameters) -> Any:
+            values = given[source]
+            return values[min(index, len(values) - 1)]
+
+    return value if process is None else lambda given: process(value(given))
+
+
+def _constant(value: Any) -> _Take:
+    return lambda _given: value
 
 
 def _filled(value: Sequence[Any]) -> list[Any]:
@@ -352,6 +333,12 @@ class ForEachRow:
             .render_derived("given", with_types=True)
         )
         self._on_postgres = Prepared(make({name: given.c[name] for name in columns}))
+
+    @classmethod
+    def insert(cls, table: Table) -> ForEachRow:
+        """Inserts rows, which have all of the table's columns."""
+        columns = {column.name: column.type for column in table.columns}
+        return cls(columns, lambda row: insert(table).from_select(list(row), select(*row.values())))
 
     async def run(self, connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run it for each of `rows`, which have all its fields.
