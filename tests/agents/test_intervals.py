@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import functools
 from dataclasses import replace
+from typing import cast
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.support.agents import AGENT, Notebook, Scripted, parts
 
 from solward.agents.cycle import NextCycle, next_due_ms, run_cycle
+from solward.agents.placement import EmbeddedPlacement
 from solward.agents.remember import EnteredCycle
-from solward.agents.runner import CycleRunner
+from solward.database.database import Database
 from solward.support.clock import now_ms
 from solward.types.provider import Completion, CompletionRequest
 
@@ -67,17 +69,16 @@ async def test_a_cycle_slower_than_its_interval_never_overlaps_itself() -> None:
     slow = Slow(interval_ms, wanted=5)
     agent = replace(AGENT, loop_interval_ms=interval_ms, next_run_ms=begun_ms)
     notebook = Counting(agent)
-    runner = CycleRunner(
-        functools.partial(run_cycle, parts=parts(slow, notebook, clock=now_ms)), concurrency=10
-    )
+    run = functools.partial(run_cycle, parts=parts(slow, notebook, clock=now_ms))
+    runner = EmbeddedPlacement(cast("Database", None), run)
     try:
-        runner.schedule("a1", 1, begun_ms)
+        await runner.begin("a1", 1, begun_ms)
         async with asyncio.timeout(20):
             while not slow.enough.is_set():
                 await asyncio.sleep(interval_ms / 1000)
                 if slow.asking:
                     # What a start of an agent at work asks for: it changes nothing.
-                    runner.schedule("a1", 1, 0)
+                    await runner.begin("a1", 1, 0)
     finally:
         await runner.close()
     assert slow.most == 1
@@ -101,10 +102,10 @@ async def test_one_agents_slow_cycle_holds_up_no_other() -> None:
             others.set()
         return NextCycle(cycle + 1, now_ms())
 
-    runner = CycleRunner(run, concurrency=2)
+    runner = EmbeddedPlacement(cast("Database", None), run, concurrency=2)
     try:
-        runner.schedule("slow", 1, 0)
-        runner.schedule("quick", 1, 0)
+        await runner.begin("slow", 1, 0)
+        await runner.begin("quick", 1, 0)
         async with asyncio.timeout(10):
             await others.wait()
     finally:

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import cast
 
 import pytest
 
-from solward.agents import runner as runner_module
+from solward.agents import placement
 from solward.agents.cycle import NextCycle
-from solward.agents.runner import CycleRunner, RunCycle
+from solward.agents.placement import EmbeddedPlacement, RunCycle
+from solward.database.database import Database
 from solward.support.clock import now_ms
 
-MakeRunner = Callable[..., CycleRunner]
+MakeRunner = Callable[..., EmbeddedPlacement]
 
 
 @pytest.fixture
 async def make() -> AsyncIterator[MakeRunner]:
-    made: list[CycleRunner] = []
+    made: list[EmbeddedPlacement] = []
 
-    def build(run: RunCycle, concurrency: int = 10) -> CycleRunner:
-        made.append(CycleRunner(run, concurrency=concurrency))
+    def build(run: RunCycle, concurrency: int = 10) -> EmbeddedPlacement:
+        made.append(EmbeddedPlacement(cast("Database", None), run, concurrency=concurrency))
         return made[-1]
 
     yield build
@@ -50,7 +52,7 @@ async def test_cycles_follow_each_other_as_they_say(make: MakeRunner) -> None:
         return NextCycle(cycle + 1, now_ms() + 5)
 
     runner = make(run)
-    runner.schedule("a", 1, now_ms())
+    await runner.begin("a", 1, now_ms())
     async with asyncio.timeout(5):
         await log.enough.wait()
     assert log.seen[:3] == [("a", 1), ("a", 2), ("a", 3)]
@@ -65,7 +67,7 @@ async def test_agents_run_in_order_of_their_due_time(make: MakeRunner) -> None:
 
     runner = make(run, 1)
     for agent_id, due_ms in (("late", now + 60), ("first", now), ("second", now + 30)):
-        runner.schedule(agent_id, 1, due_ms)
+        await runner.begin(agent_id, 1, due_ms)
     async with asyncio.timeout(5):
         await log.enough.wait()
     assert [agent_id for agent_id, _ in log.seen] == ["first", "second", "late"]
@@ -85,7 +87,7 @@ async def test_no_more_cycles_run_at_once_than_allowed(make: MakeRunner) -> None
 
     runner = make(run, 3)
     for number in range(20):
-        runner.schedule(f"a{number}", 1, 0)
+        await runner.begin(f"a{number}", 1, 0)
     async with asyncio.timeout(5):
         await log.enough.wait()
     assert most == 3
@@ -94,7 +96,7 @@ async def test_no_more_cycles_run_at_once_than_allowed(make: MakeRunner) -> None
 async def test_a_cycle_that_could_not_be_stored_is_run_again_under_its_number(
     make: MakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner_module, "RETRY_MS", 1)
+    monkeypatch.setattr(placement, "RETRY_MS", 1)
     log = Log(2)
 
     async def run(agent_id: str, cycle: int) -> NextCycle | None:
@@ -104,7 +106,7 @@ async def test_a_cycle_that_could_not_be_stored_is_run_again_under_its_number(
         return None
 
     runner = make(run)
-    runner.schedule("a", 4, 0)
+    await runner.begin("a", 4, 0)
     async with asyncio.timeout(5):
         await log.enough.wait()
     assert log.seen == [("a", 4), ("a", 4)]
@@ -124,7 +126,7 @@ async def test_halt_answers_only_when_the_agent_does_nothing_more(make: MakeRunn
         return NextCycle(cycle + 1, 0)
 
     runner = make(run)
-    runner.schedule("a", 1, 0)
+    await runner.begin("a", 1, 0)
     await begun.wait()
     halt = asyncio.create_task(runner.halt("a"))
     await asyncio.sleep(0)
@@ -142,9 +144,9 @@ async def test_a_halted_agent_can_be_scheduled_again(make: MakeRunner) -> None:
         return NextCycle(cycle + 1, now_ms() + 60_000)
 
     runner = make(run)
-    runner.schedule("a", 1, now_ms() + 60_000)
+    await runner.begin("a", 1, now_ms() + 60_000)
     await runner.halt("a")
-    runner.schedule("a", 1, 0)
+    await runner.begin("a", 1, 0)
     async with asyncio.timeout(5):
         await log.enough.wait()
     await runner.halt("a")
@@ -160,7 +162,7 @@ async def test_halting_at_the_very_end_of_a_cycle_gives_it_no_next_turn(make: Ma
 
     for turns in range(1, 8):
         runner = make(run)
-        runner.schedule("a", 1, 0)
+        await runner.begin("a", 1, 0)
         for _ in range(turns):
             await asyncio.sleep(0)
         await runner.halt("a")
@@ -179,10 +181,10 @@ async def test_close_ends_everything_and_nothing_starts_again(make: MakeRunner) 
         return None
 
     runner = make(run)
-    runner.schedule("a", 1, 0)
+    await runner.begin("a", 1, 0)
     await begun.wait()
     await runner.close()
     begun.clear()
-    runner.schedule("a", 1, 0)
+    await runner.begin("a", 1, 0)
     await asyncio.sleep(0.01)
     assert not begun.is_set()

@@ -31,10 +31,9 @@ from solward.agents.cycle import CycleParts
 from solward.agents.model_budget import ModelBudget
 from solward.agents.observe import Stored
 from solward.agents.permissions import WITHOUT_GRANTS, Permissions
-from solward.agents.placement import MakePlacement
+from solward.agents.placement import MakePlacement, RunCycle
 from solward.agents.queue_placement import QueuePlacement
 from solward.agents.remember import CycleResult, EnteredCycle
-from solward.agents.runner import RunCycle
 from solward.agents.service import AgentService
 from solward.agents.store import agents as agent_store
 from solward.agents.store import agents as store

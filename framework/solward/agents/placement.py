@@ -5,13 +5,27 @@ Both run the same `run_cycle` on the same journal; a placement decides only when
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import heapq
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from solward.agents.runner import CycleRunner, RunCycle
+import structlog
+
+from solward.agents.cycle import NextCycle
 from solward.agents.store import agents as store
 from solward.database.database import Database
+from solward.runs.runner import LONGEST_WAIT_S, Runner
 from solward.support.clock import now_ms
+
+# Most cycles wait for a model: this bounds memory and open connections, not throughput.
+CONCURRENCY = 200
+# Before a cycle that could not be stored runs again.
+RETRY_MS = 5_000
+
+_log = structlog.get_logger(__name__)
+
+RunCycle = Callable[[str, int], Awaitable[NextCycle | None]]
 
 
 class Placement(Protocol):
@@ -41,12 +55,26 @@ class Placement(Protocol):
 MakePlacement = Callable[[Database, RunCycle], Placement]
 
 
-class EmbeddedPlacement(CycleRunner):
-    """Runs cycles in this process, which is the only one."""
+class EmbeddedPlacement(Runner[NextCycle | None]):
+    """Runs cycles in this process, which is the only one.
 
-    def __init__(self, database: Database, run: RunCycle) -> None:
-        super().__init__(run)
+    Agents wait in a heap by due time and cost nothing while they wait: no task, no timer, no query.
+
+    Args:
+        run: runs one cycle of an agent and returns the next one.
+    """
+
+    def __init__(
+        self, database: Database, run: RunCycle, *, concurrency: int = CONCURRENCY
+    ) -> None:
+        super().__init__("agents", concurrency)
         self._database = database
+        self._run = run
+        # Due time, agent and number of cycles; those that count are the agents' in `_waiting`.
+        self._heap: list[tuple[int, str, int]] = []
+        self._waiting: dict[str, tuple[int, str, int]] = {}
+        self._halting: set[asyncio.Task[NextCycle | None]] = set()
+        self._closed = False
 
     async def open(self) -> None:
         """See `Placement`."""
@@ -54,11 +82,71 @@ class EmbeddedPlacement(CycleRunner):
             waiting = await store.agents_to_run(connection)
         now = now_ms()
         for agent_id, cycle, due_ms in waiting:
-            self.schedule(agent_id, cycle, now if due_ms is None else due_ms)
+            await self.begin(agent_id, cycle, now if due_ms is None else due_ms)
 
     async def begin(self, agent_id: str, cycle: int, due_ms: int) -> None:
+        """See `Placement`; the cycle takes the place of the agent's scheduled one.
+
+        Does nothing while a cycle of the agent runs: that one returns the next.
+        """
+        if self._closed or agent_id in self._running:
+            return
+        self._push(agent_id, NextCycle(cycle, due_ms))
+        self.start()
+
+    async def halt(self, agent_id: str) -> None:
         """See `Placement`."""
-        self.schedule(agent_id, cycle, due_ms)
+        self._waiting.pop(agent_id, None)
+        task = self._running.get(agent_id)
+        if task is not None:
+            self._halting.add(task)
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def close(self, wait_s: float = 0.0) -> None:
+        """See `Placement`; the agents are halted in parallel."""
+        self._closed = True
+        self._waiting.clear()
+        self._heap.clear()
+        await super().close(wait_s)
+
+    async def turn(self) -> float:
+        """See `Runner`."""
+        while self._heap and self._room > 0:
+            due_ms, agent_id, cycle = waiting = self._heap[0]
+            counts = self._waiting.get(agent_id) == waiting
+            if counts and (remaining_ms := due_ms - now_ms()) > 0:
+                return min(remaining_ms / 1000, LONGEST_WAIT_S)
+            heapq.heappop(self._heap)
+            if counts:
+                del self._waiting[agent_id]
+                self._begin(agent_id, self._one(agent_id, cycle))
+        return LONGEST_WAIT_S
+
+    def _push(self, agent_id: str, upcoming: NextCycle) -> None:
+        waiting = (upcoming.due_ms, agent_id, upcoming.cycle)
+        self._waiting[agent_id] = waiting
+        heapq.heappush(self._heap, waiting)
+        if self._heap[0] is waiting:
+            self.wake()
+
+    async def _one(self, agent_id: str, cycle: int) -> NextCycle | None:
+        try:
+            return await self._run(agent_id, cycle)
+        except Exception:
+            _log.exception("cycle_not_stored", agent_id=agent_id, cycle=cycle)
+            return NextCycle(cycle, now_ms() + RETRY_MS)
+
+    def _ended(self, key: str, task: asyncio.Task[NextCycle | None]) -> None:
+        del self._running[key]
+        if self._room == 1:
+            self.wake()
+        halted = task in self._halting
+        self._halting.discard(task)
+        if not (task.cancelled() or halted or self._closed):
+            upcoming = task.result()
+            if upcoming is not None:
+                self._push(key, upcoming)
 
 
 def default(database: Database, run: RunCycle) -> Placement:

@@ -16,8 +16,8 @@ import structlog
 from procrastinate.exceptions import ConnectorException
 from procrastinate.worker import Worker as QueueWorker
 
+from solward.agents.placement import RunCycle
 from solward.agents.queue_placement import PRUNE_S, QueuePlacement
-from solward.agents.runner import RunCycle
 from solward.agents.store import jobs as store
 from solward.database.database import Database
 from solward.support.clock import now_ms

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+import functools
+from collections.abc import Awaitable, Coroutine, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from solward.context import AgentView
@@ -94,18 +95,16 @@ class Runner(Generic[T]):
     def _room(self) -> int:
         return self._concurrency - len(self._running)
 
-    def _begin(
-        self, key: str, run: Coroutine[Any, Any, T], then: Callable[[asyncio.Task[T]], None]
-    ) -> None:
-        """Start a run of the thing `key`, and call `then` when it has ended."""
+    def _begin(self, key: str, run: Coroutine[Any, Any, T]) -> None:
+        """Start a run of the thing `key`."""
         task = asyncio.create_task(run, name=f"{self._name} {key}")
         self._running[key] = task
+        task.add_done_callback(functools.partial(self._ended, key))
 
-        def ended(task: asyncio.Task[T]) -> None:
-            del self._running[key]
-            then(task)
-
-        task.add_done_callback(ended)
+    def _ended(self, key: str, task: asyncio.Task[T]) -> None:
+        """Look again, now that a run of the thing `key` has ended."""
+        del self._running[key]
+        self.wake()
 
     async def _work(self) -> None:
         while True:

@@ -68,7 +68,7 @@ class ScheduleRunner(Runner[None]):
         taken, was_any = await self._journal.take_due(self._makers, self._room)
         for schedule, due_ms in taken:
             self._makers[schedule.id] = schedule.made_by
-            self._begin(schedule.id, self._one(schedule, due_ms), self._ended(schedule.id))
+            self._begin(schedule.id, self._one(schedule, due_ms))
         # Where there was nothing, others have it locked: it is looked at again after a while.
         return 0.0 if was_any else self._poll_s
 
@@ -82,12 +82,9 @@ class ScheduleRunner(Runner[None]):
             _log.exception("schedules_not_taken")
         return RETRY_S
 
-    def _ended(self, schedule_id: str) -> Callable[[asyncio.Task[None]], None]:
-        def ended(_task: asyncio.Task[None]) -> None:
-            del self._makers[schedule_id]
-            self.wake()
-
-        return ended
+    def _ended(self, key: str, task: asyncio.Task[None]) -> None:
+        del self._makers[key]
+        super()._ended(key, task)
 
     async def _one(self, schedule: Schedule, due_ms: int) -> None:
         self._hook(schedule.id, SchedulePhase.ENTERED)
