@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any
 
 from solward.agents.agent import Agent
 from solward.agents.think import storable
 from solward.context import AgentView
 from solward.runs.runner import RunSkill
 from solward.support import jsontext
+from solward.support.tasks import run_to_end
 from solward.telemetry.scrub import concealed, scrub_text
 from solward.types.errors import SolwardError
 from solward.types.provider import ToolCall
@@ -26,8 +26,6 @@ RESUMED_REASONING = (
 )
 
 _MAX_DEPTH = 32
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,22 +97,6 @@ def resumed(skill: str, record: TransactionRecord | Hold) -> Act:
     if record.status in (TransactionStatus.BLOCKED, TransactionStatus.FAILED):
         return Act(action, storable(str(refusal(record))))
     return Act(action, f"The transaction is {record.status.value}: {record.signature or record.id}")
-
-
-async def run_to_end(work: Awaitable[T]) -> tuple[T, bool]:
-    """Await `work` to its end even when cancelled; the flag says whether it was."""
-    task = asyncio.ensure_future(work)
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled():
-                raise
-            cancelled = True
-        except Exception:
-            break
-    return task.result(), cancelled
 
 
 def exact(value: Any, depth: int = 0) -> Any:

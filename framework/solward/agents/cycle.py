@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from solward.agents.act import RESUMED_REASONING, Act, act, resumed, run_to_end
+from solward.agents.act import RESUMED_REASONING, Act, act, resumed
 from solward.agents.agent import Agent, Decision
 from solward.agents.model_budget import ModelBudget, Reserved
 from solward.agents.observe import Stored, observe
@@ -26,6 +26,7 @@ from solward.resources.agents import AgentStatus
 from solward.runs.runner import RunSkill, no_hook
 from solward.solana.balances import Balances
 from solward.support.clock import now_ms
+from solward.support.tasks import run_to_end
 from solward.telemetry import metrics, tracing
 from solward.types.errors import SolwardError, StoreError, TokenBudgetReached
 from solward.types.provider import ToolDefinition, Usage

@@ -42,6 +42,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database import outbox
 from solward.database.outbox import Recorded
+from solward.support.tasks import run_to_end
 from solward.types.errors import HomeLocked, StoreError
 
 # The wait of a reader or a writer for another process.
@@ -383,7 +384,7 @@ class SQLiteWriter:
             publish = await self._end_group(connection, group.recorded)
             # `run_in_executor` looks first whether it is given a coroutine, as long as a statement.
             committed = asyncio.wrap_future(self._committer.submit(driver.commit))
-            was_cancelled = await _until_done(committed)
+            _, was_cancelled = await run_to_end(committed)
         except BaseException as error:
             self._roll_back()
             group.end(error)
@@ -415,22 +416,6 @@ async def _let_others_run() -> bool:
     except asyncio.CancelledError:
         return True
     return False
-
-
-async def _until_done(future: asyncio.Future[Any]) -> bool:
-    """Wait for the end; whether the caller was cancelled meanwhile.
-
-    Raises:
-        Exception: the future's.
-    """
-    was_cancelled = False
-    while not future.done():
-        try:
-            await asyncio.wait((future,))
-        except asyncio.CancelledError:
-            was_cancelled = True
-    future.result()
-    return was_cancelled
 
 
 def on_connect(connection: sqlite3.Connection, *, writer: bool) -> None:

@@ -1,14 +1,16 @@
-"""Tasks that run in the background until their owner closes."""
+"""Tasks that run in the background until their owner closes, and work that outlasts its caller."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Collection, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Collection, Coroutine
+from typing import Any, TypeVar
 
 # A task is cancelled again after this long.
 AGAIN_S = 0.2
+
+T = TypeVar("T")
 
 
 async def end(tasks: Collection[asyncio.Task[Any]]) -> None:
@@ -33,3 +35,19 @@ async def in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncIter
         yield
     finally:
         await end([task])
+
+
+async def run_to_end(work: Awaitable[T]) -> tuple[T, bool]:
+    """Await `work` to its end even when cancelled; the flag says whether it was."""
+    task = asyncio.ensure_future(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise
+            cancelled = True
+        except Exception:
+            break
+    return task.result(), cancelled
