@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from solward.agents.budget import UNLIMITED, TokenBudget, budget_of, usd_of
+from solward.database import tables
+from solward.database.records import EXACT, Form, Records, words
 from solward.resources import agents
 from solward.resources.agents import AgentStatus, Memory
 from solward.resources.answers import answer_json
@@ -123,30 +125,12 @@ class Agent:
 
     def to_row(self) -> dict[str, Any]:
         """The columns of the agents table."""
-        columns = {each.name: getattr(self, each.name) for each in fields(self)}
-        del columns["is_llm"]
-        return columns | {
-            "guardrails": guardrails_text(self.guardrails),
-            "status": self.status.value,
-            "desired_state": self.desired_state.value,
-            "llm_options": jsontext.dumps(dict(self.llm_options)),
-            "llm_budget": jsontext.dumps(self.llm_budget.stored()),
-        }
-
-
-# Columns of the placement of cycles, which are no fields of the agent.
-_PLACEMENT = frozenset({"entered_ms", "deferred_cycle"})
+        return _AGENTS.row(self)
 
 
 def agent_of(row: Mapping[str, Any], *, is_llm: bool = True) -> Agent:
     """An agent from its row."""
-    columns = {name: value for name, value in row.items() if name not in _PLACEMENT}
-    columns["guardrails"] = _guardrails_of(columns["guardrails"])
-    columns["llm_options"] = jsontext.loads(columns["llm_options"])
-    columns["llm_budget"] = _budget_of(columns["llm_budget"])
-    columns["status"] = AgentStatus(columns["status"])
-    columns["desired_state"] = DesiredState(columns["desired_state"])
-    return Agent(**columns, is_llm=is_llm)
+    return _AGENTS.of(row, is_llm=is_llm)
 
 
 # Parsed in every cycle, and nearly always one of a few texts.
@@ -167,9 +151,15 @@ def _budget_of(text: str) -> TokenBudget:
     return budget_of(jsontext.loads(text))
 
 
-def guardrails_text(guardrails: AgentGuardrails) -> str:
-    """Guardrails as the store keeps them: JSON with exact decimals."""
-    return jsontext.dumps(guardrails.to_json())
+_AGENTS = Records(
+    Agent,
+    tables.agents,
+    guardrails=Form(_guardrails_of, lambda rails: jsontext.dumps(rails.to_json())),
+    status=words(AgentStatus),
+    desired_state=words(DesiredState),
+    llm_options=EXACT,
+    llm_budget=Form(_budget_of, lambda budget: jsontext.dumps(budget.stored())),
+)
 
 
 def statistics_json(counts: Mapping[str, int]) -> dict[str, int]:
@@ -202,13 +192,6 @@ class MemoryEntry(NamedTuple):
         return answer_json(Memory, self)
 
 
-def memory_of(row: Mapping[str, Any]) -> MemoryEntry:
-    """A memory entry from its row."""
-    return MemoryEntry(
-        row["cycle"], row["reasoning"], row["action"], row["outcome"], row["created_ms"]
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Decision:
     """One cycle: what was observed, decided and done.
@@ -235,19 +218,12 @@ class Decision:
 
     def to_row(self) -> dict[str, Any]:
         """The columns of the decisions table."""
-        usage = self.usage
-        return {
-            "agent_id": self.agent_id,
-            "cycle": self.cycle,
-            "observations": jsontext.dumps(dict(self.observations)),
-            "reasoning": self.reasoning,
-            "action": self.action,
-            "outcome": self.outcome,
-            "created_ms": self.created_ms,
-            "input_tokens": None if usage is None else usage.input_tokens,
-            "output_tokens": None if usage is None else usage.output_tokens,
-            "cost_nanousd": None if usage is None else usage.cost_nanousd,
-        }
+        usage = {name: getattr(self.usage, name, None) for name in _USAGE}
+        return _DECISIONS.row(self) | usage
+
+
+_DECISIONS = Records(Decision, tables.decisions, observations=EXACT)
+_USAGE = ("input_tokens", "output_tokens", "cost_nanousd")
 
 
 def usage_json(usage: Usage) -> dict[str, Any]:
@@ -262,19 +238,5 @@ def usage_json(usage: Usage) -> dict[str, Any]:
 
 def decision_of(row: Mapping[str, Any]) -> Decision:
     """A decision from its row."""
-    return Decision(
-        row["agent_id"],
-        row["cycle"],
-        jsontext.loads(row["observations"]),
-        row["reasoning"],
-        row["action"],
-        row["outcome"],
-        row["created_ms"],
-        _usage_of(row),
-    )
-
-
-def _usage_of(row: Mapping[str, Any]) -> Usage | None:
-    if row["input_tokens"] is None:
-        return None
-    return Usage(row["input_tokens"], row["output_tokens"], row["cost_nanousd"])
+    usage = None if row["input_tokens"] is None else Usage(*(row[name] for name in _USAGE))
+    return _DECISIONS.of(row, usage=usage)

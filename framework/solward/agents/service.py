@@ -28,7 +28,6 @@ from solward.agents.agent import (
     MemoryEntry,
     agent_of,
     decision_of,
-    memory_of,
     statistics_json,
 )
 from solward.agents.budget import TokensUsed
@@ -395,7 +394,7 @@ class AgentService:
         async with self._database.read() as connection:
             self._agent(await store.get_agent(connection, agent_id))
             rows = await store.list_memory(connection, agent_id, limit)
-        return tuple(map(memory_of, rows))
+        return tuple(MemoryEntry(**row) for row in rows)
 
     async def tokens(self, agent_id: str) -> TokensUsed:
         """The last day's tokens of the agent's model."""
@@ -432,7 +431,7 @@ class AgentService:
             if agent.status not in _ACTIVE:
                 raise InvalidRequest("Agent is not running")
             memory = await store.list_memory(connection, agent_id, MEMORY_GIVEN)
-        entries = tuple(map(memory_of, memory))
+        entries = tuple(MemoryEntry(**row) for row in memory)
         request = chat_request(
             agent,
             message,
@@ -512,10 +511,7 @@ class AgentService:
         )
 
     def _lock(self, agent_id: str) -> asyncio.Lock:
-        lock = self._locks.get(agent_id)
-        if lock is None:
-            lock = self._locks[agent_id] = asyncio.Lock()
-        return lock
+        return self._locks.setdefault(agent_id, asyncio.Lock())
 
 
 def _principal(agent_id: str) -> str:

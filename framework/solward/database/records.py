@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from enum import StrEnum
 from operator import attrgetter
@@ -87,7 +87,13 @@ class Records(Generic[T]):
 
     def read(self, values: Sequence[Any], **others: Any) -> T:
         """The record of a row of `columns`; `others` are its fields that have none."""
-        found = dict(zip(self._names, values, strict=True), **others)
+        return self._made(dict(zip(self._names, values, strict=True), **others))
+
+    def of(self, row: Mapping[str, Any], **others: Any) -> T:
+        """As `read`, of a row by the names of its columns."""
+        return self._made({name: row[name] for name in self._names} | others)
+
+    def _made(self, found: dict[str, Any]) -> T:
         for name, form in self._forms:
             value = found[name]
             if value is not None:

@@ -25,7 +25,7 @@ USAGE_HOURS = 24
 _RUNNING = "running"
 
 _MEMORY = (
-    select(memory)
+    select(*(column for column in memory.c if column is not memory.c.agent_id))
     .where(memory.c.agent_id == bindparam("of_agent"))
     .order_by(memory.c.cycle.desc())
     .limit(bindparam("at_most"))
