@@ -9,7 +9,7 @@ the end it goes on from: an end that is not authentic never becomes so by what f
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,8 +21,7 @@ BROKEN = "broken"
 _DOMAIN = "solward-audit-head/1"
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """Where a chain ends, and the entry after which it begins where retention cut older ones.
 
     Attributes:
@@ -44,7 +43,7 @@ class Head:
 
     def signed(self, key: bytes | None, chain: str) -> Head:
         """The same end with its MAC; without a key, with none."""
-        return self._with(None if key is None else self._mac(key, chain))
+        return self._replace(mac=None if key is None else self._mac(key, chain))
 
     def is_authentic(self, key: bytes, chain: str) -> bool:
         """Whether the holder of the key wrote it, for this chain."""
@@ -54,23 +53,8 @@ class Head:
         """The end that takes this one's place, authentic only if this one is."""
         if key is None or self.is_authentic(key, chain):
             return following.signed(key, chain)
-        return following._with(BROKEN)
-
-    def _with(self, mac: str | None) -> Head:
-        # `dataclasses.replace` takes as long as the MAC.
-        return Head(
-            self.number,
-            self.hash,
-            self.pruned_number,
-            self.pruned_hash,
-            self.service_number,
-            self.service_hash,
-            mac,
-        )
+        return following._replace(mac=BROKEN)
 
     def _mac(self, key: bytes, chain: str) -> str:
-        fields = (
-            _DOMAIN, chain, self.number, self.hash, self.pruned_number, self.pruned_hash,
-            self.service_number, self.service_hash,
-        )  # fmt: skip
+        fields = (_DOMAIN, chain, *self[:-1])
         return hmac.digest(key, msgspec.json.encode(fields), "sha256").hex()

@@ -22,7 +22,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from contextvars import Context, copy_context
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -35,7 +35,6 @@ from sqlalchemy import (
     Text,
     bindparam,
     func,
-    insert,
     literal_column,
     select,
     update,
@@ -95,10 +94,7 @@ def _heads(dialect: str) -> Select[tuple[Any, ...]]:
 
 _LOCK_HEADS = {name: Prepared(_heads(name)) for name in _BASE}
 _FIRST_HEADS = Prepared(insert_new(audit_heads))
-_APPEND = ForEachRow(
-    {column.name: column.type for column in audit.columns},
-    lambda row: insert(audit).from_select(list(row), select(*row.values())),
-)
+_APPEND = ForEachRow.insert(audit)
 _MOVED = ("number", "hash", "service_number", "service_hash", "mac")
 _MOVE_HEAD = ForEachRow(
     {"of_chain": Text(), **{f"to_{name}": audit_heads.c[name].type for name in _MOVED}},
@@ -286,12 +282,11 @@ async def append_many(
     moved = []
     for chain, (number, digest) in ends.items():
         head = found.heads[chain]
-        service_number, service_hash = head.service_number, head.service_hash
-        if found.service_number >= service_number:
-            service_number, service_hash = found.service_number, found.service_hash
-        following = Head(
-            number, digest, head.pruned_number, head.pruned_hash, service_number, service_hash
-        )
+        following = head._replace(number=number, hash=digest)
+        if found.service_number >= head.service_number:
+            following = following._replace(
+                service_number=found.service_number, service_hash=found.service_hash
+            )
         moved.append((chain, head, head.followed_by(following, key, chain)))
     await _MOVE_HEAD.run(
         connection,
@@ -330,7 +325,7 @@ async def _lock(connection: AsyncConnection, chains: list[str], key: bytes | Non
     if len(rows) < len(chains):
         missing = set(chains) - {row.chain for row in rows}
         begun = [
-            {"chain": chain, **asdict(Head(0, genesis(chain)).signed(key, chain))}
+            {"chain": chain, **Head(0, genesis(chain)).signed(key, chain)._asdict()}
             for chain in sorted(missing)
         ]
         # Waits for a transaction that begins the same chain; then its row is there.

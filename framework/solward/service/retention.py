@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import groupby, takewhile
 from typing import Any
 
@@ -278,7 +278,7 @@ async def cut_events(
         ends = []
         for chain, cut in cuts.items():
             last = cut[-1]
-            head = replace(heads[chain], pruned_number=last.number, pruned_hash=last.hash)
+            head = heads[chain]._replace(pruned_number=last.number, pruned_hash=last.hash)
             mac = head.signed(key, chain).mac
             ends.append(
                 {"b_chain": chain, "b_number": last.number, "b_hash": last.hash, "b_mac": mac}

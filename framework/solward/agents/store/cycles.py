@@ -15,12 +15,10 @@ from sqlalchemy import (
     BigInteger,
     BindParameter,
     Integer,
-    Table,
     Text,
     bindparam,
     cast,
     delete,
-    insert,
     select,
     update,
 )
@@ -127,14 +125,7 @@ _LEAVE = ForEachRow(
 )
 
 
-def _insert(table: Table) -> ForEachRow:
-    return ForEachRow(
-        {column.name: column.type for column in table.columns},
-        lambda row: insert(table).from_select(list(row), select(*row.values())),
-    )
-
-
-_DECIDE, _REMEMBER = _insert(decisions), _insert(memory)
+_DECIDE, _REMEMBER = ForEachRow.insert(decisions), ForEachRow.insert(memory)
 _FORGET = ForEachRow(
     {"of_agent": Text(), "up_to": BigInteger()},
     lambda row: delete(memory).where(
