@@ -25,26 +25,27 @@ from solward.schedules.schedule import Schedule, schedule_of
 _ACTIVE: Final = "active"
 
 _DUE = and_(schedules.c.status == _ACTIVE, schedules.c.next_due_ms.is_not(None))
-_NEXT = Prepared(
-    select(func.min(schedules.c.next_due_ms)).where(
-        _DUE,
-        schedules.c.id.not_in(bindparam("running", expanding=True)),
-        schedules.c.made_by.not_in(bindparam("busy", expanding=True)),
-        or_(
-            bindparam("is_alone"), schedules.c.owner.is_(None), schedules.c.owner == bindparam("me")
-        ),
-    )
-)
-# Of a process that died nobody is told, so its schedules are looked for by themselves.
-_ORPHANED = Prepared(
-    select(func.count()).where(
-        schedules.c.status == _ACTIVE,
-        schedules.c.owner.is_not(None),
-        schedules.c.owner != bindparam("me"),
+# Those that this process may run: no other one that lives does. Of a process that died nobody is
+# told, so what it had begun is looked for like what is due.
+_MINE = and_(
+    _DUE,
+    schedules.c.id.not_in(bindparam("running", expanding=True)),
+    schedules.c.made_by.not_in(bindparam("busy", expanding=True)),
+    or_(
+        schedules.c.owner.is_(None),
+        schedules.c.owner == bindparam("me"),
         ~sql_exists().where(
             processes.c.id == schedules.c.owner, processes.c.lease_until_ms > bindparam("clock")
         ),
-    )
+    ),
+)
+_NEXT = Prepared(select(func.min(schedules.c.next_due_ms)).where(_MINE))
+_TAKE = (
+    select(schedules)
+    .where(_MINE, schedules.c.next_due_ms <= bindparam("now"))
+    .order_by(schedules.c.next_due_ms, schedules.c.id)
+    .limit(bindparam("most"))
+    .with_for_update(of=schedules, skip_locked=True)
 )
 
 
@@ -152,31 +153,16 @@ async def _made(
 
 
 async def next_due(
-    connection: AsyncConnection,
-    me: str,
-    running: Collection[str],
-    busy: Collection[str],
+    connection: AsyncConnection, me: str, running: Collection[str], busy: Collection[str]
 ) -> int | None:
-    """When this process has something to run next, in ms; 0 where a dead process left something.
+    """When this process has something to run next, in ms; None where there is nothing.
 
     Args:
         me: this process.
         running: the schedules that it runs now.
         busy: makers of as many of those as they may have at one time.
     """
-    # On SQLite the home's lock proves that no other process lives.
-    is_alone = connection.dialect.name == "sqlite"
-    if not is_alone:
-        orphaned = await _ORPHANED.scalar(connection, {"me": me, "clock": await clock(connection)})
-        if orphaned:
-            return 0
-    parameters = {
-        "me": me,
-        "running": list(running),
-        "busy": list(busy),
-        "is_alone": is_alone,
-    }
-    found = await _NEXT.scalar(connection, parameters)
+    found = await _NEXT.scalar(connection, await _mine(connection, me, running, busy))
     return None if found is None else int(found)
 
 
@@ -195,24 +181,16 @@ async def take_due(
     Args:
         me, running, busy: as in `next_due`.
     """
-    lives = sql_exists().where(processes.c.id == schedules.c.owner)
-    if connection.dialect.name != "sqlite":
-        # On SQLite the home's lock proves who lives, and leases are not renewed.
-        lives = lives.where(processes.c.lease_until_ms > await clock(connection))
-    statement = (
-        select(schedules)
-        .where(
-            _DUE,
-            schedules.c.next_due_ms <= now_ms,
-            or_(schedules.c.owner.is_(None), schedules.c.owner == me, ~lives),
-            schedules.c.id.not_in(list(running)),
-            schedules.c.made_by.not_in(list(busy)),
-        )
-        .order_by(schedules.c.next_due_ms, schedules.c.id)
-        .limit(most)
-        .with_for_update(of=schedules, skip_locked=True)
-    )
-    return [schedule_of(row) for row in (await connection.execute(statement)).mappings()]
+    parameters = await _mine(connection, me, running, busy) | {"now": now_ms, "most": most}
+    return [schedule_of(row) for row in (await connection.execute(_TAKE, parameters)).mappings()]
+
+
+async def _mine(
+    connection: AsyncConnection, me: str, running: Collection[str], busy: Collection[str]
+) -> dict[str, Any]:
+    # On SQLite the home's lock proves who lives, and leases are not renewed.
+    clock_ms = 0 if connection.dialect.name == "sqlite" else await clock(connection)
+    return {"me": me, "clock": clock_ms, "running": list(running), "busy": list(busy)}
 
 
 async def put_run(
