@@ -67,11 +67,7 @@ from solward.settings import Settings
 from solward.solana.balances import Balances
 from solward.solana.token_list import TokenList
 from solward.support.clock import now_ms
-from solward.types.errors import (
-    AgentNotFound,
-    InvalidRequest,
-    ProviderError,
-)
+from solward.types.errors import AgentNotFound, InvalidRequest, ProviderError
 from solward.types.events import EventKind
 from solward.types.provider import CompletionRequest, Usage
 from solward.types.skill import Effects

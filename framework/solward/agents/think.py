@@ -17,13 +17,7 @@ from solward.agents.prompt import chat_message, cycle_message, system_prompt
 from solward.agents.provider_call import Complete
 from solward.support.clean_text import cleaned
 from solward.types.errors import ModelRefused, ProviderError
-from solward.types.provider import (
-    CompletionRequest,
-    Message,
-    ToolCall,
-    ToolDefinition,
-    Usage,
-)
+from solward.types.provider import CompletionRequest, Message, ToolCall, ToolDefinition, Usage
 
 NO_REASONING = "No explicit reasoning was given."
 # Enough for any sensible reasoning; a runaway model must not fill the store.

@@ -22,7 +22,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from contextvars import Context, copy_context
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -256,12 +255,13 @@ async def append_many(
     if not events:
         return []
     dialect = connection.dialect.name
-    found = await _lock(connection, sorted({chain for chain, _event, _data in events}), key)
+    chains = sorted({chain for chain, _event, _data in events})
+    base, service_number, service_hash, heads = await _lock(connection, chains, key)
     if dialect != "sqlite" and len(events) > 1 << _EVENT_BITS:
         raise StoreError("One transaction cannot tell more than 65536 events")
-    ends = {chain: (head.number, head.hash) for chain, head in found.heads.items()}
+    ends = {chain: (head.number, head.hash) for chain, head in heads.items()}
     rows: list[dict[str, Any]] = []
-    for seq, (chain, event, data) in enumerate(events, found.base + 1):
+    for seq, (chain, event, data) in enumerate(events, base + 1):
         number, previous = ends[chain]
         text = jsontext.dumps_own(data, canonical=True)
         digest = entry_hash(seq, ms, event, text, previous)
@@ -281,12 +281,10 @@ async def append_many(
     await _APPEND.run(connection, rows)
     moved = []
     for chain, (number, digest) in ends.items():
-        head = found.heads[chain]
+        head = heads[chain]
         following = head._replace(number=number, hash=digest)
-        if found.service_number >= head.service_number:
-            following = following._replace(
-                service_number=found.service_number, service_hash=found.service_hash
-            )
+        if service_number >= head.service_number:
+            following = following._replace(service_number=service_number, service_hash=service_hash)
         moved.append((chain, head, head.followed_by(following, key, chain)))
     await _MOVE_HEAD.run(
         connection,
@@ -308,18 +306,15 @@ def report_broken(chain: str, head: Head) -> None:
     _log.error("audit_broken", chain=chain, number=head.number)
 
 
-@dataclass(frozen=True, slots=True)
-class _Locked:
-    """The ends of the chains to append to, the `seq` before this transaction's first, and the end
-    of the chain without a name."""
+async def _lock(
+    connection: AsyncConnection, chains: list[str], key: bytes | None
+) -> tuple[int, int, str | None, dict[str, Head]]:
+    """Lock the ends of chains to append to; creates those that begin.
 
-    heads: dict[str, Head]
-    base: int
-    service_number: int
-    service_hash: str | None
-
-
-async def _lock(connection: AsyncConnection, chains: list[str], key: bytes | None) -> _Locked:
+    Returns:
+        The `seq` before this transaction's first, number and hash of the last entry of the chain
+        without a name, and the ends.
+    """
     dialect = connection.dialect.name
     rows = await _LOCK_HEADS[dialect].all(connection, {"of_chains": chains})
     if len(rows) < len(chains):
@@ -335,7 +330,7 @@ async def _lock(connection: AsyncConnection, chains: list[str], key: bytes | Non
     if key is None and any(head.mac is not None for head in heads.values()):
         raise RuntimeError("The audit log is authenticated; open the keystore before writing")
     base, service_number, service_hash, *_ = rows[0]
-    return _Locked(heads, int(base), int(service_number or 0), service_hash)
+    return int(base), int(service_number or 0), service_hash, heads
 
 
 def entry_hash(seq: int, ms: int, event: str, data: str, previous: str) -> str:

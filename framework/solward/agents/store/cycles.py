@@ -48,7 +48,7 @@ ENTRY = (
     memory.c.outcome,
     memory.c.created_ms,
 )
-_AGENT = tuple(agents.c.keys())
+_AGENT, _MEMORY = tuple(agents.c.keys()), tuple(memory.c.keys())
 
 # Statements of every cycle are built once: building one costs more than running it.
 _LOCKED = Prepared(
@@ -123,8 +123,6 @@ _LEAVE = ForEachRow(
         )
     ),
 )
-
-
 _DECIDE, _REMEMBER = ForEachRow.insert(decisions), ForEachRow.insert(memory)
 _FORGET = ForEachRow(
     {"of_agent": Text(), "up_to": BigInteger()},
@@ -254,7 +252,8 @@ async def leave(
     if moved:
         await _LEAVE.run(connection, moved)
         await _DECIDE.run(connection, decided)
-        await _REMEMBER.run(connection, [_entry(decision) for decision in decided])
+        entries = [{name: each[name] for name in _MEMORY} for each in decided]
+        await _REMEMBER.run(connection, entries)
         forgotten = [
             {"of_agent": decision["agent_id"], "up_to": decision["cycle"] - MEMORY_KEPT}
             for decision in decided
@@ -262,8 +261,3 @@ async def leave(
         ]
         await _FORGET.run(connection, forgotten)
     return left
-
-
-def _entry(decision: Fields) -> Fields:
-    names = ("agent_id", "cycle", "reasoning", "action", "outcome", "created_ms")
-    return {name: decision[name] for name in names}
