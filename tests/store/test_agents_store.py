@@ -12,6 +12,7 @@ from tests.promises import promise
 from tests.support.database import WALLET_ROW, agent_row
 from tests.support.database import decision_row as decision
 
+from solward.agents.budget import TokensUsed
 from solward.agents.store import agents as store
 from solward.agents.store import cycles
 from solward.agents.store.cycles import LeavingCycle, LeftCycle, Recalled
@@ -156,7 +157,7 @@ async def test_agents_are_listed_changed_counted_and_deleted(database: Database)
         usage = {"agent_id": "a1", "hour": 7, "tokens": 5, "cost_nanousd": 3, "unpriced_tokens": 1}
         await store.add_usage(connection, [usage, usage])
         assert await store.used(connection, ["a1", "a2"], 31) == {
-            "a1": {"tokens": 10, "cost_nanousd": 6, "unpriced_tokens": 2}
+            "a1": TokensUsed(tokens=10, nanousd=6, unpriced=2)
         }
         assert await store.used(connection, ["a1"], 32) == {}
         assert await store.delete_agent(connection, "a1")

@@ -460,7 +460,7 @@ async def test_usage_that_no_budget_counts_goes(
     async with database.read() as connection:
         used = await agents.used(connection, ["a", "b", "c"], hour)
         kept = await connection.execute(select(func.count()).select_from(agent_usage))
-        assert (used["c"]["tokens"], kept.scalar_one()) == (2, 9)
+        assert (used["c"].tokens, kept.scalar_one()) == (2, 9)
 
 
 @promise("retention-keeps-windows")

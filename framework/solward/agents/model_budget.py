@@ -163,8 +163,7 @@ class ModelBudget:
             await store.lock_agents(connection, sorted(ids))
             # A model's budget is money too: a clock that is ahead empties no day.
             moment = await self._database.moment(connection)
-            rows = await store.used(connection, list(ids), moment.window_ms // HOUR_MS)
-            used = {agent_id: tokens_used(row) for agent_id, row in rows.items()}
+            used = await store.used(connection, list(ids), moment.window_ms // HOUR_MS)
             reserved: list[dict[str, Any]] = []
             for each in requests:
                 so_far = used.get(each.agent_id, NOTHING_USED)
@@ -186,8 +185,3 @@ class ModelBudget:
                 answers.append((most, one))
             await store.add_usage(connection, reserved)
         return answers
-
-
-def tokens_used(row: dict[str, Any]) -> TokensUsed:
-    """Usage from its row."""
-    return TokensUsed(row["tokens"], row["cost_nanousd"], row["unpriced_tokens"])

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.agents.agent import Agent, Decision, DesiredState, MemoryEntry, agent_of
 from solward.agents.batch import Batcher
 from solward.agents.budget import NOTHING_USED, TokensUsed
-from solward.agents.model_budget import Reserved, tokens_used, usage_row
+from solward.agents.model_budget import Reserved, usage_row
 from solward.agents.store import agents as agent_store
 from solward.agents.store import cycles as store
 from solward.audit.acts import record_act
@@ -121,8 +121,8 @@ class Journal:
 async def tokens_of(database: Database, connection: AsyncConnection, agent_id: str) -> TokensUsed:
     """The last day's tokens of one agent, with what is reserved."""
     hour = (await database.moment(connection)).window_ms // HOUR_MS
-    rows = await agent_store.used(connection, [agent_id], hour)
-    return tokens_used(rows[agent_id]) if rows else NOTHING_USED
+    used = await agent_store.used(connection, [agent_id], hour)
+    return used.get(agent_id, NOTHING_USED)
 
 
 def _entered(row: dict[str, Any], recalled: store.Recalled) -> EnteredCycle:

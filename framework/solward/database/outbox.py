@@ -107,7 +107,7 @@ _MOVE_HEAD = ForEachRow(
 Recorded: TypeAlias = tuple[str, Any, str | None, Context]
 """Event, data and trace of what a write transaction recorded, and who did it, for its log line."""
 
-_recorded: WeakKeyDictionary[Connection, list[Recorded]] = WeakKeyDictionary()
+_recorded: WeakKeyDictionary[Connection | None, list[Recorded]] = WeakKeyDictionary()
 
 _log = structlog.get_logger(__name__)
 
@@ -121,13 +121,11 @@ _LINES: dict[str, str] = {
 
 def begin(connection: AsyncConnection) -> None:
     """Let events be recorded on this connection, until `take`."""
-    assert connection.sync_connection is not None
     _recorded[connection.sync_connection] = []
 
 
 def take(connection: AsyncConnection) -> list[Recorded]:
     """What was recorded since `begin`, in order; nothing can be recorded any more."""
-    assert connection.sync_connection is not None
     return _recorded.pop(connection.sync_connection, [])
 
 
@@ -142,7 +140,6 @@ def record(connection: AsyncConnection, event: str, data: Any, trace: str | None
     Raises:
         RuntimeError: the connection is not inside `Database.write`.
     """
-    assert connection.sync_connection is not None
     recorded = _recorded.get(connection.sync_connection)
     if recorded is None:
         raise RuntimeError(f"{event} was recorded outside a write transaction")
@@ -151,7 +148,6 @@ def record(connection: AsyncConnection, event: str, data: Any, trace: str | None
 
 def recorded_events(connection: AsyncConnection) -> list[tuple[str, Any]]:
     """Event and data of what this write transaction recorded so far."""
-    assert connection.sync_connection is not None
     return [(event, data) for event, data, *_ in _recorded.get(connection.sync_connection, ())]
 
 

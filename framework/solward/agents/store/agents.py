@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import bindparam, delete, exists, func, insert, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.agents.budget import TokensUsed
 from solward.database.prepared import Prepared
 from solward.database.records import given, insert_or_set
 from solward.database.tables import agent_usage, agents, decisions, memory
@@ -136,24 +137,21 @@ async def list_memory(
 
 async def used(
     connection: AsyncConnection, agent_ids: Sequence[str], hour: int
-) -> dict[str, Fields]:
-    """Usage in hour `hour` and the 24 before it: tokens, cost_nanousd, unpriced_tokens.
-
-    Agents without any are left out.
-    """
+) -> dict[str, TokensUsed]:
+    """Usage in hour `hour` and the 24 before it. Agents without any are left out."""
     table = agent_usage.c
     statement = (
         select(
             table.agent_id,
-            func.sum(table.tokens).label("tokens"),
-            func.sum(table.cost_nanousd).label("cost_nanousd"),
-            func.sum(table.unpriced_tokens).label("unpriced_tokens"),
+            func.sum(table.tokens),
+            func.sum(table.cost_nanousd),
+            func.sum(table.unpriced_tokens),
         )
         .where(table.agent_id.in_(agent_ids), table.hour >= hour - USAGE_HOURS)
         .group_by(table.agent_id)
     )
-    rows = (await connection.execute(statement)).mappings()
-    return {row["agent_id"]: {k: int(v) for k, v in row.items() if k != "agent_id"} for row in rows}
+    rows = await connection.execute(statement)
+    return {agent_id: TokensUsed(*map(int, sums)) for agent_id, *sums in rows}
 
 
 _WITH_OLD_USAGE = (
