@@ -90,7 +90,7 @@ class QueuePlacement:
             How many jobs were dropped, and how many agents may be deferred again.
         """
         jobs, dropped = self.app.job_manager, 0
-        with _queue_errors():
+        with queue_errors():
             for job in await jobs.get_stalled_jobs(seconds_since_heartbeat=store.STALLED_S):
                 assert job.id is not None
                 # Another worker may have dropped it.
@@ -145,7 +145,7 @@ class QueuePlacement:
             for each, cycle in due
         ]
         if made:
-            with _queue_errors():
+            with queue_errors():
                 jobs = self.app.job_manager
                 await jobs.batch_defer_jobs_async(made, connection=await store.driver(connection))
         return len(made)
@@ -153,7 +153,7 @@ class QueuePlacement:
     async def _cancel(self, connection: AsyncConnection, agent_id: str) -> None:
         """Drop an agent's waiting jobs, and let its worker cancel the running one."""
         driver = await store.driver(connection)
-        with _queue_errors():
+        with queue_errors():
             for job_id in await store.jobs_of(connection, agent_id):
                 await self.app.job_manager.cancel_job_by_id_async(
                     job_id, abort=True, delete_job=True, connection=driver
@@ -161,7 +161,8 @@ class QueuePlacement:
 
 
 @contextlib.contextmanager
-def _queue_errors() -> Iterator[None]:
+def queue_errors() -> Iterator[None]:
+    """Raise `StoreError` where the queue cannot be reached."""
     try:
         yield
     except ConnectorException as error:

@@ -13,11 +13,10 @@ import logging
 from collections.abc import Awaitable, Callable
 
 import structlog
-from procrastinate.exceptions import ConnectorException
 from procrastinate.worker import Worker as QueueWorker
 
 from solward.agents.placement import RunCycle
-from solward.agents.queue_placement import PRUNE_S, QueuePlacement
+from solward.agents.queue_placement import PRUNE_S, QueuePlacement, queue_errors
 from solward.agents.store import jobs as store
 from solward.database.database import Database
 from solward.support.clock import now_ms
@@ -91,10 +90,8 @@ class Worker:
             StoreError: the queue cannot be reached at the start.
         """
         async with contextlib.AsyncExitStack() as stack:
-            try:
+            with queue_errors():
                 await stack.enter_async_context(self._queue.app.open_async())
-            except ConnectorException as error:
-                raise StoreError("The queue cannot be reached") from error
             upkeep = (self._every(SWEEP_S, self._sweep), self._every(REAP_S, self._reap))
             working = [asyncio.create_task(each) for each in (self._worker.run(), *upkeep)]
             stop = asyncio.create_task(self._stopping.wait())

@@ -442,7 +442,7 @@ def _sqlite_engine(url: URL, *, writer: bool) -> Engine:
         connect_args={"check_same_thread": False, "factory": sqlite.DriverConnection},
         hide_parameters=True,
     )
-    event.listen(engine, "connect", partial(_on_sqlite_connect, writer=writer))
+    event.listen(engine, "connect", partial(sqlite.on_connect, writer=writer))
     return engine
 
 
@@ -480,7 +480,3 @@ def _refuse_ended(dialect: Dialect, connection: Any, _record: object, _proxy: ob
 
 def _set_query_only(connection: Any, _record: object) -> None:
     connection.execute("PRAGMA query_only = ON")
-
-
-def _on_sqlite_connect(connection: Any, _record: object, *, writer: bool) -> None:
-    sqlite.on_connect(connection, writer=writer)

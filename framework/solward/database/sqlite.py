@@ -367,10 +367,13 @@ class SQLiteWriter:
         self._hand_on(None)
 
     def _hand_on_if_waited(self, group: _Group | None) -> bool:
-        turn = _next(self._waiting)
-        if turn is not None:
-            turn.set_result(group)
-        return turn is not None
+        """Give the turn to the first who still waits; False where nobody does."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(group)
+                return True
+        return False
 
     def _hand_on(self, group: _Group | None) -> None:
         self._is_taken = self._hand_on_if_waited(group)
@@ -400,15 +403,6 @@ class SQLiteWriter:
             raise asyncio.CancelledError
 
 
-def _next(waiting: deque[asyncio.Future[Any]]) -> asyncio.Future[Any] | None:
-    """The first who still waits."""
-    while waiting:
-        turn = waiting.popleft()
-        if not turn.done():
-            return turn
-    return None
-
-
 async def _let_others_run() -> bool:
     """Let whatever is ready run once; whether the caller was cancelled meanwhile."""
     try:
@@ -418,8 +412,8 @@ async def _let_others_run() -> bool:
     return False
 
 
-def on_connect(connection: sqlite3.Connection, *, writer: bool) -> None:
-    """Make a new connection durable and strict: WAL with FULL survives a power loss.
+def on_connect(connection: Any, _record: object, *, writer: bool) -> None:
+    """Make a new connection of the driver durable and strict: WAL with FULL survives a power loss.
 
     The writer's changes the file's mode to WAL, which the file then has for all.
     """
