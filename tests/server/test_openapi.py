@@ -22,6 +22,7 @@ from solward.notify.webhook import REFUSALS
 from solward.plugins import load_registry
 from solward.plugins.schema import checked_schema
 from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, Access, rule_of
+from solward_server.http.body import NOT_JSON
 from solward_server.openapi.operation import SECURITY
 from solward_server.resources import PREFIX
 from solward_server.resources.openapi import describe, least_roles
@@ -294,6 +295,32 @@ def test_every_operation_says_what_refuses_it(document: dict[str, Any]) -> None:
         # `OPTIONAL` bodies are read, and refused, as well.
         if "requestBody" in operation:
             assert {"400", "413"} <= answers.keys(), (method, path)
+
+
+def test_fields_and_parts_of_paths_say_how_they_are_refused(document: dict[str, Any]) -> None:
+    def texts(method: str, path: str, status: str) -> list[str]:
+        answer = target(document, document["paths"][PREFIX + path][method]["responses"][status])
+        examples = answer["content"]["application/json"]["examples"].values()
+        return [each["value"]["error"] for each in examples]
+
+    assert texts("post", "/admins", "400") == [
+        "name is required and must be a string",
+        "name must be 1 to 64 letters, digits and ._@-, and begin with a letter or a digit",
+        "role is required and must be a string",
+        "role must be one of read, operate, policy",
+        "expiresAt must be an ISO 8601 time with its zone, such as 2026-12-31T00:00:00Z",
+        NOT_JSON,
+    ]
+    runs = "/wallets/{walletId}/schedules/{scheduleId}/runs"
+    assert texts("get", runs, "400")[:2] == [
+        "limit must be a whole number from 1 to 200",
+        "before must be the dueAt of a run",
+    ]
+    assert texts("get", runs, "404") == ["Schedule not found", "Wallet not found"]
+    # A text of a query is never of another kind.
+    assert texts("delete", "/wallets/{walletId}/plugins/{plugin}/store", "400")[0] == (
+        "key is required"
+    )
 
 
 async def test_it_is_public_and_served_as_it_is_made(api: Api) -> None:

@@ -83,7 +83,7 @@ async def add(context: RouteContext) -> dict[str, Any]:
     return _json(made)
 
 
-@routes.serve(calls.GET_NOTE, admin(Role.READ), {404: "Note not found"})
+@routes.serve(calls.GET_NOTE, admin(Role.READ))
 async def one(context: RouteContext, note_id: str) -> dict[str, Any]:
     async with context.service.database.read() as connection:
         found = await connection.execute(select(notes).where(notes.c.id == note_id))
@@ -151,8 +151,8 @@ CHANGES = {
         "    settings.routes,\n": "    notes.routes,\n",
     },
     f"{SERVER}/openapi/parameters.py": {
-        '    "payment_id": (identifier("The payment."), _RECORD),\n': (
-            '    "note_id": (identifier("The note."), _RECORD),\n'
+        '    "payment_id": (identifier("The payment."), _RECORD, "Payment not found"),\n': (
+            '    "note_id": (identifier("The note."), _RECORD, "Note not found"),\n'
         )
     },
     WRITER: {

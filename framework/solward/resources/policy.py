@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -80,7 +81,10 @@ class PolicyDraft(Request):
 
     left_out: ClassVar = {"cli": "a policy is one argument: a file, or a sentence"}
 
-    version: int | None = declared(_VERSION, default=None)
+    version: int | None = declared(
+        replace(_VERSION, wrong=f"version: a whole number of 0 to {2**53:,} is expected"),
+        default=None,
+    )
     book: Mapping[str, Any] | None = declared(_BOOK, default=None)
     grants: Sequence[Any] | None = declared(_GRANTS, default=None)
     read_only: Sequence[str] | None = declared(

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from solward.credentials.rates import ALL, TooManyRequests
+from solward.resources.fields import Field, Text
 from solward.resources.schema import JSON, examples, media, ref
 from solward.settings.settings import ErrorStatus
 from solward.support.webhook_signature import SIGNATURE
@@ -23,6 +24,7 @@ from solward.types.errors import (
     GuardrailBlocked,
     IdempotencyInFlight,
     IdempotencyMismatch,
+    InvalidRequest,
     LedgerRejected,
     LedgerUnavailable,
     NotEnough,
@@ -151,14 +153,41 @@ _SHARED: dict[str, tuple[int, tuple[Error, ...]]] = {
 
 
 def _by_status(sources: Iterable[Errors], statuses: ErrorStatus) -> dict[int, list[Error]]:
-    """The errors of all sources under the statuses that they are answered with."""
+    """The errors of all sources, each once, under the statuses that they are answered with."""
     found: dict[int, list[Error]] = {}
     for source in sources:
         for status, errors in source.items():
             for each in [errors] if isinstance(errors, Error) else errors:
                 at = status if isinstance(each, str) else status_of(each, statuses)
-                found.setdefault(at, []).append(each)
+                known = found.setdefault(at, [])
+                if each not in known:
+                    known.append(each)
     return found
+
+
+def refusals_of(fields: Iterable[Field], *, in_query: bool = False) -> list[Error]:
+    """How each of these fields is refused where it lacks or has no value of its kind, as the field
+    itself says it; nothing for one that its reader alone knows.
+
+    Args:
+        in_query: whether every value is a text.
+    """
+    found: dict[Error, None] = {}
+    for each in fields:
+        if each.is_required:
+            found |= _refusal(each, None)
+        # A text of the wrong form, or else what is no text; of others what is below all bounds.
+        wrong = ("?\n", "" if in_query else -1) if isinstance(each, Text) else (-1, "?")
+        found |= _refusal(each, wrong[0]) or _refusal(each, wrong[1])
+    return [*found]
+
+
+def _refusal(field: Field, value: object) -> dict[Error, None]:
+    try:
+        field.read(value)
+    except InvalidRequest as error:
+        return {str(error): None}
+    return {}
 
 
 def error_responses(sources: Sequence[Errors], statuses: ErrorStatus) -> dict[str, dict[str, Any]]:

@@ -24,6 +24,7 @@ from solward_server.openapi.errors import (
     TOO_MANY,
     Error,
     Errors,
+    refusals_of,
 )
 from solward_server.openapi.operation import Operation, operation, request_body
 from solward_server.openapi.parameters import DRY_RUN, DRY_RUN_FLAG, IDEMPOTENCY_KEY, WALLET_ID
@@ -102,7 +103,7 @@ def money_operation(declared: Declared) -> Operation:
             done=(schema, example),
             dryRun=(ref("DryRun"), _DRY_RUN),
         ),
-        errors=money_errors(*declared.refusals),
+        errors=[money_errors(*declared.refusals, *refusals_of(declared.fields))],
     )
 
 

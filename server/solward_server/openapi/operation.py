@@ -44,7 +44,7 @@ def operation(
     description: str = "",
     parameters: Sequence[Parameter] = (),
     body: Operation | None = None,
-    errors: Errors | None = None,
+    errors: Sequence[Errors] = (),
     may_hold: bool = False,
 ) -> Operation:
     """An operation; the errors that its access and its body imply are added.
@@ -52,12 +52,13 @@ def operation(
     Args:
         response: the response of status 200, as `success` makes it.
         body: as `request_body` makes it.
-        errors: the contract's status -> one or more texts, or exceptions, the most specific first.
+        errors: each the contract's status -> one or more texts, or exceptions; the most specific
+            first.
         may_hold: a grant may make it wait for a person, which is answered with 202.
     """
     has_path = any(each["in"] == "path" for each in parameters)
     sources = (
-        errors or {},
+        *errors,
         _access_errors(access),
         _BODY_ERRORS if body is not None else {},
         {400: NUL_IN_PATH} if has_path else {},

@@ -14,7 +14,9 @@ from solward.resources.schema import (
     text,
     whole,
 )
+from solward.types.errors import SkillNotFound
 from solward.types.idempotency import KEY_FORM, MAX_KEY
+from solward_server.openapi.errors import NO_AGENT, NO_WALLET
 
 Parameter = dict[str, Any]
 
@@ -37,32 +39,40 @@ def query(name: str, schema: Schema, **more: Any) -> Parameter:
 
 POCKET = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 _RECORD = "93698b99-39ce-4d15-841f-684b9de7d8bc"
-# A part of a path, as calls name it -> its schema and an example.
-_PARTS: dict[str, tuple[Schema, str]] = {
-    "wallet_id": (identifier("The wallet."), WALLET),
-    "agent_id": (identifier("The agent."), AGENT),
-    "pocket_id": (address("The pocket."), POCKET),
-    "hold_id": (identifier("The hold."), HOLD),
-    "transaction_id": (identifier("The record."), _RECORD),
-    "key_id": (identifier("The key."), KEY),
-    "admin_id": (identifier("The admin credential."), CREDENTIAL),
-    "schedule_id": (identifier("The schedule."), SCHEDULE),
-    "contact_id": (address("The recipient."), POCKET),
-    "skill": (text("The skill's name.", 64), "transfer"),
-    "name": (text("The setting's name.", 200), "signingKey"),
-    "file": (text("One of the files the page names."), "swagger-ui.css"),
-    "plugin": (text("The plugin's distribution.", 200), "acme-tools"),
+# A part of a path, as calls name it -> its schema, an example, and how one that there is not is
+# refused.
+_PARTS: dict[str, tuple[Schema, str, str]] = {
+    "wallet_id": (identifier("The wallet."), WALLET, NO_WALLET),
+    "agent_id": (identifier("The agent."), AGENT, NO_AGENT),
+    "pocket_id": (address("The pocket."), POCKET, "Pocket not found"),
+    "hold_id": (identifier("The hold."), HOLD, "Hold not found"),
+    "transaction_id": (identifier("The record."), _RECORD, "Transaction not found"),
+    "key_id": (identifier("The key."), KEY, "API key not found"),
+    "admin_id": (identifier("The admin credential."), CREDENTIAL, "Admin credential not found"),
+    "schedule_id": (identifier("The schedule."), SCHEDULE, "Schedule not found"),
+    "contact_id": (address("The recipient."), POCKET, "Contact not found"),
+    "skill": (
+        text("The skill's name.", 64),
+        "transfer",
+        str(SkillNotFound("nope", ["airdrop", "transfer"])),
+    ),
+    "name": (text("The setting's name.", 200), "signingKey", ""),
+    "file": (text("One of the files the page names."), "swagger-ui.css", "Not found"),
+    "plugin": (text("The plugin's distribution.", 200), "acme-tools", ""),
     "principal": (
         text("Such as `agent:scout` or `key:<id>`: a kind, and an id or a unique name.", 300)
         | {"minLength": 3},
         f"agent:{AGENT}",
+        "principal: no agent has the id or name 'scout'",
     ),
-    "payment_id": (identifier("The payment."), _RECORD),
+    "payment_id": (identifier("The payment."), _RECORD, "Payment not found"),
 }
 PATH_PARAMETERS: dict[str, Parameter] = {
     name: _parameter("path", camel(name), schema, required=True, example=example)
-    for name, (schema, example) in _PARTS.items()
+    for name, (schema, example, _) in _PARTS.items()
 }
+NOT_FOUND = {name: missing for name, (_, _, missing) in _PARTS.items() if missing}
+"""Of the parts that name a record: how one that there is not is refused."""
 WALLET_ID = PATH_PARAMETERS["wallet_id"]
 
 

@@ -15,9 +15,15 @@ from solward.resources.declare import Call, fields_of
 from solward.resources.fields import Field, Texts, camel
 from solward.resources.schema import array, response_object
 from solward_server.http.auth import Rule
-from solward_server.openapi.errors import Errors
+from solward_server.openapi.errors import Errors, refusals_of
 from solward_server.openapi.operation import Operation, body_of, operation, success
-from solward_server.openapi.parameters import IDEMPOTENCY_KEY, PATH_PARAMETERS, Parameter, query
+from solward_server.openapi.parameters import (
+    IDEMPOTENCY_KEY,
+    NOT_FOUND,
+    PATH_PARAMETERS,
+    Parameter,
+    query,
+)
 
 H = TypeVar("H", bound=Callable[..., Any])
 Handler: TypeAlias = Callable[..., Awaitable[Any]]
@@ -32,7 +38,8 @@ class Route:
     Attributes:
         handler: takes the context and the parts of the path.
         rule: who may call it.
-        errors: status -> texts of its errors, beside those that its access and its body imply.
+        errors: status -> texts of its errors, beside those that its access, its body, the fields
+            of its request and the records that its path names imply.
         response: more of the response of status 200, such as its headers; all of it where the call
             declares no answer.
         more: arguments of `openapi.operation.operation`.
@@ -61,9 +68,17 @@ class Route:
             call.does.removesuffix("."),
             access=self.rule.access,
             description=call.about,
-            errors=self.errors,
+            errors=(self.errors, self._implied()),
             **given | dict(self.more),
         )
+
+    def _implied(self) -> Errors:
+        """How the fields of its request are refused, and records that its path names."""
+        asked = self.call.request
+        wrong = refusals_of(fields_of(asked), in_query=self.call.body is None) if asked else []
+        # The last that a path names is of the one before.
+        missing = [NOT_FOUND[part] for part in reversed(self.call.parts) if part in NOT_FOUND]
+        return {400: wrong, 404: missing}
 
     def _response(self) -> Operation | None:
         kind, listed = self.call.short or self.call.answer, self.call.listed

@@ -17,11 +17,7 @@ from solward_server.openapi.route import Routes
 routes = Routes("admins", "Admin credentials, each with a role; the admin's alone.")
 
 
-@routes.serve(
-    calls.CREATE_ADMIN,
-    admin(Role.POLICY),
-    {400: "role must be one of read, operate, policy"},
-)
+@routes.serve(calls.CREATE_ADMIN, admin(Role.POLICY))
 async def create(context: RouteContext) -> dict[str, Any]:
     secret, credential = new_admin(calls.NewAdmin.of(await read_body()), caller())
     await context.service.credentials.add(credential)
@@ -40,7 +36,7 @@ async def own(context: RouteContext) -> dict[str, Any]:
     return {"role": who.role, "admin": shown}
 
 
-@routes.serve(calls.REVOKE_ADMIN, admin(Role.POLICY), {404: "Admin credential not found"})
+@routes.serve(calls.REVOKE_ADMIN, admin(Role.POLICY))
 async def revoke(context: RouteContext, admin_id: str) -> dict[str, Any]:
     revoked = await context.service.credentials.revoke(admin_id, is_admins=True)
     left = await context.service.credentials.admins()

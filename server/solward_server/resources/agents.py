@@ -17,7 +17,7 @@ from solward.types.roles import Role
 from solward_server.http.auth import admin, caller, keyed
 from solward_server.http.body import query_of, read_body
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.errors import NO_AGENT, NO_WALLET
+from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import Operation, request_body
 from solward_server.openapi.route import Routes
 
@@ -82,7 +82,7 @@ async def listing(context: RouteContext) -> dict[str, Any]:
 @routes.serve(
     calls.CREATE_AGENT,
     admin(Role.POLICY),
-    {400: "name is required", 404: NO_WALLET},
+    {404: NO_WALLET},
     body=request_body(
         request_schema(calls.NewAgent) | {"anyOf": _FORMS}, request_example(calls.NewAgent)
     ),
@@ -92,7 +92,7 @@ async def create(context: RouteContext) -> dict[str, Any]:
     return answer_json(calls.CreatedAgent, agent)
 
 
-@routes.serve(calls.GET_AGENT, keyed(Role.READ), {404: NO_AGENT})
+@routes.serve(calls.GET_AGENT, keyed(Role.READ))
 async def one(context: RouteContext, agent_id: str) -> dict[str, Any]:
     return (await context.agent(agent_id)).to_json()
 
@@ -100,17 +100,14 @@ async def one(context: RouteContext, agent_id: str) -> dict[str, Any]:
 @routes.serve(
     calls.CHANGE_AGENT,
     admin(Role.POLICY),
-    {
-        400: "walletId cannot be changed; create another agent for another wallet",
-        404: NO_AGENT,
-    },
+    {400: "walletId cannot be changed; create another agent for another wallet"},
     body=request_body(_changed(), {"loopIntervalMs": 5000}, required=False),
 )
 async def change(context: RouteContext, agent_id: str) -> dict[str, Any]:
     return (await context.service.agents.update(agent_id, await read_body())).to_json()
 
 
-@routes.serve(calls.DELETE_AGENT, admin(Role.POLICY), {404: NO_AGENT})
+@routes.serve(calls.DELETE_AGENT, admin(Role.POLICY))
 async def delete(context: RouteContext, agent_id: str) -> dict[str, Any]:
     await context.service.agents.get(agent_id)
     await context.service.agents.delete(agent_id)
@@ -120,7 +117,7 @@ async def delete(context: RouteContext, agent_id: str) -> dict[str, Any]:
 @routes.serve(
     calls.START_AGENT,
     admin(Role.OPERATE),
-    {400: "Set OPENAI_API_KEY to start an agent of the provider 'openai'", 404: NO_AGENT},
+    {400: "Set OPENAI_API_KEY to start an agent of the provider 'openai'"},
 )
 async def start(context: RouteContext, agent_id: str) -> dict[str, Any]:
     # Who decides that it acts at all decides what it may do; later starts go on with that.
@@ -130,41 +127,33 @@ async def start(context: RouteContext, agent_id: str) -> dict[str, Any]:
     return {"status": "started"}
 
 
-@routes.serve(calls.STOP_AGENT, admin(Role.OPERATE), {404: NO_AGENT})
+@routes.serve(calls.STOP_AGENT, admin(Role.OPERATE))
 async def stop(context: RouteContext, agent_id: str) -> dict[str, Any]:
     await context.service.agents.stop(agent_id)
     return {"status": "stopped"}
 
 
-@routes.serve(calls.PAUSE_AGENT, admin(Role.OPERATE), {400: "Agent is not running", 404: NO_AGENT})
+@routes.serve(calls.PAUSE_AGENT, admin(Role.OPERATE), {400: "Agent is not running"})
 async def pause(context: RouteContext, agent_id: str) -> dict[str, Any]:
     await context.service.agents.pause(agent_id)
     return {"status": "paused"}
 
 
-@routes.serve(
-    calls.LIST_DECISIONS,
-    keyed(Role.READ),
-    {400: "limit must be a whole number from 1 to 500", 404: NO_AGENT},
-)
+@routes.serve(calls.LIST_DECISIONS, keyed(Role.READ))
 async def decisions(context: RouteContext, agent_id: str) -> dict[str, Any]:
     agent, only = await context.agent(agent_id), query_of(calls.ListedDecisions)
     found = await context.service.agents.decisions(agent.id, limit=only.limit, before=only.before)
     return {"decisions": [decision.to_json() for decision in found]}
 
 
-@routes.serve(
-    calls.LIST_MEMORY,
-    keyed(Role.READ),
-    {400: "limit must be a whole number from 1 to 100", 404: NO_AGENT},
-)
+@routes.serve(calls.LIST_MEMORY, keyed(Role.READ))
 async def memory(context: RouteContext, agent_id: str) -> dict[str, Any]:
     agent, only = await context.agent(agent_id), query_of(calls.ListedMemory)
     found = await context.service.agents.memory(agent.id, limit=only.limit)
     return {"memory": [entry.to_json() for entry in found]}
 
 
-@routes.serve(calls.GET_AGENT_LIMITS, keyed(Role.READ), {404: NO_AGENT})
+@routes.serve(calls.GET_AGENT_LIMITS, keyed(Role.READ))
 async def limits(context: RouteContext, agent_id: str) -> dict[str, Any]:
     agent = await context.agent(agent_id)
     return await context.service.agents.limits(agent.id)

@@ -17,7 +17,7 @@ from solward_server.http.auth import KEY_INVALID, Caller, caller, keyed
 from solward_server.http.body import read_body
 from solward_server.http.errors import shown_text
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.errors import NO_AGENT, TOO_MANY
+from solward_server.openapi.errors import TOO_MANY
 from solward_server.openapi.operation import Operation
 from solward_server.openapi.route import Routes
 
@@ -43,7 +43,6 @@ _IN_PIECES = {
     keyed(Role.POLICY),
     {
         400: "Agent is not running",
-        404: NO_AGENT,
         429: [
             TOO_MANY,
             "The token budget has no room: the prompt has about 900 tokens, 100 are left "

@@ -38,7 +38,7 @@ async def put(context: RouteContext) -> dict[str, Any]:
     return _shown(await Contacts(context.service.database).put(new.address, new.name))
 
 
-@routes.serve(calls.REMOVE_CONTACT, admin(Role.POLICY), {404: "Contact not found"})
+@routes.serve(calls.REMOVE_CONTACT, admin(Role.POLICY))
 async def remove(context: RouteContext, contact_id: str) -> dict[str, Any]:
     await Contacts(context.service.database).remove(contact_id)
     return {"address": contact_id, "removed": True}

@@ -90,7 +90,7 @@ async def show(_folder: Path) -> Response:
     return _with_policy(Response(_PAGE, mimetype="text/html"))
 
 
-@routes.serve(_FILE, public, {404: "Not found"}, response=_content("The file.", *FILES.values()))
+@routes.serve(_FILE, public, response=_content("The file.", *FILES.values()))
 async def one(folder: Path, file: str) -> Response:
     if file == START:
         return _with_policy(Response(_START_SCRIPT, mimetype="text/javascript"))

@@ -29,6 +29,7 @@ HEARTBEAT_S = 15.0
 RETRY_MS = 2_000
 PAGE = 200
 _MAX_DIGITS = 18
+_UNTIL = "until must be later than since"
 
 
 _STREAM = (
@@ -58,16 +59,12 @@ async def stream(context: RouteContext) -> Response:
     return event_stream(_stream(context, seq, kinds, caller()) if request.method == "GET" else b"")
 
 
-@routes.serve(
-    calls.LIST_AUDIT,
-    admin(Role.READ),
-    {400: ["limit must be a whole number from 1 to 500", "until must be later than since"]},
-)
+@routes.serve(calls.LIST_AUDIT, admin(Role.READ), {400: _UNTIL})
 async def listing(context: RouteContext) -> dict[str, Any]:
     asked = query_of(calls.ListedAudit)
     since_ms, until_ms = _ms(asked.since), _ms(asked.until)
     if since_ms is not None and until_ms is not None and until_ms <= since_ms:
-        raise InvalidRequest("until must be later than since")
+        raise InvalidRequest(_UNTIL)
     wanted = AuditFilter(
         kinds=frozenset(asked.types or ()),
         wallet_id=asked.wallet_id,

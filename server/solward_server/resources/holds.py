@@ -18,13 +18,10 @@ from solward_server.http.auth import caller, keyed, signed
 from solward_server.http.body import query_of, read_body
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
-from solward_server.openapi.parameters import PATH_PARAMETERS, header
+from solward_server.openapi.parameters import NOT_FOUND, PATH_PARAMETERS, header
 from solward_server.openapi.route import H, Routes
 
-NO_HOLD = "Hold not found"
 NO_WEBHOOK = "No webhook for approvals is configured"
-_NOTE = f"note must be a string of 1 to {calls.MAX_NOTE} characters"
-_ENDED = "The hold is denied already"
 
 routes = Routes("holds", "What waits for a person.")
 
@@ -46,10 +43,8 @@ async def _decision_note(context: RouteContext) -> str | None:
 def _decides(call: Call[Any], role: Role) -> Callable[[H], H]:
     """Serves a decision."""
     errors = {
-        400: _NOTE,
         403: "Who asks for a transaction does not approve it",
-        404: NO_HOLD,
-        409: _ENDED,
+        409: "The hold is denied already",
     }
     return routes.serve(call, keyed(role), errors)
 
@@ -73,11 +68,11 @@ async def listing(context: RouteContext) -> dict[str, Any]:
     return {"holds": [hold.to_json() for hold in found]}
 
 
-@routes.serve(calls.GET_HOLD, keyed(Role.READ), {404: NO_HOLD})
+@routes.serve(calls.GET_HOLD, keyed(Role.READ))
 async def one(context: RouteContext, hold_id: str) -> dict[str, Any]:
     found = await context.service.approvals.get(hold_id)
     if found.principal != caller().principal and not await _sees_all(context):
-        raise NotFound(NO_HOLD)
+        raise NotFound(NOT_FOUND["hold_id"])
     return found.to_json()
 
 
@@ -98,9 +93,8 @@ async def deny(context: RouteContext, hold_id: str) -> dict[str, Any]:
     calls.DECIDE_HOLD,
     signed,
     {
-        400: "decision must be approve or deny",
         401: list(REFUSALS.values()),
-        404: [NO_WEBHOOK, NO_HOLD],
+        404: NO_WEBHOOK,
         409: "The hold is denied; nothing was changed",
     },
     parameters=(

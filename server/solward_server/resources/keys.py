@@ -21,7 +21,6 @@ from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.route import Routes
 
-NO_KEY = "API key not found"
 _WARNING = {
     WARNING_HEADER: {
         "description": "What `permissions` seem to bind, and do not.",
@@ -35,7 +34,7 @@ routes = Routes("keys", "API keys; the admin's alone.")
 @routes.serve(
     calls.CREATE_KEY,
     admin(Role.POLICY),
-    {400: "name is required and must be a string", 404: NO_WALLET},
+    {404: NO_WALLET},
     response={"headers": _WARNING},
 )
 async def create(context: RouteContext) -> Response:
@@ -54,7 +53,7 @@ async def create(context: RouteContext) -> Response:
     return _with_secret(secret, key)
 
 
-@routes.serve(calls.LIST_KEYS, admin(Role.READ), {400: "details must be true or false"})
+@routes.serve(calls.LIST_KEYS, admin(Role.READ))
 async def listing(context: RouteContext) -> dict[str, Any]:
     keys = await context.service.credentials.keys()
     if query_of(calls.ListedKeys).details:
@@ -68,12 +67,7 @@ async def own(context: RouteContext) -> dict[str, Any]:
     return {"key": None if key is None else (await _detailed(context, [key]))[0]}
 
 
-@routes.serve(
-    calls.ROTATE_KEY,
-    admin(Role.POLICY),
-    {400: "overlapSeconds must be a whole number from 0 to 86400", 404: NO_KEY},
-    response={"headers": _WARNING},
-)
+@routes.serve(calls.ROTATE_KEY, admin(Role.POLICY), response={"headers": _WARNING})
 async def rotate(context: RouteContext, key_id: str) -> Response:
     new = calls.NewSecret.of(await read_body())
     secret, hash_ = new_secret(KEY_PREFIX)
@@ -83,7 +77,7 @@ async def rotate(context: RouteContext, key_id: str) -> Response:
     return _with_secret(secret, key, previousSecretUntil=time_json(key.previous_until_ms))
 
 
-@routes.serve(calls.REVOKE_KEY, admin(Role.OPERATE), {404: NO_KEY})
+@routes.serve(calls.REVOKE_KEY, admin(Role.OPERATE))
 async def revoke(context: RouteContext, key_id: str) -> dict[str, Any]:
     await context.service.keys.revoke(key_id)
     return {"id": key_id, "revoked": True}

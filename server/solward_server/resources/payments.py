@@ -29,10 +29,8 @@ from solward_server.http.money_response import replayed
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.money import money_errors, money_response
-from solward_server.openapi.parameters import DRY_RUN, IDEMPOTENCY_KEY, WALLET_ID
+from solward_server.openapi.parameters import DRY_RUN, IDEMPOTENCY_KEY, NOT_FOUND, WALLET_ID
 from solward_server.openapi.route import Routes
-
-NO_PAYMENT = "Payment not found"
 
 routes = Routes("payments", "Requests over HTTP that a wallet pays for.")
 
@@ -41,7 +39,6 @@ routes = Routes("payments", "Requests over HTTP that a wallet pays for.")
     calls.PAY,
     keyed(Role.POLICY),
     money_errors(
-        "url is required and must be a string",
         "max is required: an amount and a symbol or mint, such as 0.05 USDC",
         "api.example.com makes no offer that may be paid: x402: it asks 0.06 USDC, and max is"
         " 0.05 USDC (price_above_max)",
@@ -86,13 +83,7 @@ async def pay(context: RouteContext, wallet_id: str) -> Response:
 @routes.serve(
     calls.LIST_PAYMENTS,
     keyed(Role.READ),
-    {
-        400: [
-            "limit must be a whole number from 1 to 500",
-            "before must be the id of a payment",
-        ],
-        404: NO_WALLET,
-    },
+    {400: "before must be the id of a payment", 404: NO_WALLET},
 )
 async def listing(context: RouteContext) -> dict[str, Any]:
     only = query_of(calls.ListedPayments)
@@ -104,12 +95,12 @@ async def listing(context: RouteContext) -> dict[str, Any]:
     return {"payments": [each.to_json() for each in found]}
 
 
-@routes.serve(calls.GET_PAYMENT, keyed(Role.READ), {404: NO_PAYMENT})
+@routes.serve(calls.GET_PAYMENT, keyed(Role.READ))
 async def one(context: RouteContext, payment_id: str) -> dict[str, Any]:
     found = await context.service.payments.stored(payment_id)
     of = None if found.payment is None else found.payment.wallet_id
     if caller().wallet_id not in (None, of):
-        raise NotFound(NO_PAYMENT)
+        raise NotFound(NOT_FOUND["payment_id"])
     return paid_json(found)
 
 

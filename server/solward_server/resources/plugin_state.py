@@ -13,23 +13,20 @@ from solward.types.roles import Role
 from solward_server.http.auth import admin
 from solward_server.http.body import query_of, read_body
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.route import Routes
 
 _NO_VALUE = "value is required"
-_NO_SKILL = "No skill named 'nope'; known: airdrop, transfer"
 _NO_SETTINGS = "The skill transfer declares no settings"
-_ERRORS = {400: _NO_SETTINGS, 404: _NO_SKILL}
 
 routes = Routes("plugins", "What is loaded.")
 
 
-@routes.serve(calls.SHOW_SETTINGS, admin(Role.READ), _ERRORS)
+@routes.serve(calls.SHOW_SETTINGS, admin(Role.READ), {400: _NO_SETTINGS})
 async def settings(context: RouteContext, skill: str) -> dict[str, Any]:
     return await context.service.plugin_state.shown(skill)
 
 
-@routes.serve(calls.SET, admin(Role.POLICY), {400: [_NO_VALUE, _NO_SETTINGS], 404: _NO_SKILL})
+@routes.serve(calls.SET, admin(Role.POLICY), {400: [_NO_VALUE, _NO_SETTINGS]})
 async def put(context: RouteContext, skill: str, name: str) -> dict[str, Any]:
     body = await read_body()
     # Null is a value where the skill's schema takes it.
@@ -39,17 +36,13 @@ async def put(context: RouteContext, skill: str, name: str) -> dict[str, Any]:
     return {"skill": skill, "name": name, "set": True}
 
 
-@routes.serve(calls.UNSET, admin(Role.POLICY), _ERRORS)
+@routes.serve(calls.UNSET, admin(Role.POLICY), {400: _NO_SETTINGS})
 async def unset(context: RouteContext, skill: str, name: str) -> dict[str, Any]:
     await context.service.plugin_state.unset(skill, name)
     return {"skill": skill, "name": name, "set": False}
 
 
-@routes.serve(
-    calls.LIST_ENTRIES,
-    admin(Role.READ),
-    {400: "prefix must be text of printable ASCII", 404: NO_WALLET},
-)
+@routes.serve(calls.LIST_ENTRIES, admin(Role.READ), {400: "prefix must be text of printable ASCII"})
 async def entries(context: RouteContext, wallet_id: str, plugin: str) -> dict[str, Any]:
     only = query_of(calls.ListedEntries)
     found = await context.service.plugin_state.entries(
@@ -58,7 +51,7 @@ async def entries(context: RouteContext, wallet_id: str, plugin: str) -> dict[st
     return {"entries": [answer_json(calls.PluginEntry, each) for each in found]}
 
 
-@routes.serve(calls.DELETE_ENTRY, admin(Role.POLICY), {400: "key is required", 404: NO_WALLET})
+@routes.serve(calls.DELETE_ENTRY, admin(Role.POLICY))
 async def forget(context: RouteContext, wallet_id: str, plugin: str) -> dict[str, Any]:
     key = query_of(calls.OneEntry).key
     deleted = await context.service.plugin_state.delete_entry(_named(plugin), wallet_id, key)
@@ -68,7 +61,7 @@ async def forget(context: RouteContext, wallet_id: str, plugin: str) -> dict[str
 @routes.serve(
     calls.PURGE,
     admin(Role.POLICY),
-    {400: ["plugin is required", "acme-tools is loaded (tip): remove or disable it first"]},
+    {400: "acme-tools is loaded (tip): remove or disable it first"},
 )
 async def purge(context: RouteContext) -> dict[str, Any]:
     plugin = query_of(calls.OnePlugin).plugin

@@ -19,7 +19,6 @@ _ERRORS: dict[int, Error] = {
     '{"24h": "20"} are expected',
     500: LedgerUnavailable("The ledger did not answer getAccountInfo (ConnectError)"),
 }
-_NO_PRINCIPAL: dict[int, Error] = {404: "principal: no agent has the id or name 'scout'"}
 _CHANGED: dict[int, Error] = {409: "The policy was changed meanwhile: version 4 is in force"}
 
 routes = Routes("policy", "Grants: who may do what, and how much of it; the admin's alone.")
@@ -35,12 +34,12 @@ async def replace(context: RouteContext) -> dict[str, Any]:
     return await context.service.policies.replace(await read_body())
 
 
-@routes.serve(calls.GET_GRANTS, admin(Role.READ), _NO_PRINCIPAL)
+@routes.serve(calls.GET_GRANTS, admin(Role.READ))
 async def show_one(context: RouteContext, principal: str) -> dict[str, Any]:
     return await context.service.policies.show_one(principal)
 
 
-@routes.serve(calls.REPLACE_GRANTS, admin(Role.POLICY), _ERRORS | _NO_PRINCIPAL | _CHANGED)
+@routes.serve(calls.REPLACE_GRANTS, admin(Role.POLICY), _ERRORS | _CHANGED)
 async def put(context: RouteContext, principal: str) -> dict[str, Any]:
     body = await read_body()
     if "grants" not in body:

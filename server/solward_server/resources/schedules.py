@@ -17,13 +17,12 @@ from solward_server.http.body import Body, json_response, query_of, read_body
 from solward_server.http.errors import SPENDS_NOTHING, Forbidden
 from solward_server.http.idempotency import first_use, idempotency_key, replay
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.errors import IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY, Errors
+from solward_server.openapi.errors import IN_FLIGHT, MISMATCH, TOO_MANY, Errors
+from solward_server.openapi.parameters import NOT_FOUND
 from solward_server.openapi.route import Routes
 
 NOT_YOURS = "An API key changes the schedules that it made alone"
-_NO_SCHEDULE = "Schedule not found"
-_FINDS: Errors = {404: [_NO_SCHEDULE, NO_WALLET]}
-_CHANGES: Errors = {403: [NOT_YOURS, SPENDS_NOTHING], 429: TOO_MANY, **_FINDS}
+_CHANGES: Errors = {403: [NOT_YOURS, SPENDS_NOTHING], 429: TOO_MANY}
 
 routes = Routes("schedules", "Skills that run at times, without a model.")
 
@@ -32,7 +31,7 @@ async def _one(context: RouteContext, wallet_id: str, schedule_id: str) -> Sched
     await context.wallet(wallet_id)
     schedule = await context.service.schedules.get(schedule_id)
     if schedule.wallet_id != wallet_id:
-        raise NotFound(_NO_SCHEDULE)
+        raise NotFound(NOT_FOUND["schedule_id"])
     return schedule
 
 
@@ -64,7 +63,7 @@ def _maker() -> Maker:
     return Maker(caller().principal, None if caller().key is None else caller().hash)
 
 
-@routes.serve(calls.LIST_SCHEDULES, keyed(Role.READ), {404: NO_WALLET})
+@routes.serve(calls.LIST_SCHEDULES, keyed(Role.READ))
 async def listing(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     wallet = await context.wallet(wallet_id)
     found = await context.service.schedules.list(wallet.id)
@@ -77,7 +76,7 @@ async def listing(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     {
         400: 'either every, such as "1h", or cron, such as "0 9 1 * *", is required',
         403: SPENDS_NOTHING,
-        404: [NO_WALLET, str(SkillNotFound("nothing", ["transfer"]))],
+        404: str(SkillNotFound("nothing", ["transfer"])),
         429: TOO_MANY,
     },
 )
@@ -90,7 +89,7 @@ async def create(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     return (await context.service.schedules.create(wallet.id, body, _maker())).to_json()
 
 
-@routes.serve(calls.GET_SCHEDULE, keyed(Role.READ), _FINDS)
+@routes.serve(calls.GET_SCHEDULE, keyed(Role.READ))
 async def one(context: RouteContext, wallet_id: str, schedule_id: str) -> dict[str, Any]:
     return (await _one(context, wallet_id, schedule_id)).to_json()
 
@@ -148,11 +147,7 @@ async def run(context: RouteContext, wallet_id: str, schedule_id: str) -> Respon
     return json_response((await context.service.schedules.run_now(own.id, key)).to_json())
 
 
-@routes.serve(
-    calls.LIST_RUNS,
-    keyed(Role.READ),
-    {400: "before must be the dueAt of a run", **_FINDS},
-)
+@routes.serve(calls.LIST_RUNS, keyed(Role.READ))
 async def runs(context: RouteContext, wallet_id: str, schedule_id: str) -> dict[str, Any]:
     schedule = await _one(context, wallet_id, schedule_id)
     only = query_of(calls.ListedRuns)

@@ -33,7 +33,6 @@ from solward_server.openapi.errors import (
     FAILED,
     IN_FLIGHT,
     MISMATCH,
-    NO_WALLET,
     TOO_MANY,
     Error,
 )
@@ -148,7 +147,6 @@ def _skill_operation(skill: LoadedSkill) -> Operation:
     errors: dict[int, list[Error]] = {
         400: ["No parameters fit", "What the skill itself refuses"],
         403: [] if skill.distribution == BUILT_IN else [SPENDS_NOTHING],
-        404: [NO_WALLET],
     }
     if spends:
         errors |= {409: [IN_FLIGHT], 422: [MISMATCH], 429: [TOO_MANY]}

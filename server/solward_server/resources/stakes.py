@@ -11,7 +11,6 @@ from solward.types.money import lamports_to_sol
 from solward.types.roles import Role
 from solward_server.http.auth import keyed
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.route import Routes
 
 routes = Routes("staking", "Stakes and wrapped SOL.")
@@ -20,7 +19,7 @@ routes = Routes("staking", "Stakes and wrapped SOL.")
 @routes.serve(
     LIST_STAKES,
     keyed(Role.READ),
-    {404: NO_WALLET, 500: LedgerUnavailable("The ledger did not answer")},
+    {500: LedgerUnavailable("The ledger did not answer")},
 )
 async def stakes(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     await context.wallet(wallet_id)

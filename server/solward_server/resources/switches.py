@@ -17,9 +17,7 @@ from solward_server.openapi.route import Routes
 routes = Routes("switches", "Stop everything, at once.")
 
 
-@routes.serve(
-    calls.LIST_FROZEN, admin(Role.READ), {400: "limit must be a whole number from 1 to 500"}
-)
+@routes.serve(calls.LIST_FROZEN, admin(Role.READ))
 async def frozen(context: RouteContext) -> dict[str, Any]:
     asked = query_of(calls.ListedFrozen)
     switch, wallets, count = await context.service.switches.frozen(asked.limit)
@@ -32,22 +30,14 @@ async def frozen(context: RouteContext) -> dict[str, Any]:
     }
 
 
-@routes.serve(
-    calls.FREEZE,
-    admin(Role.OPERATE),
-    {400: "reason must be a string of 1 to 200 characters", 404: NO_WALLET},
-)
+@routes.serve(calls.FREEZE, admin(Role.OPERATE), {404: NO_WALLET})
 async def freeze(context: RouteContext) -> dict[str, Any]:
     what = calls.Freeze.of(await read_body())
     await context.service.switches.freeze(what.wallet_id, what.reason)
     return {"frozen": True, "walletId": what.wallet_id, "reason": what.reason}
 
 
-@routes.serve(
-    calls.UNFREEZE,
-    admin(Role.POLICY),
-    {400: "walletId must be a string of 1 to 200 characters", 404: NO_WALLET},
-)
+@routes.serve(calls.UNFREEZE, admin(Role.POLICY), {404: NO_WALLET})
 async def unfreeze(context: RouteContext) -> dict[str, Any]:
     what = calls.Unfreeze.of(await read_body())
     await context.service.switches.thaw(what.wallet_id)

@@ -31,29 +31,24 @@ from solward_server.http.auth import caller, keyed
 from solward_server.http.body import list_response, query_of
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
+from solward_server.openapi.parameters import NOT_FOUND
 from solward_server.openapi.route import Routes
 
 CSV = "text/csv"
-NO_RECORD = "Transaction not found"
 _LINES = (
     "time,status,type,amount,unit,...\r\n2026-11-21T10:34:55.479Z,blocked,transfer,5,SOL,...\r\n"
 )
-_BAD_FILTER = [
-    "status must be one of pending, confirmed, failed, blocked",
-    "since must be an ISO 8601 time with its zone, such as 2026-12-31T00:00:00Z",
-]
-_LIMIT = "limit must be a whole number from 1 to 500"
-_BAD_LIST = [_LIMIT, "before must be the id of a transaction", *_BAD_FILTER]
+_BEFORE = "before must be the id of a transaction"
 
 routes = Routes("transactions", "Records of everything that was asked for.")
 
 
-@routes.serve(calls.LIST_TRANSACTIONS, keyed(Role.READ), {400: _BAD_LIST, 404: NO_WALLET})
+@routes.serve(calls.LIST_TRANSACTIONS, keyed(Role.READ), {400: _BEFORE, 404: NO_WALLET})
 async def across_wallets(context: RouteContext) -> Response:
     return await _listing(context, caller().wallet_id)
 
 
-@routes.serve(calls.LIST_WALLET_TRANSACTIONS, keyed(Role.READ), {400: _BAD_LIST, 404: NO_WALLET})
+@routes.serve(calls.LIST_WALLET_TRANSACTIONS, keyed(Role.READ), {400: _BEFORE})
 async def of_wallet(context: RouteContext, wallet_id: str) -> Response:
     await context.wallet(wallet_id)
     return await _listing(context, wallet_id)
@@ -62,7 +57,7 @@ async def of_wallet(context: RouteContext, wallet_id: str) -> Response:
 @routes.serve(
     calls.EXPORT_TRANSACTIONS,
     keyed(Role.READ),
-    {400: _BAD_FILTER, 404: NO_WALLET},
+    {404: NO_WALLET},
     response={
         "description": "RFC 4180 in UTF-8, with a header.",
         "content": {CSV: {"schema": {"type": "string"}, "example": _LINES}},
@@ -88,16 +83,16 @@ async def export(context: RouteContext) -> Response:
     return response
 
 
-@routes.serve(calls.GET_TRANSACTION, keyed(Role.READ), {404: NO_RECORD})
+@routes.serve(calls.GET_TRANSACTION, keyed(Role.READ))
 async def one(context: RouteContext, transaction_id: str) -> dict[str, Any]:
     record = await context.service.history.record(transaction_id)
     found = await record_json(context.service.database, record)
     if caller().wallet_id not in (None, found["walletId"]):
-        raise NotFound(NO_RECORD)
+        raise NotFound(NOT_FOUND["transaction_id"])
     return found
 
 
-@routes.serve(calls.LIST_REFUSALS, keyed(Role.READ), {400: _LIMIT, 404: NO_WALLET})
+@routes.serve(calls.LIST_REFUSALS, keyed(Role.READ), {404: NO_WALLET})
 async def refusals(context: RouteContext) -> dict[str, Any]:
     asked = query_of(OfWallet)
     wallet_id = asked.wallet_id or caller().wallet_id
@@ -128,7 +123,7 @@ async def _check_own(context: RouteContext, before: str, wallet_id: str | None) 
     except NotFound:
         record = None
     if record is None or record.wallet_id != wallet_id:
-        raise InvalidRequest("before must be the id of a transaction")
+        raise InvalidRequest(_BEFORE)
 
 
 async def _exported(

@@ -32,13 +32,12 @@ from solward_server.http.auth import admin, caller, keyed
 from solward_server.http.body import JSON, list_response, query_of, read_body
 from solward_server.http.errors import SPENDS_NOTHING, Forbidden
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.errors import NO_WALLET, RECORD, TOO_MANY
+from solward_server.openapi.errors import RECORD, TOO_MANY
 from solward_server.openapi.route import Routes
 
 _PAGE = 50
 _CONFINED = "This API key is confined to one wallet and cannot create another"
 _BEFORE = "before must be the id of a wallet"
-_BAD_TAGS = "tags must be an array of at most 20 strings of 1 to 64 characters"
 _UNANSWERED = LedgerUnavailable("The ledger did not answer getMultipleAccounts (ConnectError)")
 
 routes = Routes("wallets", "Wallets, what they hold, their limits.")
@@ -48,7 +47,6 @@ routes = Routes("wallets", "Wallets, what they hold, their limits.")
     calls.CREATE_WALLET,
     keyed(Role.POLICY),
     {
-        400: _BAD_TAGS,
         403: [_CONFINED, SPENDS_NOTHING],
         500: TooManyWallets(MOST_OF_A_KEY),
     },
@@ -62,11 +60,7 @@ async def create(context: RouteContext) -> dict[str, Any]:
     return answer_json(calls.CreatedWallet, made)
 
 
-@routes.serve(
-    calls.LIST_WALLETS,
-    keyed(Role.READ),
-    {400: ["limit must be a whole number from 1 to 500", _BEFORE]},
-)
+@routes.serve(calls.LIST_WALLETS, keyed(Role.READ), {400: _BEFORE})
 async def listing(context: RouteContext) -> Response | dict[str, Any]:
     asked, only = query_of(calls.ListedWallets), caller().wallet_id
     if only is not None:
@@ -82,16 +76,12 @@ async def listing(context: RouteContext) -> Response | dict[str, Any]:
     return list_response("wallets", page)
 
 
-@routes.serve(calls.GET_WALLET, keyed(Role.READ), {404: NO_WALLET})
+@routes.serve(calls.GET_WALLET, keyed(Role.READ))
 async def one(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     return (await context.current_wallet(wallet_id)).to_json()
 
 
-@routes.serve(
-    calls.CHANGE_WALLET,
-    keyed(Role.POLICY),
-    {400: _BAD_TAGS, 403: SPENDS_NOTHING, 404: NO_WALLET, 429: TOO_MANY},
-)
+@routes.serve(calls.CHANGE_WALLET, keyed(Role.POLICY), {403: SPENDS_NOTHING, 429: TOO_MANY})
 async def change(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     wallet = await context.current_wallet(wallet_id)
     await context.may_change()
@@ -103,11 +93,7 @@ async def change(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     return (await context.service.wallets.set_tags(wallet_id, tags)).to_json()
 
 
-@routes.serve(
-    calls.GET_BALANCE,
-    keyed(Role.READ),
-    {400: "empty must be true or false", 404: NO_WALLET, 500: _UNANSWERED},
-)
+@routes.serve(calls.GET_BALANCE, keyed(Role.READ), {500: _UNANSWERED})
 async def balance(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     await context.wallet(wallet_id)
     asked = query_of(calls.AskedBalance)
@@ -116,7 +102,7 @@ async def balance(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     return balances.to_json() | worth
 
 
-@routes.serve(calls.GET_LIMITS, keyed(Role.READ), {404: NO_WALLET})
+@routes.serve(calls.GET_LIMITS, keyed(Role.READ))
 async def limits(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     await context.wallet(wallet_id)
     # A key is told of grants of its own and of the wallet; the sum is for everybody.
@@ -125,13 +111,13 @@ async def limits(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     return await limits_of(context.service, wallet_id, shown)
 
 
-@routes.serve(calls.GET_RECLAIMABLE, keyed(Role.READ), {404: NO_WALLET, 500: _UNANSWERED})
+@routes.serve(calls.GET_RECLAIMABLE, keyed(Role.READ), {500: _UNANSWERED})
 async def reclaimable(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     await context.wallet(wallet_id)
     return (await context.service.operations.reclaimable(wallet_id)).to_json()
 
 
-@routes.serve(calls.GET_POCKETS, keyed(Role.READ), {404: NO_WALLET})
+@routes.serve(calls.GET_POCKETS, keyed(Role.READ))
 async def pockets(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     await context.wallet(wallet_id)
     found = [
@@ -153,7 +139,6 @@ async def pockets(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     {
         400: "address: what pocket 9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g is used for has"
         " not ended",
-        404: "Pocket not found",
         500: TransactionFailed("Something is left in the pocket", RECORD),
     },
 )

@@ -26,7 +26,8 @@ class Operation:
         details: what its record's details hold.
         example: a request's body.
         answer: the details its record then has.
-        refusals: texts of its 400, or errors whose status is another under `ERROR_STATUS`.
+        refusals: texts of its 400 beside those of its fields, or errors whose status is another
+            under `ERROR_STATUS`.
         verb: on a button.
         progress: the same while it goes on.
         route: the last segment of its URL where that is not its name.
@@ -48,7 +49,7 @@ class Operation:
     details: tuple[Field, ...]
     example: Mapping[str, Any] = field(default_factory=dict)
     answer: Mapping[str, Any]
-    refusals: tuple[str | InvalidRequest, ...]
+    refusals: tuple[str | InvalidRequest, ...] = ()
     verb: str
     progress: str
     route: str = ""

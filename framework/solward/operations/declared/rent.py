@@ -39,7 +39,7 @@ RECLAIM_RENT = Operation(
     ),
     example={"take": "all"},
     answer={"reclaimed": 0.00259012, "closed": 1, "reduced": 1, "left": 0},
-    refusals=("There is no rent to reclaim", _TAKE.expected),
+    refusals=("There is no rent to reclaim",),
     verb="Reclaim",
     progress="Reclaiming",
     repeats=True,

@@ -57,7 +57,6 @@ SWAP = Operation(
         "priceImpact": 0.003001,
         "venue": "jupiter",
     },
-    refusals=(_SLIPPAGE.expected,),
     verb="Swap",
     progress="Swapping",
 )

@@ -74,7 +74,6 @@ LAUNCH_TOKEN = Operation(
         "supply": 1000,
         "account": examples.ACCOUNT,
     },
-    refusals=(_NAME.expected,),
     verb="Launch",
     progress="Launching",
 )
@@ -155,7 +154,6 @@ REVOKE_AUTHORITY = Operation(
     example={"mint": examples.MINT},
     answer={"mint": examples.MINT, "authorityType": "mint"},
     flag="revoked",
-    refusals=(_AUTHORITY.expected,),
     verb="Revoke",
     progress="Revoking",
     is_irreversible=True,
