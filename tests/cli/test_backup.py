@@ -45,7 +45,7 @@ from solward.vault.store import holds, spending
 from solward.vault.store import pockets as pocket_store
 from solward.vault.store.pockets import PocketRow, PocketState
 from solward_server.http.auth import Caller
-from solward_server.http.new_credentials import new_admin
+from solward_server.resources.credentials import new_admin
 
 ONCE = f"{PASSPHRASE}\n"
 ROTATING = TESTS / "vault" / "custody" / "rotating.py"

@@ -29,7 +29,7 @@ CHANGES = {
     f"{FRAMEWORK}/credentials/credential.py": {
         "    read_only: bool = False\n": "    max_wallets: int = 1_000\n"
     },
-    f"{SERVER}/http/new_credentials.py": {
+    f"{SERVER}/resources/credentials.py": {
         "        read_only=new.read_only,\n": "        max_wallets=new.max_wallets,\n"
     },
     f"{FRAMEWORK}/vault/custody/service.py": {

@@ -22,7 +22,7 @@ from solward.database.tables import key_requests, key_traffic
 from solward.resources.credentials import NewKey
 from solward.settings import Settings
 from solward_server.http.auth import Caller
-from solward_server.http.new_credentials import new_key
+from solward_server.resources.credentials import new_key
 
 pytestmark = pytest.mark.more
 

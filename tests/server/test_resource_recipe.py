@@ -147,7 +147,7 @@ NEW = {
 CHANGES = {
     f"{FRAMEWORK}/database/tables.py": {"# API keys and admin credentials.\n": TABLE},
     f"{SERVER}/resources/__init__.py": {
-        "    keys,\n": "    notes,\n",
+        "    holds,\n": "    notes,\n",
         "    settings.routes,\n": "    notes.routes,\n",
     },
     f"{SERVER}/openapi/parameters.py": {

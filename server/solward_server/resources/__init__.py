@@ -9,14 +9,13 @@ from quart import Blueprint
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.route import Routes
 from solward_server.resources import (
-    admins,
     agents,
     chat,
     contacts,
+    credentials,
     events,
     health,
     holds,
-    keys,
     operations,
     payments,
     plugin_state,
@@ -36,8 +35,8 @@ PREFIX = "/api/v1"
 
 ROUTES: tuple[Routes, ...] = (
     health.routes,
-    keys.routes,
-    admins.routes,
+    credentials.keys,
+    credentials.admins,
     wallets.routes,
     transactions.routes,
     contacts.routes,
