@@ -65,11 +65,7 @@ class ServiceCall:
             parts: the parts of its path.
         """
         given = {} if call.request is None else dict.fromkeys(declared_fields(call.request))
-        client: Any = self.client
-        asked = client._asked
-        if call.listed or call.is_raw:
-            asked = client._listed if call.listed else client._raw
-        answer = await asked(call, *parts, **given | fields)
+        answer = await self.client._asked(call, *parts, **given | fields)
         self._text = self._transport.last_text
         return answer
 

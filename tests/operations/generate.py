@@ -146,6 +146,8 @@ def client() -> str:
 
 
 _REQUESTS = """\
+# The bodies are of `asks`.
+# mypy: disable-error-code="empty-body"
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -153,7 +155,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from solward.client.arguments import Amount
-from solward.client.asking import Asking
+from solward.client.asking import Asking, asks
 from solward.resources import {modules}
 from solward.resources.answers import Raw
 
@@ -200,24 +202,19 @@ def _request(call: Call[Any]) -> str:
     placed = [f"{each}: str" for each in call.parts]
     asked = list(map(_asked, fields))
     said = [f"    {each.name}: {_about(each)}" for each in fields]
-    sent = [f"{each.name}={each.name}" for each in fields]
     if call.takes_key:
         asked.append("idempotency_key: str | None = None")
         said.append("    idempotency_key: with the same one it happens once; None makes a new one.")
-        sent.append("idempotency_key=idempotency_key")
     signature = _signature(", ".join(["self", *placed]), asked)
     if call.takes_json:
         signature, said = ", ".join(["self", *placed, "fields: Mapping[str, Any]"]), []
-        sent = ["fields=fields"]
     kind = "Raw" if call.answer is None or call.is_raw else _qualified(call.answer)
-    given = ", ".join([_constant(call), *call.parts, *sent])
-    asks = "_listed" if call.listed else "_raw" if kind == "Raw" else "_asked"
-    return _method(
+    method = _method(
         f"{call.client_name}({signature}) -> {f'tuple[{kind}, ...]' if call.listed else kind}",
         call.does,
-        f"return await self.{asks}({given})",
         arguments=said,
     )
+    return f"    @asks({_constant(call)})\n{method}"
 
 
 def _constant(call: Call[Any]) -> str:

@@ -20,7 +20,8 @@ class PluginState(PluginStateRequests):
             NotFoundError: no loaded skill has this name.
             BadRequest: it declares no such setting, or the value does not fit.
         """
-        return await self._asked(SET, skill, name, fields={"value": value})
+        now: SettingState = await self._asked(SET, skill, name, fields={"value": value})
+        return now
 
 
 class Policies(PolicyRequests):
@@ -41,4 +42,5 @@ class Policies(PolicyRequests):
             Conflict: another version is in force.
         """
         fields = {"grants": None if grants is None else [*grants]} | json_fields(version=version)
-        return await self._asked(REPLACE_GRANTS, principal, fields=fields)
+        now: PrincipalGrants = await self._asked(REPLACE_GRANTS, principal, fields=fields)
+        return now

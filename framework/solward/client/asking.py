@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from solward.client.arguments import requested, segment
 from solward.client.http import Http
-from solward.resources.answers import Answer, Raw
 from solward.resources.declare import Call
 
-A = TypeVar("A", bound=Answer)
+F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
 
 class Asking:
@@ -18,52 +20,57 @@ class Asking:
     def __init__(self, http: Http) -> None:
         self._http = http
 
-    async def _asked(self, call: Call[A], *parts: str, **given: Any) -> A:
-        """The answer of a call.
+    async def _asked(self, call: Call[Any], *parts: str, **given: Any) -> Any:
+        """The answer of a call: a tuple where it lists, and JSON where it has no class.
 
         Args:
             parts: of its path, in their order.
             given: the fields of its request.
         """
-        if call.takes_key:
-            return await self._once(call, parts, **given)
-        answer = await self._answer(call, parts, given)
-        if call.short is not None:
-            made = self._http.read(lambda raw: str(raw["id"]), answer)
-            answer = await self._http.get(f"{_path(call, parts)}/{made}")
-        assert call.answer is not None
-        return self._http.read(call.answer.of, answer)
-
-    async def _once(
-        self, call: Call[A], parts: tuple[str, ...], *, idempotency_key: str | None, **given: Any
-    ) -> A:
-        assert call.answer is not None
-        fields = {} if call.request is None else requested(call.request, **given)
-        return await self._http.pay(call.answer.of, _path(call, parts), fields, idempotency_key)
-
-    async def _raw(self, call: Call[Any], *parts: str, **given: Any) -> Raw:
-        """The JSON that a call answers; see `_asked`."""
-        return self._http.read(dict, await self._answer(call, parts, given))
-
-    async def _listed(self, call: Call[A], *parts: str, **given: Any) -> tuple[A, ...]:
-        """The list that a call answers; see `_asked`."""
-        answer = await self._answer(call, parts, given)
-        kind: Any = dict if call.answer is None else call.answer.of
-        return self._http.read_list(kind, answer, call.listed)
-
-    async def _answer(self, call: Call[A], parts: tuple[str, ...], given: dict[str, Any]) -> Any:
+        kind: Any = dict if call.answer is None or call.is_raw else call.answer.of
         path, fields = _path(call, parts), None
+        key = given.pop("idempotency_key") if call.takes_key else None
         if call.takes_json:
             fields = dict(given["fields"])
         elif call.request is not None:
             fields = requested(call.request, **given)
+        if call.takes_key:
+            return await self._http.pay(kind, path, fields or {}, key)
         if call.method == "GET":
-            return await self._http.get(path, fields)
-        if call.body is not None:
-            return await self._http.send(call.method, path, fields)
-        return await self._http.send(call.method, path, query=fields)
+            answer = await self._http.get(path, fields)
+        elif call.body is not None:
+            answer = await self._http.send(call.method, path, fields)
+        else:
+            answer = await self._http.send(call.method, path, query=fields)
+        if call.listed:
+            return self._http.read_list(kind, answer, call.listed)
+        if call.short is not None:
+            made = self._http.read(lambda raw: str(raw["id"]), answer)
+            answer = await self._http.get(f"{path}/{made}")
+        return self._http.read(kind, answer)
 
 
-def _path(call: Call[A], parts: tuple[str, ...]) -> str:
+def asks(call: Call[Any]) -> Callable[[F], F]:
+    """The method of a declared call: what is written of it is its signature, which names the parts
+    of the call's path and the fields of its request, and its docstring."""
+
+    def made(method: F) -> F:
+        signature = inspect.signature(method)
+
+        @functools.wraps(method)
+        async def ask(*given: Any, **named: Any) -> Any:
+            bound = signature.bind(*given, **named)
+            bound.apply_defaults()
+            asking, *values = bound.arguments.items()
+            parts = [value for name, value in values if name in call.parts]
+            fields = {name: value for name, value in values if name not in call.parts}
+            return await asking[1]._asked(call, *parts, **fields)
+
+        return ask  # type: ignore[return-value]
+
+    return made
+
+
+def _path(call: Call[Any], parts: tuple[str, ...]) -> str:
     named = dict(zip(call.parts, parts, strict=True))
     return call.path.format(**{name: segment(part, name) for name, part in named.items()})

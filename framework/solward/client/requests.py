@@ -1,6 +1,8 @@
 # Written by `make operations` from the declarations; change it there.
 """What the client asks for: one method a declared request."""
 
+# The bodies are of `asks`.
+# mypy: disable-error-code="empty-body"
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -8,7 +10,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from solward.client.arguments import Amount
-from solward.client.asking import Asking
+from solward.client.asking import Asking, asks
 from solward.resources import (
     agents,
     contacts,
@@ -35,6 +37,7 @@ Grants: TypeAlias = Sequence[Raw | str]
 class Keys(Asking):
     """The declared requests."""
 
+    @asks(credentials.CREATE_KEY)
     async def create(
         self,
         *,
@@ -63,31 +66,20 @@ class Keys(Asking):
             read_only: it spends nothing and changes nothing; then without limits and grants.
             expires_at: when it ends by itself: ISO 8601 with a zone, in the future.
         """
-        return await self._asked(
-            credentials.CREATE_KEY,
-            name=name,
-            wallet_id=wallet_id,
-            permissions=permissions,
-            rate_limit=rate_limit,
-            spending_limit_sol=spending_limit_sol,
-            max_costs_sol_per_day=max_costs_sol_per_day,
-            grants=grants,
-            read_only=read_only,
-            expires_at=expires_at,
-        )
 
+    @asks(credentials.LIST_KEYS)
     async def list(self, *, details: bool | None = None) -> tuple[credentials.ApiKey, ...]:
         """List API keys, the oldest first.
 
         Args:
             details: limits, what is spent of them and when each ends, too.
         """
-        return await self._listed(credentials.LIST_KEYS, details=details)
 
+    @asks(credentials.GET_OWN_KEY)
     async def own(self) -> credentials.OwnKey:
         """The API key of this request, with its details."""
-        return await self._asked(credentials.GET_OWN_KEY)
 
+    @asks(credentials.ROTATE_KEY)
     async def rotate(
         self, key_id: str, *, overlap_seconds: int | None = None
     ) -> credentials.RotatedKey:
@@ -96,16 +88,16 @@ class Keys(Asking):
         Args:
             overlap_seconds: how long the secret it had goes on working; 3600 where it is None.
         """
-        return await self._asked(credentials.ROTATE_KEY, key_id, overlap_seconds=overlap_seconds)
 
+    @asks(credentials.REVOKE_KEY)
     async def revoke(self, key_id: str) -> credentials.Revoked:
         """Revoke an API key at once."""
-        return await self._asked(credentials.REVOKE_KEY, key_id)
 
 
 class Admins(Asking):
     """The declared requests."""
 
+    @asks(credentials.CREATE_ADMIN)
     async def create(
         self, *, name: str, role: str, expires_at: datetime | None = None
     ) -> credentials.CreatedAdmin:
@@ -116,26 +108,24 @@ class Admins(Asking):
             role: what it may do.
             expires_at: when it ends by itself: ISO 8601 with a zone, in the future.
         """
-        return await self._asked(
-            credentials.CREATE_ADMIN, name=name, role=role, expires_at=expires_at
-        )
 
+    @asks(credentials.LIST_ADMINS)
     async def list(self) -> tuple[credentials.AdminCredential, ...]:
         """List the admin credentials, the oldest first."""
-        return await self._listed(credentials.LIST_ADMINS)
 
+    @asks(credentials.OWN_ADMIN)
     async def own(self) -> credentials.OwnAdmin:
         """What the credential of the request may do."""
-        return await self._asked(credentials.OWN_ADMIN)
 
+    @asks(credentials.REVOKE_ADMIN)
     async def revoke(self, admin_id: str) -> credentials.RevokedAdmin:
         """Revoke an admin credential at once."""
-        return await self._asked(credentials.REVOKE_ADMIN, admin_id)
 
 
 class Holds(Asking):
     """The declared requests."""
 
+    @asks(holds.LIST_HOLDS)
     async def list(
         self,
         *,
@@ -152,34 +142,32 @@ class Holds(Asking):
             limit: how many at most; 50 where it is None.
             before: a hold's id: only older ones.
         """
-        return await self._listed(
-            holds.LIST_HOLDS, wallet_id=wallet_id, is_open=is_open, limit=limit, before=before
-        )
 
+    @asks(holds.GET_HOLD)
     async def get(self, hold_id: str) -> holds.Hold:
         """One hold."""
-        return await self._asked(holds.GET_HOLD, hold_id)
 
+    @asks(holds.APPROVE_HOLD)
     async def approve(self, hold_id: str, *, note: str | None = None) -> holds.Hold:
         """Approve what is held, once.
 
         Args:
             note: one line for the record.
         """
-        return await self._asked(holds.APPROVE_HOLD, hold_id, note=note)
 
+    @asks(holds.DENY_HOLD)
     async def deny(self, hold_id: str, *, note: str | None = None) -> holds.Hold:
         """Deny what is held, for good.
 
         Args:
             note: one line for the record.
         """
-        return await self._asked(holds.DENY_HOLD, hold_id, note=note)
 
 
 class Payments(Asking):
     """The declared requests."""
 
+    @asks(payments.LIST_PAYMENTS)
     async def list(
         self, *, wallet_id: str | None = None, limit: int | None = None, before: str | None = None
     ) -> tuple[payments.Payment, ...]:
@@ -190,30 +178,28 @@ class Payments(Asking):
             limit: how many at most; 50 where it is None.
             before: a payment's id: only older ones.
         """
-        return await self._listed(
-            payments.LIST_PAYMENTS, wallet_id=wallet_id, limit=limit, before=before
-        )
 
+    @asks(payments.GET_PAYMENT)
     async def get(self, payment_id: str) -> payments.StoredPayment:
         """A payment and its answer."""
-        return await self._asked(payments.GET_PAYMENT, payment_id)
 
 
 class PolicyRequests(Asking):
     """The declared requests."""
 
+    @asks(policy.GET_POLICY)
     async def get(self) -> policy.Policy:
         """Who is under which grants."""
-        return await self._asked(policy.GET_POLICY)
 
+    @asks(policy.REPLACE_POLICY)
     async def replace(self, fields: Mapping[str, Any]) -> policy.Policy:
         """Put every principal under exactly these grants."""
-        return await self._asked(policy.REPLACE_POLICY, fields=fields)
 
+    @asks(policy.GET_GRANTS)
     async def of(self, principal: str) -> policy.PrincipalGrants:
         """The grants of one principal, such as `agent:scout`."""
-        return await self._asked(policy.GET_GRANTS, principal)
 
+    @asks(policy.REPLAY_POLICY)
     async def replay(self, *, days: int | None = None, draft: Any | None = None) -> policy.Replay:
         """What a draft would have changed in the last days; nothing changes.
 
@@ -221,16 +207,16 @@ class PolicyRequests(Asking):
             days: how many days, from now back; 30 where it is None.
             draft: the policy; without one, that in force.
         """
-        return await self._asked(policy.REPLAY_POLICY, days=days, draft=draft)
 
+    @asks(policy.CHECK_POLICY)
     async def check(self, fields: Mapping[str, Any]) -> policy.Policy:
         """What a policy would say; nothing changes."""
-        return await self._asked(policy.CHECK_POLICY, fields=fields)
 
 
 class AgentRequests(Asking):
     """The declared requests."""
 
+    @asks(agents.CREATE_AGENT)
     async def create(
         self,
         *,
@@ -271,37 +257,20 @@ class AgentRequests(Asking):
             grants: what it may do; `[]`: it only reads.
             template: gives what is left out; `solward agent templates` lists them.
         """
-        return await self._asked(
-            agents.CREATE_AGENT,
-            max_sol_per_transaction=max_sol_per_transaction,
-            max_transactions_per_minute=max_transactions_per_minute,
-            daily_spending_limit_sol=daily_spending_limit_sol,
-            max_costs_sol_per_day=max_costs_sol_per_day,
-            name=name,
-            wallet_id=wallet_id,
-            llm_provider=llm_provider,
-            llm_model=llm_model,
-            strategy=strategy,
-            loop_interval_ms=loop_interval_ms,
-            llm_options=llm_options,
-            llm_budget=llm_budget,
-            guardrails=guardrails,
-            grants=grants,
-            template=template,
-        )
 
+    @asks(agents.LIST_AGENT_TEMPLATES)
     async def templates(self) -> tuple[agents.AgentTemplate, ...]:
         """Starting points of agents."""
-        return await self._listed(agents.LIST_AGENT_TEMPLATES)
 
+    @asks(agents.LIST_AGENTS)
     async def list(self) -> tuple[agents.Agent, ...]:
         """List agents."""
-        return await self._listed(agents.LIST_AGENTS)
 
+    @asks(agents.GET_AGENT)
     async def get(self, agent_id: str) -> agents.Agent:
         """One agent."""
-        return await self._asked(agents.GET_AGENT, agent_id)
 
+    @asks(agents.CHANGE_AGENT)
     async def change(
         self,
         agent_id: str,
@@ -338,40 +307,24 @@ class AgentRequests(Asking):
             guardrails: its own limits; each may stand beside it instead.
             grants: what it may do; `[]`: it only reads.
         """
-        return await self._asked(
-            agents.CHANGE_AGENT,
-            agent_id,
-            max_sol_per_transaction=max_sol_per_transaction,
-            max_transactions_per_minute=max_transactions_per_minute,
-            daily_spending_limit_sol=daily_spending_limit_sol,
-            max_costs_sol_per_day=max_costs_sol_per_day,
-            name=name,
-            llm_provider=llm_provider,
-            llm_model=llm_model,
-            strategy=strategy,
-            loop_interval_ms=loop_interval_ms,
-            llm_options=llm_options,
-            llm_budget=llm_budget,
-            guardrails=guardrails,
-            grants=grants,
-        )
 
+    @asks(agents.DELETE_AGENT)
     async def delete(self, agent_id: str) -> lists.Deleted:
         """Delete an agent with its decisions and memory; its transactions stay."""
-        return await self._asked(agents.DELETE_AGENT, agent_id)
 
+    @asks(agents.START_AGENT)
     async def start(self, agent_id: str) -> agents.SwitchedAgent:
         """Start an agent, from any status."""
-        return await self._asked(agents.START_AGENT, agent_id)
 
+    @asks(agents.STOP_AGENT)
     async def stop(self, agent_id: str) -> agents.SwitchedAgent:
         """Stop an agent, once what it pays is recorded."""
-        return await self._asked(agents.STOP_AGENT, agent_id)
 
+    @asks(agents.PAUSE_AGENT)
     async def pause(self, agent_id: str) -> agents.SwitchedAgent:
         """Set a running agent aside."""
-        return await self._asked(agents.PAUSE_AGENT, agent_id)
 
+    @asks(agents.LIST_DECISIONS)
     async def decisions(
         self, agent_id: str, *, limit: int | None = None, before: int | None = None
     ) -> tuple[agents.Decision, ...]:
@@ -381,29 +334,29 @@ class AgentRequests(Asking):
             limit: how many at most; 50 where it is None.
             before: a cycle: only older ones.
         """
-        return await self._listed(agents.LIST_DECISIONS, agent_id, limit=limit, before=before)
 
+    @asks(agents.LIST_MEMORY)
     async def memory(self, agent_id: str, *, limit: int | None = None) -> tuple[agents.Memory, ...]:
         """What an agent remembers, the newest first.
 
         Args:
             limit: how many at most; 100 where it is None.
         """
-        return await self._listed(agents.LIST_MEMORY, agent_id, limit=limit)
 
+    @asks(agents.GET_AGENT_LIMITS)
     async def limits(self, agent_id: str) -> Raw:
         """An agent's own limits, and what is spent of them."""
-        return await self._raw(agents.GET_AGENT_LIMITS, agent_id)
 
 
 class Contacts(Asking):
     """The declared requests."""
 
+    @asks(contacts.LIST_CONTACTS)
     async def list(self) -> tuple[contacts.Contact, ...]:
         """The address book: contacts by name, and behind them the members of the policy's
         groups."""
-        return await self._listed(contacts.LIST_CONTACTS)
 
+    @asks(contacts.PUT_CONTACT)
     async def put(self, *, name: str, address: str) -> contacts.Contact:
         """Name an address, or rename it.
 
@@ -411,24 +364,24 @@ class Contacts(Asking):
             name: what it is called.
             address: the recipient.
         """
-        return await self._asked(contacts.PUT_CONTACT, name=name, address=address)
 
+    @asks(contacts.REMOVE_CONTACT)
     async def remove(self, contact_id: str) -> contacts.Removed:
         """Take a recipient's name away."""
-        return await self._asked(contacts.REMOVE_CONTACT, contact_id)
 
 
 class PluginStateRequests(Asking):
     """The declared requests."""
 
+    @asks(plugin_state.SHOW_SETTINGS)
     async def settings(self, skill: str) -> plugin_state.SkillSettings:
         """What is set for a plugin's skill."""
-        return await self._asked(plugin_state.SHOW_SETTINGS, skill)
 
+    @asks(plugin_state.UNSET)
     async def unset(self, skill: str, name: str) -> plugin_state.SettingState:
         """Unset a setting of a plugin's skill."""
-        return await self._asked(plugin_state.UNSET, skill, name)
 
+    @asks(plugin_state.LIST_ENTRIES)
     async def entries(
         self,
         wallet_id: str,
@@ -445,34 +398,32 @@ class PluginStateRequests(Asking):
             after: only keys after this one.
             limit: how many at most; 50 where it is None.
         """
-        return await self._listed(
-            plugin_state.LIST_ENTRIES, wallet_id, plugin, prefix=prefix, after=after, limit=limit
-        )
 
+    @asks(plugin_state.DELETE_ENTRY)
     async def delete(self, wallet_id: str, plugin: str, *, key: str) -> plugin_state.DeletedEntry:
         """Delete an entry that a plugin keeps for a wallet.
 
         Args:
             key: the entry's key.
         """
-        return await self._asked(plugin_state.DELETE_ENTRY, wallet_id, plugin, key=key)
 
+    @asks(plugin_state.PURGE)
     async def purge(self, *, plugin: str) -> plugin_state.Purged:
         """Delete all that a distribution's plugins keep, and all that is set for its skills.
 
         Args:
             plugin: the plugin's distribution.
         """
-        return await self._asked(plugin_state.PURGE, plugin=plugin)
 
 
 class TransactionRequests(Asking):
     """The declared requests."""
 
+    @asks(transactions.GET_TRANSACTION)
     async def get(self, transaction_id: str) -> transactions.Judged:
         """One record, why it was refused, and what its bytes could take."""
-        return await self._asked(transactions.GET_TRANSACTION, transaction_id)
 
+    @asks(transactions.LIST_REFUSALS)
     async def refusals(
         self, *, wallet_id: str | None = None, limit: int | None = None
     ) -> transactions.Refusals:
@@ -482,12 +433,12 @@ class TransactionRequests(Asking):
             wallet_id: only this wallet's.
             limit: how many at most; 50 where it is None.
         """
-        return await self._asked(transactions.LIST_REFUSALS, wallet_id=wallet_id, limit=limit)
 
 
 class Schedules(Asking):
     """The declared requests."""
 
+    @asks(schedules.CREATE_SCHEDULE)
     async def create(
         self,
         wallet_id: str,
@@ -520,48 +471,34 @@ class Schedules(Asking):
             grants: what alone it may do; the operator's alone to set.
             skill: one that `GET /skills` lists.
         """
-        return await self._asked(
-            schedules.CREATE_SCHEDULE,
-            wallet_id,
-            name=name,
-            parameters=parameters,
-            every=every,
-            cron=cron,
-            time_zone=time_zone,
-            start_at=start_at,
-            end_at=end_at,
-            max_runs=max_runs,
-            missed=missed,
-            grants=grants,
-            skill=skill,
-        )
 
+    @asks(schedules.LIST_SCHEDULES)
     async def list(self, wallet_id: str) -> tuple[schedules.Schedule, ...]:
         """A wallet's schedules, the oldest first."""
-        return await self._listed(schedules.LIST_SCHEDULES, wallet_id)
 
+    @asks(schedules.GET_SCHEDULE)
     async def get(self, wallet_id: str, schedule_id: str) -> schedules.Schedule:
         """One schedule."""
-        return await self._asked(schedules.GET_SCHEDULE, wallet_id, schedule_id)
 
+    @asks(schedules.CHANGE_SCHEDULE)
     async def change(
         self, wallet_id: str, schedule_id: str, fields: Mapping[str, Any]
     ) -> schedules.Schedule:
         """Change fields, named as in the REST interface; null takes one away."""
-        return await self._asked(schedules.CHANGE_SCHEDULE, wallet_id, schedule_id, fields=fields)
 
+    @asks(schedules.DELETE_SCHEDULE)
     async def delete(self, wallet_id: str, schedule_id: str) -> lists.Deleted:
         """Delete a schedule with its runs; its transactions stay."""
-        return await self._asked(schedules.DELETE_SCHEDULE, wallet_id, schedule_id)
 
+    @asks(schedules.PAUSE_SCHEDULE)
     async def pause(self, wallet_id: str, schedule_id: str) -> schedules.Schedule:
         """Run it no more until it is resumed; takes effect at once."""
-        return await self._asked(schedules.PAUSE_SCHEDULE, wallet_id, schedule_id)
 
+    @asks(schedules.RESUME_SCHEDULE)
     async def resume(self, wallet_id: str, schedule_id: str) -> schedules.Schedule:
         """Run it again from the next due time on."""
-        return await self._asked(schedules.RESUME_SCHEDULE, wallet_id, schedule_id)
 
+    @asks(schedules.RUN_SCHEDULE)
     async def run(
         self, wallet_id: str, schedule_id: str, *, idempotency_key: str | None = None
     ) -> schedules.Schedule:
@@ -570,10 +507,8 @@ class Schedules(Asking):
         Args:
             idempotency_key: with the same one it happens once; None makes a new one.
         """
-        return await self._asked(
-            schedules.RUN_SCHEDULE, wallet_id, schedule_id, idempotency_key=idempotency_key
-        )
 
+    @asks(schedules.LIST_RUNS)
     async def runs(
         self,
         wallet_id: str,
@@ -588,30 +523,28 @@ class Schedules(Asking):
             limit: how many at most; 50 where it is None.
             before: the `dueAt` of a run: only older ones.
         """
-        return await self._listed(
-            schedules.LIST_RUNS, wallet_id, schedule_id, limit=limit, before=before
-        )
 
 
 class ServiceRequests(Asking):
     """The declared requests."""
 
+    @asks(health.GET_HEALTH)
     async def health(self) -> health.Health:
         """Is it up, which version, and does its ledger answer."""
-        return await self._asked(health.GET_HEALTH)
 
+    @asks(plugins.LIST_SKILLS)
     async def skills(self) -> tuple[plugins.Skill, ...]:
         """The loaded skills with their schemas."""
-        return await self._listed(plugins.LIST_SKILLS)
 
+    @asks(plugins.LIST_PLUGINS)
     async def plugins(self) -> plugins.Plugins:
         """Loaded plugins, extra guardrails, and plugins that were left out."""
-        return await self._asked(plugins.LIST_PLUGINS)
 
+    @asks(settings.LIST_SETTINGS)
     async def settings(self) -> tuple[settings.Setting, ...]:
         """Every setting of this process."""
-        return await self._listed(settings.LIST_SETTINGS)
 
+    @asks(events.LIST_AUDIT)
     async def audit(
         self,
         *,
@@ -638,27 +571,16 @@ class ServiceRequests(Asking):
             before: a number in the log: only older entries.
             after: a number in the log: only newer entries.
         """
-        return await self._asked(
-            events.LIST_AUDIT,
-            types=types,
-            wallet_id=wallet_id,
-            agent_id=agent_id,
-            principal=principal,
-            since=since,
-            until=until,
-            limit=limit,
-            before=before,
-            after=after,
-        )
 
+    @asks(switches.LIST_FROZEN)
     async def frozen(self, *, limit: int | None = None) -> switches.Frozen:
         """What is frozen, since when and why.
 
         Args:
             limit: how many at most; 50 where it is None.
         """
-        return await self._asked(switches.LIST_FROZEN, limit=limit)
 
+    @asks(switches.FREEZE)
     async def freeze(
         self, *, wallet_id: str | None = None, reason: str | None = None
     ) -> switches.SwitchOn:
@@ -668,20 +590,20 @@ class ServiceRequests(Asking):
             wallet_id: one wallet; left out, the whole service.
             reason: shown to whoever is refused.
         """
-        return await self._asked(switches.FREEZE, wallet_id=wallet_id, reason=reason)
 
+    @asks(switches.UNFREEZE)
     async def unfreeze(self, *, wallet_id: str | None = None) -> switches.Switch:
         """Allow transactions again.
 
         Args:
             wallet_id: one wallet; left out, the whole service.
         """
-        return await self._asked(switches.UNFREEZE, wallet_id=wallet_id)
 
 
 class WalletRequests(Asking):
     """The declared requests."""
 
+    @asks(wallets.CREATE_WALLET)
     async def create(
         self, *, name: str | None = None, tags: Sequence[str] | None = None
     ) -> wallets.CreatedWallet:
@@ -691,20 +613,20 @@ class WalletRequests(Asking):
             name: what people call it; printable; external-wallet where it is None.
             tags: for people; doubles are left out.
         """
-        return await self._asked(wallets.CREATE_WALLET, name=name, tags=tags)
 
+    @asks(wallets.GET_WALLET)
     async def get(self, wallet_id: str) -> wallets.Wallet:
         """One wallet."""
-        return await self._asked(wallets.GET_WALLET, wallet_id)
 
+    @asks(wallets.CHANGE_WALLET)
     async def tag(self, wallet_id: str, *, tags: Sequence[str] | None = None) -> wallets.Wallet:
         """Replace a wallet's tags.
 
         Args:
             tags: for people; doubles are left out.
         """
-        return await self._asked(wallets.CHANGE_WALLET, wallet_id, tags=tags)
 
+    @asks(wallets.GET_BALANCE)
     async def balance(
         self, wallet_id: str, *, empty: bool | None = None, usd: bool | None = None
     ) -> wallets.Balance:
@@ -714,24 +636,23 @@ class WalletRequests(Asking):
             empty: tokens whose accounts are open and hold nothing, too.
             usd: what it is worth in dollars, too.
         """
-        return await self._asked(wallets.GET_BALANCE, wallet_id, empty=empty, usd=usd)
 
+    @asks(wallets.GET_LIMITS)
     async def limits(self, wallet_id: str) -> Raw:
         """The service's limits for a wallet, and what is spent of them."""
-        return await self._raw(wallets.GET_LIMITS, wallet_id)
 
+    @asks(wallets.GET_RECLAIMABLE)
     async def reclaimable(self, wallet_id: str) -> wallets.Reclaimable:
         """The rent that a wallet's token accounts can give back."""
-        return await self._asked(wallets.GET_RECLAIMABLE, wallet_id)
 
+    @asks(wallets.GET_POCKETS)
     async def pockets(self, wallet_id: str) -> wallets.Pockets:
         """A wallet's pockets that may hold something, and what is at risk."""
-        return await self._asked(wallets.GET_POCKETS, wallet_id)
 
+    @asks(wallets.SWEEP_POCKET)
     async def sweep_pocket(self, wallet_id: str, pocket_id: str) -> transactions.Transaction:
         """Take home what a pocket holds."""
-        return await self._asked(wallets.SWEEP_POCKET, wallet_id, pocket_id)
 
+    @asks(wallets.LIST_STAKES)
     async def stakes(self, wallet_id: str) -> wallets.Stakes:
         """Stake accounts the wallet may unstake or withdraw."""
-        return await self._asked(wallets.LIST_STAKES, wallet_id)

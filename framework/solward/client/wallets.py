@@ -100,7 +100,9 @@ class Wallets(WalletRequests, Operations[Transaction]):
         With `limit` or `before` a page of them, newest first; `before` is a wallet's id and gives
         older ones.
         """
-        return await self._listed(LIST_WALLETS, limit=limit, before=before, created_by=True)
+        asked = self._asked(LIST_WALLETS, limit=limit, before=before, created_by=True)
+        found: tuple[Wallet, ...] = await asked
+        return found
 
     async def find(self, name_or_id: str) -> Wallet:
         """The wallet with this id or address, or the only one of this name or beginning of an id;
