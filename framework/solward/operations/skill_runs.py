@@ -27,7 +27,7 @@ from solward.settings import Settings
 from solward.solana.token_list import TokenList
 from solward.telemetry.scrub import concealed
 from solward.types.entries import Put
-from solward.types.errors import SkillError, SkillNotFound, SolwardError
+from solward.types.errors import SkillError, SolwardError
 from solward.types.events import EventBus
 from solward.types.guardrail import Intent
 from solward.types.ledger import ReadLedger
@@ -75,9 +75,7 @@ class SkillRuns:
             InvalidRequest: the parameters do not fit the skill's schema.
             SkillError, TransactionError: the skill's or the engine's refusal.
         """
-        skill = self.registry().skills.get(name)
-        if skill is None:
-            raise SkillNotFound(name, sorted(self.registry().skills))
+        skill = self.registry().skill(name)
         wallet = await self.wallets.get(wallet_id)
         settings = await self.plugin_state.settings_of(skill)
         called = replace(actor, call=skill.validate(params))

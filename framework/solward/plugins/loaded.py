@@ -24,7 +24,7 @@ from solward.plugins.payment_checks import (
 )
 from solward.plugins.problems import Problem, shortened
 from solward.plugins.skill_settings import SkillSettings
-from solward.types.errors import InvalidRequest, SkillError, SolwardError
+from solward.types.errors import InvalidRequest, SkillError, SkillNotFound, SolwardError
 from solward.types.guardrail import Hold, Intent, TransactionEffects
 from solward.types.payment import (
     HttpAnswer,
@@ -360,6 +360,12 @@ class Registry:
             payments=others(self.payments),
             guardrails=tuple(each for each in self.guardrails if not is_of_it(each)),
         )
+
+    def skill(self, name: str) -> LoadedSkill:
+        """The skill of this name; raises `SkillNotFound`."""
+        if name not in self.skills:
+            raise SkillNotFound(name, sorted(self.skills))
+        return self.skills[name]
 
     def tools(self) -> tuple[ToolDefinition, ...]:
         """The tool definition of every skill; made once, for all agents."""

@@ -28,7 +28,7 @@ from solward.support import jsontext
 from solward.support.clock import now_ms
 from solward.telemetry.scrub import conceal
 from solward.types.entries import Entry, check_page, checked_key
-from solward.types.errors import InvalidRequest, KeystoreError, SkillNotFound
+from solward.types.errors import InvalidRequest, KeystoreError
 from solward.types.events import EventKind
 from solward.vault.custody import Wallets
 from solward.vault.custody.envelope import KEY_BYTES, decrypt, encrypt
@@ -195,9 +195,7 @@ class PluginState:
         return await purge(self.settings, own)
 
     def _declared(self, skill: str) -> tuple[str, SkillSettings]:
-        loaded = self._registry().skills.get(skill)
-        if loaded is None:
-            raise SkillNotFound(skill, sorted(self._registry().skills))
+        loaded = self._registry().skill(skill)
         if loaded.settings is None:
             raise InvalidRequest(f"The skill {skill} declares no settings")
         return canonical(loaded.distribution), loaded.settings

@@ -14,7 +14,7 @@ from solward.database.database import Database, lock_exclusive
 from solward.operations.key_callers import KeyCallers
 from solward.operations.policies.changes import drop_set, lock_policy, put_set
 from solward.operations.policies.documents import Policies
-from solward.plugins.loaded import LoadedSkill, Registry
+from solward.plugins.loaded import Registry
 from solward.resources.schedules import Missed, NewSchedule, ScheduleStatus
 from solward.runs.runner import RunSkill, no_hook
 from solward.schedules import store
@@ -36,7 +36,6 @@ from solward.types.errors import (
     KeyRevoked,
     NotFound,
     ScheduleBusy,
-    SkillNotFound,
 )
 from solward.types.events import EventKind
 from solward.types.roles import is_admin
@@ -118,7 +117,7 @@ class ScheduleService:
             SkillNotFound: no loaded skill has this name.
         """
         asked = NewSchedule.of(body)
-        skill = self._skill(asked.skill)
+        skill = self._registry().skill(asked.skill)
         wallet = await self._wallets.get(wallet_id)
         schedule_id = str(uuid.uuid4())
         grants = await self._grants(schedule_id, asked.name, body, maker)
@@ -244,7 +243,7 @@ class ScheduleService:
         schedule = await self.get(schedule_id)
         if schedule.status is ScheduleStatus.ACTIVE:
             return schedule
-        skill = self._skill(schedule.skill)
+        skill = self._registry().skill(schedule.skill)
         skill.validate(dict(schedule.params))
         key_hash = await self._hash_for(schedule, maker)
         async with self._database.write() as connection:
@@ -331,12 +330,6 @@ class ScheduleService:
     async def _window_ms(self, connection: AsyncConnection) -> int:
         return (await self._database.moment(connection)).window_ms
 
-    def _skill(self, name: str) -> LoadedSkill:
-        skills = self._registry().skills
-        if name not in skills:
-            raise SkillNotFound(name, sorted(skills))
-        return skills[name]
-
     def _columns(self, asked: NewSchedule, given: Collection[str], now: int) -> dict[str, Any]:
         """What the given fields of a request say, as columns."""
         columns: dict[str, Any] = {}
@@ -344,7 +337,7 @@ class ScheduleService:
             columns["name"] = asked.name
         if "parameters" in given:
             params = dict(asked.parameters or {})
-            self._skill(asked.skill).validate(dict(params))
+            self._registry().skill(asked.skill).validate(dict(params))
             if len(jsontext.dumps(params)) > MAX_PARAMS:
                 raise InvalidRequest(f"parameters must be at most {MAX_PARAMS} characters as JSON")
             columns["params"] = params

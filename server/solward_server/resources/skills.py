@@ -13,7 +13,7 @@ from solward.plugins.discovery import BUILT_IN
 from solward.resources import plugins as calls
 from solward.resources.answers import answer_json
 from solward.resources.schema import without_booleans
-from solward.types.errors import Held, HoldDecided, IdempotencyInFlight, SkillNotFound, SolwardError
+from solward.types.errors import Held, HoldDecided, IdempotencyInFlight, SolwardError
 from solward.types.manifest import manifest_json
 from solward.types.roles import Role
 from solward.types.skill import Effects
@@ -70,12 +70,10 @@ async def listing(context: RouteContext) -> dict[str, Any]:
 async def run(context: RouteContext, wallet_id: str, name: str) -> Response:
     body = await read_body()
     await context.wallet(wallet_id)
-    skills = context.service.live.registry.skills
-    if name not in skills:
-        raise SkillNotFound(name, sorted(skills))
-    spends = skills[name].spec.effects is Effects.SPEND
+    skill = context.service.live.registry.skill(name)
+    spends = skill.spec.effects is Effects.SPEND
     # A skill of a plugin may write its own state, whatever it declares of transactions.
-    is_built_in = skills[name].distribution == BUILT_IN
+    is_built_in = skill.distribution == BUILT_IN
     if not is_built_in:
         await context.may_change()
     reads = not spends and is_built_in
@@ -87,7 +85,7 @@ async def run(context: RouteContext, wallet_id: str, name: str) -> Response:
         # Before names are read, which may mean somebody else by now.
         return replay(stored)
     # Bad parameters neither claim the key nor count as a request.
-    params = skills[name].validate(await context.addressed(name, body))
+    params = skill.validate(await context.addressed(name, body))
     if not spends:
         return await _run(context, wallet_id, name, params, None)
     if key is None:
