@@ -104,8 +104,13 @@ def with_statuses(described: Operation, statuses: ErrorStatus) -> None:
 def success(
     schema: Schema, example: Any, *, description: str = "Success.", **more: Any
 ) -> Operation:
-    """A JSON response of status 200; several examples come from `schema.examples`."""
-    return {"description": description, "content": {JSON: media(schema, example)}} | more
+    """A JSON response of status 200; several examples come from `schema.examples`.
+
+    Args:
+        more: of the response; `content` are other forms of the same.
+    """
+    content = {JSON: media(schema, example)} | more.pop("content", {})
+    return {"description": description, "content": content} | more
 
 
 def request_body(schema: Schema, example: Any, *, required: bool = True) -> Operation:

@@ -18,7 +18,6 @@ from solward_server.http.body import read_body
 from solward_server.http.errors import shown_text
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import TOO_MANY
-from solward_server.openapi.operation import Operation
 from solward_server.openapi.route import Routes
 
 EVENT_STREAM = "text/event-stream"
@@ -26,7 +25,7 @@ EVENT_STREAM = "text/event-stream"
 _log = structlog.get_logger(__name__)
 
 
-routes = Routes("chat")
+routes = Routes("agents")
 
 _IN_PIECES = {
     "schema": {
@@ -49,7 +48,7 @@ _IN_PIECES = {
             "(400 used in the last day; maxTokensPerDay 500)",
         ],
     },
-    tag="agents",
+    response={"content": {EVENT_STREAM: _IN_PIECES}},
 )
 async def chat(context: RouteContext, agent_id: str) -> dict[str, Any] | Response:
     message = calls.Said.of(await read_body()).message
@@ -60,14 +59,6 @@ async def chat(context: RouteContext, agent_id: str) -> dict[str, Any] | Respons
         pieces = context.service.agents.chat_stream(agent_id, message)
         return await _stream(context, caller(), pieces)
     return {"response": await context.service.agents.chat(agent_id, message)}
-
-
-def paths() -> dict[str, dict[str, Operation]]:
-    """Its part of the document, where the answer may also come in pieces."""
-    made = routes.paths()
-    ((_, described),) = made.items()
-    described["post"]["responses"]["200"]["content"][EVENT_STREAM] = _IN_PIECES
-    return made
 
 
 async def _stream(

@@ -29,7 +29,6 @@ from solward_server.openapi.parameters import IDEMPOTENCY_KEY, PARAMETERS
 from solward_server.resources import (
     ROUTES,
     agents,
-    chat,
     docs,
     mcp,
     metrics,
@@ -203,7 +202,7 @@ def describe(
     for routes in ROUTES:
         for path, methods in routes.paths().items():
             api_paths[path] = api_paths.get(path, {}) | methods
-    api_paths |= skills.skill_paths(registry.skills.values()) | chat.paths()
+    api_paths |= skills.skill_paths(registry.skills.values())
     api_paths |= agents.paths(registry.providers)
     parts = (*ROUTES, docs.routes, metrics.routes)
     tags = {part.tag: part.about for part in parts if part.about} | _TAGS
