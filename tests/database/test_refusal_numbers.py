@@ -20,8 +20,8 @@ from solward.database.tables import wallets
 from solward.database.window_clock import Moment
 from solward.operations.policies.changes import replace_set
 from solward.operations.policies.refusals import record_json, refusals
+from solward.plugins.load import ThreadedRule
 from solward.plugins.loaded import LoadedGuardrail
-from solward.plugins.threaded import ThreadedRule
 from solward.solana.token_list import token_list
 from solward.support.durations import HOUR_MS, MINUTE_MS
 from solward.types.guardrail import Intent, Line, Operation, Outflow, TransactionEffects

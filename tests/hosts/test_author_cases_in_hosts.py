@@ -63,7 +63,7 @@ async def solward_stand(
         if isinstance(asked, ModuleType):
             loaded = self.service.live.registry.skills[asked.skill_spec().name]
             assert loaded.distribution != "solward"
-            assert loaded.call.__module__ == "solward.hosts.plugins"
+            assert loaded.calls["skill_execute"].__module__ == "solward.hosts.plugins"
             return loaded
         return found(self, asked)
 

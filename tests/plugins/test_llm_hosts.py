@@ -376,7 +376,7 @@ async def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     async with model_hosts(2) as (hosts, providers):
         provider = providers["openai"]
         hooks = hosts.hooks(provider.spec, "hostile_litellm")
-        yield hosts, {"openai": replace(provider, call=hooks["provider_complete"])}
+        yield hosts, {"openai": replace(provider, calls=hooks)}
 
 
 async def order(both: Both, server: VendorServer, **what: object) -> str:

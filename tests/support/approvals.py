@@ -13,8 +13,8 @@ from tests.support.engine import LIMITS, Bench, open_bench
 
 from solward.operations.approvals import Approvals
 from solward.operations.perform import Operations
+from solward.plugins.load import ThreadedRule
 from solward.plugins.loaded import LoadedGuardrail
-from solward.plugins.threaded import ThreadedRule
 from solward.types.errors import Held, KeyRevoked
 from solward.types.guardrail import Hold as Ask
 from solward.types.guardrail import Intent, TransactionEffects

@@ -19,9 +19,9 @@ from tests.support.plugins import skill_source, wheel
 
 from solward.context import AgentView, WalletView
 from solward.hosts import plugins
-from solward.hosts.declarations import loadable_terms
 from solward.hosts.host import Host, HostConfig, SupervisionLimits
 from solward.hosts.models import ModelHosts
+from solward.hosts.plugins import loadable_terms
 from solward.hosts.supervisor import Hosts
 from solward.hosts.wire.methods import SKILL_EXECUTE
 from solward.plugins import LoadedProvider, load_registry

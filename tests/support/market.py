@@ -208,9 +208,10 @@ def raydium_venue() -> LoadedVenue:
         raydium_cpmm.venue_spec(),
         "solward",
         "0",
-        raydium_cpmm.venue_quote,
-        raydium_cpmm.venue_instructions,
-        None,
+        {
+            "venue_quote": raydium_cpmm.venue_quote,
+            "venue_instructions": raydium_cpmm.venue_instructions,
+        },
     )
 
 

@@ -158,6 +158,6 @@ def test_what_is_no_file_of_cases_is_refused(tmp_path: Path, text: str) -> None:
 def test_the_values_of_a_file_are_those_that_are_checked(tmp_path: Path) -> None:
     path = tmp_path / "cases.json"
     path.write_text(json.dumps({"plugin": "toll", "kind": "payment", "answers": [ANSWER]}))
-    [answer] = read_cases(path).answers
+    [answer] = read_cases(path).given["cases"].answers
     assert (answer.status, answer.method, answer.header("price")) == (402, "GET", "1")
     assert answer.body == "é".encode()

@@ -23,10 +23,9 @@ from solward.testing.conformance import (
     check_path_or_name,
     check_skill,
 )
-from solward.testing.conformance.loading import loaded
-from solward.testing.conformance.observed_run import WatchedSkill
+from solward.testing.conformance.observed_run import Subject, WatchedSkill
 from solward.testing.conformance.report import lowest
-from solward.testing.conformance.runner import check, open_conformance, run
+from solward.testing.conformance.runner import check, loaded, open_conformance, run
 from solward.testing.conformance.skills import check_money
 from solward.testing.targets import entry_point_of
 
@@ -203,7 +202,7 @@ async def test_money_that_no_record_accounts_for_or_that_leaves_a_frozen_wallet_
     for plugin, said in ((Gains(), "case 0: its records do not"), (Thaws(), "case 0, frozen: 100")):
         async with loaded([entry_point_of(plugin)], in_process=True) as [subject]:
             skill = WatchedSkill(subject.target.loaded, subject.watch)
-            found = await check_money(skill, stand.wallet, [{"text": "hello"}])
+            found = await check_money(Subject(skill, stand, ()), [{"text": "hello"}])
         assert found.outcome is Outcome.FAILED
         assert said in found.detail
 

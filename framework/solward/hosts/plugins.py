@@ -2,6 +2,8 @@
 
 A distribution has one host for its skills, providers, venues and payment protocols, and another for
 its guardrails: rules judge what the others do, so they must not share a process with them.
+
+What the plugins of a folder of their own declare is read in hosts too, before it is installed.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ from solward.hosts.wire import methods
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import HostileFrame
 from solward.hosts.wire.methods import Method, Plugin, Verdict
-from solward.plugins.discovery import Candidate, canonical
+from solward.plugins.discovery import Candidate, Folders, canonical, environment, of_folder, survey
+from solward.plugins.folders.layout import Installed
 from solward.plugins.folders.storage import make_storage, storage_folder
 from solward.plugins.hooks import (
     DECLARED,
@@ -47,12 +50,18 @@ from solward.plugins.hooks import (
     OPTIONAL,
     broken,
 )
-from solward.plugins.load import Declared, Found
+from solward.plugins.load import Declared, Found, checked
 from solward.plugins.loaded import PROTOCOL_TIME_LIMIT_S
 from solward.plugins.problems import Problem, Rejected, shortened
 from solward.support import jsontext
 from solward.support.tasks import end
-from solward.types.errors import InvalidRequest, LedgerUnavailable, SkillError, SolwardError
+from solward.types.errors import (
+    FolderError,
+    InvalidRequest,
+    LedgerUnavailable,
+    SkillError,
+    SolwardError,
+)
 from solward.types.guardrail import Hold, Intent, TransactionEffects
 from solward.types.manifest import MAX_STORAGE_MB, Manifest, Terms
 from solward.types.payment import HttpAnswer, PaymentOffer, PaymentSpec
@@ -539,3 +548,62 @@ class _Plugin:
         if answer.held:
             return Hold(answer.reason or "")
         return RuleFailure(answer.reason or "") if answer.failed else answer.reason
+
+
+def declared_terms(one: Installed, unconfined: Collection[str] = ()) -> dict[str, Terms]:
+    """What each plugin declares that it needs, by `group:name`. Needs that no loop runs.
+
+    Args:
+        unconfined: as of `plugin_hosts`.
+
+    Raises:
+        FolderError: a plugin cannot be imported, or declares nothing.
+    """
+    return {
+        f"{candidate.group}:{candidate.name}": Terms.of(found.spec)
+        for candidate, found in _declared(one, unconfined)
+    }
+
+
+def loadable_terms(one: Installed, unconfined: Collection[str] = ()) -> dict[str, Terms]:
+    """As `declared_terms`, of plugins that a service would load.
+
+    Raises:
+        FolderError: it would leave one of them out, whatever else is installed.
+    """
+    built_in = [each for each in environment()[0] if each.built_in]
+    for problem in survey((one.name,), built_in, Folders([one]))[1]:
+        raise _error(one, problem)
+    found = _declared(one, unconfined)
+    accepted = {
+        f"{candidate.group}:{candidate.name}": Terms.of(declared.spec)
+        for candidate, declared in found
+    }
+    # As if it had been accepted: what asks for too much by itself is refused, too.
+    own = replace(one, accepted=accepted)
+    plugins = [replace(candidate, installed=own) for candidate, _ in found]
+    for candidate, plugin in checked(plugins, [each for _, each in found]):
+        if isinstance(plugin, Rejected):
+            raise _error(one, candidate.problem(plugin.code, plugin.detail))
+    return accepted
+
+
+def _declared(one: Installed, unconfined: Collection[str]) -> list[tuple[Candidate, Declared]]:
+    async def declared() -> list[tuple[Candidate, Declared]]:
+        candidates = of_folder(one)
+        found: list[tuple[Candidate, Declared]] = []
+        async with plugin_hosts(unconfined) as hosts:
+            for candidate, each in zip(candidates, await hosts.declared(candidates), strict=True):
+                if isinstance(each, Rejected):
+                    raise _error(one, candidate.problem(each.code, each.detail))
+                found.append((candidate, each))
+        return found
+
+    return asyncio.run(declared())
+
+
+def _error(one: Installed, problem: Problem) -> FolderError:
+    return FolderError(
+        f"{problem.plugin} of {one.name} {one.version} cannot be loaded: {problem.code}:"
+        f" {problem.detail}"
+    )

@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import structlog
@@ -220,17 +221,10 @@ def _description(config: HostConfig, nice: int, apart: bool, *, confined: bool) 
     if config.folder is not None:
         read.append(config.folder)
     return {
-        "name": config.name,
-        "tenant": config.tenant,
-        "folder": config.folder,
+        **asdict(config),
         "modules": modules,
         "read": read,
-        "scratch": config.scratch,
-        "options": dict(config.options),
         "confined": confined,
-        "memory_bytes": config.memory_bytes,
-        "open_files": config.open_files,
-        "file_bytes": config.file_bytes,
         "nice": 0 if config.urgent else nice,
         "own_session": config.urgent or apart,
         "session_nice": nice if apart and not config.urgent else None,

@@ -6,8 +6,11 @@ Declarations are checked as they were read from a plugin, in the service alone.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import copy
 import math
 import re
+import threading
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -48,12 +51,11 @@ from solward.plugins.parameters import Parameters
 from solward.plugins.problems import Problem, Rejected, described
 from solward.plugins.schema import check_examples_cheap, checked_schema
 from solward.plugins.skill_settings import SkillSettings
-from solward.plugins.threaded import ThreadedRule
 from solward.settings.settings import allowed_for_providers, is_pools_variable
 from solward.settings.vendors import ADDRESS_ENDINGS
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest, PluginError, SkillError
-from solward.types.guardrail import Intent, TransactionEffects
+from solward.types.guardrail import Hold, Intent, TransactionEffects
 from solward.types.manifest import (
     MAX_STORAGE_MB,
     PAY,
@@ -70,7 +72,7 @@ from solward.types.plugin_problems import ProblemCode
 from solward.types.provider import ProviderSpec
 from solward.types.skill import SkillSpec
 from solward.types.venue import BEST_VENUE, VenueSpec
-from solward.vault.money.judge.plugin_rules import RuleFailure
+from solward.vault.money.judge.plugin_rules import RuleFailure, exact_answer, failed
 
 MAX_DESCRIPTION = 1_024
 MAX_TIMEOUT_S = 600.0
@@ -234,13 +236,7 @@ def _hosted(
     if not (candidate.built_in and isinstance(plugin, LoadedProvider) and plugin.spec.is_llm):
         return plugin
     spec = cast(ProviderSpec, cast(Declared, found).spec)
-    calls = models.hooks(spec, candidate.entry_point.value)
-    return replace(
-        plugin,
-        call=calls["provider_complete"],
-        stream_call=calls.get("provider_stream"),
-        price_call=calls.get("provider_price"),
-    )
+    return replace(plugin, calls=models.hooks(spec, candidate.entry_point.value))
 
 
 def in_process(candidates: Sequence[Candidate]) -> list[Found]:
@@ -321,15 +317,7 @@ def _one(candidate: Candidate, found: Found) -> Loaded:
         value = getattr(found.spec, field.name)
         if isinstance(value, str) and (unfit := jsontext.unfit(value, field.name)):
             raise broken(unfit)
-    if candidate.group == SKILLS:
-        return _skill(candidate, found)
-    if candidate.group == PROVIDERS:
-        return _provider(candidate, found)
-    if candidate.group == VENUES:
-        return _venue(candidate, found)
-    if candidate.group == PAYMENTS:
-        return _payment(candidate, found)
-    return _guardrail(candidate, found)
+    return _OF_GROUP[candidate.group](candidate, found)
 
 
 def compose(
@@ -350,10 +338,7 @@ def compose(
     Raises:
         PluginError: a built-in plugin was rejected.
     """
-    skills: dict[str, LoadedSkill] = {}
-    providers: dict[str, LoadedProvider] = {}
-    venues: dict[str, LoadedVenue] = {}
-    payments: dict[str, LoadedPayment] = {}
+    by_group: dict[str, dict[str, Any]] = {group: {} for group in DECLARED}
     # Also by distribution: of one name none takes the place of another that would have refused.
     guardrails: dict[tuple[str, str], LoadedGuardrail] = {}
     every = list(problems)
@@ -364,26 +349,19 @@ def compose(
             if candidate.built_in:
                 raise PluginError(problem) from each
             every.append(problem)
-        elif isinstance(each, LoadedSkill):
-            skills.setdefault(name, each)
-        elif isinstance(each, LoadedProvider):
-            if demo or not each.spec.demo:
-                providers.setdefault(name, each)
-        elif isinstance(each, LoadedVenue):
-            venues.setdefault(name, each)
-        elif isinstance(each, LoadedPayment):
-            payments.setdefault(name, each)
-        else:
+        elif isinstance(each, LoadedGuardrail):
             guardrails.setdefault((name, canonical(candidate.distribution)), each)
+        elif demo or not getattr(each.spec, "demo", False):
+            by_group[candidate.group].setdefault(name, each)
     for problem in every:
         if problem.group == GUARDRAILS and problem.code not in _ON_PURPOSE:
             key = (problem.plugin, canonical(problem.distribution))
             guardrails.setdefault(key, _refusing(problem))
     return Registry(
-        MappingProxyType(skills),
-        MappingProxyType(providers),
-        MappingProxyType(venues),
-        MappingProxyType(payments),
+        MappingProxyType(by_group[SKILLS]),
+        MappingProxyType(by_group[PROVIDERS]),
+        MappingProxyType(by_group[VENUES]),
+        MappingProxyType(by_group[PAYMENTS]),
         tuple(guardrails.values()),
         tuple(every),
         places,
@@ -416,8 +394,8 @@ def _skill(candidate: Candidate, found: Declared) -> LoadedSkill:
         replace(spec, parameters=schema),
         candidate.distribution,
         candidate.version,
+        found.calls,
         parameters,
-        found.calls["skill_execute"],
         settings,
     )
 
@@ -431,40 +409,23 @@ def _provider(candidate: Candidate, found: Declared) -> LoadedProvider:
         replace(spec, options=schema),
         candidate.distribution,
         candidate.version,
+        found.calls,
         Parameters(schema),
-        found.calls["provider_complete"],
-        found.calls.get("provider_stream"),
-        found.calls.get("provider_price"),
     )
 
 
 def _venue(candidate: Candidate, found: Declared) -> LoadedVenue:
-    instructions, swap = (found.calls.get(name) for name in OPTIONAL[VENUES])
-    if instructions is None and swap is None:
+    if found.calls.keys().isdisjoint(OPTIONAL[VENUES]):
         raise broken(f"{' or '.join(OPTIONAL[VENUES])} must be there: one of them, or both")
     spec = cast(VenueSpec, found.spec)
     check_venue(spec, built_in=candidate.built_in)
     _check_needs(candidate, spec)
-    return LoadedVenue(
-        spec,
-        candidate.distribution,
-        candidate.version,
-        found.calls["venue_quote"],
-        instructions,
-        swap,
-    )
+    return LoadedVenue(spec, candidate.distribution, candidate.version, found.calls)
 
 
 def _payment(candidate: Candidate, found: Declared) -> LoadedPayment:
-    offers, headers, receipt = (found.calls[name] for name in HOOKS[PAYMENTS][1:])
-    return LoadedPayment(
-        cast(PaymentSpec, found.spec),
-        candidate.distribution,
-        candidate.version,
-        offers,
-        headers,
-        receipt,
-    )
+    spec = cast(PaymentSpec, found.spec)
+    return LoadedPayment(spec, candidate.distribution, candidate.version, found.calls)
 
 
 def _check_needs(candidate: Candidate, spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
@@ -489,6 +450,15 @@ def _guardrail(candidate: Candidate, found: Declared) -> LoadedGuardrail:
     return LoadedGuardrail(
         candidate.name, candidate.distribution, candidate.version, found.calls["guardrail_check"]
     )
+
+
+_OF_GROUP: Mapping[str, Callable[[Candidate, Declared], Loaded]] = {
+    SKILLS: _skill,
+    PROVIDERS: _provider,
+    VENUES: _venue,
+    PAYMENTS: _payment,
+    GUARDRAILS: _guardrail,
+}
 
 
 _OPERATIONS |= {TRANSACT, POCKET, PAY}
@@ -525,10 +495,8 @@ def check_provider(spec: ProviderSpec, *, built_in: bool = False) -> None:
     """
     if not isinstance(spec.default_model, str) or not spec.default_model.strip():
         raise broken("default_model must name a model")
-    for field in ("secret_env", "base_url_env"):
-        variable = getattr(spec, field)
-        if variable is not None and not built_in:
-            _check_variable(field, variable, " or None", address=field == "base_url_env")
+    if not built_in:
+        _check_variables(spec)
     if not isinstance(spec.is_llm, bool) or not isinstance(spec.demo, bool):
         raise broken("is_llm and demo must be True or False")
 
@@ -542,10 +510,7 @@ def check_venue(spec: VenueSpec, *, built_in: bool = False) -> None:
     if spec.name == BEST_VENUE:
         raise broken(f"name must not be {BEST_VENUE!r}, which SWAP_VENUE says of the best offer")
     if not built_in:
-        for field in ("secret_env", "base_url_env"):
-            variable = getattr(spec, field)
-            if variable is not None:
-                _check_variable(field, variable, " or None", address=field == "base_url_env")
+        _check_variables(spec)
         pools = spec.pools_env
         if pools is not None and not is_pools_variable(pools):
             raise broken(
@@ -647,6 +612,13 @@ def _is_address(text: str) -> bool:
     return True
 
 
+def _check_variables(spec: ProviderSpec | VenueSpec) -> None:
+    for field in ("secret_env", "base_url_env"):
+        variable = getattr(spec, field)
+        if variable is not None:
+            _check_variable(field, variable, " or None", address=field == "base_url_env")
+
+
 def _check_variable(
     field: str, variable: object, otherwise: str = "", *, address: bool = False
 ) -> None:
@@ -660,3 +632,45 @@ def _check_variable(
     if not address and allowed_for_providers(variable, address=True):
         raise broken(f"{field} must not be {variable}: what ends in {endings} is an address")
     raise broken(f"{field} must not be {variable}, which is Solward's own")
+
+
+class ThreadedRule:
+    """A rule's function as the vault asks it; each check has copies and a thread of its own, so
+    that one that never returns does not hold up the event loop.
+    """
+
+    __slots__ = ("_hanging", "function")
+
+    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
+        self.function = function
+        # Not asked again until it answers, so that it takes no further thread.
+        self._hanging = False
+
+    async def __call__(self, intent: Intent, effects: TransactionEffects) -> str | Hold | None:
+        """The reason to refuse, or to ask a person, or None."""
+        if self._hanging:
+            return RuleFailure("the rule has not answered an earlier transaction yet")
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[str | Hold | None] = loop.create_future()
+        given = copy.deepcopy((intent, effects))
+
+        def answer(reason: str | Hold | None) -> None:
+            self._hanging = False
+            if not answered.done():
+                answered.set_result(reason)
+
+        def check() -> None:
+            try:
+                reason = exact_answer(self.function(*given))
+            except BaseException as error:
+                reason = failed(error)
+            # The loop is closed where the process ended without this answer.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(answer, reason)
+
+        threading.Thread(target=check, name="guardrail", daemon=True).start()
+        try:
+            return await answered
+        except asyncio.CancelledError:
+            self._hanging = True
+            raise

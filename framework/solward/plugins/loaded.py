@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -26,6 +26,7 @@ from solward.plugins.problems import Problem, shortened
 from solward.plugins.skill_settings import SkillSettings
 from solward.types.errors import InvalidRequest, SkillError, SkillNotFound, SolwardError
 from solward.types.guardrail import Hold, Intent, TransactionEffects
+from solward.types.manifest import KINDS
 from solward.types.payment import (
     HttpAnswer,
     PaymentOffer,
@@ -71,19 +72,30 @@ _Named = TypeVar("_Named", "LoadedSkill", "LoadedProvider", "LoadedVenue", "Load
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedSkill:
-    """A skill; `spec.parameters` has its references written out.
+class _Loaded:
+    """What is loaded of a plugin of any kind but a guardrail.
 
     Attributes:
         distribution: the installed distribution it belongs to, with its `version`.
+        calls: each of its hooks' name -> what calls it, but of the one that declares it.
+    """
+
+    spec: Any
+    distribution: str
+    version: str
+    calls: Mapping[str, HookCall] = field(repr=False, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSkill(_Loaded):
+    """A skill; `spec.parameters` has its references written out.
+
+    Attributes:
         settings: what the operator may set for it; None where it declares none.
     """
 
     spec: SkillSpec
-    distribution: str
-    version: str
     parameters: Parameters = field(repr=False)
-    call: HookCall = field(repr=False)
     settings: SkillSettings | None = None
 
     def validate(self, params: object) -> dict[str, Any]:
@@ -92,25 +104,20 @@ class LoadedSkill:
 
     async def execute(self, params: dict[str, Any], context: SkillContext) -> Any:
         """Run the hook itself on valid parameters; callers use `run_skill`."""
-        return await contained(self.call(params=params, context=context))
+        return await contained(self.calls["skill_execute"](params=params, context=context))
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedProvider:
-    """A language model provider, or a demo in its place.
-
-    Attributes:
-        stream_call: its `provider_stream` hook, None when it has none.
-        price_call: its `provider_price` hook, None when it has none.
-    """
+class LoadedProvider(_Loaded):
+    """A language model provider, or a demo in its place."""
 
     spec: ProviderSpec
-    distribution: str
-    version: str
     options: Parameters = field(repr=False)
-    call: HookCall = field(repr=False)
-    stream_call: HookCall | None = field(default=None, repr=False)
-    price_call: HookCall | None = field(default=None, repr=False)
+
+    @property
+    def streams(self) -> bool:
+        """Whether it can give an answer in pieces."""
+        return "provider_stream" in self.calls
 
     def validate_options(self, options: object) -> dict[str, Any]:
         """A copy of `options` with defaults applied; raises `InvalidRequest`."""
@@ -124,17 +131,15 @@ class LoadedProvider:
     ) -> Completion:
         """One completion; raises what the provider raises, `InvalidRequest` on bad options."""
         valid = self.validate_options({} if options is None else options)
-        call = self.call(request=request, options=valid, context=context)
-        completion: Completion = await contained(call)
-        return completion
+        complete = self.calls["provider_complete"]
+        return await contained(complete(request=request, options=valid, context=context))
 
     async def price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
         """The price of a model, None where it is not known; raises what the provider raises."""
-        if self.price_call is None:
+        priced = self.calls.get("provider_price")
+        if priced is None:
             return None
-        call = self.price_call(model=model, options=self.validate_options(dict(options)))
-        price: ModelPrice | None = await contained(call)
-        return price
+        return await contained(priced(model=model, options=self.validate_options(dict(options))))
 
     async def stream(
         self,
@@ -143,49 +148,39 @@ class LoadedProvider:
         context: ProviderContext = EMPTY_CONTEXT,
     ) -> AsyncGenerator[str | Usage, None]:
         """One answer streamed, in one piece where the provider cannot stream; as `complete`."""
-        if self.stream_call is None:
+        if not self.streams:
             completion = await self.complete(request, options, context)
             yield completion.text or ""
             if completion.usage is not None:
                 yield completion.usage
             return
         valid = self.validate_options({} if options is None else options)
-        pieces = self.stream_call(request=request, options=valid, context=context)
+        stream = self.calls["provider_stream"]
+        pieces = stream(request=request, options=valid, context=context)
         async with aclosing(contained_stream(pieces)) as contained_pieces:
             async for piece in contained_pieces:
                 yield piece
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedVenue:
-    """A swap venue; raises what the venue raises.
-
-    Attributes:
-        instructions_call: its `venue_instructions` hook, None when it has none.
-        swap_call: its `venue_swap` hook, None when it has none; never both None.
-    """
+class LoadedVenue(_Loaded):
+    """A swap venue; raises what the venue raises. It gives instructions, transactions, or both."""
 
     spec: VenueSpec
-    distribution: str
-    version: str
-    quote_call: HookCall = field(repr=False)
-    instructions_call: HookCall | None = field(repr=False)
-    swap_call: HookCall | None = field(repr=False)
 
     @property
     def gives_instructions(self) -> bool:
         """Whether it makes a swap as an instruction (`instructions`)."""
-        return self.instructions_call is not None
+        return "venue_instructions" in self.calls
 
     @property
     def gives_transactions(self) -> bool:
         """Whether it makes a swap as a whole transaction (`swap`)."""
-        return self.swap_call is not None
+        return "venue_swap" in self.calls
 
     async def quote(self, request: QuoteRequest, context: VenueContext) -> Quote:
         """The venue's offer."""
-        quote: Quote = await contained(self.quote_call(request=request, context=context))
-        return quote
+        return await contained(self.calls["venue_quote"](request=request, context=context))
 
     async def instructions(
         self,
@@ -196,29 +191,27 @@ class LoadedVenue:
         max_accounts: int | None = None,
     ) -> SwapInstructions:
         """The swap instruction of an offer; only where `gives_instructions`."""
-        if self.instructions_call is None:
+        if not self.gives_instructions:
             raise TypeError(f"{self.spec.name} has no venue_instructions")
-        call = self.instructions_call(
+        call = self.calls["venue_instructions"](
             quote=quote,
             taker=taker,
             destination=destination,
             max_accounts=max_accounts,
             context=context,
         )
-        instructions: SwapInstructions = await contained(call)
-        return instructions
+        return await contained(call)
 
     async def swap(self, quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
         """The transaction of an offer, but for a signature; only where `gives_transactions`."""
-        if self.swap_call is None:
+        if not self.gives_transactions:
             raise TypeError(f"{self.spec.name} has no venue_swap")
-        call = self.swap_call(quote=quote, wallet=wallet, context=context)
-        transaction: SwapTransaction = await contained(call)
-        return transaction
+        call = self.calls["venue_swap"]
+        return await contained(call(quote=quote, wallet=wallet, context=context))
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedPayment:
+class LoadedPayment(_Loaded):
     """A payment protocol; each of these has `PROTOCOL_TIME_LIMIT_S`, and what the plugin answers is
     checked, whoever wrote it.
 
@@ -227,11 +220,6 @@ class LoadedPayment:
     """
 
     spec: PaymentSpec
-    distribution: str
-    version: str
-    offers_call: HookCall = field(repr=False)
-    headers_call: HookCall = field(repr=False)
-    receipt_call: HookCall = field(repr=False)
 
     async def offers(self, answer: HttpAnswer) -> tuple[PaymentOffer | InvalidRequest, ...]:
         """The ways to pay on Solana that a seller's answer offers, the seller's first choice first;
@@ -243,7 +231,7 @@ class LoadedPayment:
         """
 
         async def found() -> tuple[PaymentOffer | InvalidRequest, ...]:
-            offers = checked_offers(await self.offers_call(answer=answer))
+            offers = checked_offers(await self.calls["payment_offers"](answer=answer))
             return tuple([await self._showable(each) for each in offers])
 
         return await self._answered(found())
@@ -256,7 +244,7 @@ class LoadedPayment:
             return offer
         try:
             for mode in offer.modes:
-                checked_headers(await self.headers_call(offer=offer, proof=SAMPLES[mode]))
+                await self._made_headers(offer, SAMPLES[mode])
         except InvalidRequest as odd:
             return odd
         return offer
@@ -269,11 +257,10 @@ class LoadedPayment:
                 answers with what are no headers; names what is wrong.
         """
         check_proof(offer, proof)
+        return await self._answered(self._made_headers(offer, proof))
 
-        async def made() -> dict[str, str]:
-            return checked_headers(await self.headers_call(offer=offer, proof=proof))
-
-        return await self._answered(made())
+    async def _made_headers(self, offer: PaymentOffer, proof: PaymentProof) -> dict[str, str]:
+        return checked_headers(await self.calls["payment_headers"](offer=offer, proof=proof))
 
     async def receipt(self, offer: PaymentOffer, answer: HttpAnswer) -> PaymentReceipt | None:
         """What the seller's answer to the paid request says of the payment, None where nothing.
@@ -282,7 +269,8 @@ class LoadedPayment:
         """
 
         async def said() -> PaymentReceipt | None:
-            return checked_receipt(await self.receipt_call(offer=offer, answer=answer))
+            call = self.calls["payment_receipt"]
+            return checked_receipt(await call(offer=offer, answer=answer))
 
         try:
             return await self._answered(said())
@@ -341,6 +329,14 @@ class Registry:
             for skill in self.skills.values()
         )
         object.__setattr__(self, "_tools", tools)
+
+    def every(self) -> Iterator[tuple[str, str, Any]]:
+        """(kind, name, plugin) of each; of one name there may be several guardrails."""
+        named = (self.skills, self.providers, self.venues, self.payments)
+        for kind, plugins in zip(KINDS.values(), named, strict=False):
+            for name, plugin in plugins.items():
+                yield kind, name, plugin
+        yield from (("guardrail", each.name, each) for each in self.guardrails)
 
     def without(self, distributions: Collection[str]) -> Registry:
         """Without the plugins of these distributions, by their canonical names."""

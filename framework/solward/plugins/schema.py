@@ -232,7 +232,7 @@ class _Walk:
     def _object(self, node: dict[str, Any], path: str, depth: int) -> None:
         if not isinstance(node.get("additionalProperties", False), bool):
             raise _bad(f"{path}/additionalProperties", "must be false")
-        if "object" not in _kinds(node) and not node.keys() & {"properties", "patternProperties"}:
+        if "object" not in kinds_of(node) and not node.keys() & {"properties", "patternProperties"}:
             return
         if node.get("additionalProperties") is not False:
             raise _bad(path, "an object must have additionalProperties: false")
@@ -244,7 +244,7 @@ class _Walk:
                 }
 
     def _array(self, node: dict[str, Any], path: str, depth: int) -> None:
-        if "array" not in _kinds(node) and not node.keys() & {"items", "prefixItems"}:
+        if "array" not in kinds_of(node) and not node.keys() & {"items", "prefixItems"}:
             return
         if "items" not in node:
             raise _bad(path, "an array must say what its items are")
@@ -267,7 +267,8 @@ class _Walk:
         return target | beside
 
 
-def _kinds(node: Mapping[str, Any]) -> list[str]:
+def kinds_of(node: Mapping[str, Any]) -> list[str]:
+    """The types that a schema names."""
     kinds = node.get("type", [])
     return [kinds] if isinstance(kinds, str) else list(kinds)
 

@@ -179,16 +179,9 @@ class PluginState:
         Raises:
             InvalidRequest: one of its plugins is loaded, and would go on without its entries.
         """
-        registry, own = self._registry(), canonical(plugin)
-        kinds = (registry.skills, registry.providers, registry.venues, registry.payments)
-        loaded = [
-            name
-            for kind in kinds
-            for name, each in kind.items()
-            if canonical(each.distribution) == own
-        ]
-        loaded += [each.name for each in registry.guardrails if canonical(each.distribution) == own]
-        if loaded:
+        own = canonical(plugin)
+        every = self._registry().every()
+        if loaded := [name for _, name, each in every if canonical(each.distribution) == own]:
             raise InvalidRequest(
                 f"{plugin} is loaded ({', '.join(sorted(loaded))}): remove or disable it first"
             )

@@ -19,10 +19,8 @@ from solward.plugins.load import load_registry
 from solward.plugins.loaded import LoadedPayment, LoadedProvider, LoadedSkill, LoadedVenue, Registry
 from solward.plugins.problems import Problem
 from solward.types.errors import InvalidRequest, PluginError
-from solward.types.manifest import GROUPS, misspelt_group
+from solward.types.manifest import GROUPS, KINDS, misspelt_group
 from solward.types.plugin_problems import ProblemCode
-
-KINDS = {group: group.removeprefix("solward.").removesuffix("s") for group in GROUPS}
 
 Loaded = LoadedSkill | LoadedProvider | LoadedVenue | LoadedPayment | Any
 
@@ -200,15 +198,8 @@ def _load(entry_point: EntryPoint) -> tuple[Problem | None, Registry | None]:
 
 def loaded_of(registry: Registry, kind: str, name: str) -> Loaded:
     """A plugin of a registry, for a guardrail what asks it; raises `KeyError`."""
-    if kind == "guardrail":
-        return {each.name: each for each in registry.guardrails}[name].check
-    found: dict[str, Any] = {
-        "skill": registry.skills,
-        "provider": registry.providers,
-        "venue": registry.venues,
-        "payment": registry.payments,
-    }
-    return found[kind][name]
+    found = {(each, called): plugin for each, called, plugin in registry.every()}[kind, name]
+    return found.check if kind == "guardrail" else found
 
 
 def _entry_point_of_object(plugin: object, value: str = "") -> EntryPoint:

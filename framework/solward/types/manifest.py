@@ -22,6 +22,8 @@ GROUPS = (
     "solward.guardrails",
 )
 """The entry-point groups of plugins."""
+KINDS = {group: group.removeprefix("solward.").removesuffix("s") for group in GROUPS}
+"""What a plugin of each group is called, such as `skill`."""
 
 TRANSACT = "transact"
 """The operation under which a manifest names `context.transact`."""

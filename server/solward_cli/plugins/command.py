@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -113,29 +113,20 @@ def list_plugins(as_json: bool) -> None:
 def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
     """Loaded plugins, built-ins first, then those left out."""
     from solward.plugins.discovery import BUILT_IN
-    from solward.types.manifest import Terms
+    from solward.types.manifest import KINDS, Terms
 
     def needs(terms: Terms) -> tuple[str, ...]:
         return terms.needs(settings.unset(terms))
 
     own = {each.distribution: each.installed for each in registry.places}
-    left_out = {(_kind(each.group), each.plugin) for each in registry.problems}
-    guardrails = {each.name: each for each in registry.guardrails}
-    kinds: dict[str, Mapping[str, Any]] = {
-        "guardrail": guardrails,
-        "payment": registry.payments,
-        "provider": registry.providers,
-        "skill": registry.skills,
-        "venue": registry.venues,
-    }
-    loaded = [
-        (kind, name, plugin)
-        for kind, plugins in kinds.items()
-        for name, plugin in sorted(plugins.items())
+    left_out = {(KINDS.get(each.group, ""), each.plugin) for each in registry.problems}
+    loaded = {
+        (plugin.distribution != BUILT_IN, kind, name): plugin
+        for kind, name, plugin in registry.every()
         # What refuses in place of a guardrail that is left out is none.
         if kind != "guardrail" or (kind, name) not in left_out
-    ]
-    for kind, name, plugin in sorted(loaded, key=lambda each: each[2].distribution != BUILT_IN):
+    }
+    for (_, kind, name), plugin in sorted(loaded.items(), key=lambda each: each[0]):
         spec = getattr(plugin, "spec", None)
         folder = own.get(plugin.distribution)
         yield Row(
@@ -157,7 +148,7 @@ def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
         terms = accepted.get((problem.distribution, f"{problem.group}:{problem.plugin}"))
         yield Row(
             problem.plugin,
-            _kind(problem.group),
+            KINDS.get(problem.group, ""),
             problem.distribution,
             problem.version,
             LEFT_OUT,
@@ -188,10 +179,6 @@ def _of_running_service(settings: Settings) -> list[Row]:
         text = f"The service that runs in this home does not say its problems: {error}"
         click.echo(visible(text), err=True)
         return []
-
-
-def _kind(group: str) -> str:
-    return group.removeprefix("solward.").removesuffix("s")
 
 
 async def _registry(settings: Settings) -> Registry:

@@ -141,7 +141,7 @@ def _install(
         return click.confirm("Install it?")
 
     def declare(new: Installed) -> Mapping[str, Terms]:
-        from solward.hosts.declarations import loadable_terms
+        from solward.hosts.plugins import loadable_terms
 
         if checked is not None:
             # First: of other bytes than were checked nothing runs, not even in a host.
@@ -189,9 +189,9 @@ def _show(proposal: Proposal) -> None:
 
 
 def _kinds(plugins: Iterable[Plugin]) -> str:
-    return ", ".join(
-        f"{each.group.removeprefix('solward.').removesuffix('s')} {each.name}" for each in plugins
-    )
+    from solward.types.manifest import KINDS
+
+    return ", ".join(f"{KINDS[each.group]} {each.name}" for each in plugins)
 
 
 def _done(text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from solward.plugins import ProblemCode, Registry
@@ -27,12 +26,6 @@ async def listing(context: RouteContext) -> dict[str, Any]:
 
 def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
     """Loaded plugins by kind, plugins' guardrails, and problems of plugins that were left out."""
-    kinds: dict[str, Mapping[str, Any]] = {
-        "skill": registry.skills,
-        "provider": registry.providers,
-        "venue": registry.venues,
-        "payment": registry.payments,
-    }
     loaded: list[dict[str, Any]] = [
         {
             "kind": kind,
@@ -44,8 +37,8 @@ def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
         }
         | (_provider(plugin, settings) if kind == "provider" else {})
         | ({"hasSettings": plugin.settings is not None} if kind == "skill" else {})
-        for kind, plugins in kinds.items()
-        for name, plugin in plugins.items()
+        for kind, name, plugin in registry.every()
+        if kind != "guardrail"
     ]
     wrong = {
         canonical(each.distribution)

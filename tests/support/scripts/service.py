@@ -52,8 +52,8 @@ from spl.token.models import CloseAccountParams, SyncNativeParams
 
 from solward.operations.payments import offers
 from solward.operations.perform import Operations
+from solward.plugins.load import ThreadedRule
 from solward.plugins.loaded import LoadedGuardrail, LoadedVenue
-from solward.plugins.threaded import ThreadedRule
 from solward.service import service
 from solward.service.service import Solward
 from solward.types.guardrail import Hold, Intent, TransactionEffects

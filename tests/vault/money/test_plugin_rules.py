@@ -13,8 +13,8 @@ import pytest
 from tests.promises import promise
 from tests.support.engine import UNLIMITED, open_bench
 
+from solward.plugins.load import ThreadedRule
 from solward.plugins.loaded import LoadedGuardrail
-from solward.plugins.threaded import ThreadedRule
 from solward.types.errors import GuardrailBlocked
 from solward.types.guardrail import Hold, Intent, Request, TransactionEffects
 from solward.types.money import LAMPORTS_PER_SOL

@@ -23,8 +23,8 @@ from solward.database.database import Database
 from solward.database.tables import judged_effects, transactions, wallets
 from solward.operations.policies.changes import replace_policy
 from solward.operations.policies.replay import replay_stored
+from solward.plugins.load import ThreadedRule
 from solward.plugins.loaded import LoadedGuardrail
-from solward.plugins.threaded import ThreadedRule
 from solward.service.service import Solward
 from solward.settings import Settings
 from solward.solana.token_list import token_list

@@ -26,56 +26,25 @@ Resolve = Callable[[str, int], Awaitable[Iterable[str]]]
 Dial = Callable[[str, int, float | None], Awaitable[httpcore.AsyncNetworkStream]]
 """Connect to a checked address and port within seconds. Raises httpcore's exceptions."""
 
+
+def _networks(listed: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+    return tuple(map(ipaddress.ip_network, listed.split()))
+
+
 # All that IANA lists as of special purpose, and the addresses at which clouds tell a machine about
 # itself where these are public.
-_REFUSED: Final = tuple(
-    map(
-        ipaddress.ip_network,
-        (
-            "0.0.0.0/8",
-            "10.0.0.0/8",
-            "100.64.0.0/10",
-            "127.0.0.0/8",
-            "168.63.129.16/32",
-            "169.254.0.0/16",
-            "172.16.0.0/12",
-            "192.0.0.0/24",
-            "192.0.2.0/24",
-            "192.31.196.0/24",
-            "192.52.193.0/24",
-            "192.88.99.0/24",
-            "192.168.0.0/16",
-            "192.175.48.0/24",
-            "198.18.0.0/15",
-            "198.51.100.0/24",
-            "203.0.113.0/24",
-            "224.0.0.0/4",
-            "240.0.0.0/4",
-            "2001::/23",
-            "2001:db8::/32",
-            "2002::/16",
-            "2620:4f:8000::/48",
-            "3fff::/20",
-        ),
-    )
-)
+_REFUSED: Final = _networks("""
+    0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 168.63.129.16/32 169.254.0.0/16 172.16.0.0/12
+    192.0.0.0/24 192.0.2.0/24 192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.168.0.0/16
+    192.175.48.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4
+    2001::/23 2001:db8::/32 2002::/16 2620:4f:8000::/48 3fff::/20
+""")
 # The only part of IPv6 that is given to networks; loopback, private and link-local addresses,
 # multicast, and IPv4 addresses in those of IPv6 are outside it.
 _UNICAST: Final = ipaddress.ip_network("2000::/3")
-_PRIVATE: Final = tuple(
-    map(
-        ipaddress.ip_network,
-        (
-            "10.0.0.0/8",
-            "100.64.0.0/10",
-            "127.0.0.0/8",
-            "172.16.0.0/12",
-            "192.168.0.0/16",
-            "::1/128",
-            "fc00::/7",
-        ),
-    )
-)
+_PRIVATE: Final = _networks("""
+    10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 172.16.0.0/12 192.168.0.0/16 ::1/128 fc00::/7
+""")
 # A name with many addresses is tried so often.
 _TRIES: Final = 4
 # httpcore's own bound of an answer's head.

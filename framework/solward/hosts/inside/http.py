@@ -51,12 +51,6 @@ def install(channel: Channel, current_cap: Callable[[], bytes | None]) -> None:
     async def leave(_self: httpx.AsyncHTTPTransport, *_: object) -> None:
         return None
 
-    def sync_enter(self: httpx.HTTPTransport) -> httpx.HTTPTransport:
-        return self
-
-    def sync_leave(_self: httpx.HTTPTransport, *_: object) -> None:
-        return None
-
     # The transports' own constructors read the trusted certificates and make a pool of connections.
     _replace(
         httpx.AsyncHTTPTransport,
@@ -70,9 +64,9 @@ def install(channel: Channel, current_cap: Callable[[], bytes | None]) -> None:
         httpx.HTTPTransport,
         __init__=_new_transport,
         handle_request=_refuse_sync,
-        close=sync_leave,
-        __enter__=sync_enter,
-        __exit__=sync_leave,
+        close=lambda _self: None,
+        __enter__=lambda self: self,
+        __exit__=lambda _self, *_: None,
     )
     solward.context.http.certificates = _service_checks
 

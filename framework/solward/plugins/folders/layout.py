@@ -339,12 +339,7 @@ def changing(home: Path) -> Iterator[Path]:
     Raises:
         FolderError: another process does, or the home cannot be written.
     """
-    root = plugins_folder(home)
-    try:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise FolderError(f"{root} cannot be written: {error.strerror}") from None
+    root, lock = plugins_folder(home), _opened(home, _LOCK)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -372,18 +367,23 @@ def in_use(home: Path) -> Iterator[None]:
     Raises:
         FolderError: the home cannot be written.
     """
-    root = plugins_folder(home)
-    try:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        used = os.open(root / _USED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise FolderError(f"{root} cannot be written: {error.strerror}") from None
+    used = _opened(home, _USED)
     try:
         # Waits for a sweep that runs, which is short.
         fcntl.flock(used, fcntl.LOCK_SH)
         yield
     finally:
         os.close(used)
+
+
+def _opened(home: Path, name: str) -> int:
+    """A file to be locked, made where it is not there yet; raises `FolderError`."""
+    root = plugins_folder(home)
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(root / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise FolderError(f"{root} cannot be written: {error.strerror}") from None
 
 
 def is_in_use(home: Path) -> bool:

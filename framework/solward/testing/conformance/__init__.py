@@ -100,11 +100,8 @@ async def check_skill(
     Raises:
         InvalidRequest: there is no such plugin.
     """
-    from solward.testing.conformance.runner import check
-
-    return await check(
-        target, stand, cases=cases, settings=settings or {}, kind="skill", in_process=in_process
-    )
+    given = {"cases": cases, "settings": settings or {}}
+    return await _checked("skill", target, in_process, stand, **given)
 
 
 async def check_provider(
@@ -119,9 +116,7 @@ async def check_provider(
     Raises:
         InvalidRequest: there is no such plugin.
     """
-    from solward.testing.conformance.runner import check
-
-    return await check(target, address=address, kind="provider", in_process=in_process)
+    return await _checked("provider", target, in_process, address=address)
 
 
 async def check_guardrail(
@@ -142,15 +137,8 @@ async def check_guardrail(
     Raises:
         InvalidRequest: there is no such plugin.
     """
-    from solward.testing.conformance.runner import check
-
-    return await check(
-        target,
-        refused=refused,
-        allowed=allowed,
-        held=held,
-        kind="guardrail",
-        in_process=in_process,
+    return await _checked(
+        "guardrail", target, in_process, refused=refused, allowed=allowed, held=held
     )
 
 
@@ -176,11 +164,10 @@ async def check_venue(
     Raises:
         InvalidRequest: there is no such plugin.
     """
-    from solward.testing.conformance.runner import check
     from solward.testing.conformance.venues import VenueCases
 
     cases = VenueCases(http, requests, pools, genesis)
-    return await check(target, venue_cases=cases, kind="venue", in_process=in_process)
+    return await _checked("venue", target, in_process, cases=cases)
 
 
 async def check_payment(
@@ -201,10 +188,17 @@ async def check_payment(
         InvalidRequest: there is no such plugin.
     """
     from solward.testing.conformance.payments import PaymentCases
-    from solward.testing.conformance.runner import check
 
     cases = PaymentCases(answers, receipts)
-    return await check(target, payment_cases=cases, kind="payment", in_process=in_process)
+    return await _checked("payment", target, in_process, cases=cases)
+
+
+async def _checked(
+    kind: str, target: object, in_process: bool, stand: Stand | None = None, **given: Any
+) -> Report:
+    from solward.testing.conformance.runner import check
+
+    return await check(target, stand, kind=kind, in_process=in_process, **given)
 
 
 def _tested(check: Callable[P, Coroutine[Any, Any, Report]]) -> Callable[P, Callable[[], None]]:

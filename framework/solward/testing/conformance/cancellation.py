@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from solward.plugins.discovery import canonical
 from solward.plugins.interceptors import GRACE_S
 from solward.testing.conformance.observed_run import (
     Case,
     Run,
+    Subject,
     WatchedSkill,
     observe_run,
     prepared,
     start,
 )
-from solward.testing.conformance.report import Finding, Outcome, joined
+from solward.testing.conformance.report import Finding, Outcome, finding
 from solward.testing.conformance.watch import Asking
 from solward.testing.stand import TestWallet
 from solward.types.skill import Effects
@@ -31,9 +32,6 @@ LOOKS_S = 0.01
 TASKS_LOOKS = 10
 AT_ONCE = 3
 ALL_ARRIVED_S = 2.0
-
-MakeWallet = Callable[[], Awaitable[TestWallet]]
-Good = Sequence[tuple[Case, Run]]
 
 
 class BlockingGate:
@@ -75,19 +73,17 @@ class StartingGate:
         await asyncio.sleep(0)
 
 
-async def check_cancellation(
-    skill: WatchedSkill, make_wallet: MakeWallet, case: Case, runs: list[Run]
-) -> Finding:
+async def check_cancellation(subject: Subject, case: Case) -> Finding:
     """Wherever it is cancelled, the skill ends at once and leaves no task."""
     places = 0
     for passes in CANCELLED_AFTER:
-        wallet = await make_wallet()
-        run = skill.begin(wallet, await prepared(case, wallet))
+        wallet = await subject.wallet()
+        run = subject.watched.begin(wallet, await prepared(case, wallet))
         cancelled_at = await _cancelled(run, BlockingGate(passes))
-        runs.append(run)
+        subject.runs.append(run)
         trouble = "" if cancelled_at is None else await _after(run, cancelled_at + GRACE_S)
         if trouble:
-            await skill.watch.restart()
+            await subject.watched.watch.restart()
             return Finding("timeout", Outcome.FAILED, trouble)
         if cancelled_at is None:
             break
@@ -140,11 +136,9 @@ async def _after(run: Run, until: float) -> str:
     return f"leaves a task running: {seen.tasks[0]:.160}" if seen.tasks else ""
 
 
-async def check_concurrency(
-    skill: WatchedSkill, make_wallet: MakeWallet, good: Good, runs: list[Run]
-) -> Finding:
+async def check_concurrency(subject: Subject) -> Finding:
     """Runs on different wallets at once have the same results as runs alone."""
-    gate = StartingGate(AT_ONCE)
+    gate, skill, good = StartingGate(AT_ONCE), subject.watched, subject.good
 
     async def one(wallet: TestWallet, params: object) -> Run:
         try:
@@ -153,21 +147,19 @@ async def check_concurrency(
             gate.arrive(wallet)
 
     cases = [good[at % len(good)] for at in range(AT_ONCE)]
-    wallets = [await make_wallet() for _ in cases]
+    wallets = [await subject.wallet() for _ in cases]
     params = [
         await prepared(case, wallet) for (case, _), wallet in zip(cases, wallets, strict=True)
     ]
     together = await asyncio.gather(*map(one, wallets, params))
-    runs += together
+    subject.runs += together
     trouble: list[str] = []
     for run, (_, alone) in zip(together, cases, strict=True):
         others = [other for other in wallets if other is not run.wallet]
         trouble += _mixed(run, alone, others)
         if skill.loaded.spec.effects is Effects.READ and not trouble:
             trouble += await _differs(skill, run)
-    if trouble:
-        return Finding("concurrency", Outcome.FAILED, joined(trouble))
-    return Finding("concurrency", Outcome.OK, f"{AT_ONCE} at once, each its own")
+    return finding("concurrency", trouble, f"{AT_ONCE} at once, each its own")
 
 
 def _mixed(run: Run, alone: Run, others: Sequence[TestWallet]) -> list[str]:

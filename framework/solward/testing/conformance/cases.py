@@ -3,52 +3,33 @@ runs nothing of it outside a plugin host."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from solward.support import jsontext
-from solward.testing.conformance.payments import ExpectedOffer
+from solward.testing.conformance.payments import ExpectedOffer, PaymentCases
+from solward.testing.conformance.venues import VenueCases
 from solward.types.errors import InvalidRequest
 from solward.types.payment import HttpAnswer
 from solward.types.venue import QuoteRequest
 
+T = TypeVar("T")
+
 FOLDER: Final = "checks"
 _MAX_FILE = 4 << 20
 _THIS_MACHINE = frozenset({"127.0.0.1", "::1", "localhost"})
-_FIELDS: Final[Mapping[str, frozenset[str]]] = {
-    "skill": frozenset({"settings"}),
-    "provider": frozenset({"address"}),
-    "venue": frozenset({"requests", "pools"}),
-    "payment": frozenset({"answers", "receipts"}),
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Cases:
-    """The cases of one plugin.
-
-    Attributes:
-        settings: what is set for a skill.
-        address: of a server of this machine that speaks a provider's protocol.
-        requests: swaps that a venue can make.
-        pools: what its operator configures.
-        answers: of sellers with the status 402, each with an offer of a payment protocol.
-        receipts: of sellers to a paid request.
-        expected: what each of `answers` offers, where that is said.
-    """
+    """The cases of one plugin; `given` as the check of its kind takes them."""
 
     plugin: str
     kind: str
-    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    address: str | None = None
-    requests: Sequence[QuoteRequest] = ()
-    pools: Sequence[str] = ()
-    answers: Sequence[HttpAnswer] = ()
-    receipts: Sequence[HttpAnswer] = ()
-    expected: Sequence[Sequence[ExpectedOffer] | None] = ()
+    given: Mapping[str, Any] = field(repr=False)
 
 
 def of_project(folder: Path) -> list[Cases]:
@@ -81,39 +62,50 @@ def read_cases(path: Path) -> Cases:
 def _cases(value: object) -> Cases:
     fields = _object(value, "the file")
     kind = _text(fields, "kind", "")
-    if kind not in _FIELDS:
-        raise InvalidRequest(f"kind must be one of {', '.join(sorted(_FIELDS))}; got {kind!r}")
-    unknown = sorted(fields.keys() - _FIELDS[kind] - {"kind", "plugin"})
+    if kind not in _OF_KIND:
+        raise InvalidRequest(f"kind must be one of {', '.join(sorted(_OF_KIND))}; got {kind!r}")
+    names, read = _OF_KIND[kind]
+    unknown = sorted(fields.keys() - names - {"kind", "plugin"})
     if unknown:
-        known = ", ".join(sorted(_FIELDS[kind]))
+        known = ", ".join(sorted(names))
         raise InvalidRequest(f"{unknown[0]} is no field of a {kind}'s cases; {known} are")
-    return Cases(
-        _text(fields, "plugin", ""),
-        kind,
-        _object(fields.get("settings", {}), "settings"),
-        _address(fields) if "address" in fields else None,
-        tuple(_request(each, at) for at, each in enumerate(_list(fields, "requests"))),
-        tuple(_pool(each, at) for at, each in enumerate(_list(fields, "pools"))),
-        tuple(_answer(each, f"answers[{at}]") for at, each in enumerate(_list(fields, "answers"))),
-        tuple(
-            _answer(each, f"receipts[{at}]") for at, each in enumerate(_list(fields, "receipts"))
-        ),
-        tuple(
-            _expected(each, f"answers[{at}]") for at, each in enumerate(_list(fields, "answers"))
-        ),
-    )
+    return Cases(_text(fields, "plugin", ""), kind, read(fields))
 
 
-def _address(fields: Mapping[str, Any]) -> str:
+def _skill(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"settings": _object(fields.get("settings", {}), "settings")}
+
+
+def _provider(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "address" not in fields:
+        return {}
     text = _text(fields, "address", "")
     # A stranger's project must not choose a server of the network.
     if urlsplit(text).hostname not in _THIS_MACHINE:
         raise InvalidRequest("address must be of this machine, such as http://127.0.0.1:8080")
-    return text
+    return {"address": text}
 
 
-def _request(value: object, at: int) -> QuoteRequest:
-    where = f"requests[{at}]"
+def _venue(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    requests, pools = _each(fields, "requests", _request), _each(fields, "pools", _pool)
+    return {"cases": VenueCases(None, requests, pools)}
+
+
+def _payment(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    answers, receipts = _each(fields, "answers", _answer), _each(fields, "receipts", _answer)
+    return {"cases": PaymentCases(answers, receipts, _each(fields, "answers", _expected))}
+
+
+# The fields of a kind's file beside `kind` and `plugin`, and what reads them.
+_OF_KIND: Final[Mapping[str, tuple[Set[str], Callable[[Mapping[str, Any]], Mapping[str, Any]]]]] = {
+    "skill": ({"settings"}, _skill),
+    "provider": ({"address"}, _provider),
+    "venue": ({"requests", "pools"}, _venue),
+    "payment": ({"answers", "receipts"}, _payment),
+}
+
+
+def _request(value: object, where: str) -> QuoteRequest:
     fields = _object(value, where)
     return QuoteRequest(
         _text(fields, "inputMint", where),
@@ -123,9 +115,9 @@ def _request(value: object, at: int) -> QuoteRequest:
     )
 
 
-def _pool(value: object, at: int) -> str:
+def _pool(value: object, where: str) -> str:
     if not isinstance(value, str):
-        raise InvalidRequest(f"pools[{at}] must be a text")
+        raise InvalidRequest(f"{where} must be a text")
     return value
 
 
@@ -149,18 +141,13 @@ def _answer(value: object, where: str) -> HttpAnswer:
 def _expected(answer: Mapping[str, Any], where: str) -> Sequence[ExpectedOffer] | None:
     if "offers" not in answer:
         return None
-    found = []
-    for at, value in enumerate(_list(answer, "offers", where)):
-        place = f"{where}.offers[{at}]"
-        fields = _object(value, place)
-        found.append(
-            ExpectedOffer(
-                _text(fields, "asset", place),
-                _whole(fields, "units", place),
-                _text(fields, "payTo", place),
-            )
-        )
-    return tuple(found)
+    return _each(answer, "offers", _offer, where)
+
+
+def _offer(value: object, where: str) -> ExpectedOffer:
+    fields = _object(value, where)
+    asset, units = _text(fields, "asset", where), _whole(fields, "units", where)
+    return ExpectedOffer(asset, units, _text(fields, "payTo", where))
 
 
 def _object(value: object, where: str) -> dict[str, Any]:
@@ -174,6 +161,14 @@ def _list(fields: Mapping[str, Any], name: str, where: str = "") -> list[Any]:
     if not isinstance(value, list):
         raise InvalidRequest(f"{jsontext.member(where, name)} must be a list")
     return value
+
+
+def _each(
+    fields: Mapping[str, Any], name: str, read: Callable[[Any, str], T], where: str = ""
+) -> tuple[T, ...]:
+    """What `read` makes of each member of a list; it is told where that is."""
+    place = jsontext.member(where, name)
+    return tuple(read(each, f"{place}[{at}]") for at, each in enumerate(_list(fields, name, where)))
 
 
 def _text(fields: Mapping[str, Any], name: str, where: str) -> str:

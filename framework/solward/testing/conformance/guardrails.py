@@ -10,9 +10,9 @@ from decimal import Decimal
 from solward.hosts.wire.methods import Observed
 from solward.solana.token_list import token_list
 from solward.solana.tokens import TOKEN_ACCOUNT_RENT
-from solward.testing.conformance.report import Finding, Outcome, joined
+from solward.testing.conformance.higher_tiers import errors_finding
+from solward.testing.conformance.report import Finding, Outcome, finding
 from solward.testing.conformance.watch import Watch
-from solward.testing.conformance.wording import errors_finding
 from solward.types.guardrail import (
     AuthorityChange,
     Hold,
@@ -77,9 +77,9 @@ async def guardrail_findings(
             impure.append("changes what it is given")
         odd += [each.odd for each in seen if each.odd]
     return [
-        _finding("does_not_raise", raised, f"{len(pairs)} transactions"),
-        _finding("pure", impure),
-        _finding("answer", [*map(_odd, odd), *_malformed(answers)]),
+        finding("does_not_raise", raised, f"{len(pairs)} transactions"),
+        finding("pure", impure),
+        finding("answer", [*map(_odd, odd), *_malformed(answers)]),
         _cases(answers, refused, allowed, held),
         _quick(slow),
         *([errors_finding(_reasons(answers))] if tiered else []),
@@ -185,23 +185,13 @@ def _cases(
         answer = answers[len(refused) + len(allowed) + at]
         if not isinstance(answer, Hold):
             trouble.append(f"held[{at}] is {'refused' if answer else 'let through'}")
-    if trouble:
-        return Finding("cases", Outcome.FAILED, joined(trouble))
-    if not any(answers):
+    if not trouble and not any(answers):
         return Finding("cases", Outcome.WARNING, "nothing tried was refused; give `refused`")
-    if all(answers):
+    if not trouble and all(answers):
         return Finding("cases", Outcome.WARNING, "all that was tried was refused; give `allowed`")
-    return Finding("cases", Outcome.OK, f"{sum(map(bool, answers))} of {len(answers)} refused")
+    return finding("cases", trouble, f"{sum(map(bool, answers))} of {len(answers)} refused")
 
 
 def _quick(seconds: float) -> Finding:
-    if seconds > SLOW_S:
-        detail = f"took {seconds * 1000:.0f} ms; every transaction waits for it"
-        return Finding("quick", Outcome.WARNING, detail)
-    return Finding("quick", Outcome.OK)
-
-
-def _finding(check: str, trouble: Sequence[str], fine: str = "") -> Finding:
-    if trouble:
-        return Finding(check, Outcome.FAILED, joined(trouble))
-    return Finding(check, Outcome.OK, fine)
+    slow = [f"took {seconds * 1000:.0f} ms; every transaction waits for it"]
+    return finding("quick", slow if seconds > SLOW_S else (), warns=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,9 +15,13 @@ from solward.hosts.host import DISABLED, ENDED
 from solward.hosts.wire.methods import Observed
 from solward.plugins import LoadedSkill, run_skill
 from solward.testing.conformance.watch import CapabilityUse, Gate, Watch
-from solward.testing.stand import TestWallet
+from solward.testing.stand import Stand, TestWallet
 from solward.types.errors import SkillError
 from solward.types.record import TransactionRecord
+
+Case = Mapping[str, Any] | Callable[[TestWallet], Any]
+
+_numbers = itertools.count(1)
 
 
 @dataclass(slots=True, eq=False)
@@ -147,12 +152,49 @@ async def _signatures(wallet: TestWallet) -> list[str]:
     return [str(each["signature"]) for each in found]
 
 
-Case = Mapping[str, Any] | Callable[[TestWallet], Any]
-
-
 async def prepared(case: Case, wallet: TestWallet) -> dict[str, Any]:
     """Prepare a case on this wallet; returns its parameters."""
     params = case(wallet) if callable(case) else case
     if inspect.isawaitable(params):
         params = await params
     return dict(params)
+
+
+@dataclass(slots=True)
+class Subject:
+    """A skill under test.
+
+    Attributes:
+        generated: its only case was generated from its schema, and may name what does not exist.
+        made_up: names of its secret settings that nobody gave.
+        unset: that a required setting is not set, in the words of the call that it ends; or empty.
+        logged: what was logged since the checks began.
+        good: cases that ran to an outcome, with the run.
+        runs: every run so far.
+    """
+
+    watched: WatchedSkill
+    stand: Stand
+    cases: Sequence[Case]
+    generated: bool = False
+    made_up: Sequence[str] = ()
+    unset: str = ""
+    logged: Sequence[Mapping[str, Any]] = ()
+    good: list[tuple[Case, Run]] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def skill(self) -> LoadedSkill:
+        """As it is loaded."""
+        return self.watched.loaded
+
+    async def wallet(self) -> TestWallet:
+        """A new wallet with a name of its own."""
+        return await self.stand.wallet(f"conformance-{next(_numbers)}-wallet")
+
+    async def run(self, case: Case) -> Run:
+        """A case on a new wallet."""
+        wallet = await self.wallet()
+        run = await observe_run(self.watched, wallet, await prepared(case, wallet))
+        self.runs.append(run)
+        return run

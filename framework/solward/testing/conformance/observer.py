@@ -1,5 +1,9 @@
 """Sees what a plugin's own code does, where it runs, in a plugin host or in this process; and
-whether it blocks the event loop, which all agents and requests share."""
+whether it blocks the event loop, which all agents and requests share.
+
+What the kit's plugin hosts run is `observed`, the tenant of the service's own with this around it.
+Of parameters it keeps which were read, by their paths, as a schema declares them.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,19 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint
+from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Final
 
+from solward.hosts.inside.plugins import Plugins, handlers, imported
+from solward.hosts.inside.tenants import Setup
+from solward.hosts.wire import methods
+from solward.hosts.wire.channel import Handler, Incoming
 from solward.hosts.wire.methods import Observed, Raised
-from solward.testing.conformance.parameter_paths import RecordedParams
 from solward.types.errors import SolwardError
 from solward.types.guardrail import Hold
 
@@ -60,6 +69,15 @@ class _Call:
 _current: contextvars.ContextVar[_Call | None] = contextvars.ContextVar("call", default=None)
 
 
+# What is told of a call as it is kept.
+_TOLD = ("ended", "cancelled", "returned", "answer", "odd", "changed", "seconds")
+# By what the calls of a hook are kept, of its context.
+_KEYS: Mapping[str, Callable[[Any], str]] = {
+    "skill_execute": lambda context: str(context.wallet.id),
+    "provider_complete": lambda context: context.base_url or "",
+}
+
+
 class Observer:
     """The calls of some plugins' hooks: of a skill by its wallet's id, of a provider by its
     context's address."""
@@ -76,46 +94,32 @@ class Observer:
         running = [repr(task)[:_MOST] for task in call.tasks if not task.done()]
         return Observed(
             executed=True,
-            ended=call.ended,
-            cancelled=call.cancelled,
-            returned=call.returned,
-            answer=call.answer,
-            odd=call.odd,
-            changed=call.changed,
+            **{name: getattr(call, name) for name in _TOLD},
             raised=None if call.raised is None else _raised(call.raised),
             read=tuple(sorted(path[:_MOST] for path in call.read)),
             tasks=tuple(running),
-            seconds=call.seconds,
         )
 
     def watched(self, hook: str, bound: Callable[..., Any]) -> Callable[..., Any]:
         """A bound hook whose calls are kept, where they are of use."""
-        if hook == "skill_execute":
-            return self._skill(bound)
-        if hook == "provider_complete":
-            return self._provider(bound)
-        return self._guardrail(bound) if hook == "guardrail_check" else bound
+        if hook == "guardrail_check":
+            return self._guardrail(bound)
+        return self._awaited(bound, _KEYS[hook]) if hook in _KEYS else bound
 
     def _begun(self, key: str) -> _Call:
         call = _Call()
         self._calls[key].append(call)
         return call
 
-    def _skill(self, bound: Callable[..., Any]) -> Callable[..., Any]:
-        async def watched_call(params: Any, context: Any) -> Any:
-            call = self._begun(context.wallet.id)
+    def _awaited(
+        self, bound: Callable[..., Any], key_of: Callable[[Any], str]
+    ) -> Callable[..., Any]:
+        async def watched_call(context: Any, **given: Any) -> Any:
+            call = self._begun(key_of(context))
             with _seen(call):
-                answer = await bound(params=RecordedParams(params, call.read), context=context)
-                call.returned, call.answer = True, type(answer).__name__
-                return answer
-
-        return watched_call
-
-    def _provider(self, bound: Callable[..., Any]) -> Callable[..., Any]:
-        async def watched_call(request: Any, options: Any, context: Any) -> Any:
-            call = self._begun(context.base_url or "")
-            with _seen(call):
-                answer = await bound(request=request, options=options, context=context)
+                if "params" in given:
+                    given["params"] = RecordedParams(given["params"], call.read)
+                answer = await bound(context=context, **given)
                 call.returned, call.answer = True, type(answer).__name__
                 return answer
 
@@ -298,3 +302,122 @@ class Watchdog:
 
 def _module(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", ""))
+
+
+class RecordedParams(dict[str, Any]):
+    """Parameters that record which of them are read, nested ones as `outer.inner`."""
+
+    def __init__(self, values: Mapping[str, Any], read: set[str], path: str = "") -> None:
+        super().__init__(
+            {name: _recorded(value, read, f"{path}{name}") for name, value in values.items()}
+        )
+        self._read = read
+        self._path = path
+
+    def _record(self, *names: object) -> None:
+        self._read.update(f"{self._path}{name}" for name in names)
+
+    def __getitem__(self, name: str) -> Any:
+        self._record(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """See `dict.get`."""
+        self._record(name)
+        return super().get(name, default)
+
+    def pop(self, name: str, *default: Any) -> Any:
+        """See `dict.pop`."""
+        self._record(name)
+        return super().pop(name, *default)
+
+    def __contains__(self, name: object) -> bool:
+        self._record(name)
+        return super().__contains__(name)
+
+    def __iter__(self) -> Iterator[str]:
+        self._record(*super().keys())
+        return super().__iter__()
+
+    def keys(self) -> Any:
+        """See `dict.keys`; counts as reading all of them."""
+        self._record(*super().keys())
+        return super().keys()
+
+    def items(self) -> Any:
+        """See `dict.items`."""
+        self._record(*super().keys())
+        return super().items()
+
+    def values(self) -> Any:
+        """See `dict.values`."""
+        self._record(*super().keys())
+        return super().values()
+
+    def copy(self) -> dict[str, Any]:
+        """A copy that records too."""
+        return RecordedParams(dict(super().items()), self._read, self._path)
+
+
+def _recorded(value: Any, read: set[str], path: str) -> Any:
+    if isinstance(value, Mapping):
+        return RecordedParams(value, read, f"{path}.")
+    return [_recorded(each, read, path) for each in value] if isinstance(value, list) else value
+
+
+def declared_paths(
+    schema: Mapping[str, Any], path: str = ""
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """Every parameter a schema declares with its own schema, nested ones as `outer.inner`."""
+    found: list[tuple[str, Mapping[str, Any]]] = []
+    for name, each in schema.get("properties", {}).items():
+        found.append((f"{path}{name}", each))
+        found += declared_paths(each, f"{path}{name}.")
+    items = schema.get("items")
+    return found + (declared_paths(items, path) if isinstance(items, Mapping) else [])
+
+
+def present_paths(value: Any, path: str = "") -> set[str]:
+    """The path of every parameter in `value`."""
+    if isinstance(value, Mapping):
+        found = {f"{path}{name}" for name in value}
+        return found.union(*(present_paths(each, f"{path}{name}.") for name, each in value.items()))
+    if isinstance(value, list | tuple):
+        return set().union(*(present_paths(each, path) for each in value))
+    return set()
+
+
+TENANT: Final = "solward.testing.conformance.observer:observed"
+
+
+def observed(setup: Setup) -> Mapping[str, Handler]:
+    """Import the plugins; their handlers, and those of what is seen of them."""
+    tenant = imported(setup, ObservedPlugins)
+    return {
+        **handlers(tenant),
+        methods.KIT_OBSERVED.name: tenant.observed,
+        methods.KIT_BLOCKED.name: tenant.blocked,
+    }
+
+
+class ObservedPlugins(Plugins):
+    """Plugins whose hooks are watched, for as long as the host runs."""
+
+    def __init__(self, named: list[EntryPoint], storage: Path | None) -> None:
+        super().__init__(named, storage)
+        self._observer = Observer()
+        self._watchdog = Watchdog(calls_plugin)
+        self._stack = ExitStack()
+        self._stack.enter_context(tasks_seen())
+        self._stack.enter_context(self._watchdog)
+
+    def _bound(self, group: str, name: str, hook: str) -> Callable[..., Any]:
+        return self._observer.watched(hook, super()._bound(group, name, hook))
+
+    async def observed(self, incoming: Incoming) -> methods.Observed:
+        """One call."""
+        return self._observer.observed(**incoming.request)
+
+    async def blocked(self, _incoming: Incoming) -> tuple[float, str]:
+        """How long the event loop was held up since this was last asked."""
+        return self._watchdog.take()

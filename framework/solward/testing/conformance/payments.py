@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from solward.plugins.loaded import LoadedPayment
 from solward.support import jsontext
 from solward.support.base58 import b58encode
-from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, joined
-from solward.testing.conformance.watch import error_text
-from solward.testing.conformance.wording import errors_finding
+from solward.testing.conformance.higher_tiers import errors_finding
+from solward.testing.conformance.report import GIVEN_IN, Finding, finding
+from solward.testing.conformance.watch import Watch, error_text
 from solward.types.errors import InvalidRequest, SolwardError
 from solward.types.payment import (
     HttpAnswer,
@@ -70,8 +70,11 @@ class PaymentCases:
     expected: Sequence[Sequence[ExpectedOffer] | None] = ()
 
 
+_NO_CASES = PaymentCases()
+
+
 async def payment_findings(
-    protocol: LoadedPayment, cases: PaymentCases, *, tiered: bool = False
+    protocol: LoadedPayment, _watch: Watch, *, cases: PaymentCases = _NO_CASES, tiered: bool = False
 ) -> list[Finding]:
     """Every check of a loaded protocol, in a fixed order; `tiered` as of `skill_findings`."""
     errors: list[SolwardError] = []
@@ -104,11 +107,11 @@ async def payment_findings(
     bad_receipts = [each async for each in _of_receipts(protocol, offers, cases, impure)]
     hostile, tried = await _hostile(protocol, offers, cases, errors)
     findings = [
-        _finding("offers", bad_offers, _given(cases.answers, "answers")),
-        _finding("headers", bad_headers, _given(offers, "answers")),
-        _finding("receipts", bad_receipts, _given(cases.receipts and offers, "receipts")),
-        _finding("pure", impure, _given(cases.answers, "answers")),
-        _finding("hostile_answers", hostile, None, f"{tried} answers"),
+        finding("offers", bad_offers, lacks=_given(cases.answers, "answers")),
+        finding("headers", bad_headers, lacks=_given(offers, "answers")),
+        finding("receipts", bad_receipts, lacks=_given(cases.receipts and offers, "receipts")),
+        finding("pure", impure, lacks=_given(cases.answers, "answers")),
+        finding("hostile_answers", hostile, f"{tried} answers"),
     ]
     return [*findings, errors_finding(errors)] if tiered else findings
 
@@ -176,7 +179,7 @@ async def _hostile(
 
     async def receipt(answer: HttpAnswer) -> None:
         # As the plugin itself answers: `receipt` tells nobody of what it raised.
-        found = await protocol.receipt_call(offer=offers[0], answer=answer)
+        found = await protocol.calls["payment_receipt"](offer=offers[0], answer=answer)
         if found is not None and not isinstance(found, PaymentReceipt):
             raise TypeError(
                 f"payment_receipt must answer PaymentReceipt or None, not {found!r:.80}"
@@ -216,19 +219,11 @@ def _spoiled(answer: HttpAnswer) -> Iterator[HttpAnswer]:
             yield replace(answer, headers=headers)
 
 
-def _given(found: Sequence[object], needs: str) -> str | None:
-    """Why a check could not be made; None where it could."""
+def _given(found: Sequence[object], needs: str) -> str:
+    """Why a check could not be made; empty where it could."""
     if found:
-        return None
+        return ""
     return (
         f"needs `{needs}`, of sellers that offer something of this protocol; a project gives them"
         f" in {GIVEN_IN}"
     )
-
-
-def _finding(check: str, trouble: Sequence[str], lacks: str | None, fine: str = "") -> Finding:
-    if trouble:
-        return Finding(check, Outcome.FAILED, joined(trouble))
-    if lacks is not None:
-        return Finding(check, Outcome.SKIPPED, lacks)
-    return Finding(check, Outcome.OK, fine)

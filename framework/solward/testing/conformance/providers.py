@@ -14,9 +14,9 @@ from solward.plugins import LoadedProvider
 from solward.support import jsontext
 from solward.testing.canaries import STAND_IN
 from solward.testing.conformance import samples
-from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, joined
+from solward.testing.conformance.higher_tiers import errors_finding
+from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, finding
 from solward.testing.conformance.watch import Watch, error_text, name_of
-from solward.testing.conformance.wording import errors_finding
 from solward.testing.scripted import provider_request
 from solward.types.errors import InvalidRequest, ProviderError, SolwardError
 from solward.types.provider import Completion, CompletionRequest, ProviderContext, ToolCall, Usage
@@ -95,7 +95,7 @@ class Subject:
 
 
 async def provider_findings(
-    provider: LoadedProvider, watch: Watch, address: str | None, *, tiered: bool = False
+    provider: LoadedProvider, watch: Watch, *, address: str | None = None, tiered: bool = False
 ) -> list[Finding]:
     """Every check of a loaded provider, in a fixed order; `tiered` as of `skill_findings`."""
     subject = Subject(provider, watch, address)
@@ -123,9 +123,7 @@ def _options(provider: LoadedProvider) -> Finding:
         except InvalidRequest:
             continue
         accepted.append(f"{what} is accepted")
-    if accepted:
-        return Finding("options", Outcome.FAILED, joined(accepted))
-    return Finding("options", Outcome.OK, f"defaults: {base}" if base else "")
+    return finding("options", accepted, f"defaults: {base}" if base else "")
 
 
 async def _answers(subject: Subject) -> Finding:
@@ -137,11 +135,9 @@ async def _answers(subject: Subject) -> Finding:
         return Finding("answers", Outcome.FAILED, trouble)
     assert isinstance(answer, Completion)
     odd = list(filter(None, (_odd_call(each, subject.request()) for each in answer.tool_calls)))
-    if odd:
-        return Finding("answers", Outcome.WARNING, joined(odd))
     text = "text" if answer.text else ""
     calls = ", ".join(call.name for call in answer.tool_calls)
-    return Finding("answers", Outcome.OK, " and ".join(filter(None, (text, calls))))
+    return finding("answers", odd, " and ".join(filter(None, (text, calls))), warns=True)
 
 
 async def _refused_connection(subject: Subject) -> Finding:
@@ -171,9 +167,7 @@ async def _vendor_failures(subject: Subject) -> Finding:
             answer = await _within(FAILS_WITHIN_S, subject.complete(vendor.address))
         if not isinstance(answer, ProviderError):
             trouble.append(_instead_of_provider_error(what, answer))
-    if trouble:
-        return Finding(name, Outcome.FAILED, joined(trouble))
-    return Finding(name, Outcome.OK, "a refused key and a broken answer are ProviderErrors")
+    return finding(name, trouble, "a refused key and a broken answer are ProviderErrors")
 
 
 async def _cancellation(subject: Subject) -> Finding:
@@ -219,13 +213,11 @@ async def _concurrency(subject: Subject) -> Finding:
     for marker, answer in zip(markers, answers, strict=True):
         if any(other in repr(answer) for other in markers if other != marker):
             trouble.append("an answer belongs to another request: state is shared")
-    if trouble:
-        return Finding(name, Outcome.FAILED, joined(trouble))
-    return Finding(name, Outcome.OK, f"{AT_ONCE} at once")
+    return finding(name, trouble, f"{AT_ONCE} at once")
 
 
 async def _stream(subject: Subject) -> Finding:
-    if subject.provider.stream_call is None:
+    if not subject.provider.streams:
         return Finding("stream", Outcome.OK, "not implemented; a chat comes in one piece")
     if not subject.answerable:
         return Finding("stream", Outcome.SKIPPED, NO_VENDOR)

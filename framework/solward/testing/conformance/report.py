@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -33,6 +33,21 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.outcome:<7}  {self.check}" + (f": {self.detail}" if self.detail else "")
+
+
+def finding(
+    check: str, trouble: Sequence[str], fine: str = "", *, lacks: str = "", warns: bool = False
+) -> Finding:
+    """The finding of a check that lists what is wrong.
+
+    Args:
+        fine: the detail where nothing is.
+        lacks: why the check could not be made; empty where it could.
+        warns: what is wrong is for a maintainer to judge.
+    """
+    if trouble:
+        return Finding(check, Outcome.WARNING if warns else Outcome.FAILED, joined(trouble))
+    return Finding(check, Outcome.SKIPPED, lacks) if lacks else Finding(check, Outcome.OK, fine)
 
 
 @dataclass(frozen=True, slots=True)

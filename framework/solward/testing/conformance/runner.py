@@ -1,50 +1,76 @@
-"""Checks of whole targets: find the plugins, open a stand, run the checks of each."""
+"""Checks of whole targets: find the plugins, load them into plugin hosts as the service does, or
+into this process, open a stand, and run the checks of each."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from solward.support.extras import needs
 
 with needs("solward.testing.conformance", "test"):
     from structlog.testing import capture_logs
 
-from solward.hosts.declarations import terms
+from solward.hosts.forking import ZygoteEnded
+from solward.hosts.plugins import PluginHosts, declared_terms
+from solward.hosts.supervisor import Hosts
+from solward.plugins import LoadedSkill, open_registry
+from solward.plugins.discovery import Candidate, candidate_of, canonical, of_folder
 from solward.plugins.folders import layout
 from solward.plugins.folders.install import install
 from solward.plugins.folders.layout import Installed
-from solward.testing.canaries import Canaries
+from solward.plugins.folders.storage import storage_folder
+from solward.plugins.load import ThreadedRule
+from solward.testing.canaries import Canaries, plugin_secret
 from solward.testing.conformance.cases import Cases, of_project
-from solward.testing.conformance.declared import manifest_finding
 from solward.testing.conformance.guardrails import guardrail_findings
-from solward.testing.conformance.loading import Subject, loaded
-from solward.testing.conformance.observed_run import Case
-from solward.testing.conformance.payments import PaymentCases, payment_findings
+from solward.testing.conformance.higher_tiers import manifest_finding
+from solward.testing.conformance.observer import TENANT
+from solward.testing.conformance.payments import payment_findings
 from solward.testing.conformance.providers import provider_findings
 from solward.testing.conformance.report import Finding, Outcome, Report
 from solward.testing.conformance.skills import skill_findings
-from solward.testing.conformance.venues import VenueCases, venue_findings
+from solward.testing.conformance.venues import venue_findings
+from solward.testing.conformance.watch import HostWatch, ProcessWatch, Watch, WatchedCapabilities
 from solward.testing.stand import Stand, open_stand
 from solward.testing.targets import (
-    KINDS,
     Target,
+    conflict,
     entry_point_of,
     folder,
     installed_entry_points,
+    load_target,
+    loaded_of,
 )
 from solward.types.errors import FolderError, InvalidRequest
-from solward.types.manifest import Terms
+from solward.types.manifest import KINDS, Terms
 from solward.types.plugin_problems import ProblemCode
 
 T = TypeVar("T")
+
+_FINDINGS: Mapping[str, Callable[..., Awaitable[list[Finding]]]] = {
+    "skill": skill_findings,
+    "provider": provider_findings,
+    "guardrail": guardrail_findings,
+    "venue": venue_findings,
+    "payment": payment_findings,
+}
 
 # How long cancelled tasks of a plugin have before their loop is closed.
 _CANCEL_WAIT_S = 1.0
@@ -126,7 +152,7 @@ def _needs_host(target: str) -> InvalidRequest:
 def _declared(new: Installed) -> Mapping[str, Terms]:
     """All that its plugins need: what is checked here is accepted by nobody else."""
     try:
-        return terms(new, (new.name,))
+        return declared_terms(new, (new.name,))
     except FolderError:
         return {}  # as its check will say
 
@@ -172,42 +198,21 @@ async def check(
 async def check_subject(
     subject: Subject,
     stand: Stand | None = None,
-    *,
-    cases: Sequence[Case] = (),
-    settings: Mapping[str, Any] = MappingProxyType({}),
-    address: str | None = None,
-    refused: Sequence[Any] = (),
-    allowed: Sequence[Any] = (),
-    held: Sequence[Any] = (),
-    venue_cases: VenueCases | None = None,
-    payment_cases: PaymentCases | None = None,
+    **given: Any,
 ) -> Report:
-    """The report of a plugin that is loaded."""
-    target, watch = subject.target, subject.watch
+    """The report of a plugin that is loaded; `given` as of `check`."""
+    target = subject.target
     tiered = subject.host is not None
     findings = [_contract(target)]
     if subject.host is not None:
         findings.append(subject.host)
     if target.problem is not None:
         return _report(target, findings)
-    if target.kind == "skill":
-        async with contextlib.AsyncExitStack() as stack:
-            if stand is None:
-                stand = await stack.enter_async_context(open_conformance())
-            findings += await skill_findings(
-                target.loaded, watch, stand, cases, settings=settings, tiered=tiered
-            )
-    elif target.kind == "provider":
-        findings += await provider_findings(target.loaded, watch, address, tiered=tiered)
-    elif target.kind == "guardrail":
-        findings += await guardrail_findings(
-            target.loaded, watch, refused, allowed, held, tiered=tiered
-        )
-    elif target.kind == "payment":
-        payments = payment_cases or PaymentCases()
-        findings += await payment_findings(target.loaded, payments, tiered=tiered)
-    else:
-        findings += await venue_findings(target.loaded, venue_cases or VenueCases(), tiered=tiered)
+    async with contextlib.AsyncExitStack() as stack:
+        if target.kind == "skill":
+            given["stand"] = stand or await stack.enter_async_context(open_conformance())
+        of_kind = _FINDINGS[target.kind]
+        findings += await of_kind(target.loaded, subject.watch, tiered=tiered, **given)
     if tiered:
         findings += _beside(subject)
     return _report(target, findings)
@@ -261,16 +266,7 @@ def _given(
             raise InvalidRequest(
                 f"plugin: the cases are of the {each.kind} {each.plugin!r}, which is not checked"
             )
-        if each.kind == "skill":
-            found[target] = {"settings": each.settings}
-        elif each.kind == "provider":
-            found[target] = {"address": each.address}
-        elif each.kind == "venue":
-            found[target] = {"venue_cases": VenueCases(None, each.requests, each.pools)}
-        else:
-            found[target] = {
-                "payment_cases": PaymentCases(each.answers, each.receipts, each.expected)
-            }
+        found[target] = each.given
     return found
 
 
@@ -295,3 +291,169 @@ def _contract(target: Target) -> Finding:
 
 def _report(target: Target, findings: Sequence[Finding]) -> Report:
     return Report(target.name, target.kind, target.distribution, target.version, tuple(findings))
+
+
+# Of what no process of its own can show.
+_UNSEEN: Final = "not checked is what its plugin host, confinement and manifest would refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A plugin to check, and where it runs.
+
+    Attributes:
+        host: whether that is a plugin host as in production; None for a built-in plugin, which
+            runs in the service's own process there.
+        wheels: whether the hashes of all that runs are known.
+    """
+
+    target: Target
+    watch: Watch
+    host: Finding | None
+    wheels: Finding
+
+
+@asynccontextmanager
+async def loaded(
+    entry_points: Sequence[EntryPoint] = (),
+    *,
+    own: tuple[Path, Installed] | None = None,
+    in_process: bool = False,
+) -> AsyncIterator[list[Subject]]:
+    """The plugins of these entry points, in their order, until the block ends.
+
+    Args:
+        own: a home, and the distribution in a folder of its own there, whose plugins they are.
+        in_process: import them into this process, for debugging.
+
+    Raises:
+        InvalidRequest: a plugin host cannot import such an object, or this process may not.
+    """
+    candidates = [candidate_of(each) for each in entry_points]
+    if own is not None:
+        candidates = of_folder(own[1])
+    if in_process:
+        where = f"in this process, for debugging: {_UNSEEN}"
+        with _in_process(candidates, where) as subjects:
+            yield subjects
+        return
+    names = {canonical(each.distribution) for each in candidates}
+    kept = tempfile.TemporaryDirectory(prefix="solward-check-")
+    hosts = PluginHosts(
+        lambda on_fault: Hosts(unconfined=names, on_fault=on_fault),
+        tenant=TENANT,
+        capabilities=WatchedCapabilities,
+        secret=plugin_secret,
+        home=Path(kept.name),
+    )
+    try:
+        await hosts.declared(())
+        try:
+            unconfined = await hosts.hosts.unavailable()
+        except (OSError, ZygoteEnded) as error:
+            if own is not None:
+                raise InvalidRequest(
+                    f"target: no plugin host starts here ({error}); nothing else imports a wheel"
+                ) from None
+            where = f"in this process, as no plugin host starts here ({error}): {_UNSEEN}"
+            with _in_process(candidates, where) as subjects:
+                yield subjects
+            return
+        home = None if own is None else own[0]
+        yield await _hosted(candidates, hosts, home, unconfined, Path(kept.name))
+    finally:
+        await hosts.close()
+        kept.cleanup()
+
+
+async def _hosted(
+    candidates: Sequence[Candidate],
+    hosts: PluginHosts,
+    home: Path | None,
+    unconfined: str | None,
+    kept: Path,
+) -> list[Subject]:
+    others = [each for each in candidates if not each.built_in]
+    problems: dict[tuple[str, str], Any] = {}
+    for each in others:
+        if each.installed is None and not each.entry_point.value:
+            raise InvalidRequest(
+                f"target: {each.name!r} is an object of this process, and a plugin host imports by"
+                " name: give 'module:object', or in_process=True"
+            )
+        found = conflict(each.entry_point)
+        if found is not None:
+            problems[each.group, each.name] = found
+    registry = await open_registry(
+        ("*",) if home is None else tuple({each.distribution for each in others}),
+        hosts=hosts,
+        demo=True,
+        entry_points=[
+            each.entry_point
+            for each in others
+            if each.installed is None and (each.group, each.name) not in problems
+        ],
+        home=home,
+    )
+    problems |= {(each.group, each.plugin): each for each in registry.problems}
+    host = Finding("host", Outcome.OK, "in a plugin host, confined as in production")
+    if unconfined is not None:
+        detail = f"in a plugin host that this machine cannot confine ({unconfined})"
+        host = Finding("host", Outcome.SKIPPED, f"{detail}: not checked is what that refuses")
+    subjects = []
+    for each in candidates:
+        if each.built_in:
+            subjects.append(replace(_here(each, ""), host=None))
+            continue
+        kind, problem = KINDS[each.group], problems.get((each.group, each.name))
+        plugin = None if problem is not None else loaded_of(registry, kind, each.name)
+        target = Target(each.name, kind, each.distribution, each.version, plugin, problem)
+        tenant = hosts.host_of(each.group, each.name)
+        watch = (
+            ProcessWatch()
+            if tenant is None
+            else HostWatch(tenant, storage_folder(kept, canonical(each.distribution)))
+        )
+        subjects.append(Subject(target, watch, host, _wheels(each.installed)))
+    return subjects
+
+
+@contextmanager
+def _in_process(candidates: Sequence[Candidate], where: str) -> Iterator[list[Subject]]:
+    """Plugins in this process; the secrets of their manifests are set meanwhile."""
+    subjects = [_here(each, where) for each in candidates]
+    specs = [
+        each.target.loaded.spec for each in subjects if isinstance(each.target.loaded, LoadedSkill)
+    ]
+    missing = {env for spec in specs for env in Terms.of(spec).secrets() if env not in os.environ}
+    os.environ.update({env: plugin_secret(env) for env in missing})
+    try:
+        yield subjects
+    finally:
+        for env in missing:
+            os.environ.pop(env, None)
+
+
+def _here(candidate: Candidate, where: str) -> Subject:
+    """A plugin in this process, its hooks observed."""
+    target, watch = load_target(candidate.entry_point), ProcessWatch()
+    watched = watch.observer.watched
+    plugin = target.loaded
+    if target.kind == "guardrail" and plugin is not None:
+        function = plugin.function
+        rule = watched("guardrail_check", lambda intent, effects: function(intent, effects))
+        plugin = ThreadedRule(lambda intent, effects: rule(intent=intent, effects=effects))
+    elif plugin is not None:
+        calls = {hook: watched(hook, call) for hook, call in plugin.calls.items()}
+        plugin = replace(plugin, calls=calls)
+    host = Finding("host", Outcome.SKIPPED, where)
+    return Subject(replace(target, loaded=plugin), watch, host, _wheels(None))
+
+
+def _wheels(own: Installed | None) -> Finding:
+    if own is None:
+        detail = "checked where it stands, whose files may change; give its wheel"
+        return Finding("wheels", Outcome.SKIPPED, detail)
+    if own.left_out:
+        return Finding("wheels", Outcome.WARNING, f"has files that are left out: {own.left_out[0]}")
+    return Finding("wheels", Outcome.OK, f"{len(own.wheels)} with their SHA-256")

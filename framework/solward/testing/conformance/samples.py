@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from solward.plugins.parameters import Parameters
+from solward.plugins.schema import kinds_of
 
 Params = dict[str, Any]
 Labelled = tuple[str, Any]
@@ -80,7 +81,7 @@ def _candidates(schema: Mapping[str, Any], name: str) -> Iterator[Any]:
                 yield sample({**_beside(schema, keyword), **branch}, name)
             except Unsampled:
                 continue
-    for kind in _kinds(schema):
+    for kind in kinds_of(schema):
         yield from _of_kind(kind, schema, name)
 
 
@@ -177,7 +178,7 @@ def _odd(field: Mapping[str, Any]) -> Iterator[Labelled]:
 
 
 def _every_kind(field: Mapping[str, Any]) -> Iterator[str]:
-    yield from _kinds(field)
+    yield from kinds_of(field)
     for keyword in ("anyOf", "oneOf", "allOf"):
         for branch in field.get(keyword, ()):
             yield from _every_kind(branch)
@@ -187,11 +188,6 @@ def _every_kind(field: Mapping[str, Any]) -> Iterator[str]:
                 yield kind
         if value is None:
             yield "null"
-
-
-def _kinds(schema: Mapping[str, Any]) -> list[str]:
-    kinds = schema.get("type", [])
-    return [kinds] if isinstance(kinds, str) else list(kinds)
 
 
 def _beside(schema: Mapping[str, Any], keyword: str) -> dict[str, Any]:

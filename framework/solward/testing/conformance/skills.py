@@ -3,12 +3,11 @@ unit, and whether the four vendors accept it as a tool, with its schema trimmed 
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -21,19 +20,19 @@ from solward.plugins.parameters import Parameters
 from solward.testing.canaries import setting_secret
 from solward.testing.conformance import samples
 from solward.testing.conformance.cancellation import check_cancellation, check_concurrency
+from solward.testing.conformance.higher_tiers import errors_finding
 from solward.testing.conformance.observed_run import (
     Case,
     Run,
+    Subject,
     WatchedSkill,
     observe_run,
     prepared,
     run_once,
 )
-from solward.testing.conformance.observer import BLOCKED_S
-from solward.testing.conformance.parameter_paths import declared_paths, present_paths
-from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, joined
+from solward.testing.conformance.observer import BLOCKED_S, declared_paths, present_paths
+from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, finding, joined
 from solward.testing.conformance.watch import Held, Watch
-from solward.testing.conformance.wording import errors_finding
 from solward.testing.stand import Stand, TestWallet, checked_settings
 from solward.types.errors import InvalidRequest, SkillError
 from solward.types.guardrail import SOL
@@ -50,50 +49,7 @@ NO_ANSWER = "it did not answer"
 NO_BASE = "no example ran, so there is nothing to start from"
 _GIVE_SETTINGS = f"give it as `settings` of a test, or in {GIVEN_IN}"
 
-_numbers = itertools.count(1)
-
-MakeWallet = Callable[[], Awaitable[TestWallet]]
 Units = Mapping[str, int]
-
-
-@dataclass(slots=True)
-class Subject:
-    """A skill under test.
-
-    Attributes:
-        generated: its only case was generated from its schema, and may name what does not exist.
-        made_up: names of its secret settings that nobody gave.
-        unset: that a required setting is not set, in the words of the call that it ends; or empty.
-        logged: what was logged since the checks began.
-        good: cases that ran to an outcome, with the run.
-        runs: every run so far.
-    """
-
-    watched: WatchedSkill
-    stand: Stand
-    cases: Sequence[Case]
-    generated: bool = False
-    made_up: Sequence[str] = ()
-    unset: str = ""
-    logged: Sequence[Mapping[str, Any]] = ()
-    good: list[tuple[Case, Run]] = field(default_factory=list)
-    runs: list[Run] = field(default_factory=list)
-
-    @property
-    def skill(self) -> LoadedSkill:
-        """As it is loaded."""
-        return self.watched.loaded
-
-    async def wallet(self) -> TestWallet:
-        """A new wallet with a name of its own."""
-        return await self.stand.wallet(f"conformance-{next(_numbers)}-wallet")
-
-    async def run(self, case: Case) -> Run:
-        """A case on a new wallet."""
-        wallet = await self.wallet()
-        run = await observe_run(self.watched, wallet, await prepared(case, wallet))
-        self.runs.append(run)
-        return run
 
 
 async def skill_findings(
@@ -152,7 +108,7 @@ async def _money(subject: Subject, findings: Sequence[Finding]) -> Finding:
     if any(each.outcome is Outcome.FAILED for each in findings):
         return Finding("money", Outcome.SKIPPED, "first mend what fails")
     cases = [case for case, _ in subject.good]
-    return await check_money(subject.watched, subject.wallet, cases)
+    return await check_money(subject, cases)
 
 
 async def _checked(subject: Subject, unsampled: samples.Unsampled | None) -> list[Finding]:
@@ -166,18 +122,11 @@ async def _checked(subject: Subject, unsampled: samples.Unsampled | None) -> lis
             [*params, *skill.spec.examples],
         )
     )
-    checks: list[Callable[[Subject], Awaitable[Finding]]] = [
-        _parameters_used,
-        _bad_parameters,
-        _edge_parameters,
-        _effects,
-        _timeout,
-        _concurrency,
-        _outcome,
-        _secrets,
-    ]
-    for check in checks:
-        findings.append(await check(subject))
+    for name, (check, needs_run) in _CHECKS.items():
+        if needs_run and not subject.good:
+            findings.append(Finding(name, Outcome.SKIPPED, NO_BASE))
+        else:
+            findings.append(await check(subject))
     return findings
 
 
@@ -198,10 +147,8 @@ def _subject(
 def _described(skill: LoadedSkill) -> Finding:
     fields = skill.spec.parameters.get("properties", {})
     bare = [name for name, field in fields.items() if not field.get("description")]
-    if bare:
-        detail = f"no description, so a model has to guess: {', '.join(bare)}"
-        return Finding("schema", Outcome.WARNING, detail)
-    return Finding("schema", Outcome.OK, f"{len(fields)} parameters, closed")
+    trouble = [f"no description, so a model has to guess: {', '.join(bare)}"] if bare else ()
+    return finding("schema", trouble, f"{len(fields)} parameters, closed", warns=True)
 
 
 async def _examples(subject: Subject, unsampled: samples.Unsampled | None) -> Finding:
@@ -238,8 +185,6 @@ async def _examples(subject: Subject, unsampled: samples.Unsampled | None) -> Fi
 
 async def _parameters_used(subject: Subject) -> Finding:
     declared = list(declared_paths(subject.skill.spec.parameters))
-    if not subject.good:
-        return Finding("parameters_used", Outcome.SKIPPED, NO_BASE)
     read = set().union(*(run.seen.read for _, run in subject.good))
     present = set().union(*(present_paths(run.params) for _, run in subject.good))
     defaulted = {name for name, schema in declared if "default" in schema}
@@ -266,14 +211,10 @@ async def _bad_parameters(subject: Subject) -> Finding:
         subject.runs.append(run)
         if run.seen.executed or not isinstance(run.error, InvalidRequest):
             trouble.append(f"{what} is accepted")
-    if trouble:
-        return Finding("bad_parameters", Outcome.FAILED, joined(trouble))
-    return Finding("bad_parameters", Outcome.OK, f"{len(wrongs)} refused before it ran")
+    return finding("bad_parameters", trouble, f"{len(wrongs)} refused before it ran")
 
 
 async def _edge_parameters(subject: Subject) -> Finding:
-    if not subject.good:
-        return Finding("edge_parameters", Outcome.SKIPPED, NO_BASE)
     case = subject.good[0][0]
     trouble, count = [], 0
     wallet = await subject.wallet()
@@ -284,9 +225,7 @@ async def _edge_parameters(subject: Subject) -> Finding:
         subject.runs.append(run)
         if run.crashed:
             trouble.append(f"{what}: {run.trouble}")
-    if trouble:
-        return Finding("edge_parameters", Outcome.FAILED, joined(trouble))
-    return Finding("edge_parameters", Outcome.OK, f"{count} answered or refused in words")
+    return finding("edge_parameters", trouble, f"{count} answered or refused in words")
 
 
 async def _effects(subject: Subject) -> Finding:
@@ -316,8 +255,6 @@ async def _effects(subject: Subject) -> Finding:
 
 
 async def _timeout(subject: Subject) -> Finding:
-    if not subject.good:
-        return Finding("timeout", Outcome.SKIPPED, NO_BASE)
     case = subject.good[0][0]
     slow = [each for _, each in subject.good if each.seconds > subject.skill.spec.timeout_s / 2]
     if slow:
@@ -326,13 +263,7 @@ async def _timeout(subject: Subject) -> Finding:
     left = [task for _, each in subject.good for task in (await each.look()).tasks]
     if left:
         return Finding("timeout", Outcome.FAILED, f"leaves a task running: {left[0]:.160}")
-    return await check_cancellation(subject.watched, subject.wallet, case, subject.runs)
-
-
-async def _concurrency(subject: Subject) -> Finding:
-    if not subject.good:
-        return Finding("concurrency", Outcome.SKIPPED, NO_BASE)
-    return await check_concurrency(subject.watched, subject.wallet, subject.good, subject.runs)
+    return await check_cancellation(subject, case)
 
 
 async def _outcome(subject: Subject) -> Finding:
@@ -372,6 +303,19 @@ async def _secrets(subject: Subject) -> Finding:
     return Finding("secrets", Outcome.OK, f"none in the texts of {len(subject.runs)} runs")
 
 
+# In their order, and whether one needs an example that ran.
+_CHECKS: Mapping[str, tuple[Callable[[Subject], Awaitable[Finding]], bool]] = {
+    "parameters_used": (_parameters_used, True),
+    "bad_parameters": (_bad_parameters, False),
+    "edge_parameters": (_edge_parameters, True),
+    "effects": (_effects, False),
+    "timeout": (_timeout, True),
+    "concurrency": (check_concurrency, True),
+    "outcome": (_outcome, False),
+    "secrets": (_secrets, False),
+}
+
+
 def _blocking(subject: Subject, held: Held) -> Finding:
     ended = [run.trouble for run in subject.runs if run.crashed and NO_ANSWER in run.trouble]
     if held.seconds < BLOCKED_S and not ended:
@@ -394,29 +338,27 @@ async def _base(subject: Subject) -> tuple[TestWallet, dict[str, Any]] | None:
     return None
 
 
-async def check_money(
-    skill: WatchedSkill, make_wallet: MakeWallet, cases: Sequence[Case]
-) -> Finding:
+async def check_money(subject: Subject, cases: Sequence[Case]) -> Finding:
     """Each example that lands moves what its records' transactions moved, the same on another
     wallet, and nothing on a frozen one."""
     trouble: list[str] = []
     differs: list[str] = []
     landed = 0
     for at, case in enumerate(cases):
-        first, change = await _run(skill, await make_wallet(), case)
+        first, change = await _run(subject, case)
         signatures = _landed(first)
         if not signatures:
             continue
         landed += 1
         if change != await _moved(first.wallet, signatures):
             trouble.append(f"case {at}: its records do not account for what left the wallet")
-        _, again = await _run(skill, await make_wallet(), case)
+        _, again = await _run(subject, case)
         if _out(change) != _out(again):
             differs.append(
                 f"case {at}: {_outflow_text(change)} left one wallet and"
                 f" {_outflow_text(again)} another"
             )
-        stopped, change = await _run(skill, await make_wallet(), case, frozen=True)
+        stopped, change = await _run(subject, case, frozen=True)
         if _out(change) or stopped.crashed:
             trouble.append(f"case {at}, frozen: {_outflow_text(change)} left, {stopped.trouble}")
     if trouble:
@@ -429,15 +371,14 @@ async def check_money(
     return Finding("money", Outcome.OK, detail)
 
 
-async def _run(
-    skill: WatchedSkill, wallet: TestWallet, case: Case, *, frozen: bool = False
-) -> tuple[Run, Units]:
-    """A case on a wallet, and the change of what that holds."""
+async def _run(subject: Subject, case: Case, *, frozen: bool = False) -> tuple[Run, Units]:
+    """A case on a new wallet, and the change of what that holds."""
+    wallet = await subject.wallet()
     params = await prepared(case, wallet)
     if frozen:
         await wallet.stand.service.switches.freeze(wallet.id, "the conformance kit")
     before = await _held(wallet)
-    run = await observe_run(skill, wallet, params)
+    run = await observe_run(subject.watched, wallet, params)
     after = await _held(wallet)
     return run, _changes(
         {name: after.get(name, 0) - before.get(name, 0) for name in before | after}
@@ -529,9 +470,7 @@ def check_dialects(tool: ToolDefinition, cases: Iterable[Mapping[str, Any]]) -> 
             trouble += [f"{dialect.vendor}: {each}" for each in _check(dialect, tool, cases)]
         except Exception as error:
             trouble.append(f"{dialect.vendor}: {type(error).__name__}: {error}")
-    if trouble:
-        return Finding("dialects", Outcome.FAILED, joined(trouble))
-    return Finding("dialects", Outcome.OK, ", ".join(each.vendor for each in DIALECTS))
+    return finding("dialects", trouble, ", ".join(each.vendor for each in DIALECTS))
 
 
 def _check(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,9 @@ from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list
 from solward.solana.tokens import read_mint
 from solward.testing.canaries import plugin_secret
-from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, joined
-from solward.testing.conformance.watch import error_text
-from solward.testing.conformance.wording import errors_finding
+from solward.testing.conformance.higher_tiers import errors_finding
+from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, finding
+from solward.testing.conformance.watch import Watch, error_text
 from solward.testing.stand import Stand, TestWallet, open_stand
 from solward.types.errors import InvalidRequest, LedgerUnavailable, SkillError, SolwardError
 from solward.types.ledger import ReadOnlyLedger
@@ -83,8 +83,11 @@ class VenueCases:
     genesis: Mapping[Pubkey, Account] | None = None
 
 
+_NO_CASES = VenueCases()
+
+
 async def venue_findings(
-    venue: LoadedVenue, cases: VenueCases, *, tiered: bool = False
+    venue: LoadedVenue, _watch: Watch, *, cases: VenueCases = _NO_CASES, tiered: bool = False
 ) -> list[Finding]:
     """Every check of a loaded venue, in a fixed order; `tiered` as of `skill_findings`."""
     errors: list[SolwardError] = []
@@ -156,7 +159,7 @@ async def _of_requests(
             bad_swaps += [f"{sale}: {each}" for each in await _of_swap(venue, quote, context)]
         except Exception as error:
             bad_swaps.append(f"{sale}: {error_text(error)}")
-    return [_finding("quotes", bad_quotes), _finding("swaps", bad_swaps)]
+    return [finding("quotes", bad_quotes), finding("swaps", bad_swaps)]
 
 
 async def _executed(
@@ -198,7 +201,7 @@ async def _executed(
                 trouble.append(f"{_sale(request)}: the record names another venue")
         finally:
             stand.service.operations.use_venues(market)
-    return _finding("executed", trouble)
+    return finding("executed", trouble)
 
 
 async def _sell(stand: Stand, wallet: TestWallet, request: QuoteRequest) -> TransactionRecord:
@@ -300,7 +303,7 @@ async def _failures(
                 errors.append(error)
             except Exception as error:
                 trouble.append(f"{failure!r:.40}: {error_text(error)}")
-    return _finding("venue_failures", trouble)
+    return finding("venue_failures", trouble)
 
 
 class _Through(httpx.AsyncBaseTransport):
@@ -313,15 +316,9 @@ class _Through(httpx.AsyncBaseTransport):
         """See `httpx.AsyncBaseTransport`."""
         answer = await self._http.send(request)
         kept = [each for each in answer.headers.multi_items() if each[0] not in _OF_THE_BODY]
-        return httpx.Response(answer.status_code, headers=kept, stream=_Body(answer.content))
-
-
-class _Body(httpx.AsyncByteStream):
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield self._content
+        return httpx.Response(
+            answer.status_code, headers=kept, stream=httpx.ByteStream(answer.content)
+        )
 
 
 # What is no longer true of a body that was read.
@@ -351,9 +348,3 @@ def _is_address(value: object) -> bool:
         return isinstance(value, str) and str(Pubkey.from_string(value)) == value
     except ValueError:
         return False
-
-
-def _finding(check: str, trouble: Sequence[str]) -> Finding:
-    if trouble:
-        return Finding(check, Outcome.FAILED, joined(trouble))
-    return Finding(check, Outcome.OK)

@@ -1,19 +1,26 @@
-"""Whether a manifest names what the runs used, and nothing else."""
+"""What the higher tiers ask of every kind: whether a manifest names what the runs used, and nothing
+else, and whether the errors that a plugin raises on purpose are for people and models to read."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 import httpx
 
-from solward.testing.conformance.report import Finding, Outcome, joined
+from solward.testing.conformance.report import Finding, Outcome, finding
 from solward.testing.conformance.watch import CapabilityUse
+from solward.types.errors import SkillError
 from solward.types.manifest import Manifest, Site, declared_site, needs
 from solward.types.skill import Effects
 
 # Refusals of what a manifest does not name. An asset may be one that odd parameters name.
 _UNDECLARED = {"no_network", "site_not_declared", "operation_not_declared"}
 _PORTS = {"https": 443, "http": 80}
+
+MAX_ERROR = 500
+_CODE = re.compile(r"[a-z][a-z0-9_]{1,63}")
+_OF_A_PROGRAM = re.compile(r"Traceback \(most recent|<[\w. ]+ at 0x[0-9a-f]+>")
 
 
 def manifest_finding(
@@ -37,9 +44,8 @@ def manifest_finding(
         trouble += _unused(manifest, asked)
         if manifest.storage_mb and not stores:
             trouble.append("it kept no file, and names storage_mb")
-    if trouble:
-        return Finding("manifest", Outcome.WARNING, joined(trouble))
-    return Finding("manifest", Outcome.OK, "; ".join(needs(manifest)) or "needs nothing")
+    fine = "; ".join(needs(manifest)) or "needs nothing"
+    return finding("manifest", trouble, fine, warns=True)
 
 
 def _refused(asked: Iterable[CapabilityUse]) -> Iterator[str]:
@@ -80,3 +86,21 @@ def _unused(manifest: Manifest, asked: tuple[CapabilityUse, ...]) -> Iterator[st
     for asset in manifest.assets or ():
         if asset not in moved:
             yield f"the asset {asset} was not moved"
+
+
+def errors_finding(errors: Iterable[BaseException | str]) -> Finding:
+    """The finding `errors`: of errors as their caller gets them, or of their texts."""
+    errors = list(errors)
+    trouble = []
+    for error in errors:
+        text = str(error)
+        if not text.strip():
+            trouble.append(f"a {type(error).__name__} says nothing")
+        elif len(text) > MAX_ERROR:
+            trouble.append(f"an error has {len(text)} characters; at most {MAX_ERROR}")
+        elif _OF_A_PROGRAM.search(text):
+            trouble.append(f"an error shows the program's inside: {text[:80]!r}")
+        if type(error) is SkillError and not _CODE.fullmatch(error.code):
+            trouble.append(f"an error's code is {error.code!r}; write it like not_enough")
+    fine = f"{len(errors)} in words" if errors else "none raised"
+    return finding("errors", trouble, fine, warns=True)
