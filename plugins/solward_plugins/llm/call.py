@@ -1,5 +1,6 @@
 """One completion of a vendor's model, whole or streamed, through litellm: its attempts within one
-total deadline, and its answer in Solward's types.
+total deadline, and its answer in Solward's types. And `VendorPlugin`, which is what the entry point
+of a vendor's models names.
 
 Anthropic's prompt caching: its tools and system prompt, which an agent sends in every cycle.
 
@@ -37,7 +38,9 @@ from solward import (
     ModelPrice,
     ProviderContext,
     ProviderError,
+    ProviderSpec,
     Usage,
+    hookimpl,
     json_safe,
     tool_definitions,
 )
@@ -600,3 +603,35 @@ def _uncached(message: Mapping[str, Any]) -> dict[str, Any]:
 
 def _key(vendor: Vendor, arguments: Mapping[str, Any]) -> tuple[str, str, str]:
     return vendor.name, str(arguments["model"]), str(arguments["api_base"])
+
+
+@dataclass(frozen=True, slots=True)
+class VendorPlugin:
+    """The models of a vendor as a provider plugin."""
+
+    vendor: Vendor
+
+    @hookimpl
+    def provider_spec(self) -> ProviderSpec:
+        """The declaration."""
+        return self.vendor.spec()
+
+    @hookimpl
+    async def provider_complete(
+        self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
+    ) -> Completion:
+        """One answer; raises `ProviderError`."""
+        return await complete(self.vendor, request, options, context)
+
+    @hookimpl
+    async def provider_stream(
+        self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
+    ) -> AsyncIterator[str | Usage]:
+        """One answer in pieces; raises `ProviderError`."""
+        async for piece in stream(self.vendor, request, options, context):
+            yield piece
+
+    @hookimpl
+    async def provider_price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
+        """The model's dearest rates, None where litellm's list does not have it."""
+        return await price(self.vendor, model, options)

@@ -6,7 +6,7 @@ vendor's own.
 
 from __future__ import annotations
 
-from solward_plugins.llm.plugin import VendorPlugin
+from solward_plugins.llm.call import VendorPlugin
 from solward_plugins.llm.vendor import Vendor
 
 VENDOR = Vendor(

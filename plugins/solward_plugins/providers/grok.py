@@ -5,7 +5,7 @@ Its key is `XAI_API_KEY`; `XAI_API_BASE` is an address to call instead of the ve
 
 from __future__ import annotations
 
-from solward_plugins.llm.plugin import VendorPlugin
+from solward_plugins.llm.call import VendorPlugin
 from solward_plugins.llm.vendor import Vendor
 
 VENDOR = Vendor(

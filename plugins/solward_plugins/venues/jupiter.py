@@ -88,6 +88,12 @@ _SHORTEST_S = 0.05
 
 # Statuses that concern the request; others concern the service or its configuration.
 _REFUSALS = frozenset({400, 422})
+_STATUSES = {
+    401: "does not accept the key in JUPITER_API_KEY",
+    403: "forbids the request: the key in JUPITER_API_KEY lacks the permission, or a rule of its"
+    " owner blocks it",
+    404: "has no such call: check JUPITER_API_URL and JUPITER_API",
+}
 _LONGEST_REASON = 300
 
 # The documented codes; the API's own texts change with its versions.
@@ -490,21 +496,11 @@ def _object(response: httpx.Response) -> dict[str, Any]:
     status = response.status_code
     if status in _REFUSALS:
         raise _refusal(status, body if isinstance(body, dict) else {})
-    if status == 401:
-        raise LedgerUnavailable("The swap venue does not accept the key in JUPITER_API_KEY")
-    if status == 403:
-        raise LedgerUnavailable(
-            "The swap venue forbids the request: the key in JUPITER_API_KEY lacks the permission,"
-            " or a rule of its owner blocks it"
-        )
-    if status == 404:
-        raise LedgerUnavailable(
-            "The swap venue has no such call: check JUPITER_API_URL and JUPITER_API"
-        )
     if status == 429:
         raise _limited(0)
     if status != 200:
-        raise LedgerUnavailable(f"The swap venue answered with status {status}")
+        told = _STATUSES.get(status, f"answered with status {status}")
+        raise LedgerUnavailable(f"The swap venue {told}")
     if not isinstance(body, dict):
         raise unexpected()
     return body
