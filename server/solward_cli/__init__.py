@@ -69,6 +69,7 @@ _MODULES = {
     "plugins": "plugins.command",
     "skills": "plugins.skills",
     "version": "config",
+    "worker": "server",
 }
 
 

@@ -1,11 +1,30 @@
-"""`solward server start`: the REST server alone."""
+"""`solward server start`: the REST server alone. `solward worker`: runs agents' cycles, one of any
+number on a shared PostgreSQL; and what runs one beside a server."""
 
 from __future__ import annotations
 
-import click
+import asyncio
+import sys
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
+import click
+import structlog
+
+from solward.types.errors import ConfigError, StoreError
 from solward_cli.entrypoint import begin_service, freeze_gc, refusals, run, serving_settings
 from solward_cli.options import host_option, log_level_option, port_option
+
+if TYPE_CHECKING:
+    from solward.agents.worker import Worker
+    from solward.service.service import Solward
+
+
+WORKER_PORT = 3002
+EXIT_LOST = 1
+RESTART_S = 1.0
+
+_log = structlog.get_logger(__name__)
 
 
 @click.group()
@@ -41,3 +60,102 @@ def start(host: str | None, port: int | None, log_level: str) -> None:
 
     with listening:
         run(work, log_level=log_level)
+
+
+@click.command()
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 10_000),
+    default=300,
+    show_default=True,
+    help="Cycles at one time.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address of /healthz, /readyz and /metrics.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=WORKER_PORT,
+    show_default=True,
+    help="Their port; 0 takes a free one.",
+)
+@log_level_option
+def worker(concurrency: int, host: str, port: int, log_level: str) -> None:
+    """Run the cycles of agents until interrupted, on a PostgreSQL that other processes share.
+
+    Ends with 0 when it was told to, once what it was paying is recorded; with 1 when the queue
+    gave up on it or went away, for a supervisor to start another; with 2 when it cannot start.
+    """
+    begin_service()
+    from solward.service.service import Solward
+    from solward_server.listening import listen
+    from solward_server.serve import Address, stop_on_signals
+
+    with refusals():
+        settings = serving_settings(host, port)
+        if not settings.shared_database:
+            raise ConfigError(
+                "solward worker needs a PostgreSQL in DATABASE_URL; on SQLite the service runs its"
+                " agents itself"
+            )
+        settings.check_shared_ledger()
+        listening = listen(host, port, variables=("--port", "--port"))
+
+    async def work() -> None:
+        from solward.agents.worker import Worker, WorkerLost
+        from solward_server.worker_endpoint import serve_worker
+
+        async with stop_on_signals() as stop, Solward.open(settings, kind="worker") as service:
+            freeze_gc()
+            agents = Worker(service.database, service.agents.run_cycle, concurrency=concurrency)
+            address = Address(*listening.getsockname()[:2])
+            click.echo(f"Worker: {address.url} (/healthz, /readyz, /metrics)")
+            try:
+                await run_worker(agents, stop, serve_worker(service, agents, listening, stop))
+            except WorkerLost as error:
+                click.echo(f"Error: {error}; start the worker again", err=True)
+                sys.exit(EXIT_LOST)
+        click.echo("The worker has stopped.")
+
+    with listening:
+        run(work, log_level=log_level, service="solward-worker")
+
+
+async def run_worker(
+    worker: Worker, stop: asyncio.Event, endpoint: Coroutine[Any, Any, None] | None = None
+) -> None:
+    """Run a worker until `stop` is set, and its HTTP endpoint, which ends by `stop` too.
+
+    Raises:
+        WorkerLost: the worker ended by itself; with an endpoint, `stop` is set then.
+    """
+    tasks = [asyncio.create_task(worker.run())]
+    if endpoint is not None:
+        tasks.append(asyncio.create_task(endpoint))
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
+        worker.stop()
+        if endpoint is not None:
+            stop.set()
+        await asyncio.wait(tasks)
+    for task in tasks:
+        task.result()
+
+
+async def run_workers(service: Solward, stop: asyncio.Event) -> None:
+    """Run a worker until `stop` is set, and a new one whenever one is lost."""
+    from solward.agents.worker import Worker, WorkerLost
+
+    while not stop.is_set():
+        try:
+            await run_worker(Worker(service.database, service.agents.run_cycle), stop)
+        except (WorkerLost, StoreError) as error:
+            _log.error("worker_lost", error=str(error))
+            await asyncio.sleep(RESTART_S)

@@ -36,8 +36,7 @@ def _principal(found: Mapping[str, Any]) -> None:
         for grant in found["grants"]:
             sw.text(grant["sentence"])
             for limit in grant["limits"]:
-                most, used = Decimal(limit["limit"]), Decimal(limit["used"])
-                share = min(1.0, float(used / most)) if most else 1.0
+                share = sw.share(Decimal(limit["used"]), Decimal(limit["limit"]))
                 sw.show_bar(sw.Bar(limit["sentence"], "", share))
 
 

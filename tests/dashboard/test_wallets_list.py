@@ -16,7 +16,7 @@ from nicegui.page import page
 from solward.client import ApiError, SolwardClient, TokenBalance, Wallet
 from solward_dashboard import api as shared
 from solward_dashboard.lists import PagedCards
-from solward_dashboard.pages.overview import exposure
+from solward_dashboard.pages.overview.page import fetch_exposures
 from solward_dashboard.pages.wallets.page import (
     Holding,
     check_any,
@@ -132,11 +132,11 @@ async def test_a_wallet_that_cannot_be_read_hides_no_other(service: Service) -> 
     holdings = await Cards(3).fetch()
     assert str(holdings["id-1"]) == "too many tokens"
     assert [isinstance(each, Holding) for each in holdings.values()] == [True, False, True]
-    exposures = await exposure.fetch()
+    exposures = await fetch_exposures()
     assert exposures.of_text == "of 24 of 300 wallets, 1 cannot be read now"
     service.unread = {f"id-{number}" for number in range(300)}
     with pytest.raises(ApiError, match="too many tokens"):
-        await exposure.fetch()
+        await fetch_exposures()
     with pytest.raises(ApiError, match="too many tokens"):
         check_any([*(await Cards(3).fetch()).values()])
 

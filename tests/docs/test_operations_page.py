@@ -14,7 +14,7 @@ from solward.database import database
 from solward.serving.bounds import Bounds
 from solward.vault.money.engine import CLOSE_WAIT_S, CONFIRM_WAIT_S
 from solward.vault.money.send import lease
-from solward_cli.worker import PORT
+from solward_cli.server import WORKER_PORT
 from solward_server.http.body import MAX_BODY_BYTES
 from solward_server.listening import MAX_CONNECTIONS, OPEN_FILES
 from solward_server.resources.events import HEARTBEAT_S
@@ -98,7 +98,7 @@ def test_supervisors_wait_longer_than_a_process_takes_to_end() -> None:
 
 
 def test_another_worker_on_a_machine_is_given_another_port() -> None:
-    assert f"solward worker --port {PORT + 1}" in TEXT
+    assert f"solward worker --port {WORKER_PORT + 1}" in TEXT
 
 
 def test_the_arithmetic_uses_the_costs_of_sizing() -> None:

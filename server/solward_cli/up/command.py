@@ -150,7 +150,7 @@ async def _agents(service: Solward, stop: asyncio.Event) -> AsyncIterator[None]:
     if not service.database.shared:
         yield
         return
-    from solward_cli.worker import run_workers
+    from solward_cli.server import run_workers
 
     task = asyncio.create_task(run_workers(service, stop))
     try:
