@@ -1,4 +1,4 @@
-"""What moves money: a route for each declared operation."""
+"""What moves money: a route for each declared operation; and what a swap would bring now."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 from quart import Blueprint, Response
 
 from solward.operations.declared import OPERATIONS, Operation
+from solward.operations.declared.swap import SWAP
+from solward.resources.quotes import QUOTE_SWAP
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.types.roles import Role
 from solward.vault.money.request import Actor
@@ -15,7 +17,27 @@ from solward_server.http.auth import keyed
 from solward_server.http.body import read_body
 from solward_server.http.money_response import money_response
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.money import money_operation
+from solward_server.openapi.errors import refusals_of
+from solward_server.openapi.money import money_operation, operation_body
+from solward_server.openapi.route import Routes
+
+quotes = Routes("money", "Transfers, swaps, the faucet.")
+
+
+@quotes.serve(
+    QUOTE_SWAP, keyed(Role.READ), {400: refusals_of(SWAP.fields)}, body=operation_body(SWAP)
+)
+async def quote(context: RouteContext) -> dict[str, Any]:
+    found = await context.service.operations.quote(await read_body())
+    return {
+        "inputToken": found.input_mint,
+        "outputToken": found.output_mint,
+        "inputUnits": str(found.in_amount),
+        "outputUnits": str(found.out_amount),
+        "minimumUnits": str(found.minimum_out),
+        "slippageBps": found.slippage_bps,
+        "priceImpact": found.price_impact,
+    }
 
 
 def blueprint(context: RouteContext) -> Blueprint:

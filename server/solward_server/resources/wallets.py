@@ -1,4 +1,4 @@
-"""Wallets: create, list, one, tags, balance, limits."""
+"""Wallets: create, list, one, tags, balance, limits, pockets, stakes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from solward.types.errors import (
     TooManyWallets,
     TransactionFailed,
 )
-from solward.types.money import from_units
+from solward.types.money import from_units, lamports_to_sol
 from solward.types.roles import Role
 from solward.vault.custody import MOST_OF_A_KEY
 from solward.vault.grants.dollars import Worth
@@ -41,6 +41,7 @@ _BEFORE = "before must be the id of a wallet"
 _UNANSWERED = LedgerUnavailable("The ledger did not answer getMultipleAccounts (ConnectError)")
 
 routes = Routes("wallets", "Wallets, what they hold, their limits.")
+stakes = Routes("staking", "Stakes and wrapped SOL.")
 
 
 @routes.serve(
@@ -147,6 +148,21 @@ async def sweep(context: RouteContext, wallet_id: str, pocket_id: str) -> dict[s
     await context.wallet(wallet_id)
     record = await context.service.engine.sweep_pocket(wallet_id, caller().actor(), pocket_id)
     return record.to_json(fee=True)
+
+
+@stakes.serve(
+    calls.LIST_STAKES, keyed(Role.READ), {500: LedgerUnavailable("The ledger did not answer")}
+)
+async def staked(context: RouteContext, wallet_id: str) -> dict[str, Any]:
+    await context.wallet(wallet_id)
+    found, complete = await context.service.holdings.stakes(wallet_id)
+    shown = [
+        answer_json(
+            calls.Stake, each, balance=lamports_to_sol(each.lamports), locked=each.is_locked or None
+        )
+        for each in found
+    ]
+    return {"stakes": shown} | ({} if complete else {"complete": False})
 
 
 async def _all(pages: AsyncIterator[Sequence[bytes]]) -> Response:
