@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import MutableMapping
-from typing import Any, TextIO
+from typing import TextIO
 
 import structlog
 
@@ -70,9 +69,9 @@ def configure(
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.StackInfoRenderer(),
-                # Before `scrub_event`, so that tracebacks are scrubbed; no local variables.
+                # Before `scrub`, so that tracebacks are scrubbed; no local variables.
                 structlog.processors.format_exc_info,
-                scrub_event,
+                lambda _logger, _method, event: scrub(event),
                 renderer,
             ],
         )
@@ -82,11 +81,3 @@ def configure(
     root.setLevel(level.upper())
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.WARNING)
-
-
-def scrub_event(
-    _logger: Any, _method: str, event: MutableMapping[str, Any]
-) -> MutableMapping[str, Any]:
-    """A structlog processor: the event without secrets."""
-    scrubbed: MutableMapping[str, Any] = scrub(event)
-    return scrubbed

@@ -170,13 +170,9 @@ def _without_keypair(match: re.Match[str]) -> str:
     return REDACTED
 
 
+@functools.lru_cache(1024)
 def names_secret(name: object) -> bool:
     """Whether a field of this name holds a secret."""
-    return _is_secret_name(str(name))
-
-
-@functools.lru_cache(1024)
-def _is_secret_name(name: str) -> bool:
-    words = [word.lower() for word in _WORDS.findall(name)]
+    words = [word.lower() for word in _WORDS.findall(str(name))]
     joined = "_".join(words)
     return not _SECRET_WORDS.isdisjoint(words) or any(part in joined for part in _SECRET_NAMES)

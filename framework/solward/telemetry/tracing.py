@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, MutableMapping
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote
 
 import structlog
@@ -31,12 +31,14 @@ _MAX_TEXT = 300
 _log = structlog.get_logger(__name__)
 
 
-class Span(Protocol):
-    """A timed block of work; `set` adds attributes while it runs."""
+class Span:
+    """A timed block of work; `set` adds attributes while it runs. This one is not recorded."""
+
+    __slots__ = ()
 
     def __enter__(self) -> Span:
         """Begin."""
-        ...
+        return self
 
     def __exit__(
         self,
@@ -45,27 +47,12 @@ class Span(Protocol):
         traceback: TracebackType | None,
     ) -> None:
         """End, with the error's text where there is one."""
-        ...
 
     def set(self, **attributes: Any) -> None:
         """Add attributes; None is left out."""
-        ...
 
 
-class _NoSpan:
-    """A span that is not recorded."""
-
-    def __enter__(self) -> Span:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        return None
-
-    def set(self, **_attributes: Any) -> None:
-        return None
-
-
-_NO_SPAN = _NoSpan()
+_NO_SPAN = Span()
 # Makes a span from a name, a request's `traceparent` (None: no request) and attributes.
 Make = Callable[[str, str | None, Mapping[str, Any]], Span]
 _make: Make | None = None
@@ -153,7 +140,7 @@ def _exporting(
     tracer = provider.get_tracer("solward", version)
     propagator = TraceContextTextMapPropagator()
 
-    class Exported:
+    class Exported(Span):
         """A span of OpenTelemetry, current while it is entered."""
 
         __slots__ = ("_span", "_token")
@@ -175,9 +162,9 @@ def _exporting(
 
         def __exit__(
             self,
-            _kind: type[BaseException] | None,
+            kind: type[BaseException] | None,
             error: BaseException | None,
-            _traceback: TracebackType | None,
+            traceback: TracebackType | None,
         ) -> None:
             context.detach(self._token)
             if error is not None:

@@ -15,7 +15,7 @@ from solward.support.clock import iso
 from solward.types.bounds import Address, Items, Name
 from solward.types.errors import InvalidRequest
 from solward.types.payment import PaymentMode, Served
-from solward.types.record import TransactionStatus
+from solward.types.record import TransactionStatus, present
 
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 MAX_BODY_BYTES: Final = 1 << 20
@@ -96,26 +96,25 @@ class PaymentView:
 
     def to_json(self) -> dict[str, Any]:
         """The payment as the API shows it; absent fields are omitted."""
-        shown: dict[str, Any] = {
-            "id": self.id,
-            "walletId": self.wallet_id,
-            "status": self.status.value,
-            "state": self.state.value,
-            "served": self.served.value,
-            "protocol": self.protocol,
-            "mode": self.mode.value,
-            "site": self.site,
-            "url": self.url,
-            "method": self.method,
-            "asset": self.asset,
-            "symbol": self.symbol,
-            "amount": self.amount,
-            "payTo": self.pay_to,
-            "signature": self.signature,
-            "timestamp": iso(self.created_ms),
-            "error": self.error,
-        }
-        return {name: value for name, value in shown.items() if value is not None}
+        return present(
+            id=self.id,
+            walletId=self.wallet_id,
+            status=self.status.value,
+            state=self.state.value,
+            served=self.served.value,
+            protocol=self.protocol,
+            mode=self.mode.value,
+            site=self.site,
+            url=self.url,
+            method=self.method,
+            asset=self.asset,
+            symbol=self.symbol,
+            amount=self.amount,
+            payTo=self.pay_to,
+            signature=self.signature,
+            timestamp=iso(self.created_ms),
+            error=self.error,
+        )
 
 
 @dataclass(frozen=True, slots=True)

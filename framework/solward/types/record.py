@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, Final, TypeAlias
 
-from solward.support.clock import iso
+from solward.support.clock import iso, time_json
 from solward.types.bounds import Items, Name, Names, Units
 
 ErrorKind: TypeAlias = type[Exception]
@@ -92,6 +92,11 @@ def recipient_of(type_: str, details: Mapping[str, Any]) -> str | None:
     return to if isinstance(to, str) else None
 
 
+def present(**fields: Any) -> dict[str, Any]:
+    """A JSON object of the fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 @dataclass(frozen=True, slots=True)
 class AssetAmount:
     """An amount in whole units of `asset`: "SOL", a mint, or None if the asset is unknown."""
@@ -118,9 +123,7 @@ class LeavingAmount:
 
     def to_json(self) -> dict[str, Any]:
         """The entry in the details' list; fields that are None are omitted."""
-        body: dict[str, Any] = {"operation": self.operation, "amount": self.amount}
-        body["asset"] = self.asset
-        return body if self.to is None else {**body, "to": self.to}
+        return present(**asdict(self))
 
 
 def leaves_of(details: Mapping[str, Any]) -> tuple[LeavingAmount, ...]:
@@ -226,31 +229,30 @@ class TransactionRecord:
         Args:
             fee: with what it costs at the network, under `fee`.
         """
-        body: dict[str, Any] = {"id": self.id, "walletId": self.wallet_id}
-        if self.agent_id is not None:
-            body["agentId"] = self.agent_id
-        body |= {"principal": self.principal, "type": self.type, "status": self.status.value}
-        if self.signature is not None:
-            body["signature"] = self.signature
-        body |= {
-            "details": dict(self.details),
-            "guardrailsApplied": list(self.guardrails_applied),
-            "timestamp": iso(self.created_ms),
-        }
-        if fee and self.fee_lamports is not None:
-            body["fee"] = self._fee(self.fee_lamports)
-        if self.error is not None:
-            body["error"] = self.error
-        return body
+        return present(
+            id=self.id,
+            walletId=self.wallet_id,
+            agentId=self.agent_id,
+            principal=self.principal,
+            type=self.type,
+            status=self.status.value,
+            signature=self.signature,
+            details=dict(self.details),
+            guardrailsApplied=list(self.guardrails_applied),
+            timestamp=iso(self.created_ms),
+            fee=self._fee() if fee else None,
+            error=self.error,
+        )
 
-    def _fee(self, lamports: int) -> dict[str, int]:
-        found = {
-            "lamports": lamports,
-            "computeUnits": self.compute_units,
-            "computeUnitLimit": self.compute_unit_limit,
-            "priorityFeeMicroLamports": self.compute_unit_price,
-        }
-        return {name: value for name, value in found.items() if value is not None}
+    def _fee(self) -> dict[str, int] | None:
+        if self.fee_lamports is None:
+            return None
+        return present(
+            lamports=self.fee_lamports,
+            computeUnits=self.compute_units,
+            computeUnitLimit=self.compute_unit_limit,
+            priorityFeeMicroLamports=self.compute_unit_price,
+        )
 
 
 class HoldState(StrEnum):
@@ -327,31 +329,29 @@ class Hold:
 
     def to_json(self) -> dict[str, Any]:
         """As the API shows it; absent fields are omitted."""
-        body: dict[str, Any] = {"id": self.id, "walletId": self.wallet_id}
-        if self.agent_id is not None:
-            body["agentId"] = self.agent_id
-        body |= {
-            "principal": self.principal,
-            "chain": list(self.chain),
-            "type": self.type,
-            "state": self.state.value,
-            "sentence": self.sentence,
-            "reasons": list(self.reasons),
-            "lines": [dict(line) for line in self.lines],
-            "costsLamports": str(self.costs_lamports),
-            "arrives": {mint: str(units) for mint, units in self.arrives.items()},
-            "details": dict(self.details),
-            "repeats": self.repeats,
-            "createdAt": iso(self.created_ms),
-            "expiresAt": iso(self.expires_ms),
-        }
-        if self.decided_by is not None and self.decided_ms is not None:
-            body |= {"decidedBy": self.decided_by, "decidedAt": iso(self.decided_ms)}
-        if self.note is not None:
-            body["note"] = self.note
-        if self.transaction_id is not None:
-            body["transactionId"] = self.transaction_id
-        return body
+        is_decided = self.decided_by is not None and self.decided_ms is not None
+        return present(
+            id=self.id,
+            walletId=self.wallet_id,
+            agentId=self.agent_id,
+            principal=self.principal,
+            chain=list(self.chain),
+            type=self.type,
+            state=self.state.value,
+            sentence=self.sentence,
+            reasons=list(self.reasons),
+            lines=[dict(line) for line in self.lines],
+            costsLamports=str(self.costs_lamports),
+            arrives={mint: str(units) for mint, units in self.arrives.items()},
+            details=dict(self.details),
+            repeats=self.repeats,
+            createdAt=iso(self.created_ms),
+            expiresAt=iso(self.expires_ms),
+            decidedBy=self.decided_by if is_decided else None,
+            decidedAt=time_json(self.decided_ms) if is_decided else None,
+            note=self.note,
+            transactionId=self.transaction_id,
+        )
 
     def message(self) -> str:
         """A message for the requester, such as a model."""
