@@ -134,7 +134,7 @@ async def offline_database(settings: Settings, *, begins: bool = False) -> Async
     if not begins:
         async with inspected_database(settings) as existing:
             await refuse_unused(existing, settings.solward_home)
-    with Home.locked(settings.solward_home) as home:
+    with Home.opened(settings.solward_home) as home:
         database = await Database.open(settings.database_url, home.path)
         try:
             act_as(CLI)

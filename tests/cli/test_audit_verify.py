@@ -382,7 +382,7 @@ def test_a_log_on_postgresql_is_checked(
 
 def test_it_reads_while_a_service_owns_the_home_and_writes(home: Path) -> None:
     async def serving() -> Result:
-        with Home.locked(home):
+        with Home.opened(home):
             database = await opened(home)
             async with database.write():
                 await AuditLog(database).latest()

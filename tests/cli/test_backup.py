@@ -401,7 +401,7 @@ def test_a_home_that_is_used_or_not_empty_is_not_restored_into(
         solward(home, "restore", file, typed=ONCE)
     )
     target = tmp_path / "target"
-    with Home.locked(target):
+    with Home.opened(target):
         assert "is in use by process" in refused(solward(target, "restore", file, typed=ONCE))
     # What a process left that only locked it does not count.
     assert solward(target, "restore", file, typed=ONCE).exit_code == 0

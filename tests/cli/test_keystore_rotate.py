@@ -103,7 +103,7 @@ def test_a_wrong_passphrase_a_blank_one_and_a_running_service_are_refused(tmp_pa
     assert (blank.exit_code, "must not be blank" in blank.stderr) == (2, True)
     short = rotate(home, typed="too short\ntoo short\n", KEYSTORE_PASSPHRASE=OLD)
     assert (short.exit_code, "must have at least 16 bytes" in short.stderr) == (2, True)
-    with Home.locked(home):
+    with Home.opened(home):
         busy = rotate(home, typed=f"{NEW}\n{NEW}\n", KEYSTORE_PASSPHRASE=OLD)
     assert (busy.exit_code, "is in use by process" in busy.stderr) == (2, True)
     assert "New passphrase" not in busy.output

@@ -18,7 +18,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from solward.settings.home import Home
-with Home.locked(Path(sys.argv[1])):
+with Home.opened(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -26,14 +26,14 @@ with Home.locked(Path(sys.argv[1])):
 
 def test_the_folder_is_made_for_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "a" / "home"
-    with Home.locked(path) as home:
+    with Home.opened(path) as home:
         assert home.path == path
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 
 def test_a_folder_open_to_others_is_closed_to_them(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    with Home.locked(tmp_path):
+    with Home.opened(tmp_path):
         assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
 
 
@@ -46,7 +46,7 @@ def test_a_second_process_is_refused_with_path_and_owner_until_the_first_is_kill
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(HomeLocked) as caught, Home.locked(tmp_path):
+        with pytest.raises(HomeLocked) as caught, Home.opened(tmp_path):
             pass
         assert str(tmp_path) in str(caught.value)
         assert f"process {holder.pid}" in str(caught.value)
@@ -54,14 +54,14 @@ def test_a_second_process_is_refused_with_path_and_owner_until_the_first_is_kill
         holder.send_signal(signal.SIGKILL)
         with holder:
             pass
-    with Home.locked(tmp_path):
+    with Home.opened(tmp_path):
         pass
 
 
 def test_the_lock_is_free_again_after_the_block_even_after_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), Home.locked(tmp_path):
+    with pytest.raises(ZeroDivisionError), Home.opened(tmp_path):
         _ = 1 / 0
-    with Home.locked(tmp_path):
+    with Home.opened(tmp_path):
         assert (tmp_path / "solward.lock").read_text() == f"{os.getpid()}\n"
 
 
@@ -69,7 +69,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with (
         pytest.raises(ConfigError, match="cannot be used: Not a directory"),
-        Home.locked(tmp_path / "file" / "home"),
+        Home.opened(tmp_path / "file" / "home"),
     ):
         pass
 
@@ -79,7 +79,7 @@ def test_a_shared_home_is_made_private_and_used_by_several(tmp_path: Path) -> No
     with Home.opened(path, shared=True) as first, Home.opened(path, shared=True) as second:
         assert first.path == second.path == path
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
-    with Home.opened(path, shared=False), pytest.raises(HomeLocked), Home.locked(path):
+    with Home.opened(path, shared=False), pytest.raises(HomeLocked), Home.opened(path):
         pass
 
 

@@ -10,16 +10,15 @@ authenticated with it: a chunk cannot be changed, moved, repeated or cut off.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import io
 import os
 import shutil
 import sys
 import tarfile
 from pathlib import Path
-from typing import IO, Any, Final, cast
+from typing import IO, Annotated, Any, Final, cast
 
+import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -151,13 +150,8 @@ class SealedWriter:
         kdf = new_kdf()
         key = _derive(passphrase, kdf)
         prefix = os.urandom(_PREFIX_BYTES)
-        header = {
-            "format": FORMAT,
-            "kdf": kdf,
-            "nonce": _text(prefix),
-            "verifier": _text(encrypt(key, _KNOWN, _bound(kdf))),
-        }
-        self._header = jsontext.dumps(header).encode()
+        verifier = encrypt(key, _KNOWN, _bound(kdf))
+        self._header = msgspec.json.encode(_Header(FORMAT, kdf, prefix, verifier))
         self._sink, self._chunks = sink, _Chunks(key, prefix, self._header)
         self._waiting = bytearray()
         sink.write(MAGIC + len(self._header).to_bytes(4, "big") + self._header)
@@ -187,16 +181,15 @@ class SealedReader:
 
     def __init__(self, source: IO[bytes], passphrase: str) -> None:
         header, fields = _header(source)
-        kdf = fields["kdf"]
-        key = _derive(passphrase, kdf)
+        key = _derive(passphrase, fields.kdf)
         try:
-            decrypt(key, _bytes(fields["verifier"]), _bound(kdf), "The backup")
+            decrypt(key, fields.verifier, _bound(fields.kdf), "The backup")
         except KeystoreError:
             raise BackupError(
                 "The passphrase is not this backup's, or the beginning of the file is damaged"
             ) from None
         self._source = source
-        self._chunks = _Chunks(key, _bytes(fields["nonce"]), header)
+        self._chunks = _Chunks(key, fields.nonce, header)
         self._ahead = source.read(CHUNK + _TAG_BYTES)
         self._plain = memoryview(b"")
         self._ended = False
@@ -234,14 +227,24 @@ class _Chunks:
         return self._prefix + number.to_bytes(4, "big") + bytes([last])
 
 
-def _header(source: IO[bytes]) -> tuple[bytes, dict[str, Any]]:
+class _Header(msgspec.Struct):
+    """The file's header as JSON; bytes are base64 there."""
+
+    format: int
+    kdf: dict[str, Any]
+    nonce: Annotated[bytes, msgspec.Meta(min_length=_PREFIX_BYTES, max_length=_PREFIX_BYTES)]
+    verifier: bytes
+
+
+def _header(source: IO[bytes]) -> tuple[bytes, _Header]:
     if source.read(len(MAGIC)) != MAGIC:
         raise BackupError("The file is not a backup made by `solward backup`")
     size = int.from_bytes(source.read(4), "big")
     header = source.read(size) if size <= _MAX_HEADER else b""
     try:
-        fields = jsontext.read(header)
-        version = fields["format"]
+        found = jsontext.read(header)
+        # Of a newer version nothing else is known.
+        version = found["format"]
         if type(version) is not int:
             raise TypeError
         if version > FORMAT:
@@ -249,13 +252,9 @@ def _header(source: IO[bytes]) -> tuple[bytes, dict[str, Any]]:
                 f"The backup was made by a newer version of Solward (format {version}; this one"
                 f" reads up to {FORMAT})"
             )
-        prefix = _bytes(fields["nonce"])
-        known = isinstance(fields["kdf"], dict) and "verifier" in fields
-        if not known or len(prefix) != _PREFIX_BYTES:
-            raise ValueError
+        return header, msgspec.convert(found, _Header)
     except (ValueError, TypeError, KeyError):
         raise BackupError("The beginning of the backup is damaged") from None
-    return header, fields
 
 
 def _derive(passphrase: str, kdf: Any) -> bytes:
@@ -267,14 +266,3 @@ def _derive(passphrase: str, kdf: Any) -> bytes:
 
 def _bound(kdf: Any) -> bytes:
     return f"solward-backup/{FORMAT}|{jsontext.dumps(kdf, canonical=True)}".encode()
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def _bytes(text: object) -> bytes:
-    try:
-        return base64.b64decode(str(text), validate=True)
-    except binascii.Error:
-        raise BackupError("The beginning of the backup is damaged") from None

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from solward import __version__
 from solward.backup.archive import refuse_existing, write_archive
-from solward.backup.manifest import DATABASE, KEY_FILE, LEDGER, NEXT_KEY_FILE, Manifest
+from solward.backup.manifest import DATABASE, FILES, KEY_FILE, LEDGER, NEXT_KEY_FILE, Manifest
 from solward.backup.plugins import copy_plugins
 from solward.database.database import Database, database_file
 from solward.database.schema import has_schema, schema_of
@@ -64,7 +64,7 @@ async def create_backup(settings: Settings, file: Path, passphrase: str) -> Crea
     """Write database, key file, localnet ledger and plugins of the settings' home to `file`,
     encrypted.
 
-    Only in a process of its own (see `snapshot.copy_files`). Temporary copies are made in the home.
+    Only in a process of its own (see `copy_files`). Temporary copies are made in the home.
 
     Raises:
         ConfigError: the database is not SQLite.
@@ -112,8 +112,7 @@ async def _describe(settings: Settings, folder: Path, plugins: list[str]) -> Man
         kind = "passphrase" if newest.kdf.get("kind") == "argon2id" else "file"
         if kind == "file":
             await _copy_key(settings, folder, newest)
-    names = [name for name in (DATABASE, KEY_FILE, NEXT_KEY_FILE, LEDGER)
-             if (folder / name).exists()]  # fmt: skip
+    names = [name for name in FILES if (folder / name).exists()]
     return Manifest(
         version=__version__,
         created=iso(now_ms()),
@@ -146,34 +145,29 @@ async def _copy_key(settings: Settings, folder: Path, newest: KeystoreRow) -> No
         raise KeystoreError(str(error).replace(str(folder / KEY_FILE), str(original))) from None
 
 
-def copy_files(database: Path, ledger: Path | None, folder: Path) -> tuple[Path, Path | None]:
-    """Copy the database, and the localnet's ledger where there is one, into `folder`.
+def copy_files(database: Path, ledger: Path | None, folder: Path) -> None:
+    """Copy the database, and the localnet's ledger where there is one, into `folder`, each complete
+    without a write-ahead log.
 
     Only in a process of its own: closing a file releases the locks of SQLite's connections to it in
     the same process (sqlite.org, "How To Corrupt An SQLite Database File", 2.2).
 
-    Returns:
-        Both copies, each complete without a write-ahead log.
-
     Raises:
         BackupError: a file cannot be read, or is written without a pause.
     """
-    database_copy = folder / "solward.db"
+    copy = folder / DATABASE
     try:
         with _connected(database) as reader:
             if ledger is None:
                 _begin(reader)
-                ledger_copy = None
             else:
-                ledger_copy = folder / "localnet.db"
-                _copy_ledger(database, reader, ledger, ledger_copy)
-            os.close(os.open(database_copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-            with _connected(database_copy) as target:
+                _copy_ledger(database, reader, ledger, folder / LEDGER)
+            os.close(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            with _connected(copy) as target:
                 # The state at the start of this connection's transaction.
                 reader.backup(target)
     except (sqlite3.Error, OSError) as error:
         raise BackupError(f"The data of this home cannot be copied: {error}") from None
-    return database_copy, ledger_copy
 
 
 def check_file(path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+
+import msgspec
 
 from solward.backup.plugins import is_path
 from solward.support import jsontext
+from solward.types.bounds import Natural
 from solward.types.errors import BackupError
 
 MANIFEST = "manifest.json"
@@ -39,7 +41,7 @@ class Manifest:
     schema: str
     keystore: str
     wallets: Mapping[str, str]
-    files: Mapping[str, int]
+    files: Mapping[str, Natural]
 
     @property
     def holds(self) -> list[str]:
@@ -52,24 +54,19 @@ class Manifest:
 
     def to_json(self) -> bytes:
         """The manifest's file."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        return jsontext.dumps(fields).encode()
+        return jsontext.dumps(asdict(self)).encode()
 
 
 def parse_manifest(data: bytes) -> Manifest:
     """The manifest in `data`; raises `BackupError`."""
-    unknown = "The backup's manifest is not one this version reads"
     try:
-        fields: dict[str, Any] = jsontext.read(data)
-        manifest = Manifest(**{name: fields[name] for name in Manifest.__slots__})
-        known = DATABASE in manifest.files and all(
-            name in FILES or is_path(name) for name in manifest.files
-        )
-        sizes = all(type(size) is int and size >= 0 for size in manifest.files.values())
-        wallets = all(type(key) is str for key in manifest.wallets.values())
-        texts = all(type(fields[name]) is str for name in ("version", "network", "schema"))
-    except (ValueError, TypeError, KeyError, AttributeError):
-        raise BackupError(unknown) from None
-    if not (known and sizes and wallets and texts):
-        raise BackupError(unknown)
+        manifest = msgspec.convert(jsontext.read(data), Manifest)
+    except ValueError:
+        manifest = None
+    if manifest is None or DATABASE not in manifest.files or not all(map(_is_file, manifest.files)):
+        raise BackupError("The backup's manifest is not one this version reads")
     return manifest
+
+
+def _is_file(name: str) -> bool:
+    return name in FILES or is_path(name)

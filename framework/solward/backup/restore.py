@@ -95,9 +95,7 @@ async def restore_backup(
                 raise BackupError(f"{place} exists already; a restore overwrites nothing")
         manifest = read_archive(file, folder, passphrase)
         keys = await drill(folder, manifest, keystore_passphrase, settings.keystore_key_file)
-        skip_pockets(folder / DATABASE)
-        end_holds(folder / DATABASE)
-        freeze(folder / DATABASE, f"restored from the backup of {manifest.created}")
+        make_safe(folder / DATABASE, manifest.created)
         left_out = refused(folder)
         for name in left_out:
             shutil.rmtree(plugins_folder(folder) / name)
@@ -111,10 +109,17 @@ async def restore_backup(
     return Restored(manifest, keys, left_out)
 
 
-def skip_pockets(database: Path) -> None:
-    """Leave room in each wallet's pocket counters for those used after the backup was made.
+def make_safe(database: Path, made: str) -> None:
+    """Let a restored database lead to nothing that was done since the backup was made.
 
-    A counter that is used twice would give a key that others know of already.
+    Each wallet's pocket counters leave room for those used since: a counter that is used twice
+    would give a key that others know of already. What waited for a person expires at the next
+    start: it may have been approved and paid since; approved here it would be paid again. And the
+    service is frozen, unless it was: what was sent since is in no record, so limits do not count it
+    and callers who retry would pay again. A person looks before anything is signed.
+
+    Args:
+        made: when the backup was.
     """
     with closing(sqlite3.connect(database)) as connection, connection:
         # No address: what is in between was never derived here.
@@ -127,30 +132,13 @@ def skip_pockets(database: Path) -> None:
             " GROUP BY wallets.id)",
             (SKIPPED_POCKETS, SKIPPED_POCKETS, now_ms()),
         )
-
-
-def end_holds(database: Path) -> None:
-    """Let what waited for a person when the backup was made expire at the next start.
-
-    It may have been approved and paid since; approved here it would be paid again.
-    """
-    with closing(sqlite3.connect(database)) as connection, connection:
         # Before any time that the windows' clock may have when the service starts.
         connection.execute("UPDATE holds SET expires_ms = 0 WHERE state IN ('held', 'approved')")
-
-
-def freeze(database: Path, reason: str) -> None:
-    """Freeze the service of a restored database, unless it was frozen already.
-
-    What was sent since the backup is in no record, so limits do not count it and callers who retry
-    would pay again: a person looks before anything is signed.
-    """
-    with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute(
             "INSERT INTO switches (scope, frozen, reason, changed_ms) VALUES ('service', 1, ?, ?)"
             " ON CONFLICT (scope) DO UPDATE SET frozen = 1, reason = excluded.reason,"
             " changed_ms = excluded.changed_ms WHERE NOT frozen",
-            (reason, now_ms()),
+            (f"restored from the backup of {made}", now_ms()),
         )
 
 
@@ -168,7 +156,7 @@ def _places(settings: Settings, database: Path) -> dict[str, Path]:
 def _empty_home(home: Path) -> Iterator[Path]:
     """Lock the home and make a working folder in it; an error removes what was created."""
     existed = home.exists()
-    with Home.locked(home):
+    with Home.opened(home):
         present = sorted(each.name for each in home.iterdir() if each.name != LOCK_NAME)
         if present:
             raise BackupError(

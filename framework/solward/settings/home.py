@@ -30,8 +30,9 @@ class Home:
 
     @classmethod
     @contextmanager
-    def locked(cls, path: Path) -> Iterator[Home]:
-        """Create the folder where it is missing (mode 0700) and lock it until the block ends.
+    def opened(cls, path: Path, *, shared: bool = False) -> Iterator[Home]:
+        """Create the folder where it is missing (mode 0700). Lock it until the block ends, unless
+        other processes share it.
 
         The kernel releases the lock when the process ends, even when it is killed.
 
@@ -39,43 +40,20 @@ class Home:
             HomeLocked: naming the path and the process that has the lock.
             ConfigError: the folder cannot be created or written.
         """
-        with _usable(path):
-            _create(path)
-            descriptor = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         try:
-            _lock(descriptor, path)
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.chmod(0o700)
+            descriptor = None if shared else os.open(path / LOCK_NAME, flags, 0o600)
+        except OSError as error:
+            raise ConfigError(f"SOLWARD_HOME {path} cannot be used: {error.strerror}") from None
+        try:
+            if descriptor is not None:
+                _lock(descriptor, path)
             yield cls(path)
         finally:
-            os.close(descriptor)
-
-    @classmethod
-    @contextmanager
-    def opened(cls, path: Path, *, shared: bool) -> Iterator[Home]:
-        """As `locked`, or only created where other processes share it.
-
-        Raises:
-            HomeLocked, ConfigError: as `locked`.
-        """
-        if not shared:
-            with cls.locked(path) as home:
-                yield home
-            return
-        with _usable(path):
-            _create(path)
-        yield cls(path)
-
-
-@contextmanager
-def _usable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ConfigError(f"SOLWARD_HOME {path} cannot be used: {error.strerror}") from None
-
-
-def _create(path: Path) -> None:
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.chmod(0o700)
+            if descriptor is not None:
+                os.close(descriptor)
 
 
 def _lock(descriptor: int, path: Path) -> None:

@@ -72,7 +72,7 @@ def up(
 
             if settings.solana_rpc_url is not None:
                 raise ConfigError("--reset is for the embedded ledger, and SOLANA_RPC_URL is set")
-            with Home.locked(settings.solward_home), localnet_errors():
+            with Home.opened(settings.solward_home), localnet_errors():
                 reset_ledger(settings.localnet_path)
         listening = listen(settings.api_host, settings.api_port)
     pages_port = settings.dashboard_port if dashboard_port is None else dashboard_port
