@@ -23,7 +23,7 @@ from click.testing import CliRunner
 from sqlalchemy import insert, select, text, update
 from tests.promises import promise
 from tests.support.clock import until
-from tests.support.database import WALLET_ROW, agent_row
+from tests.support.database import WALLET_ROW, AuditLog, agent_row
 from tests.support.processes import free_port
 from tests.support.repository import ROOT
 from tests.support.services import STRANGER, serving_api
@@ -38,7 +38,6 @@ from tests.support.webhooks import (
 )
 
 from solward.agents.store import agents, jobs, queue_tables
-from solward.audit.log import AuditLog
 from solward.client import AlertDelivery, verify_alerts
 from solward.database import outbox
 from solward.database.database import Database
@@ -58,8 +57,8 @@ from solward.notify.alert_webhook import (
     message,
     shown,
 )
+from solward.notify.deliveries import Pace
 from solward.notify.webhook import Webhook
-from solward.notify.webhook_sender import Pace
 from solward.settings import Settings
 from solward.support.durations import HOUR_MS
 from solward.telemetry import metrics

@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from structlog.testing import capture_logs
 from tests.promises import promise
 from tests.support.clock import until
-from tests.support.database import query_plans
+from tests.support.database import AuditLog, query_plans
 from tests.support.processes import free_port
 from tests.support.webhooks import (
     FAST,
@@ -32,14 +32,13 @@ from tests.support.webhooks import (
     webhook_process,
 )
 
-from solward.audit.log import AuditLog
 from solward.client import Delivery, verify_delivery
 from solward.database import outbox
 from solward.database.database import Database
 from solward.database.tables import webhook_deliveries
 from solward.notify import deliveries as store
+from solward.notify.deliveries import Pace
 from solward.notify.webhook import Webhook
-from solward.notify.webhook_sender import Pace
 from solward.support.clock import now_ms
 from solward.support.durations import DAY_MS
 from solward.telemetry import metrics

@@ -94,7 +94,7 @@ async def verify(
     no log to check. Keep the head's hash or the saved ends elsewhere: whoever puts back an older
     copy of the whole database cannot make it continue later ends.
     """
-    from solward.audit.log import AuditLog, read_heads, write_heads
+    from solward.audit.log import read_heads, verify_against, write_heads
 
     earlier = None if against is None else read_heads(against)
     async with inspected_database(settings) as database:
@@ -102,7 +102,7 @@ async def verify(
         if not hashes_only:
             await read_audit_key(settings, database)
         try:
-            log = await AuditLog(database).verify(head, earlier)
+            log = await verify_against(database, head, earlier)
         except AuditBroken as error:
             click.echo(f"Error: {error}", err=True)
             sys.exit(_EXIT_BROKEN)

@@ -8,9 +8,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.support.database import audit_places
+from tests.support.database import AuditLog, audit_places
 
-from solward.audit.log import AuditLog
 from solward.database import outbox, sqlite
 from solward.database.database import Database
 from solward.types.errors import AuditBroken, StoreError

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
-from tests.support.database import statements_of
+from tests.support.database import AuditLog, statements_of
 
-from solward.audit.log import AuditEntry, AuditLog
+from solward.audit.log import AuditEntry
 from solward.database import outbox
 from solward.database.database import Database
 

@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import text as sql
 from tests.promises import promise
+from tests.support.database import AuditLog
 
-from solward.audit.log import AuditLog
 from solward.database.database import Database
 from solward.service.retention import retain
 from solward.settings import Settings

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import select
 from tests.promises import promise
+from tests.support.database import AuditLog
 from tests.support.plugins import keeping_context, keeping_module
 from tests.support.services import Api
 
@@ -185,7 +186,7 @@ async def test_a_removal_purges_entries_and_settings_of_a_stopped_service(tmp_pa
             assert kept.scalars().all() == ["another"]
             (told,) = await audit_log.latest(connection, 1)
         assert (told.event, jsontext.loads(told.data)["principal"]) == ("plugin:purged", "cli")
-        await stand.service.audit.verify()
+        await AuditLog(stand.service.database).verify()
 
 
 def test_a_secret_is_no_argument_of_a_command() -> None:

@@ -16,9 +16,8 @@ import psycopg.waiting
 import pytest
 from sqlalchemy import delete, insert, select, text
 from sqlalchemy.exc import DatabaseError, IntegrityError
-from tests.support.database import recorded_statements
+from tests.support.database import AuditLog, recorded_statements
 
-from solward.audit.log import AuditLog
 from solward.database import database as module
 from solward.database import outbox
 from solward.database.database import Database, lock_exclusive

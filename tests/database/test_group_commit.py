@@ -17,8 +17,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from structlog.contextvars import bound_contextvars, merge_contextvars
 from structlog.testing import capture_logs
 from tests.promises import promise
+from tests.support.database import AuditLog
 
-from solward.audit.log import AuditLog
 from solward.database import outbox, sqlite
 from solward.database import sqlite as inline
 from solward.database.database import Database

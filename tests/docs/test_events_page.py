@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.promises import promise
 from tests.support.agents import agent_body
-from tests.support.database import hold_row
+from tests.support.database import AuditLog, hold_row
 from tests.support.repository import DOCS
 from tests.support.services import SECRET, STRANGER, Api, serving_api
 
@@ -170,7 +170,7 @@ async def test_every_kind_has_the_fields_that_are_documented(tmp_path: Path) -> 
     given = {"approval_webhook_url": "http://127.0.0.1:9/", "approval_webhook_secret": SECRET}
     async with serving_api(tmp_path / "home", demo=True, **given) as api:
         await everything(api)
-        entries = [entry.to_json() for entry in await api.service.audit.latest(500)]
+        entries = [entry.to_json() for entry in await AuditLog(api.service.database).latest(500)]
         records = (await api.get("/transactions")).json["transactions"]
         agent = (await api.get("/agents")).json["agents"][0]["id"]
         decisions = (await api.get(f"/agents/{agent}/decisions")).json["decisions"]

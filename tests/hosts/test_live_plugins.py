@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.promises import promise
 from tests.support.clock import until
+from tests.support.database import AuditLog
 from tests.support.hosts import (
     FORBIDDEN,
     OF_THREE,
@@ -32,7 +33,6 @@ from tests.support.payments import whole
 from tests.support.plugins import Shelf, shelf, skill_source, wheel
 from tests.support.repository import ROOT
 
-from solward.audit.log import AuditLog
 from solward.plugins.folders import layout
 from solward.plugins.hooks import PAYMENTS
 from solward.plugins.loaded import LoadedPayment

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from tests.promises import promise
+from tests.support.database import AuditLog
 from tests.support.hosts import Hosted, Opened, opened_hosts
 from tests.support.plugins import Shelf, shelf, skill_source
 
 from solward import InvalidRequest, SkillError
-from solward.audit.log import AuditLog
 from solward.plugins.state import PluginSettings
 from solward.types.errors import KeystoreError, SkillNotFound, SolwardError
 

@@ -12,7 +12,7 @@ import pytest
 from tests.promises import promise
 from tests.support.agents import agent_body
 from tests.support.clock import until
-from tests.support.database import audit_seq_at
+from tests.support.database import AuditLog, audit_seq_at
 from tests.support.services import NOBODY, Served, serving_events, settings
 
 from solward.service.service import Solward
@@ -65,7 +65,7 @@ async def test_what_happens_is_told_once_in_order_with_exact_amounts(served: Ser
     unsigned = {name: value for name, value in datas[5].items() if name != "signature"}
     assert datas[4] == unsigned | {"status": "pending"}
     assert datas[6:] == [records[data["id"]] for data in datas[6:]]
-    assert await served.service.audit.end() == told[-1][0]
+    assert await AuditLog(served.service.database).end() == told[-1][0]
 
 
 async def test_an_agents_life_is_told(served: Served) -> None:
@@ -79,7 +79,7 @@ async def test_an_agents_life_is_told(served: Served) -> None:
         await served.client.delete(f"/agents/{agent}")
         (seq, deleted, gone) = await heard.event()
     assert (deleted, gone["agentId"], gone["principal"]) == ("agent:deleted", agent, "admin")
-    assert await served.service.audit.end() == seq
+    assert await AuditLog(served.service.database).end() == seq
 
 
 @pytest.mark.more
@@ -126,8 +126,9 @@ async def test_a_reader_slower_than_what_happens_loses_nothing(served: Served) -
     """More than the socket holds is written before the first line is read."""
     big = "x" * 60_000
     async with served.listening() as heard:
+        audit = AuditLog(served.service.database)
         for number in range(400):
-            await served.service.audit.append(EventKind.KEY_CREATED, {"n": number, "big": big})
+            await audit.append(EventKind.KEY_CREATED, {"n": number, "big": big})
         told = await heard.events(400)
     assert [data["n"] for _, _, data in told] == list(range(400))
 
@@ -139,7 +140,7 @@ async def test_only_the_kinds_asked_for_are_told(served: Served) -> None:
         made = await heard.event()
         assert made[1] == "wallet:created"
         await served.append(1)
-        await served.service.audit.append(EventKind.KEY_REVOKED, {"keyId": NOBODY})
+        await AuditLog(served.service.database).append(EventKind.KEY_REVOKED, {"keyId": NOBODY})
         revoked = await heard.event()
         assert revoked[1:] == ("key:revoked", {"keyId": NOBODY})
     assert await served.places([made, revoked]) == [3, 5]
@@ -166,7 +167,7 @@ async def test_what_cannot_be_resumed_or_told_is_refused_naming_it(
 ) -> None:
     await served.append(1)
     headers = [] if header is None else [(b"Last-Event-ID", header.encode("latin-1"))]
-    end = await served.service.audit.end()
+    end = await AuditLog(served.service.database).end()
     query = query.format(beyond=end + 1)
     answer = await served.client.get(f"/events{query}", headers=headers)
     assert answer.status_code == 400

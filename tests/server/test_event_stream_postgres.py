@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.support.database import AuditLog
 from tests.support.services import Served, serving_events, settings, shared_ledger
 
-from solward.audit.log import AuditEntry, AuditLog
+from solward.audit import log
+from solward.audit.log import AuditEntry
 from solward.database.database import Database
 from solward.service.service import Solward
 
@@ -84,11 +87,11 @@ async def test_what_an_open_transaction_held_up_is_told_once_that_ended(
     two: tuple[Served, Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = two
-    log = other.service.audit
+    stored_after = log.after
     pages: list[list[AuditEntry]] = []
 
-    async def after(seq: int, limit: int) -> list[AuditEntry]:
-        pages.append(await AuditLog.after(log, seq, limit))
+    async def after(connection: AsyncConnection, seq: int, limit: int) -> list[AuditEntry]:
+        pages.append(await stored_after(connection, seq, limit))
         return pages[-1]
 
     async with other.listening() as heard:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from solders.keypair import Keypair
 from tests.promises import promise
+from tests.support.database import AuditLog
 from tests.support.services import STRANGER, Api
 
 pytestmark = promise("unknown-fields-refused")
@@ -30,7 +31,7 @@ def changing(api: Api) -> list[tuple[str, str]]:
 
 async def changes(api: Api) -> Any:
     """What any change adds to: the audit log, which is written with it."""
-    return [entry.seq for entry in await api.service.audit.latest(1)]
+    return [entry.seq for entry in await AuditLog(api.service.database).latest(1)]
 
 
 @promise("unknown-field-rules", "no-bounds-in-query")

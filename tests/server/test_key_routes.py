@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 from tests.promises import promise
+from tests.support.database import AuditLog
 from tests.support.services import NOBODY, STRANGER, Api, serving_api
 
 from solward.database import tables
@@ -285,12 +286,12 @@ async def test_with_keys_in_memory_a_start_deletes_the_keys_and_no_admin_credent
             assert (await second.get("/wallets", token=token)).error == "Invalid API key"
         assert (await second.get("/keys", token=admin)).json == {"keys": []}
         # What they did stays on record, and their grants are gone with them.
-        told = [entry.to_json() for entry in await second.service.audit.latest(500)]
+        told = [entry.to_json() for entry in await AuditLog(second.service.database).latest(500)]
         revoked = {each["data"]["keyId"] for each in told if each["event"] == "key:revoked"}
         assert revoked == {key_id, spent_id}
         assert (await second.records(wallet))[0]["principal"] == f"key:{spent_id}"
         assert (await second.get("/policy")).json["policy"]["readOnly"] == []
-        await second.service.audit.verify()
+        await AuditLog(second.service.database).verify()
 
 
 @pytest.mark.more

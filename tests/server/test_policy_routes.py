@@ -10,6 +10,7 @@ import pytest
 from solders.keypair import Keypair
 from tests.promises import promise
 from tests.support.agents import agent_body
+from tests.support.database import AuditLog
 from tests.support.services import NOBODY, STRANGER, Api, serving_api
 
 from solward.operations.policies.changes import replace_set
@@ -420,7 +421,7 @@ async def test_every_change_is_audited_with_before_and_after(api: Api) -> None:
     _, key = await api.key(name="ci", grants=[])
     await put(api, {"grants": [SPENDS]}, f"/policy/key:{key}")
     await put(api, {"book": {"vendors": [STRANGER]}, "grants": []})
-    entries = [each.to_json() for each in await api.service.audit.latest(20)]
+    entries = [each.to_json() for each in await AuditLog(api.service.database).latest(20)]
     told = [each["data"] for each in reversed(entries) if each["event"] == "policy:changed"]
     assert [(each["who"], each["principal"]) for each in told] == [
         (f"key:{key}", "admin"), (f"key:{key}", "admin"), ("book", "admin"),

@@ -13,10 +13,10 @@ from typing import Any, Literal
 import pytest
 from sqlalchemy import func, select, update
 from tests.promises import promise
+from tests.support.database import AuditLog
 from tests.support.services import Answer, Api, serving_api
 
 from solward.audit.acts import principal
-from solward.audit.log import AuditLog
 from solward.client import sign_decision
 from solward.database.database import Database
 from solward.database.tables import webhook_nonces

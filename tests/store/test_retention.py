@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy import func, insert, select, text
 from structlog.testing import capture_logs
 from tests.promises import promise
-from tests.support.database import WALLET_ROW, agent_row
+from tests.support.database import WALLET_ROW, AuditLog, agent_row
 
 from solward.agents.store import agents
-from solward.audit.log import AuditLog, Log
+from solward.audit.log import Log
 from solward.database import outbox
 from solward.database.database import Database, try_lock_exclusive
 from solward.database.tables import (
@@ -295,9 +295,9 @@ async def test_a_service_cuts_what_is_old_as_it_starts(tmp_path: Path) -> None:
     await database.close()
     async with Solward.open(settings(solward_home=tmp_path, event_retention_days=1)) as service:
         async with asyncio.timeout(10):
-            while (await service.audit.verify()).pruned < 4:
+            while (await AuditLog(service.database).verify()).pruned < 4:
                 await asyncio.sleep(0.01)
-        (pruned, *_) = await service.audit.latest()
+        (pruned, *_) = await AuditLog(service.database).latest()
         assert pruned.event == "audit:pruned"
         # The last of the agent.
         assert await count(service.database) == 1

@@ -28,7 +28,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from solward.agents import placement
 from solward.agents.store import queue_tables
-from solward.database import database, sqlite
+from solward.audit import log as audit_log
+from solward.audit.log import AuditEntry, Log
+from solward.database import database, outbox, sqlite
+from solward.database.audit_heads import Head
 from solward.database.database import Database
 from solward.database.tables import audit
 from solward.types.record import Hold, HoldState
@@ -621,3 +624,31 @@ def decision_row(agent_id: str, cycle: int) -> dict[str, Any]:
         "output_tokens": None,
         "cost_nanousd": None,
     }
+
+
+class AuditLog:
+    """The audit log of a database, each call in a transaction of its own."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def append(self, event: str, data: Any) -> None:
+        async with self._database.write() as connection:
+            outbox.record(connection, event, data)
+
+    async def latest(self, limit: int = 50) -> list[AuditEntry]:
+        async with self._database.read() as connection:
+            return await audit_log.latest(connection, limit)
+
+    async def after(self, seq: int, limit: int) -> list[AuditEntry]:
+        async with self._database.read() as connection:
+            return await audit_log.after(connection, seq, limit)
+
+    async def end(self) -> int:
+        async with self._database.read() as connection:
+            return await audit_log.end(connection)
+
+    async def verify(
+        self, earlier: str | None = None, heads: Mapping[str, Head] | None = None
+    ) -> Log:
+        return await audit_log.verify_against(self._database, earlier, heads)

@@ -18,6 +18,7 @@ from quart import Quart
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.support.database import AuditLog
 from tests.support.database import audit_places as places
 
 from solward.runs.runner import no_hook
@@ -274,7 +275,7 @@ class Served:
 
     async def append(self, count: int) -> None:
         for number in range(count):
-            await self.service.audit.append(EventKind.KEY_CREATED, {"number": number})
+            await AuditLog(self.service.database).append(EventKind.KEY_CREATED, {"number": number})
 
     async def places(self, told: list[tuple[int, str, Any]]) -> list[int]:
         """Where in the log what was told stands, counted from 1."""

@@ -12,7 +12,7 @@ from tests.support.clock import until
 
 from solward.database.database import Database
 from solward.database.tables import webhook_deliveries
-from solward.notify.webhook_sender import Pace
+from solward.notify.deliveries import Pace
 from solward.support.clock import now_ms
 from solward.support.durations import DAY_MS
 

@@ -15,7 +15,6 @@ from typing import Any
 from sqlalchemy import ColumnElement, bindparam, func, select, true, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.database import outbox
 from solward.database.audit_heads import Head
 from solward.database.database import Database
 from solward.database.outbox import GENESIS_HASH, OPEN_FROM, SERVICE_CHAIN, entry_hash, genesis
@@ -244,67 +243,33 @@ async def continues(connection: AsyncConnection, log: Log, chain: str, head: Hea
     return entry is not None and (entry.chain, entry.number) == (chain, head.number)
 
 
-class AuditLog:
-    """The hash-chained log of a database.
+async def verify_against(
+    database: Database, earlier: str | None = None, heads: Mapping[str, Head] | None = None
+) -> Log:
+    """Check every chain, and that they continue those seen earlier.
 
-    A change records its event in its own transaction (`solward.database.outbox`); `append`
-    is for what is no change of the database.
+    Args:
+        earlier: the hash of an entry that must still be there.
+        heads: where chains ended earlier.
+
+    Raises:
+        AuditBroken: naming the first entry that was changed, is missing or does not belong.
     """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def append(self, event: str, data: Any) -> None:
-        """Record an event in a transaction of its own.
-
-        Raises:
-            StoreError: the database refused; nothing was published.
-        """
-        async with self._database.write() as connection:
-            outbox.record(connection, event, data)
-
-    async def latest(self, limit: int = 50, before: int | None = None) -> list[AuditEntry]:
-        """Up to `limit` entries, newest first, of those numbered below `before`."""
-        async with self._database.read() as connection:
-            return await latest(connection, limit, before)
-
-    async def after(self, seq: int, limit: int) -> list[AuditEntry]:
-        """Up to `limit` entries, oldest first, of those numbered above `seq`."""
-        async with self._database.read() as connection:
-            return await after(connection, seq, limit)
-
-    async def end(self) -> int:
-        """The newest entry's `seq`, 0 when there is none."""
-        async with self._database.read() as connection:
-            return await end(connection)
-
-    async def verify(
-        self, earlier: str | None = None, heads: Mapping[str, Head] | None = None
-    ) -> Log:
-        """Check every chain, and that they continue those seen earlier.
-
-        Args:
-            earlier: the hash of an entry that must still be there.
-            heads: where chains ended earlier.
-
-        Raises:
-            AuditBroken: naming the first entry that was changed, is missing or does not belong.
-        """
-        async with self._database.read() as connection:
-            log = await verify(connection, self._database.audit_key)
-            named = earlier is not None and earlier != GENESIS_HASH
-            if named and await find(connection, str(earlier)) is None:
+    async with database.read() as connection:
+        log = await verify(connection, database.audit_key)
+        named = earlier is not None and earlier != GENESIS_HASH
+        if named and await find(connection, str(earlier)) is None:
+            raise AuditBroken(
+                f"The audit log has no entry with the hash {earlier}: it was cut or "
+                "rewritten, or the entry is older than EVENT_RETENTION_DAYS"
+            )
+        for chain, head in (heads or {}).items():
+            if not await continues(connection, log, chain, head):
                 raise AuditBroken(
-                    f"The audit log has no entry with the hash {earlier}: it was cut or "
-                    "rewritten, or the entry is older than EVENT_RETENTION_DAYS"
+                    f"The audit log does not continue chain {chain!r} as it was at entry "
+                    f"{head.number}: it was cut or rewritten"
                 )
-            for chain, head in (heads or {}).items():
-                if not await continues(connection, log, chain, head):
-                    raise AuditBroken(
-                        f"The audit log does not continue chain {chain!r} as it was at entry "
-                        f"{head.number}: it was cut or rewritten"
-                    )
-            return log
+        return log
 
 
 def read_heads(path: Path) -> dict[str, Head]:

@@ -171,19 +171,17 @@ async def _first_at(connection: AsyncConnection, ms: int) -> int | None:
     low, high = 0, int(newest.seq)
     while low < high:
         middle = (low + high) // 2
-        row = (
-            await connection.execute(
-                select(audit.c.seq, audit.c.created_ms)
-                .where(audit.c.seq >= middle)
-                .order_by(audit.c.seq)
-                .limit(1)
-            )
-        ).one()
-        if row.created_ms < ms:
-            low = int(row.seq) + 1
+        seq, created_ms = await _from(connection, middle)
+        if created_ms < ms:
+            low = seq + 1
         else:
             high = middle
-    first = await connection.execute(
-        select(audit.c.seq).where(audit.c.seq >= high).order_by(audit.c.seq).limit(1)
-    )
-    return int(first.scalar_one())
+    return (await _from(connection, high))[0]
+
+
+async def _from(connection: AsyncConnection, seq: int) -> tuple[int, int]:
+    """Number and time of the first entry of this number or a later one."""
+    columns = select(audit.c.seq, audit.c.created_ms)
+    statement = columns.where(audit.c.seq >= seq).order_by(audit.c.seq).limit(1)
+    found = (await connection.execute(statement)).one()
+    return int(found.seq), int(found.created_ms)

@@ -174,18 +174,6 @@ def _delivered(
     body: bytes,
     clock: Callable[[], float],
 ) -> A:
-    seconds, delivery_id = _verified(secret, headers, body, clock)
-    sent_at = datetime.fromtimestamp(seconds, UTC)
-    try:
-        return answer_of(kind, jsontext.read(body), id=delivery_id, sent_at=sent_at)
-    except (ValueError, KeyError, TypeError):
-        raise InvalidRequest("body is signed, but it is no delivery of this version") from None
-
-
-def _verified(
-    secret: str, headers: Mapping[str, str], body: bytes, clock: Callable[[], float]
-) -> tuple[int, str]:
-    """When a request was signed, and its delivery's id; raises as `verify_delivery`."""
     _check_secret(secret)
     found = {name.lower(): value for name, value in headers.items()}
     timestamp, delivery_id, given = (
@@ -198,7 +186,11 @@ def _verified(
         raise BadSignature("The delivery is not signed with this secret")
     if abs(clock() - seconds) > WINDOW_S:
         raise BadSignature(f"The delivery was signed more than {WINDOW_S} s from now")
-    return seconds, delivery_id
+    sent_at = datetime.fromtimestamp(seconds, UTC)
+    try:
+        return answer_of(kind, jsontext.read(body), id=delivery_id, sent_at=sent_at)
+    except (ValueError, KeyError, TypeError):
+        raise InvalidRequest("body is signed, but it is no delivery of this version") from None
 
 
 def _check_secret(secret: str) -> None:

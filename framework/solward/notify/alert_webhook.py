@@ -4,7 +4,7 @@ What is told is noted in the transaction of the event that it tells of, and grou
 about. A group is one row, however often its alert comes: whoever causes ten thousand refusals adds
 to a count. What a group gathered since it was last told is one line of the next message, and the
 more often it was told, the longer it waits. One message at a time is sent, as
-`solward.notify.webhook_sender` sends: while the receiver is away, alerts gather.
+`solward.notify.deliveries` sends: while the receiver is away, alerts gather.
 """
 
 from __future__ import annotations
@@ -12,20 +12,18 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
 from sqlalchemy import BigInteger, BindParameter, bindparam, case, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import SERVICE
-from solward.database import outbox
 from solward.database.database import Database, clock, try_lock_exclusive
 from solward.database.records import given, insert_or_set
 from solward.database.tables import alert_groups
 from solward.notify import deliveries as store
-from solward.notify.deliveries import Claimed
-from solward.notify.webhook_sender import Pace, Sender, new_client, send
+from solward.notify.deliveries import Claimed, Pace, Sender, new_client, send
 from solward.settings import Settings
 from solward.support import jsontext
 from solward.support.clean_text import one_line
@@ -33,7 +31,8 @@ from solward.support.clock import iso, now_ms
 from solward.support.durations import HOUR_MS
 from solward.telemetry.scrub import scrub_start
 from solward.types.errors import ConfigError
-from solward.types.events import Event, EventKind
+from solward.types.events import EventKind
+from solward.types.record import present
 from solward.vault.store import alerts
 
 Format = Literal["json", "slack"]
@@ -45,54 +44,44 @@ MOST_TEXT = 300
 # What comes within it of the first is told with it.
 GATHER_S = 1.0
 
-_RAISED = EventKind.ALERT_RAISED.value
-
 _Data = Mapping[str, Any]
 
-# Event -> which of its fields a line has, and which of them, after the event's name, say with what
-# it is grouped. `detail` is the text of a line.
-_FIELDS: Final[dict[str, tuple[dict[str, str], tuple[str, ...]]]] = {
-    EventKind.TRANSACTION_BLOCKED: (
-        {
-            "rule": "rule",
-            "walletId": "walletId",
-            "principal": "principal",
-            "transactionId": "id",
-            "detail": "error",
-        },
-        ("rule", "walletId"),
+
+def _line_of(
+    *same: str, by: Sequence[str] = (), **others: str
+) -> tuple[dict[str, str], Sequence[str]]:
+    """The fields of a line, each with the event's field that it shows: those of `same` by the same
+    name; and those `by` which, after the event's name, it is grouped."""
+    return {field: field for field in same} | others, by
+
+
+# Event -> its line. `detail` is the text of a line.
+_LINES: Final[dict[str, tuple[dict[str, str], Sequence[str]]]] = {
+    EventKind.TRANSACTION_BLOCKED: _line_of(
+        "rule", "walletId", "principal", transactionId="id", detail="error", by=["rule", "walletId"]
     ),
-    EventKind.HOLD_CREATED: (
-        {"walletId": "walletId", "principal": "asked", "holdId": "id", "detail": "sentence"},
-        ("walletId",),
+    EventKind.HOLD_CREATED: _line_of(
+        "walletId", principal="asked", holdId="id", detail="sentence", by=["walletId"]
     ),
-    EventKind.SWITCH_FROZEN: (
-        {"walletId": "walletId", "principal": "principal", "detail": "reason"},
-        ("walletId",),
+    EventKind.SWITCH_FROZEN: _line_of("walletId", "principal", detail="reason", by=["walletId"]),
+    EventKind.SWITCH_THAWED: _line_of("walletId", "principal", by=["walletId"]),
+    EventKind.AGENT_ERROR: _line_of("agentId", detail="error", by=["agentId"]),
+    EventKind.SCHEDULE_PAUSED: _line_of(
+        "walletId", "scheduleId", detail="reason", by=["scheduleId"]
     ),
-    EventKind.SWITCH_THAWED: ({"walletId": "walletId", "principal": "principal"}, ("walletId",)),
-    EventKind.AGENT_ERROR: ({"agentId": "agentId", "detail": "error"}, ("agentId",)),
-    EventKind.SCHEDULE_PAUSED: (
-        {"walletId": "walletId", "scheduleId": "scheduleId", "detail": "reason"},
-        ("scheduleId",),
-    ),
-    EventKind.WALLET_EXPORTED: ({"walletId": "walletId", "principal": "principal"}, ("walletId",)),
-    EventKind.KEYSTORE_ROTATED: ({"principal": "principal"}, ()),
-    EventKind.ADMIN_CREATED: ({"adminId": "adminId", "principal": "principal"}, ("adminId",)),
-    EventKind.ADMIN_REVOKED: ({"adminId": "adminId", "principal": "principal"}, ("adminId",)),
-    EventKind.WEBHOOK_REFUSED: ({"holdId": "holdId", "detail": "reason"}, ()),
-    EventKind.ALERT_RAISED: (
-        {
-            "walletId": "walletId",
-            "principal": "principal",
-            "transactionId": "transactionId",
-            "detail": "detail",
-        },
-        ("walletId", "principal"),
+    EventKind.WALLET_EXPORTED: _line_of("walletId", "principal", by=["walletId"]),
+    EventKind.KEYSTORE_ROTATED: _line_of("principal"),
+    EventKind.ADMIN_CREATED: _line_of("adminId", "principal", by=["adminId"]),
+    EventKind.ADMIN_REVOKED: _line_of("adminId", "principal", by=["adminId"]),
+    EventKind.WEBHOOK_REFUSED: _line_of("holdId", detail="reason"),
+    EventKind.ALERT_RAISED: _line_of(
+        "walletId", "principal", "transactionId", "detail", by=["walletId", "principal"]
     ),
 }
+# What else of a line a message for Slack shows.
+_SHOWN = ("rule", "walletId", "agentId", "scheduleId", "adminId", "principal", "holdId")
 
-EVENTS: Final = tuple(kind for kind in map(str, _FIELDS) if kind != _RAISED)
+EVENTS: Final = tuple(kind for kind in map(str, _LINES) if kind != EventKind.ALERT_RAISED)
 """The events that are told beside alerts; of schedules those that paused themselves."""
 TEST: Final = "test"
 """The name of what `solward alerts test` sends."""
@@ -165,7 +154,6 @@ class AlertWebhook(Sender):
         configured = settings.alert_webhook
         if configured is None:
             return None
-        url, secret = configured
         unknown = [name for name in settings.alert_webhook_names if name not in NAMES]
         if unknown:
             raise ConfigError(
@@ -173,8 +161,7 @@ class AlertWebhook(Sender):
             )
         return cls(
             database,
-            url,
-            secret,
+            *configured,
             dashboard=settings.dashboard_address,
             pace=pace or Pace(gather_s=GATHER_S),
             shape=settings.alert_webhook_format,
@@ -190,40 +177,16 @@ class AlertWebhook(Sender):
                 await add_notes(connection, [Note(name, name, fields)])
             self._woken.set()
 
-    def _concerns(self, event: Event) -> bool:
-        return self._name_of(event.event, event.data) is not None
-
-    async def _enqueue(self, connection: AsyncConnection) -> None:
-        found = [
-            note
-            for event, data in outbox.recorded_events(connection)
-            if (note := self._noted(event, data)) is not None
-        ]
-        if found:
-            await add_notes(connection, _together(found))
-
-    def _name_of(self, event: str, data: Any) -> str | None:
-        if event not in _FIELDS:
-            return None
+    def _concerns(self, event: str, data: Any) -> bool:
+        if event not in _LINES:
+            return False
         # Whoever pauses a schedule knows of it.
         if event == EventKind.SCHEDULE_PAUSED and data["principal"] != SERVICE:
-            return None
-        name: str = data["alert"] if event == _RAISED else event
-        return name if name in self._names else None
+            return False
+        return _name_of(event, data) in self._names
 
-    def _noted(self, event: str, data: Any) -> Note | None:
-        name = self._name_of(event, data)
-        if name is None:
-            return None
-        if event == EventKind.TRANSACTION_BLOCKED:
-            data = {**data, "rule": data["guardrailsApplied"][-1]}
-        shows, grouped_by = _FIELDS[event]
-        fields = {field: data.get(source) for field, source in shows.items()}
-        fields = {field: value for field, value in fields.items() if value is not None}
-        key = jsontext.dumps([name, *(fields.get(field) for field in grouped_by)])
-        if "detail" in fields:
-            fields["detail"] = shown(str(fields["detail"]))
-        return Note(key, name, jsontext.dumps(fields), 1 + int(data.get("unwritten") or 0))
+    async def _store(self, connection: AsyncConnection, events: Sequence[tuple[str, Any]]) -> None:
+        await add_notes(connection, _together(list(map(_note_of, events))))
 
     async def _prepare(self, connection: AsyncConnection) -> None:
         if await store.next_due(connection, self.channel) is not None:
@@ -285,6 +248,23 @@ def shown(text: str) -> str:
     return one_line(scrub_start(text, 4 * MOST_TEXT), MOST_TEXT)
 
 
+def _name_of(event: str, data: _Data) -> str:
+    return str(data["alert"]) if event == EventKind.ALERT_RAISED else event
+
+
+def _note_of(told: tuple[str, _Data]) -> Note:
+    event, data = told
+    if event == EventKind.TRANSACTION_BLOCKED:
+        data = {**data, "rule": data["guardrailsApplied"][-1]}
+    shows, grouped_by = _LINES[event]
+    fields = present(**{field: data.get(source) for field, source in shows.items()})
+    name = _name_of(event, data)
+    key = jsontext.dumps([name, *(fields.get(field) for field in grouped_by)])
+    if "detail" in fields:
+        fields["detail"] = shown(str(fields["detail"]))
+    return Note(key, name, jsontext.dumps(fields), 1 + int(data.get("unwritten") or 0))
+
+
 def _together(notes: Sequence[Note]) -> list[Note]:
     by_key: dict[str, Note] = {}
     for each in notes:
@@ -304,19 +284,7 @@ def _slack_text(lines: Sequence[_Data], left_out: Mapping[str, int], dashboard: 
     texts = []
     for line in lines:
         times = f" x{line['count']}" if line["count"] > 1 else ""
-        about = [
-            f"{field} `{_plain(str(line[field]))}`"
-            for field in (
-                "rule",
-                "walletId",
-                "agentId",
-                "scheduleId",
-                "adminId",
-                "principal",
-                "holdId",
-            )
-            if field in line
-        ]
+        about = [f"{field} `{_plain(str(line[field]))}`" for field in _SHOWN if field in line]
         detail = [f"`{_plain(line['detail'])}`"] if "detail" in line else []
         texts.append("• " + "  ".join([f"*{line['name']}*{times}", *about, *detail]))
     if left_out["lines"]:
@@ -343,7 +311,7 @@ _LAST = select(func.max(_rows.told_ms))
 # Rows that somebody adds to right now wait for the next message: nobody waits for another here, so
 # the order of the locks is nobody's concern.
 _WAITING = (
-    select(alert_groups)
+    select(_rows.name, _rows.fields, _rows.count, _rows.first_ms, _rows.last_ms, _rows.key)
     .where(_rows.count > 0)
     .order_by(_rows.first_ms)
     .limit(MOST_TAKEN)
@@ -397,18 +365,8 @@ async def add_notes(connection: AsyncConnection, notes: Sequence[Note]) -> None:
     now = await clock(connection)
     # By key, so that two transactions that add to the same groups cannot deadlock.
     for each in sorted(notes, key=lambda note: note.key):
-        row = {
-            "key": each.key,
-            "name": each.name,
-            "fields": each.fields,
-            "count": each.count,
-            "first_ms": now,
-            "last_ms": now,
-            "told_ms": 0,
-            "tells": 0,
-            "next_ms": now,
-        }
-        await connection.execute(_NOTE, row)
+        told = {"first_ms": now, "last_ms": now, "told_ms": 0, "tells": 0, "next_ms": now}
+        await connection.execute(_NOTE, asdict(each) | told)
 
 
 async def next_group_due(connection: AsyncConnection, interval_ms: int) -> int | None:
@@ -437,11 +395,8 @@ async def take_groups(connection: AsyncConnection, interval_ms: int) -> list[Gro
     await connection.execute(_FORGET, {"before": now - LONGEST_WAIT_MS})
     if await next_group_due(connection, interval_ms) != 0:
         return []
-    rows = (await connection.execute(_WAITING)).mappings().all()
+    rows = (await connection.execute(_WAITING)).all()
     if rows:
-        values = {"keys": [row["key"] for row in rows], "now": now, "b_interval": interval_ms}
+        values = {"keys": [row.key for row in rows], "now": now, "b_interval": interval_ms}
         await connection.execute(_TOLD, values)
-    return [
-        Group(row["name"], row["fields"], row["count"], row["first_ms"], row["last_ms"])
-        for row in rows
-    ]
+    return [Group(*row[:-1]) for row in rows]

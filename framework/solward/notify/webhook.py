@@ -1,7 +1,7 @@
 """The approvals' webhook: a receiver is told of every hold, and what it decides comes back signed.
 
 A receiver hears each thing at least once, the newest of a hold last
-(`solward.notify.webhook_sender`).
+(`solward.notify.deliveries`).
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ from __future__ import annotations
 import time
 import uuid
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import act_as, record_act
-from solward.database import outbox
 from solward.database.database import Database, clock
 from solward.notify import deliveries as store
-from solward.notify.deliveries import Claimed
-from solward.notify.webhook_sender import Pace, Sender
+from solward.notify.deliveries import Claimed, Pace, Sender
 from solward.operations.approvals import WEBHOOK, Approvals
 from solward.resources.declare import fields_of
 from solward.resources.holds import SignedHoldDecision
@@ -35,7 +34,7 @@ from solward.support.webhook_signature import (
 )
 from solward.telemetry import metrics
 from solward.types.errors import DecisionRefused, InvalidRequest, refuse_unknown
-from solward.types.events import Event, EventKind
+from solward.types.events import EventKind
 from solward.types.record import Hold
 from solward.vault.store import alerts
 
@@ -88,11 +87,9 @@ class Webhook(Sender):
         configured = settings.approval_webhook
         if configured is None:
             return None
-        url, secret = configured
         return cls(
             database,
-            url,
-            secret,
+            *configured,
             dashboard=settings.dashboard_address,
             api=settings.client_url,
             pace=pace or Pace(),
@@ -161,8 +158,8 @@ class Webhook(Sender):
         async with self._database.write() as connection:
             record_act(connection, EventKind.WEBHOOK_REFUSED, subject)
 
-    def _concerns(self, event: Event) -> bool:
-        return event.event.partition(":")[0] == _KIND
+    def _concerns(self, event: str, data: Any) -> bool:
+        return event.partition(":")[0] == _KIND
 
     def _give_up(self, connection: AsyncConnection, claimed: Claimed, failure: str) -> None:
         hold = jsontext.loads(claimed.body)["hold"]
@@ -175,10 +172,8 @@ class Webhook(Sender):
             failure=failure,
         )
 
-    async def _enqueue(self, connection: AsyncConnection) -> None:
-        for event, data in outbox.recorded_events(connection):
-            if event.partition(":")[0] != _KIND:
-                continue
+    async def _store(self, connection: AsyncConnection, events: Sequence[tuple[str, Any]]) -> None:
+        for event, data in events:
             hold_id = str(data["id"])
             # In an event the principal is who did it, in a hold who asks.
             hold = {name: value for name, value in data.items() if name != "asked"}

@@ -22,7 +22,6 @@ with needs(__name__, "up"):
 
 from solward.agents.cycle import PhaseHook
 from solward.agents.service import AgentService
-from solward.audit.log import AuditLog
 from solward.credentials.credentials import Credentials
 from solward.credentials.rates import Limiter, limiter
 from solward.database.database import Database
@@ -102,7 +101,6 @@ class Solward:
     plugin_state: PluginState
     skill_runs: SkillRuns
     events: EventBus
-    audit: AuditLog
     history: History
     display: Display
     holdings: Holdings
@@ -357,7 +355,6 @@ class Solward:
                 plugin_state=plugin_state,
                 skill_runs=skill_runs,
                 events=events,
-                audit=AuditLog(database),
                 history=History(database),
                 display=display,
                 holdings=holdings,

@@ -9,6 +9,7 @@ from typing import Any
 
 from quart import Response, request
 
+from solward.audit import log as audit_log
 from solward.audit.log import AuditEntry
 from solward.audit.search import AuditFilter, search
 from solward.resources import events as calls
@@ -99,7 +100,7 @@ async def _stream(
         yield f"retry: {RETRY_MS}\n\n".encode()
         silent_since = loop.time()
         while not subscription.ended:
-            while not subscription.ended and (page := await context.service.audit.after(seq, PAGE)):
+            while not subscription.ended and (page := await _page(context, seq)):
                 if await context.has_ended(who):
                     return
                 text = "".join(_event(entry) for entry in page if entry.event in kinds)
@@ -117,6 +118,11 @@ async def _stream(
                 silent_since = loop.time()
 
 
+async def _page(context: RouteContext, seq: int) -> list[AuditEntry]:
+    async with context.service.database.read() as connection:
+        return await audit_log.after(connection, seq, PAGE)
+
+
 def _event(entry: AuditEntry) -> str:
     # JSON escapes line ends, so the data is one line.
     return f"id: {entry.seq}\nevent: {entry.event}\ndata: {entry.data}\n\n"
@@ -127,7 +133,8 @@ async def _resume_after(context: RouteContext, last_event_id: str | None) -> int
 
     The header wins: a browser that reconnects sends it with the URL of its first request.
     """
-    end = await context.service.audit.end()
+    async with context.service.database.read() as connection:
+        end = await audit_log.end(connection)
     for name, value in (
         ("Last-Event-ID", request.headers.get("Last-Event-ID")),
         ("lastEventId", last_event_id),

@@ -18,8 +18,8 @@ from typing import Any
 from solward.database import outbox
 from solward.database.database import Database
 from solward.notify.alert_webhook import AlertWebhook
+from solward.notify.deliveries import Pace
 from solward.notify.webhook import Webhook
-from solward.notify.webhook_sender import Pace
 from solward.types.events import Event
 
 HOLD = {"id": "h-1", "walletId": "w-1", "principal": "agent:a", "asked": "agent:a"}

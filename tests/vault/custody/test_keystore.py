@@ -15,8 +15,8 @@ import pytest
 from sqlalchemy import func, select, text
 from tests.promises import promise
 from tests.support import database as databases
+from tests.support.database import AuditLog
 
-from solward.audit.log import AuditLog
 from solward.database.database import Database
 from solward.database.tables import keystore as keystore_table
 from solward.database.tables import wallets as wallets_table
