@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         token_account,
         transfer_fee,
     )
+    from solward.support.base58 import is_address, is_signature
     from solward.types.entries import Entry, Put
     from solward.types.guardrail import (
         Charged,
@@ -87,8 +88,6 @@ if TYPE_CHECKING:
         PaymentReceipt,
         PaymentSpec,
         PaymentSplit,
-        is_address,
-        is_signature,
         read_json,
         read_units,
         write_json,
@@ -238,8 +237,8 @@ _AT_FIRST_USE = {
     "PaymentReceipt": "solward.types.payment",
     "PaymentSpec": "solward.types.payment",
     "PaymentSplit": "solward.types.payment",
-    "is_address": "solward.types.payment",
-    "is_signature": "solward.types.payment",
+    "is_address": "solward.support.base58",
+    "is_signature": "solward.support.base58",
     "read_json": "solward.types.payment",
     "read_units": "solward.types.payment",
     "write_json": "solward.types.payment",

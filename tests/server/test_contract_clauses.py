@@ -151,10 +151,10 @@ def test_the_dashboard_finds_the_local_service_by_itself(monkeypatch: pytest.Mon
         monkeypatch.delenv(name, raising=False)
     alone = Settings(_env_file=None, api_secret="of-the-service")
     assert alone.dashboard_port == 3000
-    assert alone.dashboard_api_url == "http://127.0.0.1:3001"
+    assert alone.dashboard_target[0] == "http://127.0.0.1:3001"
     assert alone.dashboard_api_secret == "of-the-service"
     elsewhere = Settings(
         _env_file=None, next_public_api_url="https://a.example", next_public_api_secret="its-own"
     )
-    assert elsewhere.dashboard_api_url == "https://a.example"
+    assert elsewhere.dashboard_target[0] == "https://a.example"
     assert elsewhere.dashboard_api_secret == "its-own"

@@ -11,7 +11,7 @@ from typing import Any, Final
 from solward.solana.clusters import CHAIN_IDS
 from solward.solana.protocol import MAX_COMPUTE_UNITS, MAX_WIRE_BYTES
 from solward.support import jsontext
-from solward.support.base58 import b58encode
+from solward.support.base58 import b58encode, is_address, is_signature
 from solward.support.clean_text import one_line
 from solward.types.errors import InvalidRequest
 from solward.types.payment import (
@@ -21,8 +21,6 @@ from solward.types.payment import (
     PaymentProof,
     PaymentReceipt,
     PaymentSplit,
-    is_address,
-    is_signature,
 )
 
 MAX_OFFERS: Final = 32

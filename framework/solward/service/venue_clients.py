@@ -84,7 +84,7 @@ class VenueClients:
 
     def _address(self, plugin: LoadedVenue) -> str | None:
         spec = plugin.spec
-        address = self.settings.venue_address(spec)
+        address = self.settings.address_of(spec)
         if address is None:
             return spec.base_url
         if self.settings.mainnet and not is_protected(address):

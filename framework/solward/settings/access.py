@@ -61,15 +61,6 @@ class AccessSettings(BaseSettings):
         return local_url(self.dashboard_host.strip("[]"), self.dashboard_port)
 
     @property
-    def dashboard_api_url(self) -> str:
-        """Where the dashboard calls the service: NEXT_PUBLIC_API_URL, else `client_url`.
-
-        Raises:
-            ConfigError: as `client_url`.
-        """
-        return self.next_public_api_url or self.client_url
-
-    @property
     def dashboard_api_secret(self) -> str:
         """NEXT_PUBLIC_API_SECRET, else API_SECRET. Stays in the dashboard's process."""
         secret = self.next_public_api_secret or self.api_secret

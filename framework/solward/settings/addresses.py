@@ -31,7 +31,7 @@ class Address:
         if isinstance(value, tuple):
             return value
         text = value.get_secret_value() if isinstance(value, SecretStr) else str(value)
-        return addresses_of(text) if self.many else (text,)
+        return parts_of(text) if self.many else (text,)
 
 
 ADDRESS: Final = Address()
@@ -52,8 +52,8 @@ def address_fields(settings: type[BaseSettings]) -> Mapping[str, Address]:
     }
 
 
-def addresses_of(text: str) -> tuple[str, ...]:
-    """The addresses of a list separated by commas."""
+def parts_of(text: str) -> tuple[str, ...]:
+    """The parts of a list separated by commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 

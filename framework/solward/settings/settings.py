@@ -40,10 +40,10 @@ from solward.settings.addresses import (
     ADDRESSES,
     HttpAddress,
     address_fields,
-    addresses_of,
     http_address,
     is_loopback,
     is_protected,
+    parts_of,
     service_address,
     where_given,
 )
@@ -58,11 +58,12 @@ from solward.solana.protocol import (
     LOCALNET_RENT_PER_BYTE,
     MAX_LOCALNET_RENT_PER_BYTE,
 )
+from solward.support.base58 import is_address
 from solward.support.webhook_signature import MIN_SECRET_BYTES
 from solward.telemetry.scrub import conceal, secrets_of_database_url, secrets_of_url
 from solward.types.errors import ConfigError, InvalidRequest
 from solward.types.money import COUNTED_MAX, U64_MAX, lamports_to_sol, sol_to_lamports
-from solward.types.provider import ProviderContext, ProviderSpec
+from solward.types.provider import ProviderSpec
 from solward.types.site import read_site, without_default_port
 from solward.types.venue import BEST_VENUE, VenueSpec
 
@@ -154,9 +155,7 @@ def _password_over_network(url: str) -> str | None:
 
 def _parts(value: object) -> object:
     """The parts of a text that commas separate."""
-    if isinstance(value, str):
-        return [part.strip() for part in value.split(",") if part.strip()]
-    return value
+    return parts_of(value) if isinstance(value, str) else value
 
 
 def _exact_origins(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -180,7 +179,7 @@ def _mainnet_alias(value: object) -> object:
 
 
 def _rpc_addresses(value: SecretStr) -> SecretStr:
-    urls = addresses_of(value.get_secret_value())
+    urls = parts_of(value.get_secret_value())
     if not urls:
         raise ValueError("expected an http:// or https:// address")
     for url in urls:
@@ -191,7 +190,7 @@ def _rpc_addresses(value: SecretStr) -> SecretStr:
 
 
 def _pools(value: str) -> str:
-    pools = [each.strip() for each in value.split(",") if each.strip()]
+    pools = parts_of(value)
     for pool in pools:
         _check_address(pool)
     if len(set(pools)) < len(pools):
@@ -303,7 +302,7 @@ def _mint_units(value: object) -> object:
     if not isinstance(value, str):
         return value
     limits: dict[str, str] = {}
-    for item in filter(None, (part.strip() for part in value.split(","))):
+    for item in parts_of(value):
         mint, equals, units = (part.strip() for part in item.partition("="))
         if not equals or not units.isdecimal():
             raise ValueError(
@@ -519,7 +518,7 @@ class Settings(AccessSettings, VendorSettings):
 
     @property
     def dashboard_target(self) -> tuple[str, str]:
-        """Likewise of the dashboard.
+        """Likewise where the dashboard calls it: NEXT_PUBLIC_API_URL, else `client_url`.
 
         Raises:
             ConfigError: as `client_target`.
@@ -530,7 +529,7 @@ class Settings(AccessSettings, VendorSettings):
             url = ("solward_api_url",) if self.solward_api_url is not None else _LISTENING
         token = "next_public_api_secret" if own else "api_secret"
         self._check_redirected(token, url)
-        return self.dashboard_api_url, self.dashboard_api_secret
+        return self.next_public_api_url or self.client_url, self.dashboard_api_secret
 
     def key_for(self, secret: str, address: str) -> str | None:
         """A vendor's key, to be sent where another setting says; a secret.
@@ -547,16 +546,9 @@ class Settings(AccessSettings, VendorSettings):
         self._check_redirected(secret, (address,))
         return key.get_secret_value()
 
-    def provider_context(self, spec: ProviderSpec) -> ProviderContext:
-        """As `VendorSettings.provider_context`; raises `ConfigError` as `key_for` too."""
-        context = super().provider_context(spec)
-        if context.secret is not None and context.base_url is not None:
-            self._check_redirected(str(spec.secret_env), (str(spec.base_url_env),))
-        return context
-
-    def venue_address(self, spec: VenueSpec) -> str | None:
-        """As `VendorSettings.venue_address`; raises `ConfigError` as `key_for` too."""
-        address = super().venue_address(spec)
+    def address_of(self, spec: ProviderSpec | VenueSpec) -> str | None:
+        """As `VendorSettings.address_of`; raises `ConfigError` as `key_for` too."""
+        address = super().address_of(spec)
         has_key = spec.secret_env is not None and self.plugin_secret(spec.secret_env) is not None
         if address is not None and has_key:
             self._check_redirected(str(spec.secret_env), (str(spec.base_url_env),))
@@ -644,7 +636,7 @@ class Settings(AccessSettings, VendorSettings):
         """The addresses of SOLANA_RPC_URL, the preferred one first; empty: the embedded ledger.
         Each may contain a key."""
         url = self.solana_rpc_url
-        return () if url is None else addresses_of(url.get_secret_value())
+        return () if url is None else parts_of(url.get_secret_value())
 
     @property
     def approval_webhook(self) -> tuple[str, str] | None:
@@ -834,10 +826,5 @@ def _explain(item: Any) -> str:
 
 
 def _check_address(address: str, form: str = "") -> None:
-    # Here, because few settings are addresses, and the dashboard has none.
-    from solders.pubkey import Pubkey
-
-    try:
-        Pubkey.from_string(address)
-    except ValueError:
-        raise ValueError(f"expected base58 addresses{form}; {address!r} is none") from None
+    if not is_address(address):
+        raise ValueError(f"expected base58 addresses{form}; {address!r} is none")

@@ -12,8 +12,9 @@ from pathlib import Path
 from pydantic import SecretStr
 from pydantic_settings import BaseSettings
 
-from solward.settings.addresses import HttpAddress, service_address
+from solward.settings.addresses import HttpAddress, parts_of, service_address
 from solward.settings.variables import env_file_values
+from solward.support.base58 import is_address
 from solward.telemetry.scrub import conceal
 from solward.types.errors import ConfigError
 from solward.types.manifest import Terms
@@ -44,9 +45,7 @@ class VendorSettings(BaseSettings):
         Raises:
             ConfigError: the value of a third party's address is none.
         """
-        base_url = self._variable(spec.base_url_env)
-        if base_url is not None:
-            self._check_address(str(spec.base_url_env), base_url)
+        base_url = self.address_of(spec)
         return ProviderContext(
             None if spec.secret_env is None else self.plugin_secret(spec.secret_env),
             None if base_url is None else base_url.rstrip("/"),
@@ -60,16 +59,23 @@ class VendorSettings(BaseSettings):
             conceal([secret])
         return secret
 
-    def venue_address(self, spec: VenueSpec) -> str | None:
-        """The address that is configured for a venue, None where none is.
+    def address_of(self, spec: ProviderSpec | VenueSpec) -> str | None:
+        """The address that is configured for a provider or a venue, None where none is.
 
         Raises:
             ConfigError: the value of a third party's variable is none.
         """
         address = self._variable(spec.base_url_env)
-        if address is not None:
-            self._check_address(str(spec.base_url_env), address)
-        return address
+        if address is None or str(spec.base_url_env).lower() in VendorSettings.model_fields:
+            return address
+        # A plugin host gets it in clear, so nothing else passes.
+        try:
+            return service_address(address)
+        except ValueError:
+            raise ConfigError(
+                f"{spec.base_url_env} must be an http:// or https:// address, without credentials"
+                " and query"
+            ) from None
 
     def venue_pools(self, spec: VenueSpec) -> tuple[str, ...]:
         """The pools that a venue trades with, in the order they are written.
@@ -77,14 +83,13 @@ class VendorSettings(BaseSettings):
         Raises:
             ConfigError: one is no address, or is there twice.
         """
-        text = self._variable(spec.pools_env)
-        pools = [each.strip() for each in (text or "").split(",") if each.strip()]
+        pools = parts_of(self._variable(spec.pools_env) or "")
         # A plugin host gets them in clear, so nothing else passes, and no error quotes one.
-        if len(set(pools)) < len(pools) or not all(map(_is_address, pools)):
+        if len(set(pools)) < len(pools) or not all(map(is_address, pools)):
             raise ConfigError(
                 f"{spec.pools_env} must be addresses of pools, separated by commas, each once"
             )
-        return tuple(pools)
+        return pools
 
     def unset(self, terms: Terms) -> tuple[str, ...]:
         """The variables of declared secrets that are not set."""
@@ -99,17 +104,6 @@ class VendorSettings(BaseSettings):
         # A self-hosted model server may need no key.
         return spec.secret_env is None or context.secret is not None or context.base_url is not None
 
-    def _check_address(self, name: str, value: str) -> None:
-        """Raises `ConfigError`: a plugin host gets an address in clear, so nothing else passes."""
-        if name.lower() in VendorSettings.model_fields:
-            return
-        try:
-            service_address(value)
-        except ValueError:
-            raise ConfigError(
-                f"{name} must be an http:// or https:// address, without credentials and query"
-            ) from None
-
     def _variable(self, name: str | None) -> str | None:
         if name is None:
             return None
@@ -119,12 +113,3 @@ class VendorSettings(BaseSettings):
             return os.environ.get(name) or env_file_values(Path(".env")).get(name) or None
         value = getattr(self, field)
         return value.get_secret_value() if isinstance(value, SecretStr) else value
-
-
-def _is_address(text: str) -> bool:
-    from solders.pubkey import Pubkey
-
-    try:
-        return str(Pubkey.from_string(text)) == text
-    except ValueError:
-        return False

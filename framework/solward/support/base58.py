@@ -1,5 +1,8 @@
 """Base58 with Bitcoin's alphabet, as Solana writes addresses, signatures and short binary data."""
 
+from functools import lru_cache
+from typing import TypeGuard
+
 _ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _VALUES = {character: value for value, character in enumerate(_ALPHABET)}
 
@@ -31,11 +34,25 @@ def b58decode(text: str) -> bytes:
     return b"\0" * zeros + number.to_bytes((number.bit_length() + 7) // 8)
 
 
-def is_address(text: str) -> bool:
-    """Whether a text is an address: base58 of 32 bytes."""
-    if not 32 <= len(text) <= 44:
-        return False
+def is_address(value: object) -> TypeGuard[str]:
+    """Whether it is text that stands for 32 bytes in base58, written as Solana writes it."""
+    return _stands_for(value, 32, 44)
+
+
+def is_signature(value: object) -> TypeGuard[str]:
+    """Likewise, for the 64 bytes of a transaction's signature."""
+    return _stands_for(value, 64, 88)
+
+
+def _stands_for(value: object, size: int, most: int) -> bool:
+    is_short = isinstance(value, str) and size <= len(value) <= most
+    return is_short and _decoded_bytes(str(value)) == size
+
+
+@lru_cache(maxsize=1_024)
+def _decoded_bytes(text: str) -> int:
+    """How many bytes base58 text stands for, -1 where it is none; no other text stands for them."""
     try:
-        return len(b58decode(text)) == 32
+        return len(b58decode(text))
     except ValueError:
-        return False
+        return -1

@@ -7,16 +7,14 @@ epoch.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Annotated, Any, Final, TypeGuard
+from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
 from solward.support import jsontext
-from solward.support.base58 import b58decode
 from solward.types.bounds import Address, Items, Name, Natural, WireBytes
 from solward.types.errors import InvalidRequest
 
@@ -182,29 +180,6 @@ def read_offer(stored: Mapping[str, Any]) -> PaymentOffer:
     splits = tuple(PaymentSplit(**each) for each in stored["splits"])
     modes = tuple(PaymentMode(each) for each in stored["modes"])
     return PaymentOffer(**{**stored, "splits": splits, "modes": modes})
-
-
-def is_address(value: object) -> TypeGuard[str]:
-    """Whether it is text that stands for 32 bytes in base58, written as Solana writes it."""
-    return _is_base58(value, 32, 44)
-
-
-def is_signature(value: object) -> TypeGuard[str]:
-    """Likewise, for the 64 bytes of a transaction's signature."""
-    return _is_base58(value, 64, 88)
-
-
-def _is_base58(value: object, size: int, most: int) -> bool:
-    return isinstance(value, str) and len(value) <= most and _decoded_bytes(value) == size
-
-
-@functools.lru_cache(maxsize=1_024)
-def _decoded_bytes(text: str) -> int:
-    """How many bytes base58 text stands for, -1 where it is none; no other text stands for them."""
-    try:
-        return len(b58decode(text))
-    except ValueError:
-        return -1
 
 
 def read_units(value: object, field: str) -> int:

@@ -32,13 +32,14 @@ from solward.solana.tokens import (
     read_mint,
 )
 from solward.support import jsontext
+from solward.support.base58 import is_address
 from solward.support.clean_text import one_line
 from solward.types.errors import InvalidRequest, PaymentRefused
 from solward.types.guardrail import SOL, Intent
 from solward.types.ledger import ReadLedger
 from solward.types.manifest import site_name
 from solward.types.money import SOL_DECIMALS, format_amount, from_units
-from solward.types.payment import MAX_UNITS, PaymentMode, PaymentOffer, is_address, offer_json
+from solward.types.payment import MAX_UNITS, PaymentMode, PaymentOffer, offer_json
 from solward.types.record import TransactionType
 from solward.types.site import without_default_port
 from solward.vault.money.request import Draft, Payment
