@@ -15,12 +15,12 @@ from solward.database.database import Database, lock_exclusive
 from solward.solana.token_list import skeleton
 from solward.support.base58 import is_address
 from solward.support.clock import now_ms
-from solward.types.address_book import AddressBook, Known, NamedWallet
+from solward.types.address_book import AddressBook, Known, OwnWallet
 from solward.types.errors import InvalidRequest, NotFound
 from solward.types.events import EventKind
 from solward.vault.custody.model import begins_as_group, has_address_or_id
-from solward.vault.store import contacts as store
-from solward.vault.store.contacts import ContactRow
+from solward.vault.store import names as store
+from solward.vault.store.names import ContactRow
 
 MAX_CONTACTS: Final = 1_000
 # How the dashboard and the export begin what they call a wallet of the service.
@@ -36,7 +36,7 @@ class Contacts:
     async def listed(self) -> list[ContactRow]:
         """Every one, by name, and behind them the members of the policy's groups."""
         async with self.database.read() as connection:
-            return await store.listed(connection)
+            return await store.address_book_rows(connection)
 
     async def put(self, address: str, name: str) -> ContactRow:
         """Name an address, or rename it.
@@ -51,15 +51,15 @@ class Contacts:
         _check_name(name)
         made = ContactRow(address, name, now_ms())
         async with self.database.write() as connection:
-            await lock_exclusive(connection, store.LOCK)
-            known = await store.listed(connection)
+            await lock_exclusive(connection, store.CONTACTS_LOCK)
+            known = await store.address_book_rows(connection)
             contacts = {each.address: each for each in known if each.created_ms is not None}
             if address in contacts and contacts[address].name == name:
                 return contacts[address]
             if address not in contacts and len(contacts) >= MAX_CONTACTS:
                 raise InvalidRequest(f"There are {MAX_CONTACTS:,} contacts; remove one first")
             _check_unlike(made, known, await store.own_wallets(connection))
-            before = await store.put(connection, made, skeleton(name))
+            before = await store.put_contact(connection, made, skeleton(name))
             names = {"name": before}, {"name": name}
             record_act(connection, EventKind.CONTACT_CHANGED, {"address": address}, *names)
         return made
@@ -67,7 +67,7 @@ class Contacts:
     async def remove(self, address: str) -> None:
         """Take an address's name away; raises `NotFound`."""
         async with self.database.write() as connection:
-            before = await store.remove(connection, address)
+            before = await store.remove_contact(connection, address)
             if before is None:
                 raise NotFound("Contact not found")
             names = {"name": before}, {"name": None}
@@ -79,7 +79,7 @@ class Contacts:
             return recipient
         async with self.database.read() as connection:
             own = await store.own_wallets(connection, recipient)
-            named = AddressBook.of(own, await store.listed(connection))
+            named = AddressBook.of(own, await store.address_book_rows(connection))
         return named.address(recipient, field)
 
 
@@ -98,7 +98,7 @@ def _check_name(name: str) -> None:
         )
 
 
-def _check_unlike(new: ContactRow, known: Sequence[ContactRow], own: Sequence[NamedWallet]) -> None:
+def _check_unlike(new: ContactRow, known: Sequence[ContactRow], own: Sequence[OwnWallet]) -> None:
     """Raise `InvalidRequest` where a contact can be taken for another or for an own wallet, by its
     address or its name."""
     wallets = [Known(each.address, "a wallet of this service") for each in own]

@@ -50,15 +50,6 @@ class Known(NamedTuple):
     name: str
 
 
-class NamedWallet(NamedTuple):
-    """An `OwnWallet` as it is stored."""
-
-    id: str
-    name: str
-    address: str
-    created_by: str | None
-
-
 @dataclass(frozen=True, slots=True)
 class AddressBook:
     """What a recipient may be given as, instead of an address, and what addresses are called.

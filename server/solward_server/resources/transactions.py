@@ -18,11 +18,10 @@ from solward.resources.declare import fields_of
 from solward.resources.lists import OfWallet
 from solward.service.history import RecordFilter
 from solward.support.clock import iso, ms_of, now_ms
-from solward.types.address_book import AddressBook, NamedWallet
+from solward.types.address_book import AddressBook, OwnWallet
 from solward.types.errors import InvalidRequest, NotFound, WalletNotFound
 from solward.types.record import TransactionRecord, recipient_of
 from solward.types.roles import Role
-from solward.vault.store import contacts as contact_store
 from solward.vault.store import names as name_store
 from solward.vault.store import transactions as transaction_store
 from solward_server import history_csv
@@ -141,7 +140,7 @@ async def _exported(
     service = context.service
     async with service.database.read() as connection:
         decimals = await transaction_store.launched_decimals(connection)
-        called = await contact_store.listed(connection) if named else []
+        called = await name_store.address_book_rows(connection) if named else []
     yield history_csv.header()
     page: Sequence[TransactionRecord] | None = first
     async with contextlib.aclosing(others):
@@ -175,7 +174,7 @@ async def _pausing(turn: asyncio.Lock) -> AsyncGenerator[None, None]:
 
 async def _wallets_of(
     context: RouteContext, page: Sequence[TransactionRecord]
-) -> list[NamedWallet]:
+) -> Sequence[OwnWallet]:
     paid = (recipient_of(each.type, each.details) for each in page)
     addresses = {each for each in paid if each is not None}
     async with context.service.database.read() as connection:

@@ -31,9 +31,9 @@ from solward.vault.grants.model import (
     stored_form,
 )
 from solward.vault.money.judge.grant_case import addresses, funded
-from solward.vault.store import contacts, recipients, window_sums
 from solward.vault.store import grants as store
 from solward.vault.store import judged as judged_store
+from solward.vault.store import names, recipients, window_sums
 from solward.vault.store.judged import Counting
 from solward.vault.store.spending import SERVICE_SCOPE
 
@@ -53,7 +53,7 @@ async def read_policy(
     )
     return GrantPolicy(
         {who: tuple(map(from_stored, grants)) for who, grants in sets.items()},
-        await contacts.book(connection),
+        await names.book(connection),
         await store.version(connection),
     )
 
@@ -171,7 +171,7 @@ def _audited(grants: Sequence[Grant] | None) -> dict[str, Any]:
 async def _put_book(connection: AsyncConnection, before: Groups, after: Groups) -> None:
     was, now = ({name: sorted(each[name]) for name in sorted(each)} for each in (before, after))
     if was != now:
-        await contacts.put_book(connection, now)
+        await names.put_book(connection, now)
         record_act(
             connection, EventKind.POLICY_CHANGED, {"who": "book"}, {"book": was}, {"book": now}
         )
@@ -188,8 +188,8 @@ async def _seed(
     moved = await judged_store.counting(connection, who, now_ms - longest)
     cases = [judged_form.from_row(each.row) for each in moved]
     named = [address for each in cases for address in addresses(each.case.lines)]
-    own = await recipients.own(connection, tuple(dict.fromkeys(named)))
-    facts = {name: frozenset(found) for name, found in (await contacts.book(connection)).items()}
+    own = frozenset(await recipients.own(connection, tuple(dict.fromkeys(named))))
+    facts = {name: frozenset(found) for name, found in (await names.book(connection)).items()}
     judged = [
         (
             each,

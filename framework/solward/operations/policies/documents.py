@@ -34,7 +34,7 @@ from solward.vault.grants.document import (
 from solward.vault.grants.model import Grant
 from solward.vault.grants.sentences import read_only_sentence, read_sentence
 from solward.vault.grants.spelling import Names
-from solward.vault.store.names import all_names
+from solward.vault.store.names import names_of_kind
 
 KeyNames = Callable[[], Awaitable[Mapping[str, str]]]
 """id -> name of the API keys that this process knows and the database may not."""
@@ -279,10 +279,10 @@ class Policies:
         registry = self._registry()
         plugins = {canonical(each.distribution) for each in registry.skills.values()}
         rows = {
-            "wallet": await all_names(connection, "wallet"),
-            "agent": await all_names(connection, "agent"),
-            "schedule": await all_names(connection, "schedule"),
-            "key": dict(await self._key_names()) | await all_names(connection, "key"),
+            "wallet": await names_of_kind(connection, "wallet"),
+            "agent": await names_of_kind(connection, "agent"),
+            "schedule": await names_of_kind(connection, "schedule"),
+            "key": dict(await self._key_names()) | await names_of_kind(connection, "key"),
             "skill": {name: name for name in registry.skills},
             "plugin": {name: name for name in plugins},
         }

@@ -407,8 +407,9 @@ async def _with_facts(connection: AsyncConnection, past: Sequence[Past]) -> list
     cases = [each.judged.case for each in past]
     named = dict.fromkeys(address for case in cases for address in addresses(case.lines))
     burned = {(case.wallet_id, mint) for case in cases for mint in _burned(case)}
+    own = await recipient_store.own(connection, named)
     facts = _Facts(
-        await recipient_store.wallets_made(connection, named),
+        {address: row.created_ms for address, row in own.items()},
         await recipient_store.first_paid(
             connection,
             {(case.wallet_id, each) for case in cases for each in addresses(case.lines)},

@@ -35,7 +35,7 @@ from solward.vault.custody.model import (
     wallet_of,
 )
 from solward.vault.custody.pockets import Pocket, pocket_keypair
-from solward.vault.store import contacts
+from solward.vault.store import names
 from solward.vault.store import pockets as pocket_store
 from solward.vault.store import wallets as store
 from solward.vault.store.pockets import PocketRow
@@ -324,8 +324,8 @@ async def _check_allowed(connection: AsyncConnection, wallet: Wallet) -> None:
     would be taken for a contact's, which people give for its address."""
     look = skeleton(wallet.name)
     # So that no contact of the name is made meanwhile.
-    await lock_shared(connection, contacts.LOCK)
-    taken = await contacts.of_skeletons(connection, [look])
+    await lock_shared(connection, names.CONTACTS_LOCK)
+    taken = await names.looks_of_contacts(connection, [look])
     maker = wallet.created_by
     if maker is not None and is_key(maker):
         made = await store.made_by(connection, maker)

@@ -1,76 +1,142 @@
-"""What people call agents, API keys, schedules and wallets."""
+"""What people call recipients, agents, API keys, schedules and wallets: contacts, the groups of the
+policy, which grants use, and names of what the service made."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
 
-from sqlalchemy import Row, Table, bindparam, null, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    bindparam,
+    delete,
+    insert,
+    literal,
+    null,
+    or_,
+    select,
+    true,
+    union_all,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.database.prepared import Prepared
-from solward.database.tables import agents, credentials, schedules, wallets
-from solward.types.address_book import NamedWallet
+from solward.database.prepared import Prepared, Row
+from solward.database.tables import address_book, agents, contacts, credentials, schedules, wallets
 from solward.types.roles import is_key
+
+CONTACTS_LOCK: Final = "contacts"
+"""Held alone by who names a contact, and shared by who makes wallets, whose names may not meet."""
+
+
+class ContactRow(NamedTuple):
+    """A named recipient: a contact, or as `@name` a member of a group of the policy.
+
+    Attributes:
+        created_ms: when it was named; None of a member of a group.
+    """
+
+    address: str
+    name: str
+    created_ms: int | None
+
+
+_LISTED = Prepared(
+    union_all(
+        select(contacts.c.address, contacts.c.name, contacts.c.created_ms),
+        select(address_book.c.address, literal("@") + address_book.c.name, null()),
+    )
+)
+_LOOKS = Prepared(
+    select(contacts.c.skeleton).where(
+        contacts.c.skeleton.in_(bindparam("b_skeletons", expanding=True))
+    )
+)
+
+
+async def address_book_rows(connection: AsyncConnection) -> list[ContactRow]:
+    """Every contact, by name, and behind them the members of groups."""
+    rows = [ContactRow(*row) for row in await _LISTED.all(connection)]
+    return sorted(rows, key=lambda each: (each.created_ms is None, each.name, each.address))
+
+
+async def looks_of_contacts(connection: AsyncConnection, skeletons: Collection[str]) -> set[str]:
+    """Those of them that a contact's name looks like."""
+    rows = await _LOOKS.all(connection, {"b_skeletons": list(skeletons)})
+    return {row[0] for row in rows}
+
+
+async def put_contact(connection: AsyncConnection, row: ContactRow, skeleton: str) -> str | None:
+    """Store a contact; returns the name that its address had."""
+    before = await remove_contact(connection, row.address)
+    await connection.execute(insert(contacts).values(**row._asdict(), skeleton=skeleton))
+    return before
+
+
+async def remove_contact(connection: AsyncConnection, address: str) -> str | None:
+    """Delete the contact of an address; returns its name, None where there is none."""
+    statement = delete(contacts).where(contacts.c.address == address).returning(contacts.c.name)
+    return (await connection.execute(statement)).scalar()
+
+
+async def book(connection: AsyncConnection) -> dict[str, tuple[str, ...]]:
+    """The policy's groups: name -> addresses, in the order of both."""
+    statement = select(address_book).order_by(address_book.c.name, address_book.c.address)
+    found: dict[str, list[str]] = {}
+    for row in await connection.execute(statement):
+        found.setdefault(row.name, []).append(row.address)
+    return {name: tuple(addresses) for name, addresses in found.items()}
+
+
+async def put_book(connection: AsyncConnection, book: Mapping[str, Sequence[str]]) -> None:
+    """Replace the policy's groups; for changes of the policy alone."""
+    await connection.execute(delete(address_book))
+    rows = [{"name": name, "address": each} for name, found in book.items() for each in found]
+    if rows:
+        await connection.execute(insert(address_book), rows)
+
+
+async def own_wallets(connection: AsyncConnection, called: str | None = None) -> list[Row]:
+    """The wallets of the service, or those of this name or id: `id`, `name`, `address` and
+    `created_by` of each."""
+    is_called = or_(wallets.c.id == called, wallets.c.name == called)
+    return await _wallets(connection, true() if called is None else is_called)
+
+
+async def wallet_names(
+    connection: AsyncConnection, ids: Collection[str], addresses: Collection[str]
+) -> list[Row]:
+    """As `own_wallets`, those of these ids and those of these addresses."""
+    is_asked = or_(wallets.c.id.in_(ids), wallets.c.public_key.in_(addresses))
+    return await _wallets(connection, is_asked)
+
+
+async def _wallets(connection: AsyncConnection, where: ColumnElement[bool]) -> list[Row]:
+    address = wallets.c.public_key.label("address")
+    statement = select(wallets.c.id, wallets.c.name, address, wallets.c.created_by)
+    return list(await connection.execute(statement.where(where)))
+
 
 _NAMED = {"agent": agents, "key": credentials, "schedule": schedules, "wallet": wallets}
 # What API keys make, they name.
 _MAKERS = {"schedule": "made_by", "wallet": "created_by"}
 
 
-_WALLETS = Prepared(
-    select(wallets.c.id, wallets.c.name, wallets.c.public_key, wallets.c.created_by).where(
-        or_(
-            wallets.c.id.in_(bindparam("b_ids", expanding=True)),
-            wallets.c.public_key.in_(bindparam("b_addresses", expanding=True)),
-        )
-    )
-)
-
-
-async def wallet_names(
-    connection: AsyncConnection, ids: Collection[str], addresses: Collection[str]
-) -> list[NamedWallet]:
-    """The wallets of these ids, and those of these addresses."""
-    parameters = {"b_ids": list(ids), "b_addresses": list(addresses)}
-    return [NamedWallet(*row) for row in await _WALLETS.all(connection, parameters)]
-
-
-def _rows(of: Any, kind: str) -> Any:
-    maker = of.c[_MAKERS[kind]] if kind in _MAKERS else null()
-    return select(of.c.id, of.c.name, maker.label("maker"))
-
-
-def _called(kind: str, of: Table) -> Any:
-    same = of.alias("same")
-    return (
-        _rows(same, kind)
-        .join(of, of.c.name == same.c.name)
-        .where(of.c.id.in_(bindparam("ids", expanding=True)))
-    )
-
-
-_CALLED = {kind: _called(kind, of) for kind, of in _NAMED.items()}
-
-
-async def called_the_same(
-    connection: AsyncConnection, kind: str, ids: Collection[str]
+async def names_of_kind(
+    connection: AsyncConnection, kind: str, ids: Collection[str] | None = None
 ) -> dict[str, str]:
-    """id -> name, of agents, keys, schedules or wallets of these ids, and of those of equal names.
+    """id -> name, of all agents, keys, schedules or wallets, or of those of these ids and those of
+    equal names.
 
     What an API key made and named as something of the operator's is named, is called by its id.
 
     Args:
         kind: `agent`, `key`, `schedule` or `wallet`.
     """
-    return _names((await connection.execute(_CALLED[kind], {"ids": list(ids)})).all())
-
-
-async def all_names(connection: AsyncConnection, kind: str) -> dict[str, str]:
-    """id -> name, of all agents, keys, schedules or wallets; as `called_the_same`."""
-    return _names((await connection.execute(_rows(_NAMED[kind], kind))).all())
-
-
-def _names(rows: Sequence[Row[Any]]) -> dict[str, str]:
+    of, same = _NAMED[kind], _NAMED[kind].alias("same")
+    maker = same.c[_MAKERS[kind]] if kind in _MAKERS else null()
+    statement = select(same.c.id, same.c.name, maker.label("maker"))
+    if ids is not None:
+        statement = statement.join(of, of.c.name == same.c.name).where(of.c.id.in_(ids))
+    rows = (await connection.execute(statement)).all()
     own = {row.name for row in rows if not is_key(row.maker)}
     return {row.id: row.id if is_key(row.maker) and row.name in own else row.name for row in rows}

@@ -102,9 +102,12 @@ _FIRST_PAID = {
 }
 
 
-async def wallets_made(connection: AsyncConnection, addresses: Collection[str]) -> dict[str, int]:
-    """Those of `addresses` that are wallets of this service -> when they were made."""
-    return {row.public_key: int(row.created_ms) for row in await _own(connection, addresses)}
+async def own(connection: AsyncConnection, addresses: Collection[str]) -> dict[str, Row]:
+    """Those of `addresses` that are wallets of this service -> `id` and `created_ms` of each."""
+    if not addresses:
+        return {}
+    rows = await _OWN.all(connection, {"addresses": list(addresses)})
+    return {row.public_key: row for row in rows}
 
 
 async def first_paid(
@@ -135,17 +138,3 @@ async def keys_of_ours(connection: AsyncConnection, addresses: Collection[str]) 
     """Those of `addresses` that are wallets of this service, or pockets of one."""
     found = await _KEYS.all(connection, {"addresses": list(addresses)})
     return frozenset(address for (address,) in found)
-
-
-async def own_ids(connection: AsyncConnection, addresses: Collection[str]) -> dict[str, str]:
-    """Those of `addresses` that are wallets of this service -> their ids."""
-    return {row.public_key: row.id for row in await _own(connection, addresses)}
-
-
-async def own(connection: AsyncConnection, addresses: Collection[str]) -> frozenset[str]:
-    """Those of `addresses` that are wallets of this service."""
-    return frozenset(row.public_key for row in await _own(connection, addresses))
-
-
-async def _own(connection: AsyncConnection, addresses: Collection[str]) -> list[Row]:
-    return await _OWN.all(connection, {"addresses": list(addresses)}) if addresses else []

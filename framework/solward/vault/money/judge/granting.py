@@ -37,12 +37,12 @@ from solward.vault.money.judge.grant_case import Outgoing, addresses, funded, ou
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.request import Actor, Payment, PocketUse
 from solward.vault.refusal import RefusalNumbers
-from solward.vault.store import contacts, window_sums
 from solward.vault.store import grants as store
 from solward.vault.store import judged as judged_store
 from solward.vault.store import names as name_store
 from solward.vault.store import recipients as recipient_store
 from solward.vault.store import transactions as transaction_store
+from solward.vault.store import window_sums
 
 Book = Mapping[str, frozenset[str]]
 
@@ -223,7 +223,7 @@ class GrantSets:
         """The address book: name -> addresses."""
         kept = self._at(version)
         if kept.book is None:
-            found = await contacts.book(connection)
+            found = await name_store.book(connection)
             kept.book = {name: frozenset(addresses) for name, addresses in found.items()}
         return kept.book
 
@@ -358,7 +358,7 @@ class Granting:
         version: int,
     ) -> Case:
         """The case with what its grants look at."""
-        own = await recipient_store.own(connection, addresses(case.lines))
+        own = frozenset(await recipient_store.own(connection, addresses(case.lines)))
         case = replace(case, own=own, lines=funded(case.lines, own))
         if any(each.uses_book for each in under.values()):
             case = replace(case, book=await self.sets.book(connection, version))
@@ -405,8 +405,7 @@ async def names_of(
         if kind in STORED_KINDS:
             wanted.setdefault(kind, set()).add(own_id)
     rows = {
-        kind: await name_store.called_the_same(connection, kind, ids)
-        for kind, ids in wanted.items()
+        kind: await name_store.names_of_kind(connection, kind, ids) for kind, ids in wanted.items()
     }
     return Names(tokens, rows)
 

@@ -238,7 +238,8 @@ class HoldReserver:
         """
         record, reason = judged.record, judged.hold or ""
         actor, chain, lines = question.actor, question.chain, leaving.lines
-        own = await recipients.own_ids(connection, addresses(lines))
+        found = await recipients.own(connection, addresses(lines))
+        own = {address: row.id for address, row in found.items()}
         named = (*chain, *(f"wallet:{each}" for each in own.values()))
         names = await self._granting.names(connection, named)
         sites = [each for each in chain if each.startswith(SITE)]
