@@ -1,7 +1,7 @@
 """What a cluster decides stands in one room, `solana/protocol.py`, and in no other code or page.
 
-Each kind of constant is a function that finds it in a line of text. The words of finality have a
-room of their own, `vault/ledger/finality.py`.
+Each kind of constant is a function that finds it in a line of text. The words of finality stand in
+`vault/ledger/protocol.py`.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ _WORD = re.compile(r'"finalized"|confirmation(?:Status)?"?\]?\s*(?:==|!=|in|not 
 # The localnet's setting has a value of that name.
 _WORDS_ROOMS = frozenset(
     ROOT / "framework/solward" / each
-    for each in ("vault/ledger/finality.py", "settings/settings.py")
+    for each in ("vault/ledger/protocol.py", "settings/settings.py")
 )
 
 
