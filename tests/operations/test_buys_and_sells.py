@@ -172,7 +172,7 @@ async def restarted(swaps: SwapBench, *, with_the_first: bool = False) -> AsyncI
         await first.close()
     ledger = Ledger(swaps.bench.wire)
     engine = Engine(ledger, swaps.bench.database, swaps.bench.wallets, options)
-    engine.sender.start()
+    engine.start()
     swaps.bench.engine, swaps.bench.ledger = engine, ledger
     try:
         yield

@@ -223,7 +223,7 @@ async def open_bench(
         wallet = await wallets.create("bench")
         if sol:
             await localnet.call("requestAirdrop", [wallet.address, sol_to_lamports(sol)])
-        engine.sender.start()
+        engine.start()
         yield Bench(localnet, wire, ledger, database, wallets, engine, wallet)
 
 
@@ -305,7 +305,7 @@ async def payer(
         stack.push_async_callback(engine.close)
         wallet = await wallets.create("payer")
         await localnet.call("requestAirdrop", [wallet.address, 1_000 * LAMPORTS_PER_SOL])
-        engine.sender.start()
+        engine.start()
         yield Payer(localnet, database, engine, wallet)
 
 

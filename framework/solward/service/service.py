@@ -309,7 +309,7 @@ class Solward:
             if alert_webhook is not None:
                 await stack.enter_async_context(alert_webhook.delivering())
             stack.push_async_callback(display.close)
-            engine.sender.start()
+            engine.start()
             # On a shared database other processes serve already, so this start need not wait.
             await engine.reconcile(0 if database.shared else RECONCILE_WAIT_S)
             stack.push_async_callback(agents.close)

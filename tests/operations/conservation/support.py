@@ -27,7 +27,6 @@ from solward.vault.custody import Wallet
 from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.judge.trial import TrialEnded
 from solward.vault.money.request import Actor
-from solward.vault.money.send.sender import Sender
 
 SOL = 1_000_000_000
 KEY = "key:shared"
@@ -254,9 +253,7 @@ async def open_world(
     async with open_swaps(home, **options) as swaps:
         bench = swaps.bench
         # Nobody waits for a slot, so that bytes that were lost are dead at once.
-        await bench.engine.sender.close()
-        bench.engine.sender = Sender(bench.ledger, bench.database, poll_s=0.005, resend_s=0)
-        bench.engine.sender.start()
+        bench.engine.sender.pace, bench.engine.sender.resend_slots = 0.0125, 0
         wallets = (bench.wallet, await bench.wallets.create("other"))
         stranger = Keypair()
         for address, sol in ((wallets[1].address, 10), (str(stranger.pubkey()), 1000)):

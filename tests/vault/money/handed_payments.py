@@ -241,7 +241,7 @@ async def open_shop(
                 [create_idempotent_associated_token_account(payer, seller.pubkey(), at)]
             )
         tokens.bench.engine.watcher.pace = 0.02
-        tokens.bench.engine.sender._resend_s = tokens.bench.engine.sender._poll_s = 0.02
+        tokens.bench.engine.sender.pace = 0.05
         yield Shop(tokens, mint, seller, sponsor)
 
 

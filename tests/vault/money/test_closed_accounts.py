@@ -386,7 +386,7 @@ async def test_the_word_of_one_remote_node_credits_nothing(tokens: TokenBench, r
     wire = tokens.bench.wire
     home = wire.origin
     wire.origin = "rpc.example" if remote == "opening" else home
-    tokens.bench.engine.sender._balances_s = 0.0
+    tokens.bench.engine.sender.balances_s = 0.0
     opening = await wrap(tokens)
     wire.origin = "rpc.example" if remote == "closing" else home
     await unwrap(tokens)

@@ -83,7 +83,7 @@ async def sent(bench: Bench) -> None:
 async def test_bytes_made_elsewhere_are_not_dead_while_they_live(bench: Bench) -> None:
     """Our node is behind whoever made them."""
     sender = bench.engine.sender
-    sender._resend_s = sender._poll_s = 0.02
+    sender.pace = 0.05
     await bench.localnet.advance_slots(2 * LAG)
     bench.wire.faults |= lagging(bench) | {"sendTransaction": swallows}
     paying = sending(bench, await elsewhere(bench))

@@ -90,6 +90,10 @@ class Expired:
     last_valid_block_height: int = 0
     context_slot: int = 0
 
+    @property
+    def name(self) -> str:
+        return self.signature
+
 
 async def knows_nothing(_method: str, params: Sequence[Any]) -> Any:
     """The statuses of a node that is far ahead and has none of them."""
@@ -131,8 +135,8 @@ async def pair(
         options = EngineOptions(Policy(), UNLIMITED, close_wait_s=0.1)
         ledger = Ledger(transport)
         engine = Engine(ledger, bench.database, bench.wallets, options)
-        engine.sender._resend_s = engine.sender._poll_s = 0.02
-        engine.sender.start()
+        engine.sender.pace = 0.05
+        engine.start()
         knows, ignorant = nodes
         ignorant.faults["getSignatureStatuses"] = knows_nothing
         try:
@@ -179,7 +183,7 @@ async def test_a_null_of_a_node_that_fell_behind_itself_is_no_proof(bench: Bench
         return {"context": {"slot": slot}, "value": [None] * len(params[0])}
 
     bench.wire.faults["getSignatureStatuses"] = lagging
-    bench.engine.sender._resend_s = bench.engine.sender._poll_s = 0.02
+    bench.engine.sender.pace = 0.05
     paying = asyncio.create_task(bench.transfer(HALF))
 
     async def paid() -> bool:
@@ -327,7 +331,7 @@ async def test_a_host_that_comes_back_in_time_says_what_landed(tmp_path: Path) -
 async def test_one_remote_node_that_lies_gives_no_budget_back(bench: Bench) -> None:
     """It calls dead what has landed: the caller is not told that nothing was paid."""
     bench.wire.origin = "rpc.example"
-    bench.engine.sender._resend_s = bench.engine.sender._poll_s = 0.02
+    bench.engine.sender.pace = 0.05
     bench.wire.faults["getSignatureStatuses"] = knows_nothing
     paying = asyncio.create_task(bench.transfer(HALF))
 
@@ -420,7 +424,7 @@ async def test_where_no_history_can_be_had_the_money_stays_held_and_it_is_said_o
     bench: Bench,
 ) -> None:
     sender = bench.engine.sender
-    sender._resend_s = sender._poll_s = 0.02
+    sender.pace = 0.05
 
     async def without_history(_method: str, params: Sequence[Any]) -> Any:
         if params[1]["searchTransactionHistory"]:
@@ -474,7 +478,8 @@ async def test_an_unknown_one_is_taken_up_by_the_next_start(tmp_path: Path) -> N
             return await knows_nothing("", params)
 
         bench.wire.faults["getSignatureStatuses"] = refused
-        sender = Sender(bench.ledger, bench.database, poll_s=0.02, resend_s=0.02)
+        sender = Sender(bench.ledger, bench.database)
+        sender.pace = 0.05
         sender.start()
         await reconcile(bench.ledger, bench.database, sender, str(uuid4()), wait_s=0.01)
         await until_state(bench, "unknown")

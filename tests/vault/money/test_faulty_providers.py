@@ -59,7 +59,7 @@ async def test_no_fault_that_ends_fails_a_payment(tmp_path: Path, localnet: Loca
         FaultyProvider(localnet).serving() as provider,
         payer(tmp_path, localnet, provider.url) as paying,
     ):
-        paying.engine.sender._resend_s = 0.2
+        paying.engine.sender.resend_slots = 0.5
         await pays(paying)
         for fault in FAULTS:
             # So that a blockhash is asked for, too.
@@ -95,7 +95,7 @@ async def test_a_send_that_one_address_swallows_lands_by_the_other_at_once(
 ) -> None:
     one, two = FaultyProvider(localnet), FaultyProvider(localnet)
     async with one.serving(), two.serving(), payer(tmp_path, localnet, one.url, two.url) as paying:
-        paying.engine.sender._resend_s = 60
+        paying.engine.sender.resend_slots = 150
         for provider in (one, two):
             with provider.faulty(swallow=1):
                 await pays(paying)

@@ -446,7 +446,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
         bench = shop.bench
         engine = Engine(Ledger(failover), bench.database, bench.wallets, options)
         engine.watcher.pace = 0.02
-        engine.sender.start()
+        engine.start()
         whole, bench.engine = bench.engine, engine
         try:
             yield Pair(shop, engine, one, other)

@@ -35,7 +35,7 @@ async def next_process(shop: Shop) -> AsyncIterator[Engine]:
     options = EngineOptions(Policy(), UNLIMITED, close_wait_s=0.1)
     engine = Engine(bench.ledger, bench.database, bench.wallets, options)
     engine.watcher.pace = 0.02
-    engine.sender.start()
+    engine.start()
     first, bench.engine = bench.engine, engine
     await first.watcher.close()
     await first.sender.close()

@@ -56,7 +56,7 @@ async def engine_over(
         stack.push_async_callback(engine.close)
         wallet = await wallets.create("over http")
         await bench.localnet.call("requestAirdrop", [wallet.address, 10_000_000_000])
-        engine.sender.start()
+        engine.start()
 
         async def transfer() -> None:
             draft = plan_transfer(wallet.address, to=bench.recipient, amount=AMOUNT)

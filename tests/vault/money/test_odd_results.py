@@ -63,7 +63,7 @@ BELOW_RENT = {"InsufficientFundsForRent": {"account_index": 0}}
 async def test_an_error_of_the_fee_payer_ends_nothing_before_the_bytes_expire(
     bench: Bench, err: Any, fee: int
 ) -> None:
-    bench.engine.sender._resend_s = bench.engine.sender._poll_s = 0.02
+    bench.engine.sender.pace = 0.05
     bench.wire.faults |= {"getSignatureStatuses": status_of(err), "sendTransaction": swallows}
     paying = asyncio.create_task(bench.transfer(HALF))
     await asked(bench, "getSignatureStatuses")
@@ -80,7 +80,7 @@ async def test_an_error_of_the_fee_payer_ends_nothing_before_the_bytes_expire(
 
 @promise("unpaid-is-not-the-end")
 async def test_what_did_not_run_at_first_and_then_lands_is_paid_once(bench: Bench) -> None:
-    bench.engine.sender._resend_s = bench.engine.sender._poll_s = 0.02
+    bench.engine.sender.pace = 0.05
     bench.wire.faults["getSignatureStatuses"] = status_of("InsufficientFundsForFee")
     paying = asyncio.create_task(bench.transfer(HALF))
     await asked(bench, "getSignatureStatuses")
@@ -114,8 +114,8 @@ async def test_a_status_that_vanishes_does_not_make_dead_what_landed(
 ) -> None:
     bench = tokens.bench
     sender = bench.engine.sender
-    sender._resend_s = sender._poll_s = 0.02
-    sender._balances_s = 3_600
+    sender.pace = 0.05
+    sender.balances_s = 3_600
     bench.wire.away("getTransaction")
     wrapping = asyncio.create_task(wrap(tokens))
     await until(lambda: bench.wire.calls["getTransaction"] > 0)
@@ -135,7 +135,7 @@ async def test_a_status_that_vanishes_does_not_make_dead_what_landed(
 async def test_a_status_that_is_processed_vanishes_and_comes_back_is_one_payment(
     bench: Bench,
 ) -> None:
-    bench.engine.sender._resend_s = bench.engine.sender._poll_s = 0.02
+    bench.engine.sender.pace = 0.05
     bench.wire.faults["getSignatureStatuses"] = status_of(None, "processed")
     paying = asyncio.create_task(bench.transfer(HALF))
     await asked(bench, "getSignatureStatuses")
@@ -154,7 +154,7 @@ async def test_what_landed_without_its_meta_gives_nothing_back_until_it_is_there
 ) -> None:
     async with open_tokens(tmp_path) as opened:
         bench = opened.bench
-        bench.engine.sender._poll_s = 0.02
+        bench.engine.sender.pace = 0.05
 
         async def without(method: str, params: Sequence[Any]) -> Any:
             answer = await bench.wire.direct(method, params)
@@ -168,14 +168,14 @@ async def test_what_landed_without_its_meta_gives_nothing_back_until_it_is_there
 
         opening = await wrap(opened)
         bench.wire.faults["getTransaction"] = without
-        bench.engine.sender._balances_s = 0.05
+        bench.engine.sender.balances_s = 0.05
         closing = await unwrap(opened)
         assert closing.status is TransactionStatus.CONFIRMED
         # Fee and logs say nothing that the balances do not.
         kept = 0 if lost == "fee and logs" else RENT
         assert await cost(bench, opening) == FEE + kept
         assert await in_window(bench) == 2 * FEE + kept
-        bench.engine.sender._balances_s = 3_600
+        bench.engine.sender.balances_s = 3_600
         again = asyncio.create_task(wrap(opened))
         if kept:
             await asked(bench, "getTransaction")

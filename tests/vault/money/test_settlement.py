@@ -289,7 +289,7 @@ async def test_an_answer_that_is_not_this_transactions_balances_is_none(swaps: S
 @promise("balances-need-two-hosts")
 async def test_balances_that_never_come_hold_no_record_open(tmp_path: Path) -> None:
     async with open_swaps(tmp_path) as swaps:
-        swaps.bench.engine.sender._balances_s = 0.05
+        swaps.bench.engine.sender.balances_s = 0.05
 
         async def none(_method: str, _params: Sequence[Any]) -> Any:
             raise LedgerUnavailable("no history")

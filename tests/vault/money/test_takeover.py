@@ -40,7 +40,7 @@ async def another(bench: Bench) -> AsyncIterator[Engine]:
     options = EngineOptions(policy=Policy(), wallet_limits=LIMITS)
     ledger = Ledger(Wire(bench.localnet))
     engine = Engine(ledger, bench.database, bench.wallets, options)
-    engine.sender.start()
+    engine.start()
     try:
         yield engine
     finally:

@@ -208,6 +208,11 @@ class Engine:
         # Of records that the database refused to go on with.
         self._left_open: set[asyncio.Task[None]] = set()
 
+    def start(self) -> None:
+        """Start to watch what is sent and handed over."""
+        self.sender.start()
+        self.watcher.start()
+
     def use_guardrails(self, guardrails: Sequence[PluginGuardrail]) -> None:
         """Judge by these guardrails of plugins from now on; see `Reserver.use_guardrails`."""
         self._reserver.use_guardrails(guardrails)
@@ -594,11 +599,7 @@ class Engine:
         if row.mode is not PaymentMode.SPONSORED:
             self.sender.watch(item)
             return
-        assert item.wire is not None and item.context_slot is not None  # noqa: PT018
-        bounds = item.context_slot, item.last_valid_block_height
-        self.watcher.watch(
-            live_payment(record, row, item.wire, bounds, item.held_lamports, item.reserved)
-        )
+        self.watcher.watch(live_payment(record, row, item))
 
     async def _signed(
         self, record: TransactionRecord, actor: Actor, draft: Draft, step: str = ""

@@ -73,7 +73,7 @@ from solward.vault.money.judge.assess import (
 from solward.vault.money.judge.priority import PriorityFees
 from solward.vault.money.pocket.sweep import PocketSweeps
 from solward.vault.money.request import Actor, Draft, PocketCall, PocketDraft
-from solward.vault.money.send.sender import BALANCES_S, InFlight, Sender
+from solward.vault.money.send.sender import BALANCES_S, InFlight, Sender, in_flight
 from solward.vault.money.send.settlement import (
     Landed,
     StepsTotal,
@@ -81,7 +81,7 @@ from solward.vault.money.send.settlement import (
     kept_of_steps,
     read_landed,
 )
-from solward.vault.money.send.signing import spent_by, step_attempt, step_in_flight
+from solward.vault.money.send.signing import spent_by, step_attempt
 from solward.vault.money.steps import Step, StepHook
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import pockets as pocket_store
@@ -533,7 +533,7 @@ class PocketRuns:
         return None
 
     async def _sent(self, record: TransactionRecord, attempt: Attempt) -> Settlement:
-        item = step_in_flight(record, attempt)
+        item = in_flight(record, attempt, attempt.max_debit, {})
         _log.info("transaction_signed", signature=item.signature, step=attempt.step)
         await self._sender.send(item)
         return await item.done

@@ -14,12 +14,10 @@ signed has none of it, and the account holds no less than the wallet's own recor
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from operator import attrgetter
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
@@ -28,16 +26,13 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
-from solward.database.database import Database
-from solward.database.set_apart import SetApart
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.protocol import BLOCKHASH_BLOCKS
 from solward.solana.tokens import token_account
 from solward.support.durations import DAY_MS
-from solward.support.tasks import end
 from solward.types.errors import LedgerError, LedgerRejected, LedgerUnavailable
 from solward.types.guardrail import COSTS, SOL
-from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.record import TransactionRecord
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.protocol import (
     FINALIZED,
@@ -46,23 +41,17 @@ from solward.vault.ledger.protocol import (
     SignatureStatus,
     is_final,
 )
-from solward.vault.ledger.transport import is_enough
 from solward.vault.money.judge.assess import MAX_VALID_BLOCKS
 from solward.vault.money.send.sender import (
     PATIENCE_BLOCKS,
     Answers,
-    Fate,
-    conclude,
-    failed_settlement,
+    Fates,
+    InFlight,
+    Poller,
     find_fates,
-    is_over,
-    mark_unknown,
-    tell_set_apart,
 )
-from solward.vault.money.steps import Step, StepHook, no_hook
-from solward.vault.store import attempts as store
 from solward.vault.store import payments
-from solward.vault.store.attempts import AttemptState, Settlement
+from solward.vault.store.attempts import Settlement
 from solward.vault.store.payments import PaymentRow
 
 # In slots; statuses of signatures that are known are read once a slot.
@@ -100,31 +89,23 @@ class _ProofTimes:
     wait_slots: float = PROOF
 
 
-@dataclass(slots=True, eq=False)
-class Live:
+@dataclass(slots=True, eq=False, kw_only=True)
+class Live(InFlight):
     """A sponsored payment whose end is open.
 
     Attributes:
-        signature: the wallet's own, which is not the transaction's.
         payer: who pays the fee.
         message: what is signed.
         memo: that rows of its own show, None where they need not.
         source: the account that units leave: a token account, or the wallet.
         source_units: what it held when the payment was assessed.
-        held_lamports: the debit if it lands without error.
-        reserved: asset -> units that count against the limits.
         created_ms: of the record.
-        found: the transaction's signature, once it is known.
-        unknown: whether its state `unknown` is stored already.
-        done: the settlement, once stored.
         death: the proof that it never landed.
         failure: the proof that it failed as `found`. Its tries are its own: a name that one node
             calls failed would put the other off for ever.
     """
 
-    transaction_id: str
     wallet_id: str
-    signature: str
     payer: Pubkey
     message: bytes
     memo: str | None
@@ -132,17 +113,7 @@ class Live:
     source: str
     source_units: int
     context_slot: int
-    last_valid_block_height: int
-    held_lamports: int
-    reserved: Mapping[str, int]
     created_ms: int
-    fee_lamports: int = 0
-    found: str | None = None
-    unknown: bool = False
-    done: asyncio.Future[Settlement] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
-    absent: int = 0
     looked_slot: int = 0
     look_at: float = 0.0
     look_slots: float = LOOK
@@ -164,83 +135,45 @@ class Live:
         return self.memo is None or row.memo is None or self.memo in row.memo
 
 
-def live_payment(
-    record: TransactionRecord,
-    row: PaymentRow,
-    wire: bytes,
-    bounds: tuple[int, int],
-    held_lamports: int,
-    reserved: Mapping[str, int],
-) -> Live:
-    """A stored payment to watch.
-
-    Args:
-        wire: as written ahead.
-        bounds: slot at which its blockhash was read, and its last valid block height.
-    """
-    transaction = VersionedTransaction.from_bytes(wire)
-    context_slot, last_valid = bounds
+def live_payment(record: TransactionRecord, row: PaymentRow, item: InFlight) -> Live:
+    """A stored payment to watch, as it was written ahead."""
+    assert item.wire is not None and item.context_slot is not None  # noqa: PT018
+    message = VersionedTransaction.from_bytes(item.wire).message
     # Rows are left out by it, and the seller chose it: a host may show it otherwise, or cut.
     memo = row.memo if row.memo is not None and _PLAIN_MEMO.fullmatch(row.memo) else None
     return Live(
         transaction_id=record.id,
+        signature=item.signature,
+        wire=None,
+        last_valid_block_height=item.last_valid_block_height,
+        fee_lamports=0,
+        held_lamports=item.held_lamports,
+        reserved=item.reserved,
+        sends=False,
         wallet_id=record.wallet_id,
-        signature=str(transaction.signatures[row.signer_index]),
-        payer=transaction.message.account_keys[0],
-        message=bytes(to_bytes_versioned(transaction.message)),
+        payer=message.account_keys[0],
+        message=bytes(to_bytes_versioned(message)),
         memo=memo,
         asset=row.asset,
         source=row.source,
         source_units=row.source_units,
-        context_slot=context_slot,
-        last_valid_block_height=last_valid,
-        held_lamports=held_lamports,
-        reserved=reserved,
+        context_slot=item.context_slot,
         created_ms=record.created_ms,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """A payment under the transaction's signature; see `fates.Open`."""
-
-    signature: str
-    last_valid_block_height: int
-    context_slot: int | None
-
-
-class Watcher:
-    """One task for every payment that is live; callers wait on `Live.done`."""
-
-    def __init__(
-        self,
-        ledger: Ledger,
-        database: Database,
-        *,
-        hook: StepHook = no_hook,
-    ) -> None:
-        self._ledger = ledger
-        self._database = database
-        self._hook = hook
-        self.pace = 1.0
-        """Of all waits; a test's is lower."""
-        self._live: dict[str, Live] = {}
-        self._apart = SetApart[Settlement](attrgetter("transaction_id"), tell_set_apart)
-        self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+class Watcher(Poller[Live]):
+    """Watches what nobody can ask for by a signature before it has landed."""
 
     def watch(self, item: Live, hint: str | None = None) -> None:
         """Watch a payment that may have landed already."""
         item.look_at = time.monotonic() + self._slots_s(FIRST_LOOK)
-        self._live[item.transaction_id] = item
         self._hinted(item, hint)
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(), name="solward-handed-over")
-        self._wake.set()
+        super().watch(item)
 
     def answered(self, transaction_id: str, hint: str | None) -> None:
         """The seller answered, and named a signature or none: look at once."""
-        item = self._live.get(transaction_id)
+        item = self._open.get(transaction_id)
         if item is None:
             return
         item.look_slots = LOOK
@@ -249,25 +182,12 @@ class Watcher:
             item.look_at = time.monotonic()
         self._wake.set()
 
-    def _slots_s(self, slots: float) -> float:
-        """As long as so many slots take, at its own pace."""
-        return slots * self._ledger.slot_s * self.pace
-
     def _put_off(self, proofs: Iterable[_ProofTimes]) -> None:
         """Ask for these proofs later, and wait longer each time."""
         now = time.monotonic()
         for proof in proofs:
             proof.next_at = now + self._slots_s(proof.wait_slots)
             proof.wait_slots = min(proof.wait_slots * 1.5, MOST_PROOF)
-
-    def find(self, transaction_id: str) -> Live | None:
-        """A payment that is watched here."""
-        return self._live.get(transaction_id)
-
-    async def close(self) -> None:
-        """Stop watching; the next start resumes what is live."""
-        if self._task is not None:
-            await end([self._task])
 
     @staticmethod
     def _hinted(item: Live, hint: str | None) -> None:
@@ -278,33 +198,18 @@ class Watcher:
         else:
             _log.warning("payment_hint_is_not_its_own", transaction_id=item.transaction_id)
 
-    async def _run(self) -> None:
-        while True:
-            if not self._live:
-                self._wake.clear()
-                await self._wake.wait()
-            self._wake.clear()
-            wait_s = self._slots_s(1)
-            try:
-                wait_s = await self._round()
-            except LedgerError as error:
-                _log.warning("ledger_unavailable", error=str(error), payments=len(self._live))
-            except Exception:
-                # Every live payment depends on this task, so no failure may end it.
-                _log.exception("payments_not_watched", payments=len(self._live))
-            if self._live:
-                # Not `wait_for`, which may swallow a cancellation that comes as its time ends.
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(wait_s):
-                        await self._wake.wait()
+    def _tell_failed(self, error: Exception) -> None:
+        if isinstance(error, LedgerError):
+            _log.warning("ledger_unavailable", error=str(error), payments=len(self._open))
+        else:
+            _log.exception("payments_not_watched", payments=len(self._open))
 
     async def _round(self) -> float:
-        """Look at what is due; returns how long until the next."""
-        named = [item for item in self._live.values() if item.found is not None]
+        named = [item for item in self._open.values() if item.found is not None]
         if named:
             await self._read_statuses(named)
         now = time.monotonic()
-        due = [item for item in self._live.values() if item.look_at <= now]
+        due = [item for item in self._open.values() if item.look_at <= now]
         if due:
             # Whatever comes of it, the next look is later.
             for item in due:
@@ -318,48 +223,57 @@ class Watcher:
             for each in looked:
                 if isinstance(each, BaseException):
                     raise each
-        if any(item.found is not None for item in self._live.values()):
+        if any(item.found is not None for item in self._open.values()):
             return self._slots_s(1)
-        waits = [item.look_at - time.monotonic() for item in self._live.values()]
+        waits = [item.look_at - time.monotonic() for item in self._open.values()]
         return max(min(waits, default=0.0), self._slots_s(1) / 8)
 
     async def _read_statuses(self, items: Sequence[Live]) -> None:
         """Settle what has landed under a signature that is known to be its own."""
-        statuses = await self._ledger.statuses([item.found or "" for item in items])
-        ended = [
-            (item, status)
-            for item, status in zip(items, statuses, strict=True)
-            if status is not None and is_final(status.confirmation)
-        ]
-        await self._settle_landed([(i, status.slot) for i, status in ended if status.err is None])
-        await self._end_failed([item for item, status in ended if status.err is not None])
+        statuses = await self._ledger.statuses([item.name for item in items])
+        await self._settle_found(
+            [
+                (item, status)
+                for item, status in zip(items, statuses, strict=True)
+                if status is not None and is_final(status.confirmation)
+            ]
+        )
+
+    async def _settle_found(
+        self, found: Sequence[tuple[Live, SignatureStatus | SignatureRow]]
+    ) -> None:
+        """Settle what has landed; what failed, once enough nodes say so."""
+        landed, failed = [], []
+        for item, seen in found:
+            if seen.err is None:
+                item.landed_slot = seen.slot
+                landed.append(item)
+            else:
+                failed.append(item)
+        await self._settle_landed(landed)
+        await self._end_failed(failed)
 
     async def _look(self, source: str) -> None:
         """Look for the payments out of an account in its newest history, which is one call."""
-        items = [i for i in self._live.values() if i.source == source and i.found is None]
+        items = [i for i in self._open.values() if i.source == source and i.found is None]
         if not items:
             return
         oldest = min(max(i.context_slot, i.looked_slot - _SLACK_SLOTS) for i in items)
         newest, before, limit = 0, None, _FIRST_PAGE
-        landed: list[tuple[Live, int]] = []
-        failed: list[Live] = []
+        found: list[tuple[Live, SignatureRow]] = []
         while True:
             page = await self._ledger.signatures_for(source, before=before, limit=limit)
             newest = max([newest, *(row.slot for row in page)])
             rows = [row for row in page if row.confirmation is None or is_final(row.confirmation)]
             for item, row in await _matched(self._ledger, rows, items, finalized=False):
                 item.found = row.signature
-                if row.err is None:
-                    landed.append((item, row.slot))
-                else:
-                    failed.append(item)
+                found.append((item, row))
             if len(page) < limit or page[-1].slot < oldest or page[-1].signature == before:
                 break
             before, limit = page[-1].signature, _PAGE
         for item in items:
             item.looked_slot = max(item.looked_slot, newest)
-        await self._settle_landed(landed)
-        await self._end_failed(failed)
+        await self._settle_found(found)
 
     async def _end_failed(self, items: Sequence[Live]) -> None:
         """Ask every node about what one calls failed: that gives money back."""
@@ -367,23 +281,15 @@ class Watcher:
         if not items:
             return
         self._put_off(item.failure for item in items)
-        named = {item.found: item for item in items if item.found is not None}
-        fates = await find_fates(
-            self._ledger,
-            [_Named(name, i.last_valid_block_height, i.context_slot) for name, i in named.items()],
-        )
+        fates = await find_fates(self._ledger, items)
         # That none has this signature says nothing: the bytes may have another one of the same key.
-        ended = [
-            (item, fate)
-            for name, item in named.items()
-            if (fate := fates.ended.get(name)) is not None and fate.status is not None
-        ]
-        await self._settle_fates(ended)
+        ended = {name: fate for name, fate in fates.ended.items() if fate.status is not None}
+        await self._end(items, Fates(ended, frozenset()))
 
     async def _end_expired(self) -> None:
         """Prove of what has expired that it never landed, or find that it did."""
         now = time.monotonic()
-        items = [item for item in self._live.values() if item.death.next_at <= now]
+        items = [item for item in self._open.values() if item.death.next_at <= now]
         if not items:
             return
         height = await self._ledger.block_height()
@@ -391,42 +297,7 @@ class Watcher:
         if not items:
             return
         self._put_off(item.death for item in items)
-        answers = await self._ask_nodes(items)
-        alone = not is_enough(self._ledger.origins())
-        ended = [
-            (item, fate)
-            for item in items
-            if (fate := conclude(answers[item.transaction_id], alone)) is not None
-            and is_over(item, fate, handed=True)
-        ]
-        await self._settle_fates(ended)
-        gone = {item.transaction_id for item, _ in ended}
-        await mark_unknown(
-            self._database,
-            [
-                item
-                for item in items
-                if item.transaction_id not in gone
-                and answers[item.transaction_id].unknown
-                and not answers[item.transaction_id].dead_by
-            ],
-        )
-
-    async def _ask_nodes(self, items: Sequence[Live]) -> dict[str, Answers]:
-        answers = {item.transaction_id: Answers() for item in items}
-        unanswered: LedgerError | None = None
-        answered = False
-        for node in self._ledger.nodes():
-            left = [item for item in items if answers[item.transaction_id].landed is None]
-            try:
-                await self._ask(node, left, answers)
-            except LedgerError as error:
-                unanswered = error
-                continue
-            answered = True
-        if not answered and unanswered is not None:
-            raise unanswered
-        return answers
+        await self._end(items, await find_fates(self._ledger, items, self._ask))
 
     async def _ask(
         self, node: Ledger, items: Sequence[Live], answers: Mapping[str, Answers]
@@ -436,7 +307,7 @@ class Watcher:
         expired = [i for i in items if tip.block_height > i.last_valid_block_height]
         for item in expired:
             late = tip.block_height > item.last_valid_block_height + PATIENCE_BLOCKS
-            answers[item.transaction_id].late |= late
+            answers[item.signature].late |= late
         if not expired:
             return
         try:
@@ -450,10 +321,10 @@ class Watcher:
             if error.code == MIN_CONTEXT_SLOT:
                 raise LedgerUnavailable(str(error)) from None
             for item in expired:
-                answers[item.transaction_id].unknown = True
+                answers[item.signature].unknown = True
             return
         for item in absent:
-            each = answers[item.transaction_id]
+            each = answers[item.signature]
             if first_slot > item.context_slot or item.transaction_id in short:
                 each.unknown = True
             else:
@@ -479,11 +350,11 @@ class Watcher:
                     if error.code == MIN_CONTEXT_SLOT:
                         raise
                     for item in group:
-                        answers[item.transaction_id].unknown = True
+                        answers[item.signature].unknown = True
                 _log.warning("history_not_read", account=source, error=str(error) or "too long")
                 continue
             for item in group:
-                each, row_of = answers[item.transaction_id], found.get(item.transaction_id)
+                each, row_of = answers[item.signature], found.get(item.transaction_id)
                 if row_of is None:
                     absent.append(item)
                     continue
@@ -535,54 +406,8 @@ class Watcher:
                 )
         return short
 
-    async def _settle_fates(self, ended: Sequence[tuple[Live, Fate]]) -> None:
-        landed, settlements = [], []
-        for item, fate in ended:
-            if fate.status is not None and fate.status.err is None:
-                landed.append((item, fate.status.slot))
-            else:
-                settlements.append(failed_settlement(item, fate))
-        if any(each.attempt is AttemptState.LANDED_ERR for each in settlements):
-            self._hook(Step.LANDED)
-        await self._settle_landed(landed)
-        await self._settle(settlements)
-
-    async def _settle_landed(self, items: Sequence[tuple[Live, int]]) -> None:
-        """Settle what landed without an error, each with the slot in which it did."""
-        if not items:
-            return
-        self._hook(Step.LANDED)
-        await self._settle(
-            [
-                Settlement(
-                    item.transaction_id,
-                    TransactionStatus.CONFIRMED,
-                    AttemptState.LANDED_OK,
-                    fee_lamports=item.fee_lamports,
-                    held_lamports=item.held_lamports,
-                    landed_slot=slot,
-                )
-                for item, slot in items
-            ]
-        )
-
     async def _settle(self, settlements: Sequence[Settlement]) -> None:
-        """Store ends, each with the transaction's signature, and tell who waits."""
-        await self._apart.run(settlements, self._store)
-
-    async def _store(self, settlements: Sequence[Settlement]) -> None:
-        named = []
-        for each in settlements:
-            item = self._live[each.transaction_id]
-            is_landed = each.attempt is not None and each.attempt.landed
-            named.append(replace(each, signature=item.found) if is_landed else each)
-        async with self._database.write() as connection:
-            await store.settle(connection, named)
-        self._hook(Step.SETTLED)
-        for each in named:
-            item = self._live.pop(each.transaction_id)
-            if not item.done.done():
-                item.done.set_result(each)
+        await self._apart.run(settlements, super()._settle)
 
 
 async def _history(

@@ -7,23 +7,20 @@ Each unfinished transaction has an owner. A process that finds the owner dead ta
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
-from solders.transaction import VersionedTransaction
 
 from solward.database.database import Database
-from solward.solana.fees import network_fee
 from solward.types.errors import LedgerError
 from solward.types.guardrail import TransactionEffects
 from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.vault.ledger.client import Ledger
 from solward.vault.money.judge.assess import MAX_VALID_BLOCKS
 from solward.vault.money.send.handed_over import Watcher, live_payment
-from solward.vault.money.send.sender import InFlight, Sender, tell_set_apart
-from solward.vault.money.send.signing import step_in_flight
+from solward.vault.money.send.sender import InFlight, Sender, in_flight, tell_set_apart
 from solward.vault.money.steps import log_taken_over
 from solward.vault.store import attempts as store
 from solward.vault.store import payments as payment_store
@@ -83,20 +80,19 @@ async def reconcile(
         """Whether there is something to watch; without, it was released."""
         units, row = reserved.get(record.id, {}), paid.get(record.id)
         if record.id in steps:
-            live = None if attempt is None else step_in_flight(record, attempt)
+            live = None if attempt is None else in_flight(record, attempt, attempt.max_debit, {})
             if live is not None:
                 sender.watch(live)
             if resume is not None:
                 ends.append(resume(record, live, steps[record.id]))
             return resume is not None
-        if attempt is not None and attempt.step == HAND_OVER and record.signature is None:
-            if row is not None and watcher is not None:
-                bounds = attempt.context_slot, attempt.last_valid_block_height
-                payment = live_payment(record, row, attempt.wire, bounds, held, units)
-                watcher.watch(payment, None if row.answer is None else row.answer.hint)
-            return True
         if attempt is not None:
-            item = _in_flight(record, attempt, held, units)
+            item = in_flight(record, attempt, held, units)
+            if attempt.step == HAND_OVER and record.signature is None:
+                if row is not None and watcher is not None:
+                    hint = None if row.answer is None else row.answer.hint
+                    watcher.watch(live_payment(record, row, item), hint)
+                return True
         elif record.signature is not None:
             item = await _faucet(ledger, record)
         else:
@@ -161,25 +157,6 @@ async def _take_over(
 def _released(record: TransactionRecord, me: str) -> Settlement:
     error = _RELEASED_AIRDROP if record.type == TransactionType.AIRDROP else _RELEASED
     return Settlement(record.id, TransactionStatus.FAILED, None, 0, 0, error=error, owner=me)
-
-
-def _in_flight(
-    record: TransactionRecord, attempt: Attempt, held: int, reserved: Mapping[str, int]
-) -> InFlight:
-    message = VersionedTransaction.from_bytes(attempt.wire).message
-    return InFlight(
-        attempt.transaction_id,
-        attempt.signature,
-        attempt.wire,
-        attempt.last_valid_block_height,
-        fee_lamports=network_fee(message),
-        held_lamports=held,
-        type=record.type,
-        details=record.details,
-        reserved=reserved,
-        context_slot=attempt.context_slot,
-        sends=attempt.step != HAND_OVER,
-    )
 
 
 async def _faucet(ledger: Ledger, record: TransactionRecord) -> InFlight:

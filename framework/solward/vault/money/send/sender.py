@@ -19,16 +19,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import structlog
 from solders.transaction import VersionedTransaction
 
 from solward.database.database import Database
 from solward.database.set_apart import SetApart
+from solward.solana.fees import network_fee
 from solward.solana.message import AnyMessage
 from solward.support.tasks import end
 from solward.telemetry import metrics
@@ -50,7 +52,7 @@ from solward.vault.money.send.settlement import (
 )
 from solward.vault.money.steps import Step, StepHook, no_hook
 from solward.vault.store import attempts as store
-from solward.vault.store.attempts import AttemptState, Settlement, Spent
+from solward.vault.store.attempts import HAND_OVER, Attempt, AttemptState, Settlement, Spent
 
 # Statuses are read once a slot; the same bytes go again once as many slots took none of them.
 RESEND_SLOTS: Final = 5
@@ -78,7 +80,10 @@ class InFlight:
     """A transaction whose fate is open.
 
     Attributes:
-        wire: the stored signed bytes; None when somebody else sends it (a faucet).
+        signature: the wallet's own, which is not the transaction's where somebody else pays its
+            fee.
+        wire: the stored signed bytes; None when somebody else sends it (a faucet, or who pays the
+            fee).
         fee_lamports: what landing costs the wallet, whatever comes of it.
         held_lamports: the debit if it lands without error.
         type: the record's.
@@ -87,11 +92,13 @@ class InFlight:
         context_slot: the slot its blockhash was read at, before which it cannot have landed; None
             where that is not known.
         unknown: whether its state `unknown` is stored already.
+        absent: how often it was found nowhere since it expired.
         first_sent: when this process sent it first, in monotonic seconds; None where another did.
         ends: whether its end is the record's; False for a step that others follow.
         sends: whether this service sends it; False where its bytes were handed over.
         done: the settlement, once stored.
         landed_slot: in which it landed without an error; None while that is not known.
+        found: the transaction's signature, where only the ledger says it; None while it did not.
     """
 
     transaction_id: str
@@ -110,52 +117,194 @@ class InFlight:
     done: asyncio.Future[Settlement] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
-    polled: bool = False
     first_sent: float | None = None
     sent_at: float = 0.0
     fates_read_at: float = 0.0
     absent: int = 0
     landed_at: float | None = None
     landed_slot: int | None = None
+    found: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The signature by which nodes are asked for it."""
+        return self.found or self.signature
 
 
-class Sender:
-    """One task for every transaction in flight; callers wait on `InFlight.done`."""
+def in_flight(
+    record: TransactionRecord, attempt: Attempt, held_lamports: int, reserved: Mapping[str, int]
+) -> InFlight:
+    """A stored attempt to watch: all of its record, or a step of it, whose end is not the record's
+    and gives nothing back."""
+    in_steps = attempt.step not in ("", HAND_OVER)
+    return InFlight(
+        record.id,
+        attempt.signature,
+        attempt.wire,
+        attempt.last_valid_block_height,
+        fee_lamports=network_fee(VersionedTransaction.from_bytes(attempt.wire).message),
+        held_lamports=held_lamports,
+        type="" if in_steps else record.type,
+        details=record.details,
+        reserved={} if in_steps else reserved,
+        context_slot=attempt.context_slot,
+        ends=not in_steps,
+        sends=attempt.step != HAND_OVER,
+    )
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        database: Database,
-        *,
-        hook: StepHook = no_hook,
-        on_settled: Callable[[Settlement], None] = lambda _settlement: None,
-        poll_s: float | None = None,
-        resend_s: float | None = None,
-        balances_s: float = BALANCES_S,
-    ) -> None:
-        """Args:
-        poll_s, resend_s: in place of a slot and of `RESEND_SLOTS`.
-        """
+
+Item = TypeVar("Item", bound=InFlight)
+
+
+class Poller(ABC, Generic[Item]):
+    """One task for all that is in flight of one kind; callers wait on `InFlight.done`.
+
+    Each kind has its own: to read an account's history may take a minute, for which the end of no
+    transfer waits.
+    """
+
+    # Of all waits. Tests set others of these.
+    pace = 1.0
+    balances_s = BALANCES_S
+
+    def __init__(self, ledger: Ledger, database: Database, *, hook: StepHook = no_hook) -> None:
         self._ledger = ledger
         self._database = database
         self._hook = hook
-        self._on_settled = on_settled
-        self._poll_s = poll_s
-        self._resend_s = resend_s
-        self._balances_s = balances_s
-        self._open: dict[str, InFlight] = {}
-        self._apart = SetApart[InFlight](attrgetter("transaction_id"), tell_set_apart)
+        self._open: dict[str, Item] = {}
+        self._apart = SetApart[Any](attrgetter("transaction_id"), tell_set_apart)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Start watching."""
-        self._task = asyncio.create_task(self._run(), name="solward-sender")
+        self._task = asyncio.create_task(self._run(), name=f"solward-{type(self).__name__.lower()}")
 
     async def close(self) -> None:
         """Stop watching; the next start resumes what is in flight."""
         if self._task is not None:
             await end([self._task])
+
+    def watch(self, item: Item) -> None:
+        """Watch something that may have been sent already."""
+        self._open[item.transaction_id] = item
+        self._wake.set()
+
+    def find(self, transaction_id: str) -> Item | None:
+        """What is watched here of a record."""
+        return self._open.get(transaction_id)
+
+    async def _run(self) -> None:
+        while True:
+            if not self._open:
+                self._wake.clear()
+                await self._wake.wait()
+            self._wake.clear()
+            wait_s = self._slots_s(1)
+            try:
+                wait_s = await self._round()
+            except Exception as error:
+                # All that is in flight depends on this task, so no failure may end it.
+                self._tell_failed(error)
+            if self._open:
+                # Not `wait_for`, which may swallow a cancellation that comes as its time ends.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s):
+                        await self._wake.wait()
+
+    @abstractmethod
+    async def _round(self) -> float:
+        """Look at what is due; returns how long until the next."""
+
+    @abstractmethod
+    def _tell_failed(self, error: Exception) -> None:
+        """Log the error of a round; it is being handled."""
+
+    def _slots_s(self, slots: float) -> float:
+        """As long as so many slots take, at its own pace."""
+        return slots * self._ledger.slot_s * self.pace
+
+    async def _end(self, items: Sequence[InFlight], fates: Fates) -> None:
+        """Settle what has ended, and store once of each that no node says what became of it."""
+        landed, settlements = [], []
+        for item in items:
+            fate = fates.ended.get(item.signature)
+            if fate is None or not _is_over(item, fate):
+                continue
+            if fate.status is not None and fate.status.err is None:
+                item.landed_slot = fate.status.slot
+                landed.append(item)
+            else:
+                settlements.append(_failed(item, fate))
+        if any(each.attempt is AttemptState.LANDED_ERR for each in settlements):
+            self._hook(Step.LANDED)
+        await self._settle_landed(landed)
+        await self._settle(settlements)
+        unknown = [i for i in items if i.signature in fates.unknown and not i.unknown]
+        if not unknown:
+            return
+        async with self._database.write() as connection:
+            await store.mark_unknown(connection, [item.signature for item in unknown])
+        for item in unknown:
+            item.unknown = True
+            _log.error(
+                "attempt_unknown", signature=item.signature, transaction_id=item.transaction_id
+            )
+
+    async def _settle_landed(self, items: Sequence[InFlight]) -> None:
+        """Settle what landed without an error; from its balances, where these can say more."""
+        if not items:
+            return
+        self._hook(Step.LANDED)
+        settlements: list[Settlement] = []
+        reading = []
+        for item in items:
+            message = _shown_by_balances(item)
+            if message is None:
+                settlements.append(_settled(item, None, None, sure=False))
+            else:
+                reading.append(self._landed(item, message))
+        found = await asyncio.gather(*reading) if reading else ()
+        settlements += [each for each in found if each is not None]
+        await self._settle(settlements)
+
+    async def _landed(self, item: InFlight, message: AnyMessage) -> Settlement | None:
+        """The settlement by its balances; None while they are waited for."""
+        landed, sure = await read_landed(self._ledger, item.signature, message)
+        now = time.monotonic()
+        item.landed_at = item.landed_at or now
+        wanted = landed is None or (not sure and is_enough(self._ledger.origins()))
+        if wanted and now - item.landed_at < self.balances_s:
+            return None
+        return _settled(item, message, landed, sure=sure)
+
+    async def _settle(self, settlements: Sequence[Settlement]) -> None:
+        """Store ends, and tell who waits."""
+        if not settlements:
+            return
+        followed = {item.transaction_id for item in self._open.values() if not item.ends}
+        steps = [replace(s, ends=False) for s in settlements if s.transaction_id in followed]
+        settlements = [item for item in settlements if item.transaction_id not in followed]
+        async with self._database.write() as connection:
+            if steps:
+                await store.end_steps(connection, steps)
+            stored = await store.settle(connection, settlements) if settlements else {}
+        self._hook(Step.SETTLED)
+        for settlement in (*(_as_stored(s, stored[s.transaction_id]) for s in settlements), *steps):
+            item = self._open.pop(settlement.transaction_id, None)
+            if item is None:
+                continue
+            if item.first_sent is not None:
+                metrics.CONFIRMATION.observe(time.monotonic() - item.first_sent)
+            if not item.done.done():
+                item.done.set_result(settlement)
+
+
+class Sender(Poller[InFlight]):
+    """Sends what this service sends, and watches all that is known by its signature."""
+
+    # Tests set another.
+    resend_slots: float = RESEND_SLOTS
 
     async def send(self, item: InFlight) -> None:
         """Send the written-ahead bytes once and watch them; never raises for the ledger."""
@@ -170,39 +319,27 @@ class Sender:
 
     def watch(self, item: InFlight) -> None:
         """Watch something that may have been sent already."""
-        self._open[item.signature] = item
+        super().watch(item)
         metrics.IN_FLIGHT.set(len(self._open))
-        self._wake.set()
 
-    def find(self, transaction_id: str) -> InFlight | None:
-        """What is watched here of a record."""
-        return next((i for i in self._open.values() if i.transaction_id == transaction_id), None)
+    async def _settle(self, settlements: Sequence[Settlement]) -> None:
+        await super()._settle(settlements)
+        metrics.IN_FLIGHT.set(len(self._open))
 
-    async def _run(self) -> None:
-        while True:
-            if not self._open:
-                self._wake.clear()
-                await self._wake.wait()
-            self._wake.clear()
-            try:
-                await self._apart.run(list(self._open.values()), self._round)
-            except LedgerError as error:
-                _log.warning("ledger_unavailable", error=str(error), in_flight=len(self._open))
-            except Exception:
-                # Every transaction in flight depends on this task, so no failure may end it.
-                _log.exception("confirmations_failed", in_flight=len(self._open))
-            if self._open and all(item.polled for item in self._open.values()):
-                with contextlib.suppress(TimeoutError):
-                    wait_s = self._ledger.slot_s if self._poll_s is None else self._poll_s
-                    async with asyncio.timeout(wait_s):
-                        await self._wake.wait()
+    def _tell_failed(self, error: Exception) -> None:
+        if isinstance(error, LedgerError):
+            _log.warning("ledger_unavailable", error=str(error), in_flight=len(self._open))
+        else:
+            _log.exception("confirmations_failed", in_flight=len(self._open))
 
-    async def _round(self, items: Sequence[InFlight]) -> None:
-        items = [item for item in items if item.signature in self._open]
+    async def _round(self) -> float:
+        await self._apart.run(list(self._open.values()), self._poll)
+        return self._slots_s(1)
+
+    async def _poll(self, items: Sequence[InFlight]) -> None:
+        items = [item for item in items if self.find(item.transaction_id) is item]
         if not items:
             return
-        for item in items:
-            item.polled = True
         try:
             statuses = await self._ledger.statuses([item.signature for item in items])
         except LedgerError:
@@ -222,9 +359,7 @@ class Sender:
             if status.err is None and item.landed_at is None:
                 item.landed_slot = status.slot
                 landed.append(item)
-        if landed:
-            self._hook(Step.LANDED)
-            await self._settle_landed(landed)
+        await self._settle_landed(landed)
         late = [
             item
             for item, status in zip(items, statuses, strict=True)
@@ -239,10 +374,10 @@ class Sender:
             for item, status in ended
             if status.err is not None
             and item.landed_at is None
-            and now - item.fates_read_at >= self._resends_s()
+            and now - item.fates_read_at >= self._slots_s(self.resend_slots)
         ]
         if failed:
-            await self._end(failed)
+            await self._ask(failed)
         if late:
             await self._resend_or_end(late)
 
@@ -257,13 +392,10 @@ class Sender:
         alive = [item for item in late if height <= item.last_valid_block_height]
         await self._resend(alive)
         if expired:
-            await self._end(expired)
+            await self._ask(expired)
 
     def _is_late(self, item: InFlight) -> bool:
-        return time.monotonic() - item.sent_at >= self._resends_s()
-
-    def _resends_s(self) -> float:
-        return RESEND_SLOTS * self._ledger.slot_s if self._resend_s is None else self._resend_s
+        return time.monotonic() - item.sent_at >= self._slots_s(self.resend_slots)
 
     async def _resend(self, items: Sequence[InFlight]) -> None:
         """Send the same bytes again, which changes nothing where they have landed or expired."""
@@ -278,54 +410,12 @@ class Sender:
         await asyncio.gather(*(self._send(item) for item in items))
         metrics.RESENDS.inc(sum(item.wire is not None for item in items))
 
-    async def _end(self, items: Sequence[InFlight]) -> None:
+    async def _ask(self, items: Sequence[InFlight]) -> None:
         """Ask every node about what the one in use calls expired or failed."""
         now = time.monotonic()
         for item in items:
             item.sent_at = item.fates_read_at = now
-        fates = await find_fates(self._ledger, items)
-        landed, settlements = [], []
-        for item in items:
-            fate = fates.ended.get(item.signature)
-            if fate is None or not is_over(item, fate, handed=not item.sends):
-                continue
-            if fate.status is not None and fate.status.err is None:
-                item.landed_slot = fate.status.slot
-                landed.append(item)
-            else:
-                settlements.append(failed_settlement(item, fate))
-        if landed or any(each.attempt is AttemptState.LANDED_ERR for each in settlements):
-            self._hook(Step.LANDED)
-        await self._settle_landed(landed)
-        if settlements:
-            await self._settle(settlements)
-        unknown = [item for item in items if item.signature in fates.unknown]
-        await mark_unknown(self._database, unknown)
-
-    async def _settle_landed(self, items: Sequence[InFlight]) -> None:
-        """Settle what landed without an error; from its balances, where these can say more."""
-        settlements: list[Settlement] = []
-        reading = []
-        for item in items:
-            message = _shown_by_balances(item)
-            if message is None:
-                settlements.append(_settled(item, None, None, sure=False))
-            else:
-                reading.append(self._landed(item, message))
-        found = await asyncio.gather(*reading) if reading else ()
-        settlements += [each for each in found if each is not None]
-        if settlements:
-            await self._settle(settlements)
-
-    async def _landed(self, item: InFlight, message: AnyMessage) -> Settlement | None:
-        """The settlement by its balances; None while they are waited for."""
-        landed, sure = await read_landed(self._ledger, item.signature, message)
-        now = time.monotonic()
-        item.landed_at = item.landed_at or now
-        wanted = landed is None or (not sure and is_enough(self._ledger.origins()))
-        if wanted and now - item.landed_at < self._balances_s:
-            return None
-        return _settled(item, message, landed, sure=sure)
+        await self._end(items, await find_fates(self._ledger, items))
 
     async def _send(self, item: InFlight) -> None:
         if item.wire is not None:
@@ -335,31 +425,6 @@ class Sender:
                 # Whatever a send answers says nothing about the fate of its bytes.
                 _log.info("send_unanswered", signature=item.signature, error=str(error))
         item.sent_at = time.monotonic()
-
-    async def _settle(self, settlements: list[Settlement]) -> None:
-        followed = {item.transaction_id for item in self._open.values() if not item.ends}
-        steps = [replace(s, ends=False) for s in settlements if s.transaction_id in followed]
-        settlements = [item for item in settlements if item.transaction_id not in followed]
-        async with self._database.write() as connection:
-            if steps:
-                await store.end_steps(connection, steps)
-            stored = await store.settle(connection, settlements) if settlements else {}
-        self._hook(Step.SETTLED)
-        ended = {
-            item.transaction_id: _as_stored(item, stored[item.transaction_id])
-            for item in settlements
-        }
-        ended |= {item.transaction_id: item for item in steps}
-        for signature, item in list(self._open.items()):
-            settlement = ended.get(item.transaction_id)
-            if settlement is not None:
-                del self._open[signature]
-                metrics.IN_FLIGHT.set(len(self._open))
-                if item.first_sent is not None:
-                    metrics.CONFIRMATION.observe(time.monotonic() - item.first_sent)
-                if not item.done.done():
-                    item.done.set_result(settlement)
-                self._on_settled(settlement)
 
 
 def _shown_by_balances(item: InFlight) -> AnyMessage | None:
@@ -421,6 +486,7 @@ def _settled(
         opened=opened,
         closed=closed,
         spent=Spent(units=None if landed is None else landed.units),
+        signature=item.found,
         landed_slot=item.landed_slot,
     )
 
@@ -430,51 +496,16 @@ def tell_set_apart(transaction_id: str) -> None:
     _log.exception("confirmation_failed", transaction_id=transaction_id)
 
 
-class Expired(Protocol):
-    """What is known of bytes whose end a fate says."""
-
-    @property
-    def transaction_id(self) -> str: ...
-    @property
-    def signature(self) -> str: ...
-    @property
-    def fee_lamports(self) -> int: ...
-    @property
-    def held_lamports(self) -> int: ...
-    @property
-    def reserved(self) -> Mapping[str, int]: ...
-
-
-class Watched(Expired, Protocol):
-    """Likewise, whose state may be stored as `unknown`, which `unknown` says; `absent` is how often
-    it was found nowhere since it expired."""
-
-    unknown: bool
-    absent: int
-
-
-def is_over(item: Watched, fate: Fate, *, handed: bool) -> bool:
+def _is_over(item: InFlight, fate: Fate) -> bool:
     """Whether bytes end now by their fate; those that were handed over and are nowhere, once as
     many polls as `LATER_POLLS` say so."""
-    if fate.status is not None or not handed:
+    if fate.status is not None or item.sends:
         return True
     item.absent += 1
     return item.absent >= LATER_POLLS
 
 
-async def mark_unknown(database: Database, items: Sequence[Watched]) -> None:
-    """Store of each, once, that no node says what became of it."""
-    new = [item for item in items if not item.unknown]
-    if not new:
-        return
-    async with database.write() as connection:
-        await store.mark_unknown(connection, [item.signature for item in new])
-    for item in new:
-        item.unknown = True
-        _log.error("attempt_unknown", signature=item.signature, transaction_id=item.transaction_id)
-
-
-def failed_settlement(item: Expired, fate: Fate) -> Settlement:
+def _failed(item: InFlight, fate: Fate) -> Settlement:
     """The end of bytes that are dead, or landed with an error."""
     if not fate.sure:
         _log.warning(
@@ -501,19 +532,9 @@ def failed_settlement(item: Expired, fate: Fate) -> Settlement:
         held_lamports=fee_lamports if fate.sure else item.held_lamports,
         error=error if fate.sure else f"{error}; so it is {_ONE_HOST}",
         lowered=kept_of_failed(fee_lamports, item.reserved) if fate.sure else {},
+        signature=item.found,
         landed_slot=fate.status.slot,
     )
-
-
-class Open(Protocol):
-    """A transaction as it was signed; `context_slot` None where its slot is not known."""
-
-    @property
-    def signature(self) -> str: ...
-    @property
-    def last_valid_block_height(self) -> int: ...
-    @property
-    def context_slot(self) -> int | None: ...
 
 
 class Fate(NamedTuple):
@@ -530,8 +551,8 @@ class Fate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fates:
-    """By signature: how it ended, and what no node can decide. A signature in neither may still
-    land, waits for another host's word, or no node answered for it."""
+    """By the wallet's signature: how it ended, and what no node can decide. What is in neither may
+    still land, waits for another host's word, or no node answered for it."""
 
     ended: Mapping[str, Fate]
     unknown: frozenset[str]
@@ -549,8 +570,16 @@ class Answers:
     late: bool = False
 
 
-async def find_fates(ledger: Ledger, items: Sequence[Open]) -> Fates:
+Query: TypeAlias = Callable[[Ledger, Sequence[Item], Mapping[str, Answers]], Awaitable[None]]
+
+
+async def find_fates(
+    ledger: Ledger, items: Sequence[Item], query: Query[Item] | None = None
+) -> Fates:
     """Query every usable node: one node's status outweighs another's lack of one.
+
+    Args:
+        query: adds to the answers what one node says of these; by default by its statuses.
 
     Raises:
         LedgerError: no node answered.
@@ -561,7 +590,7 @@ async def find_fates(ledger: Ledger, items: Sequence[Open]) -> Fates:
     for node in ledger.nodes():
         open_items = [item for item in items if answers[item.signature].landed is None]
         try:
-            await _query(node, open_items, answers)
+            await (query or _query)(node, open_items, answers)
         except LedgerError as error:
             unanswered = error
             continue
@@ -570,7 +599,7 @@ async def find_fates(ledger: Ledger, items: Sequence[Open]) -> Fates:
         raise unanswered
     alone = not is_enough(ledger.origins())
     ended = {
-        signature: fate for signature, each in answers.items() if (fate := conclude(each, alone))
+        signature: fate for signature, each in answers.items() if (fate := _conclude(each, alone))
     }
     unknown = {
         signature
@@ -580,7 +609,7 @@ async def find_fates(ledger: Ledger, items: Sequence[Open]) -> Fates:
     return Fates(ended, frozenset(unknown))
 
 
-def conclude(answers: Answers, alone: bool) -> Fate | None:
+def _conclude(answers: Answers, alone: bool) -> Fate | None:
     """What to conclude; None where it may still land, or another host is waited for.
 
     Args:
@@ -596,15 +625,15 @@ def conclude(answers: Answers, alone: bool) -> Fate | None:
     return Fate(answers.failed, sure)
 
 
-async def _query(node: Ledger, items: Sequence[Open], answers: Mapping[str, Answers]) -> None:
+async def _query(node: Ledger, items: Sequence[InFlight], answers: Mapping[str, Answers]) -> None:
     # An item that has expired by this node, not by another one.
     expired = {item.signature for item in items}
     try:
         tip = await node.tip()
         height = tip.block_height
         expired = {item.signature for item in items if height > item.last_valid_block_height}
-        signatures = [item.signature for item in items]
-        found = await node.statuses(signatures, search_history=True, min_slot=tip.slot)
+        names = [item.name for item in items]
+        found = await node.statuses(names, search_history=True, min_slot=tip.slot)
         missing = any(
             status is None and item.signature in expired
             for item, status in zip(items, found, strict=True)

@@ -11,7 +11,7 @@ from solders.transaction import VersionedTransaction
 from sqlalchemy.exc import IntegrityError
 
 from solward.database.database import Database
-from solward.solana.fees import fee_terms, network_fee
+from solward.solana.fees import fee_terms
 from solward.solana.message import AnyMessage, required_signers
 from solward.support.clock import now_ms
 from solward.telemetry import metrics
@@ -25,7 +25,7 @@ from solward.vault.money.failures import ended_by
 from solward.vault.money.judge.assess import Assessment, Assessor
 from solward.vault.money.request import Draft
 from solward.vault.money.reserve.reservation import Reservation, Reserver
-from solward.vault.money.send.sender import InFlight
+from solward.vault.money.send.sender import InFlight, in_flight
 from solward.vault.money.steps import Step, StepHook
 from solward.vault.store import attempts as store
 from solward.vault.store import payments, pockets
@@ -147,21 +147,7 @@ class Signing:
             if draft.pocket is not None and draft.pocket.leaves:
                 await pockets.open_funded(connection, record.id)
         self._hook(Step.WRITTEN_AHEAD)
-        in_steps = step not in ("", HAND_OVER)
-        return InFlight(
-            record.id,
-            attempt.signature,
-            attempt.wire,
-            attempt.last_valid_block_height,
-            fee_lamports=effects.fee_lamports,
-            held_lamports=expected_debit(draft.intent, effects),
-            type="" if in_steps else record.type,
-            details=record.details,
-            reserved={} if in_steps else reservation.units,
-            context_slot=attempt.context_slot,
-            ends=not in_steps,
-            sends=step != HAND_OVER,
-        )
+        return in_flight(record, attempt, expected_debit(draft.intent, effects), reservation.units)
 
 
 def signed_message(message: AnyMessage, wallet: str) -> tuple[str, int]:
@@ -174,21 +160,6 @@ def spent_by(message: AnyMessage, units: int | None = None) -> Spent:
     """What a message says it spends on the network, and the compute units it used."""
     terms = fee_terms(message)
     return Spent(terms.lamports, units, terms.unit_limit, terms.unit_price)
-
-
-def step_in_flight(record: TransactionRecord, attempt: Attempt) -> InFlight:
-    """A step to watch: its end is not the record's."""
-    message = VersionedTransaction.from_bytes(attempt.wire).message
-    return InFlight(
-        record.id,
-        attempt.signature,
-        attempt.wire,
-        attempt.last_valid_block_height,
-        fee_lamports=network_fee(message),
-        held_lamports=attempt.max_debit,
-        context_slot=attempt.context_slot,
-        ends=False,
-    )
 
 
 def step_attempt(
