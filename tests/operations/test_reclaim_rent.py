@@ -128,7 +128,7 @@ async def test_a_kill_between_two_of_its_transactions_loses_nothing(
     for part in parts:
         part._hook = die_at(step)
     with pytest.raises(Died):
-        await bench.engine._execute(bench.wallet, ADMIN, draft)
+        await bench.engine.execute(bench.wallet.id, ADMIN, draft)
     for part in parts:
         part._hook = no_hook
     await restarted(bench)

@@ -205,7 +205,7 @@ async def test_a_start_goes_on_with_the_others_where_one_cannot_be_read(tmp_path
         other = await another(bench)
         draft = plan_transfer(other.address, to=bench.recipient, amount=Decimal("0.01"))
         with pytest.raises(Died):
-            await bench.engine._execute(other, ADMIN, draft)
+            await bench.engine.execute(other.id, ADMIN, draft)
         of_odd = attempts_table.c.transaction_id == odd.id
         async with bench.database.write() as connection:
             wire = await connection.scalar(select(attempts_table.c.wire).where(of_odd))

@@ -35,7 +35,7 @@ async def stopped_at(tmp_path: Path, step: Step) -> AsyncIterator[Bench]:
     async with open_bench(tmp_path, limits=LIMITS) as bench:
         for part in (bench.engine, bench.engine._signing, bench.engine.sender):
             part._hook = die_at(step)
-        task = asyncio.create_task(bench.engine._execute(bench.wallet, ADMIN, bench.draft(HALF)))
+        task = asyncio.create_task(bench.engine.execute(bench.wallet.id, ADMIN, bench.draft(HALF)))
         with pytest.raises(Died):
             await task
         yield bench
@@ -119,7 +119,7 @@ async def test_an_airdrop_that_was_cut_off_does_not_claim_that_nothing_came(tmp_
 
         bench.wire.faults["requestAirdrop"] = die
         intent, lamports = plan_airdrop(bench.wallet.address, "localnet", amount=1)
-        task = asyncio.create_task(bench.engine._airdrop(bench.wallet, ADMIN, intent, lamports))
+        task = asyncio.create_task(bench.engine.airdrop(bench.wallet.id, ADMIN, intent, lamports))
         with pytest.raises(Died):
             await task
         assert await restarted(bench) == Reconciliation(released=1, resumed=0)

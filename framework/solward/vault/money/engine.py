@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import structlog
 from sqlalchemy.exc import IntegrityError
@@ -93,6 +93,7 @@ from solward.vault.store.payments import PaidRequest, PaymentRow, StoredAnswer
 from solward.vault.store.plugin_entries import DEFAULT_BOUNDS, StoreBounds
 
 T = TypeVar("T")
+Work: TypeAlias = Callable[[], Awaitable[TransactionRecord]]
 
 # Between looks at a payment that another process watches.
 _OTHERS_POLL_S = 0.2
@@ -247,12 +248,16 @@ class Engine:
         """
         if draft.payment is not None and draft.payment.mode is not PaymentMode.PUSH:
             raise InvalidRequest(f"a payment in the mode {draft.payment.mode} is handed over")
-        if actor.dry_run:
-            raise TrialEnded(await self.dry_run(wallet_id, actor, draft))
-        actor = _paying(actor, draft.payment)
-        wallet = await self._wallets.get(wallet_id)
-        with self.deadline():
-            return await self._shielded(self._execute(wallet, actor, draft))
+        actor, record = await self._asked(wallet_id, actor, draft)
+
+        async def pay() -> TransactionRecord:
+            reservation, item = await self._signed(record, actor, draft)
+            with tracing.span("transaction.send"):
+                await self.sender.send(item)
+            _log.info("transaction_sent", signature=item.signature)
+            return await self._outcome(reservation.record, item)
+
+        return await self._driven(record, actor, pay)
 
     async def hand_over(self, wallet_id: str, actor: Actor, draft: Draft) -> HandedOver:
         """Judge, sign and make durable a payment that the seller sends, and watch for its end.
@@ -269,13 +274,24 @@ class Engine:
         payment = draft.payment
         if payment is None or payment.mode is PaymentMode.PUSH:
             raise InvalidRequest("only a payment that the seller sends is handed over")
-        if actor.dry_run:
-            raise TrialEnded(await self.dry_run(wallet_id, actor, draft))
-        actor = _paying(actor, payment)
-        wallet = await self._wallets.get(wallet_id)
-        record = self._record(wallet, actor, draft.intent)
-        with self.deadline():
-            return await self._shielded(self._hand_over(record, actor, draft))
+        actor, record = await self._asked(wallet_id, actor, draft)
+        wire: bytes | None = None
+
+        async def give() -> TransactionRecord:
+            nonlocal wire
+            reservation, item = await self._signed(record, actor, draft, HAND_OVER)
+            wire, row = item.wire, reservation.payment
+            assert wire is not None and row is not None  # noqa: PT018
+            is_sponsored = row.mode is PaymentMode.SPONSORED
+            if is_sponsored:
+                self.watcher.watch(live_payment(reservation.record, row, item))
+            else:
+                self.sender.watch(item)
+            self._hook(Step.HANDED_OVER)
+            _log.info("payment_handed_over", site=row.site, mode=row.mode.value)
+            return replace(reservation.record, signature=None if is_sponsored else item.signature)
+
+        return HandedOver(await self._driven(record, actor, give), wire)
 
     async def answered(self, transaction_id: str, answer: StoredAnswer, most_bytes: int) -> None:
         """Store what the seller answered to a paid request, and look for the payment at once.
@@ -393,18 +409,16 @@ class Engine:
 
         The dry run judges the funding: nothing more can be lost.
         """
-        if actor.dry_run:
-            raise TrialEnded(await self.dry_run(wallet_id, actor, draft.funding))
-        wallet = await self._wallets.get(wallet_id)
-        record = self._record(wallet, actor, draft.intent)
-        work = self._once(record, actor, lambda: self._in_steps(record, actor, draft))
-        with self.deadline():
-            task = self._start(work)
-            await wait_for_task(task, left(self._confirm_wait_s))
-        if task.done():
-            return task.result()
-        async with self._database.read() as connection:
-            return await store.get(connection, record.id) or record
+        actor, record = await self._asked(wallet_id, actor, draft.funding)
+
+        async def use() -> TransactionRecord:
+            reservation, item = await self._signed(record, actor, draft.funding, PocketStep.FUND)
+            await self.sender.send(item)
+            return _succeeded(
+                await self._runs.after_funding(reservation.record, actor, draft, item)
+            )
+
+        return await self._driven(record, actor, use, leaves=True)
 
     async def sweep_pocket(self, wallet_id: str, actor: Actor, address: str) -> TransactionRecord:
         """Take home what a pocket holds, a frozen wallet's too; as `execute`, a record of its own.
@@ -419,45 +433,55 @@ class Engine:
             type=TransactionType.OTHER, wallet=wallet.address, details={"pocket": address}
         )
         record = self._record(wallet, actor, intent)
-        record = await self._driven(record.id, self._runs.begin_sweep(record, actor, address))
-        task = self._start(self._driven(record.id, self._runs.sweep_alone(record)))
-        await wait_for_task(task, self._confirm_wait_s)
-        if not task.done():
-            return record
-        if task.result().status is TransactionStatus.FAILED:
-            raise refusal(task.result())
-        return task.result()
 
-    async def _in_steps(
-        self, record: TransactionRecord, actor: Actor, draft: PocketDraft
-    ) -> TransactionRecord:
-        reservation, item = await self._signed(record, actor, draft.funding, PocketStep.FUND)
-        await self.sender.send(item)
-        ended = await self._runs.after_funding(reservation.record, actor, draft, item)
-        if ended.status is TransactionStatus.FAILED:
-            raise refusal(ended)
-        return ended
+        async def sweep() -> TransactionRecord:
+            await self._runs.begin_sweep(record, actor, address)
+            return _succeeded(await self._runs.sweep_alone(record))
 
-    def _resume(
-        self, record: TransactionRecord, live: InFlight | None, step: str
-    ) -> asyncio.Task[None]:
-        return self._start(self._resumed(record, live, step))
+        return await self._driven(record, actor, sweep, leaves=True)
 
     async def _resumed(self, record: TransactionRecord, live: InFlight | None, step: str) -> None:
-        with contextlib.suppress(StoreError):
-            await self._driven(record.id, self._runs.resume(record, live, step))
+        try:
+            await self._runs.resume(record, live, step)
+        except StoreError:
+            self._leave_open(record.id)
 
     async def airdrop(
         self, wallet_id: str, actor: Actor, intent: Intent, lamports: int
     ) -> TransactionRecord:
         """Request SOL of the faucet, with the rules, the record and the wait of any transaction."""
         wallet = await self._wallets.get(wallet_id)
+        effects = faucet_effects(wallet.address)
+        question = Question(wallet_id, actor, intent, effects)
         if actor.dry_run:
-            effects = faucet_effects(wallet.address)
-            question = Question(wallet_id, actor, intent, effects)
             raise TrialEnded(Trial(await self._reserver.trial(question), effects))
-        with self.deadline():
-            return await self._shielded(self._airdrop(wallet, actor, intent, lamports))
+        record = self._record(wallet, actor, intent)
+
+        async def request() -> TransactionRecord:
+            reservation = await self._reserve(record, question)
+            self._hook(Step.RESERVED)
+            try:
+                with tracing.span("transaction.send"):
+                    height = await self._ledger.block_height()
+                    signature = await self._ledger.request_airdrop(wallet.address, lamports)
+            except LedgerError as error:
+                text = f"The faucet refused: {error}"
+                released = await self._reserver.release(reservation.record, text)
+                raise TransactionFailed(text, ended_by(error, released)) from None
+            async with self._database.write() as connection:
+                ours = await store.set_signature(
+                    connection, record.id, signature, owner=self.process.id
+                )
+            if not ours:
+                text = "Another process has taken this over; the faucet may have paid all the same"
+                released = await self._reserver.release(reservation.record, text)
+                raise TransactionFailed(text, ended_by(TakenOver(), released))
+            _log.info("transaction_sent", signature=signature)
+            item = faucet_in_flight(record.id, signature, height)
+            self.sender.watch(item)
+            return await self._outcome(reservation.record, item)
+
+        return await self._driven(record, actor, request)
 
     async def refuse(
         self, wallet_id: str, actor: Actor, intent: Intent, error: Exception
@@ -477,7 +501,7 @@ class Engine:
             self._database,
             self.sender,
             self.process.id,
-            self._resume,
+            lambda *left_open: self._start(self._resumed(*left_open)),
             watcher=self.watcher,
             wait_s=wait_s,
         )
@@ -498,33 +522,57 @@ class Engine:
         await self.watcher.close()
         await self.sender.close()
 
-    async def _shielded(self, work: Coroutine[Any, Any, T]) -> T:
-        task = self._start(work)
-        await wait_for_task(task)
-        return task.result()
-
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
 
-    async def _execute(self, wallet: Wallet, actor: Actor, draft: Draft) -> TransactionRecord:
-        record = self._record(wallet, actor, draft.intent)
-        return await self._once(record, actor, lambda: self._pay(record, actor, draft))
+    async def _asked(
+        self, wallet_id: str, actor: Actor, draft: Draft
+    ) -> tuple[Actor, TransactionRecord]:
+        """Who asks for a draft, and its record, which is not stored yet.
 
-    async def _once(
-        self,
-        record: TransactionRecord,
-        actor: Actor,
-        work: Callable[[], Awaitable[TransactionRecord]],
+        Raises:
+            TrialEnded: only a trial was asked for.
+        """
+        if actor.dry_run:
+            raise TrialEnded(await self.dry_run(wallet_id, actor, draft))
+        actor = _paying(actor, draft.payment)
+        return actor, self._record(await self._wallets.get(wallet_id), actor, draft.intent)
+
+    async def _driven(
+        self, record: TransactionRecord, actor: Actor, work: Work, *, leaves: bool = False
     ) -> TransactionRecord:
+        """A record once `work` did its steps, of whatever kind; its caller cancels none of them.
+
+        Args:
+            leaves: whether the caller gets the record as it is at its deadline, while the steps go
+                on.
+        """
+        with self.deadline():
+            task = self._start(self._once(record, actor, work))
+            await wait_for_task(task, left(self._confirm_wait_s) if leaves else None)
+            if not task.done():
+                async with self._database.read() as connection:
+                    stored = await store.get(connection, record.id)
+                if stored is not None:
+                    return stored
+                await wait_for_task(task)
+        return task.result()
+
+    async def _once(self, record: TransactionRecord, actor: Actor, work: Work) -> TransactionRecord:
+        """Do the steps of an action that was not asked for before."""
         known = await self.known_action(actor)
         if known is not None:
             return known
         try:
             with traced(record, actor.trace):
-                return await self._driven(record.id, work())
+                try:
+                    return await work()
+                except StoreError:
+                    self._leave_open(record.id)
+                    raise
         except IntegrityError:
             # Another process stored the same action first.
             known = await self.known_action(actor)
@@ -541,19 +589,15 @@ class Engine:
                 raise HoldDecided(text) from None
             return known
 
-    async def _driven(self, transaction_id: str, work: Awaitable[T]) -> T:
-        """What drives a record. Where the database refuses, or the answer to a commit is lost, the
-        record may be pending and driven by nobody: it is gone on with as the next start would."""
-        try:
-            return await work
-        except StoreError:
-            item = self.sender.find(transaction_id)
-            is_watched = item is not None and item.ends
-            if not is_watched and self.watcher.find(transaction_id) is None:
-                task = asyncio.create_task(self._taken_up(transaction_id))
-                self._left_open.add(task)
-                task.add_done_callback(self._left_open.discard)
-            raise
+    def _leave_open(self, transaction_id: str) -> None:
+        """Where the database refuses, or the answer to a commit is lost, a record may be pending
+        and driven by nobody: it is gone on with as the next start would."""
+        item = self.sender.find(transaction_id)
+        is_watched = item is not None and item.ends
+        if not is_watched and self.watcher.find(transaction_id) is None:
+            task = asyncio.create_task(self._taken_up(transaction_id))
+            self._left_open.add(task)
+            task.add_done_callback(self._left_open.discard)
 
     async def _taken_up(self, transaction_id: str) -> None:
         is_left = False
@@ -568,38 +612,6 @@ class Engine:
                 return
             except StoreError as error:
                 _log.warning("transaction_left_open", id=transaction_id, error=str(error))
-
-    async def _pay(
-        self, record: TransactionRecord, actor: Actor, draft: Draft
-    ) -> TransactionRecord:
-        reservation, item = await self._signed(record, actor, draft)
-        with tracing.span("transaction.send"):
-            await self.sender.send(item)
-        _log.info("transaction_sent", signature=item.signature)
-        return await self._outcome(reservation.record, item)
-
-    async def _hand_over(self, record: TransactionRecord, actor: Actor, draft: Draft) -> HandedOver:
-        wire: bytes | None = None
-
-        async def work() -> TransactionRecord:
-            nonlocal wire
-            reservation, item = await self._signed(record, actor, draft, HAND_OVER)
-            wire, row = item.wire, reservation.payment
-            assert wire is not None and row is not None  # noqa: PT018
-            self._watch(reservation.record, row, item)
-            self._hook(Step.HANDED_OVER)
-            _log.info("payment_handed_over", site=row.site, mode=row.mode.value)
-            is_sponsored = row.mode is PaymentMode.SPONSORED
-            signature = None if is_sponsored else item.signature
-            return replace(reservation.record, signature=signature)
-
-        return HandedOver(await self._once(record, actor, work), wire)
-
-    def _watch(self, record: TransactionRecord, row: PaymentRow, item: InFlight) -> None:
-        if row.mode is not PaymentMode.SPONSORED:
-            self.sender.watch(item)
-            return
-        self.watcher.watch(live_payment(record, row, item))
 
     async def _signed(
         self, record: TransactionRecord, actor: Actor, draft: Draft, step: str = ""
@@ -733,43 +745,6 @@ class Engine:
             raise refusal(reservation.record)
         return reservation
 
-    async def _airdrop(
-        self, wallet: Wallet, actor: Actor, intent: Intent, lamports: int
-    ) -> TransactionRecord:
-        record = self._record(wallet, actor, intent)
-        return await self._once(
-            record,
-            actor,
-            lambda: self._request_airdrop(record, wallet.address, actor, intent, lamports),
-        )
-
-    async def _request_airdrop(
-        self, record: TransactionRecord, address: str, actor: Actor, intent: Intent, lamports: int
-    ) -> TransactionRecord:
-        question = Question(record.wallet_id, actor, intent, faucet_effects(address))
-        reservation = await self._reserve(record, question)
-        self._hook(Step.RESERVED)
-        try:
-            with tracing.span("transaction.send"):
-                height = await self._ledger.block_height()
-                signature = await self._ledger.request_airdrop(address, lamports)
-        except LedgerError as error:
-            text = f"The faucet refused: {error}"
-            released = await self._reserver.release(reservation.record, text)
-            raise TransactionFailed(text, ended_by(error, released)) from None
-        async with self._database.write() as connection:
-            ours = await store.set_signature(
-                connection, record.id, signature, owner=self.process.id
-            )
-        if not ours:
-            text = "Another process has taken this over; the faucet may have paid all the same"
-            released = await self._reserver.release(reservation.record, text)
-            raise TransactionFailed(text, ended_by(TakenOver(), released))
-        _log.info("transaction_sent", signature=signature)
-        item = faucet_in_flight(record.id, signature, height)
-        self.sender.watch(item)
-        return await self._outcome(reservation.record, item)
-
     async def _outcome(self, record: TransactionRecord, item: InFlight) -> TransactionRecord:
         with tracing.span("transaction.confirm", signature=item.signature):
             await asyncio.wait((item.done,), timeout=left(self._options.confirm_wait_s))
@@ -779,9 +754,7 @@ class Engine:
             return stored or replace(record, signature=item.signature)
         ended = item.done.result().record
         assert ended is not None
-        if ended.status is TransactionStatus.FAILED:
-            raise refusal(ended)
-        return ended
+        return _succeeded(ended)
 
     async def known_action(self, actor: Actor) -> TransactionRecord | None:
         """The record of an action that was requested before, None for a new one.
@@ -857,6 +830,13 @@ class Engine:
             guardrails_applied=(),
             created_ms=now_ms(),
         )
+
+
+def _succeeded(record: TransactionRecord) -> TransactionRecord:
+    """The record of what has ended, unless it failed, which is raised."""
+    if record.status is TransactionStatus.FAILED:
+        raise refusal(record)
+    return record
 
 
 def _paying(actor: Actor, payment: Payment | None) -> Actor:
