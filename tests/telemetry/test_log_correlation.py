@@ -17,9 +17,9 @@ from tests.support.engine import open_bench
 from tests.support.services import STRANGER, Api, serving_api
 
 from solward.telemetry.logs import configure
+from solward.vault.money.engine import Engine
 from solward.vault.money.request import Actor
 from solward.vault.money.send.lease import Process
-from solward.vault.money.send.reconcile import reconcile
 
 STEPS = ["transaction_reserved", "transaction_signed", "transaction_sent", "transaction_settled"]
 MADE = re.compile(r"[0-9a-f]{32}")
@@ -121,8 +121,11 @@ async def test_who_takes_a_transaction_over_goes_on_with_its_trace(
         await bench.engine.sender.close()
         bench.wire.faults.clear()
         other = Process.new()
-        bench.engine.sender.start()
-        await reconcile(bench.ledger, bench.database, bench.engine.sender, other.id, wait_s=20)
+        options = bench.engine._options
+        engine = Engine(bench.ledger, bench.database, bench.wallets, options, process=other)
+        engine.start()
+        await engine.reconcile(20)
+        await engine.close()
     lines = log.lines(transaction_id=record.id)
     assert steps(lines) == [*STEPS[:3], "transaction_taken_over", STEPS[3]]
     assert {line["trace"] for line in lines if line["event"] in [*STEPS, "transaction_taken_over"]

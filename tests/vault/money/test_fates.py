@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 import structlog
@@ -34,8 +33,7 @@ from solward.vault.ledger.transport import HttpTransport
 from solward.vault.money.engine import Engine, EngineOptions
 from solward.vault.money.judge.assess import BlockhashSource
 from solward.vault.money.request import ADMIN
-from solward.vault.money.send.reconcile import reconcile
-from solward.vault.money.send.sender import PATIENCE_BLOCKS, Sender, find_fates
+from solward.vault.money.send.sender import PATIENCE_BLOCKS, find_fates
 from solward.vault.store.attempts import last_landed_slot
 
 HALF = Decimal("0.5")
@@ -478,17 +476,18 @@ async def test_an_unknown_one_is_taken_up_by_the_next_start(tmp_path: Path) -> N
             return await knows_nothing("", params)
 
         bench.wire.faults["getSignatureStatuses"] = refused
-        sender = Sender(bench.ledger, bench.database)
-        sender.pace = 0.05
-        sender.start()
-        await reconcile(bench.ledger, bench.database, sender, str(uuid4()), wait_s=0.01)
+        options = bench.engine._options
+        engine = Engine(bench.ledger, bench.database, bench.wallets, options)
+        engine.sender.pace = 0.05
+        engine.start()
+        await engine.reconcile(0.01)
         await until_state(bench, "unknown")
-        await sender.close()
+        await engine.close()
         bench.wire.faults.clear()
-        sender = Sender(bench.ledger, bench.database)
-        sender.start()
-        await reconcile(bench.ledger, bench.database, sender, str(uuid4()), wait_s=10)
-        await sender.close()
+        engine = Engine(bench.ledger, bench.database, bench.wallets, options)
+        engine.start()
+        await engine.reconcile(10)
+        await engine.close()
         await until_state(bench, "landed_ok")
 
 

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from tests.promises import promise
@@ -17,9 +16,9 @@ from tests.support.engine import LIMITS, Bench, open_bench
 from solward.operations.transfer import plan_airdrop
 from solward.types.money import LAMPORTS_PER_SOL
 from solward.types.record import TransactionStatus
+from solward.vault.money.engine import Engine
 from solward.vault.money.request import ADMIN
-from solward.vault.money.send.reconcile import Reconciliation, reconcile
-from solward.vault.money.send.sender import Sender
+from solward.vault.money.send.reconcile import Reconciliation
 from solward.vault.money.steps import Step
 
 HALF = Decimal("0.5")
@@ -50,13 +49,13 @@ def die_at(step: Step) -> Callable[[Step], None]:
 
 
 async def restarted(bench: Bench, wait_s: float = 10) -> Reconciliation:
-    """Reconcile with a new sender, as a new process does."""
-    sender = Sender(bench.ledger, bench.database)
-    sender.start()
+    """Reconcile with a new engine, as a new process does."""
+    engine = Engine(bench.ledger, bench.database, bench.wallets, bench.engine._options)
+    engine.start()
     try:
-        return await reconcile(bench.ledger, bench.database, sender, str(uuid4()), wait_s=wait_s)
+        return await engine.reconcile(wait_s)
     finally:
-        await sender.close()
+        await engine.close()
 
 
 @promise("start-takes-up-what-is-open", "stored-before-sent")

@@ -500,10 +500,10 @@ class Engine:
             self._ledger,
             self._database,
             self.sender,
+            self.watcher,
             self.process.id,
             lambda *left_open: self._start(self._resumed(*left_open)),
-            watcher=self.watcher,
-            wait_s=wait_s,
+            wait_s,
         )
 
     async def close(self) -> None:

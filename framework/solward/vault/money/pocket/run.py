@@ -26,6 +26,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
+from solward.solana.accounts import rent_per_byte, rent_refusal
 from solward.solana.fees import network_fee
 from solward.solana.message import (
     AnyMessage,
@@ -36,8 +37,19 @@ from solward.solana.message import (
     resolve,
     resolved_calls,
 )
-from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.solana.tokens import associated_address, free_units, token_account
+from solward.solana.programs import (
+    RENT_SYSVAR,
+    TOKEN_2022_PROGRAM,
+    TOKEN_PROGRAM,
+    WRAPPED_SOL_MINT,
+)
+from solward.solana.tokens import (
+    TRANSFER_FEE,
+    associated_address,
+    free_units,
+    mint_account,
+    token_account,
+)
 from solward.support.clock import now_ms
 from solward.telemetry import tracing
 from solward.types.errors import (
@@ -51,11 +63,11 @@ from solward.types.errors import (
     TakenOver,
 )
 from solward.types.guardrail import Intent
-from solward.types.money import format_sol
+from solward.types.money import SOL_DECIMALS, format_sol
 from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
-from solward.vault.custody import Wallets
+from solward.vault.custody import Pocket, Wallets
 from solward.vault.guardrails.rules import ScopeLimits
-from solward.vault.guardrails.worst_case import known_lines
+from solward.vault.guardrails.worst_case import known_lines, worst_case
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.patience import pause, within
 from solward.vault.ledger.protocol import SimulationResult
@@ -71,8 +83,8 @@ from solward.vault.money.judge.assess import (
     with_budget,
 )
 from solward.vault.money.judge.priority import PriorityFees
-from solward.vault.money.pocket.sweep import PocketSweeps
-from solward.vault.money.request import Actor, Draft, PocketCall, PocketDraft
+from solward.vault.money.pocket.instructions import PocketHolding, PocketToken, homeward
+from solward.vault.money.request import Actor, Draft, PocketCall, PocketDraft, PocketUse
 from solward.vault.money.send.sender import BALANCES_S, InFlight, Sender, in_flight
 from solward.vault.money.send.settlement import (
     Landed,
@@ -81,7 +93,7 @@ from solward.vault.money.send.settlement import (
     kept_of_steps,
     read_landed,
 )
-from solward.vault.money.send.signing import spent_by, step_attempt
+from solward.vault.money.send.signing import attempt_of, spent_by
 from solward.vault.money.steps import Step, StepHook
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import pockets as pocket_store
@@ -99,6 +111,8 @@ _BUILD_S = 30.0
 # For nodes that do not answer, whether or not the caller still waits: money is in the pocket.
 _WAIT_S = 120.0
 _UNSEEN_TRIES = 3
+# Token accounts that one sweep closes, so that it fits into a transaction.
+_ACCOUNTS_A_SWEEP = 3
 
 # Others have used what was left for a priority fee since it was read.
 _NO_ROOM = "The ceiling of costs leaves no room for its priority fee"
@@ -154,7 +168,6 @@ class PocketRuns:
         self._blocked = frozenset(blocked)
         self._fees = PriorityFees(ledger) if fees is None else fees
         self._wallet_limits = wallet_limits
-        self._sweeps = PocketSweeps(ledger, wallets, blockhashes, hook, self._fees)
 
     async def after_funding(
         self, record: TransactionRecord, actor: Actor, draft: PocketDraft, item: InFlight
@@ -187,7 +200,7 @@ class PocketRuns:
         sweepable = {PocketState.OPEN}
         async with self._database.read() as connection:
             row = await pocket_store.at_address(connection, record.wallet_id, address)
-        if row is not None and row.state is PocketState.EMPTY and any(await self._sweeps.held(row)):
+        if row is not None and row.state is PocketState.EMPTY and any(await self._held(row)):
             # A node that lied when it was closed, or somebody who sent to it since.
             sweepable.add(PocketState.EMPTY)
         async with self._database.write() as connection:
@@ -340,7 +353,7 @@ class PocketRuns:
         signatures[signers.index(pocket.address)] = Signature.from_bytes(made_by)
         signed = VersionedTransaction.populate(message, signatures)
         self._hook(Step.SIGNED)
-        return step_attempt(record, signed, blockhash, PocketStep.CALL, found.units_consumed)
+        return attempt_of(record, signed, blockhash, PocketStep.CALL, found.units_consumed)
 
     async def _try(
         self, draft: PocketDraft, transaction: VersionedTransaction, *, own: bool
@@ -439,12 +452,12 @@ class PocketRuns:
         row = await self._with_opened(record, row)
         limits = ((f"wallet:{record.wallet_id}", self._wallet_limits), *limits)
         for _ in range(_SWEEPS):
-            lamports, held = await self._sweeps.held(row)
+            lamports, held = await self._held(row)
             if not lamports and not held:
                 return True
             async with self._database.read() as connection:
                 room = await self._room(connection, limits)
-            attempt = await self._sweeps.signed(record, wallet, row, lamports, held, room)
+            attempt = await self._signed_sweep(record, wallet, row, lamports, held, room)
             refused = await self._journal(record, attempt, limits=limits)
             if refused == _NO_ROOM:
                 continue
@@ -452,7 +465,7 @@ class PocketRuns:
                 _log.warning("pocket_not_swept", address=row.address, error=refused)
                 return False
             await self._sent(record, attempt)
-        lamports, held = await self._sweeps.held(row)
+        lamports, held = await self._held(row)
         return not lamports and not held
 
     async def _with_opened(self, record: TransactionRecord, row: PocketRow) -> PocketRow:
@@ -480,6 +493,110 @@ class PocketRuns:
         async with self._database.write() as connection:
             await pocket_store.use_again(connection, row, record.id, further)
         return replace(row, mints=(*row.mints, *further))
+
+    async def _held(self, row: PocketRow) -> tuple[int, list[PocketHolding]]:
+        """A pocket's lamports, and its associated accounts of the mints it may hold."""
+        mints = dict.fromkeys((*row.mints, WRAPPED_SOL_MINT))
+        places = {
+            (mint, program): associated_address(row.address, mint, program)
+            for mint in mints
+            for program in (TOKEN_PROGRAM, TOKEN_2022_PROGRAM)
+        }
+        found = await self._ledger.accounts([row.address, *mints, *places.values()])
+        own = found[row.address]
+        held = []
+        for (mint, program), address in places.items():
+            account, state = token_account(found[address]), mint_account(mint, found[mint])
+            if account is None or account.owner != row.address or state is None:
+                continue
+            decimals = SOL_DECIMALS if mint == WRAPPED_SOL_MINT else state.decimals
+            token = PocketToken(mint, program, decimals, TRANSFER_FEE in state.extensions)
+            held.append(PocketHolding(token, account.amount, account.is_frozen))
+        return 0 if own is None else own.lamports, held
+
+    async def _signed_sweep(
+        self,
+        record: TransactionRecord,
+        wallet: str,
+        row: PocketRow,
+        lamports: int,
+        held: Sequence[PocketHolding],
+        room: int | None = None,
+    ) -> Attempt:
+        """The sweep's bytes: as much as can be moved together.
+
+        Args:
+            room: lamports of fee and rent up to which it may bid for its place; None for any.
+        """
+        movable = [each for each in held if not each.is_frozen][:_ACCOUNTS_A_SWEEP]
+        choices = [(lamports, movable), *((0, [each]) for each in movable), (lamports, [])]
+        pocket = Pocket(row.wallet_id, row.counter, row.address)
+        failure = "nothing of it can be moved"
+        for amount, accounts in choices:
+            if not amount and not accounts:
+                continue
+            instructions = await self._homeward(wallet, row.address, amount, accounts)
+            if isinstance(instructions, str):
+                failure = instructions
+                continue
+            draft = Draft(
+                Intent(type=record.type, wallet=wallet), instructions, pocket=PocketUse(pocket)
+            )
+            blockhash = await self._blockhashes.newest()
+            transaction = compile_instructions(draft, blockhash.blockhash, None)
+            result = await self._try_sweep(transaction, wallet)
+            if result.err is not None:
+                failure = explain(result.err, result.logs)
+                continue
+            rent = worst_case(transaction.message, wallet).costs - network_fee(transaction.message)
+            budgeted = await with_budget(
+                self._fees,
+                draft,
+                blockhash.blockhash,
+                result.units_consumed,
+                None if room is None else room - rent,
+            )
+            # A wallet that cannot pay more than the least sweeps all the same.
+            if budgeted is not None:
+                priced = await self._try_sweep(budgeted, wallet)
+                if priced.err is None:
+                    transaction, result = budgeted, priced
+            signed = await self._both(row, transaction)
+            return attempt_of(record, signed, blockhash, PocketStep.SWEEP, result.units_consumed)
+        raise InvalidRequest(f"Pocket {row.address} cannot be swept: {failure}")
+
+    async def _try_sweep(self, transaction: VersionedTransaction, wallet: str) -> SimulationResult:
+        bound = worst_case(transaction.message, wallet)
+        if bound.lamports or bound.tokens:
+            raise InvalidRequest("A sweep would take something of the wallet")
+        return await self._ledger.simulate(bytes(transaction), [wallet])
+
+    async def _both(
+        self, row: PocketRow, transaction: VersionedTransaction
+    ) -> VersionedTransaction:
+        covered = bytes(to_bytes_versioned(transaction.message))
+        made: dict[str, Signature] = {}
+        for signer in (
+            await self._wallets.signer(row.wallet_id),
+            await self._wallets.pocket_signer(row.wallet_id, row.counter),
+        ):
+            made[signer.address] = Signature.from_bytes(await signer.sign(covered))
+        self._hook(Step.SIGNED)
+        order = required_signers(transaction.message)
+        return VersionedTransaction.populate(transaction.message, [made[key] for key in order])
+
+    async def _homeward(
+        self, wallet: str, pocket: str, lamports: int, accounts: Sequence[PocketHolding]
+    ) -> tuple[Instruction, ...] | str:
+        """The instructions, or why none are made: the wallet would pay more rent than counted."""
+        targets = [each.token.account(wallet) for each in accounts]
+        found = await self._ledger.accounts([*targets, RENT_SYSVAR]) if targets else {}
+        there = {address for address, state in found.items() if state is not None}
+        if not there.issuperset(targets):
+            costly = rent_refusal(rent_per_byte(found[RENT_SYSVAR]))
+            if costly is not None:
+                return costly
+        return homeward(wallet, pocket, lamports, accounts, there)
 
     # The journal.
 

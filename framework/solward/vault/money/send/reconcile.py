@@ -51,10 +51,9 @@ async def reconcile(
     ledger: Ledger,
     database: Database,
     sender: Sender,
+    watcher: Watcher,
     me: str,
-    resume: Callable[[TransactionRecord, InFlight | None, str], asyncio.Task[None]] | None = None,
-    *,
-    watcher: Watcher | None = None,
+    resume: Callable[[TransactionRecord, InFlight | None, str], asyncio.Task[None]],
     wait_s: float,
 ) -> Reconciliation:
     """Take over what dead processes left: release what was never signed, resume what was, and
@@ -68,8 +67,6 @@ async def reconcile(
     Args:
         me: the id of the process that takes over.
         resume: goes on with a record whose pocket is used in steps; the task is done when it ends.
-            Without it such a record stays open.
-        watcher: of payments whose fee somebody else pays; without it they stay open.
     """
     open_items, reserved, steps, paid = await _take_over(database, me)
     if not open_items:
@@ -83,13 +80,12 @@ async def reconcile(
             live = None if attempt is None else in_flight(record, attempt, attempt.max_debit, {})
             if live is not None:
                 sender.watch(live)
-            if resume is not None:
-                ends.append(resume(record, live, steps[record.id]))
-            return resume is not None
+            ends.append(resume(record, live, steps[record.id]))
+            return True
         if attempt is not None:
             item = in_flight(record, attempt, held, units)
             if attempt.step == HAND_OVER and record.signature is None:
-                if row is not None and watcher is not None:
+                if row is not None:
                     hint = None if row.answer is None else row.answer.hint
                     watcher.watch(live_payment(record, row, item), hint)
                 return True

@@ -120,20 +120,14 @@ class Signing:
         signed = VersionedTransaction.populate(message, list(signatures.values()))
         self._assessor.note_signed(draft, message)
         self._hook(Step.SIGNED)
-        debit = max_debit(draft.intent, effects)
-        attempt = Attempt(
-            transaction_id=record.id,
-            attempt_no=1,
+        attempt = attempt_of(record, signed, assessment.blockhash, step, assessment.units)
+        attempt = replace(
+            attempt,
             signature=str(signature),
-            wire=bytes(signed),
-            blockhash=str(message.recent_blockhash),
-            last_valid_block_height=assessment.blockhash.last_valid_block_height,
-            context_slot=assessment.blockhash.earliest_landing_slot,
-            max_debit=debit,
-            step=step,
+            max_debit=max_debit(draft.intent, effects),
             # Of a sponsored payment neither fee nor signature is the wallet's.
-            spent=replace(spent_by(message, assessment.units), fee_lamports=effects.fee_lamports),
-            names=signature == next(iter(signatures.values())),
+            spent=replace(attempt.spent, fee_lamports=effects.fee_lamports),
+            names=signature == signed.signatures[0],
         )
         digest, index = signed_message(message, draft.intent.wallet)
         async with self._database.write() as connection:
@@ -162,23 +156,22 @@ def spent_by(message: AnyMessage, units: int | None = None) -> Spent:
     return Spent(terms.lamports, units, terms.unit_limit, terms.unit_price)
 
 
-def step_attempt(
+def attempt_of(
     record: TransactionRecord,
     signed: VersionedTransaction,
     blockhash: Blockhash,
-    step: PocketStep,
+    step: str,
     units: int | None,
 ) -> Attempt:
-    """The attempt of a pocket's step, not stored yet; a sweep's debit is what it can take.
+    """The attempt of what is signed, not stored yet; a sweep's debit is what it can take.
 
     Args:
         units: compute units that its simulation used.
     """
     message = signed.message
     bound = 0
-    if step is PocketStep.SWEEP:
-        outflow = worst_case(message, str(message.account_keys[0]))
-        bound = outflow.costs
+    if step == PocketStep.SWEEP:
+        bound = worst_case(message, str(message.account_keys[0])).costs
     return Attempt(
         transaction_id=record.id,
         attempt_no=1,
@@ -188,6 +181,6 @@ def step_attempt(
         last_valid_block_height=blockhash.last_valid_block_height,
         context_slot=blockhash.earliest_landing_slot,
         max_debit=bound,
-        step=step.value,
+        step=step,
         spent=spent_by(message, units),
     )
