@@ -89,10 +89,10 @@ _SHORTEST_S = 0.05
 # Statuses that concern the request; others concern the service or its configuration.
 _REFUSALS = frozenset({400, 422})
 _STATUSES = {
-    401: "does not accept the key in JUPITER_API_KEY",
-    403: "forbids the request: the key in JUPITER_API_KEY lacks the permission, or a rule of its"
-    " owner blocks it",
-    404: "has no such call: check JUPITER_API_URL and JUPITER_API",
+    401: "The swap venue does not accept the key in JUPITER_API_KEY",
+    403: "The swap venue forbids the request: the key in JUPITER_API_KEY lacks the permission, or a"
+    " rule of its owner blocks it",
+    404: "The swap venue has no such call: check JUPITER_API_URL and JUPITER_API",
 }
 _LONGEST_REASON = 300
 
@@ -499,8 +499,8 @@ def _object(response: httpx.Response) -> dict[str, Any]:
     if status == 429:
         raise _limited(0)
     if status != 200:
-        told = _STATUSES.get(status, f"answered with status {status}")
-        raise LedgerUnavailable(f"The swap venue {told}")
+        told = f"The swap venue answered with status {status}"
+        raise LedgerUnavailable(_STATUSES.get(status, told))
     if not isinstance(body, dict):
         raise unexpected()
     return body
