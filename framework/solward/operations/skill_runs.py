@@ -193,6 +193,8 @@ class SkillCalls:
     def _keeper(self) -> Actor:
         """The actor of a call that moves nothing, fenced as those that do."""
         self.lifetime.check()
+        # The lifetime is checked again where the amount is reserved: the call may end while this
+        # one is prepared.
         return replace(self.actor, checks=(*self.actor.checks, self.lifetime.check))
 
     def _numbered(self, ordinal: int, remember: Sequence[Put]) -> Actor:
@@ -200,8 +202,6 @@ class SkillCalls:
         self.lifetime.check()
         if self.effects is not Effects.SPEND:
             raise SkillError("read_only", "This skill declares READ and may not transact")
-        # The lifetime is checked again where the amount is reserved: the call may end while this
-        # one is prepared.
         self.operations.entries.bounds.check_values(remember)
         actor = replace(self._keeper(), remember=tuple(remember))
         if actor.action_key is None:

@@ -204,7 +204,7 @@ class Display:
         _fail(self._wanted, LedgerUnavailable(_STOPS))
 
     def _is_shown(self, kept: _Kept[T] | None) -> TypeGuard[_Kept[T]]:
-        """Whether it is of the last slot, and no error."""
+        """Whether a read is at most a slot old and has not failed."""
         if kept is None or self._clock() - kept.asked_at > self._ledger.slot_s:
             return False
         task = kept.task

@@ -157,12 +157,12 @@ signed: Final = Rule(Access.SIGNED)
 
 
 def keyed(least: Role, *, checks_keys: bool = False) -> Rule:
-    """API keys, the admin secret, and admin credentials of that role; see `Rule`."""
+    """API keys, the admin secret, and admin credentials of at least that role; see `Rule`."""
     return Rule(Access.KEY, least, checks_keys)
 
 
 def admin(least: Role) -> Rule:
-    """The admin secret, and admin credentials of that role."""
+    """The admin secret, and admin credentials of at least that role."""
     return Rule(Access.ADMIN, least)
 
 

@@ -1,4 +1,4 @@
-"""Health: version, ledger, agents."""
+"""Health: version, ledger, agents, webhooks."""
 
 from __future__ import annotations
 

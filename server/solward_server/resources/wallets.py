@@ -1,4 +1,4 @@
-"""Wallets: create, list, one, tags, balance, limits, pockets, stakes."""
+"""Wallets: create, list, show, change; balance, limits, reclaimable rent, pockets, stakes."""
 
 from __future__ import annotations
 

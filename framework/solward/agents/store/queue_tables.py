@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.database.database import Database, lock_exclusive
 from solward.types.errors import StoreError
 
-# The last migration of procrastinate 3.10. It made the tables where no `queue_migrations` is.
+# The last migration of procrastinate 3.10, which made the queues that lack `queue_migrations`.
 _LAST_OF_3_10 = "03.04.00_50_post_add_retry_failed_job_procedure.sql"
 
 _MAKE_APPLIED = text("CREATE TABLE queue_migrations (name text PRIMARY KEY)")

@@ -1,6 +1,6 @@
 """How a JSON-RPC call reaches a cluster: over HTTP, or straight to the embedded localnet.
 
-Calls that leave in one moment in one JSON-RPC batch, where the node takes batches.
+Calls that leave in one moment leave in one JSON-RPC batch, where the node takes batches.
 
 A call by itself costs this process, and a node on this machine, more than most answers are worth:
 what a transfer reads before it is judged leaves together, and so do the polls of concurrent ones,
@@ -147,7 +147,7 @@ def host_of(url: str) -> str:
 class HttpTransport:
     """A cluster behind a URL. The URL may hold a provider's key, so no error shows it.
 
-    Calls that leave in one moment leave in one batch (`solward.vault.ledger.transport`).
+    Calls that leave in one moment leave in one batch (`Batches`).
     """
 
     def __init__(
