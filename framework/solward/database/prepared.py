@@ -162,7 +162,7 @@ class _Plan:
 
 
 def _take(source: str, index: int | None, process: _Process | None) -> _Take:
-    """What takes a value of the caller's, or one of a list of his, as the driver wants it."""
+    """Takes a parameter of the caller, or one element of a list, in the form the driver wants."""
     if index is None:
         value: _Take = operator.itemgetter(source)
     else:

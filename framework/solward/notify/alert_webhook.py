@@ -50,8 +50,8 @@ _Data = Mapping[str, Any]
 def _line_of(
     *same: str, by: Sequence[str] = (), **others: str
 ) -> tuple[dict[str, str], Sequence[str]]:
-    """The fields of a line, each with the event's field that it shows: those of `same` by the same
-    name; and those `by` which, after the event's name, it is grouped."""
+    """Field of a line -> field of the event that it shows; and the fields that, with the event's
+    name, make its group. Those of `same` have the event's names."""
     return {field: field for field in same} | others, by
 
 

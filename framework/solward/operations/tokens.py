@@ -296,7 +296,7 @@ async def accounts_of(ledger: ReadLedger, wallet: str, mint: Mint) -> list[Token
 async def _taken(
     ledger: ReadLedger, wallet: str, mint: Mint, units: int
 ) -> list[tuple[TokenHolding, int]]:
-    """The wallet's accounts that so many units leave, and how many leave each; raises `NotEnough`
+    """The wallet's token accounts to take `units` from, and how many from each; raises `NotEnough`
     where it holds fewer."""
     held = await accounts_of(ledger, wallet, mint)
     balance = sum(holding.units for holding in held)

@@ -77,7 +77,7 @@ class _Loaded:
 
     Attributes:
         distribution: the installed distribution it belongs to, with its `version`.
-        calls: each of its hooks' name -> what calls it, but of the one that declares it.
+        calls: name of a hook -> what calls it; without the hook that declares the plugin.
     """
 
     spec: Any

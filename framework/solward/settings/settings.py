@@ -518,7 +518,7 @@ class Settings(AccessSettings, VendorSettings):
 
     @property
     def dashboard_target(self) -> tuple[str, str]:
-        """Likewise where the dashboard calls it: NEXT_PUBLIC_API_URL, else `client_url`.
+        """As `client_target`, for the dashboard: NEXT_PUBLIC_API_URL, else `client_url`.
 
         Raises:
             ConfigError: as `client_target`.

@@ -2,16 +2,14 @@
 total deadline, and its answer in Solward's types. And `VendorPlugin`, which is what the entry point
 of a vendor's models names.
 
-Anthropic's prompt caching: its tools and system prompt, which an agent sends in every cycle.
+Prompt caching: an agent sends the same tools and system prompt in every cycle, and Anthropic caches
+them where the request is marked. A write costs a quarter more than the same tokens uncached, and is
+kept for five minutes, each read for a tenth of the price
+(platform.claude.com/docs/en/build-with-claude/prompt-caching). So a prompt is marked once the same
+one was sent within those minutes: an agent of a longer interval, and a prompt that is sent once,
+pay no more than without. Other vendors cache by themselves.
 
-A write costs a quarter more than the same tokens uncached, and is kept for five minutes, each read
-for a tenth of the price (platform.claude.com/docs/en/build-with-claude/prompt-caching). So a prompt
-is marked once the same one was sent within those minutes: an agent of a longer interval, and a
-prompt that is sent once, pay no more than without. Other vendors cache by themselves.
-
-The parameters a model takes, where litellm's list does not know the model.
-
-Of a model that is on the list litellm knows what it takes. A newer one gets what the reasoning
+Parameters: litellm knows what a model on its list takes. A newer model gets what the reasoning
 models of its vendor take, by its name; what it refuses all the same, by a 400 that names the
 parameter, is changed, sent once more and remembered.
 """

@@ -89,7 +89,7 @@ _STATUS: tuple[tuple[tuple[type[Exception], ...], int, int], ...] = (
     ((Misdirected,), 421, 421),
 )
 _INTERNAL_CODES = frozenset({"internal_error"})
-# After which what is under way may have ended, and a crowd of look-ups with it.
+# `Retry-After` for a request that is under way, and for a crowd of look-ups: both end soon.
 _SOON_S = 1
 
 

@@ -39,8 +39,8 @@ def query(name: str, schema: Schema, **more: Any) -> Parameter:
 
 POCKET = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 _RECORD = "93698b99-39ce-4d15-841f-684b9de7d8bc"
-# A part of a path, as calls name it -> its schema, an example, and how one that there is not is
-# refused.
+# Part of a path, by its name in calls -> its schema, an example, and the text of a 404: empty where
+# the part names no record.
 _PARTS: dict[str, tuple[Schema, str, str]] = {
     "wallet_id": (identifier("The wallet."), WALLET, NO_WALLET),
     "agent_id": (identifier("The agent."), AGENT, NO_AGENT),
@@ -72,7 +72,7 @@ PATH_PARAMETERS: dict[str, Parameter] = {
     for name, (schema, example, _) in _PARTS.items()
 }
 NOT_FOUND = {name: missing for name, (_, _, missing) in _PARTS.items() if missing}
-"""Of the parts that name a record: how one that there is not is refused."""
+"""Part of a path that names a record -> the text of the 404 for a record that does not exist."""
 WALLET_ID = PATH_PARAMETERS["wallet_id"]
 
 

@@ -129,7 +129,7 @@ def new_key(new: calls.NewKey, maker: Caller) -> tuple[str, Credential]:
 
 
 def new_admin(new: calls.NewAdmin, maker: Caller) -> tuple[str, Credential]:
-    """As `new_key`, an admin credential, of whose role its maker has at least."""
+    """As `new_key`, for an admin credential, whose role is at most its maker's."""
     asked, own = Role(new.role), maker.role or Role.READ
     if not own.allows(asked):
         raise InvalidRequest(f"role must be at most {own}, which is that of who asks")

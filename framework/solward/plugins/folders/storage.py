@@ -32,8 +32,8 @@ def make_storage(folder: Path) -> None:
 
 
 def made_storage(home: Path, manifest: Manifest | None, distribution: str) -> Path | None:
-    """The folder of a distribution, made where it is missing; None where the manifest of what is
-    its asks for none."""
+    """The folder of a distribution, made where it is missing; None where its plugin's manifest asks
+    for none."""
     if manifest is None or not manifest.storage_mb:
         return None
     folder = storage_folder(home, canonical(distribution))

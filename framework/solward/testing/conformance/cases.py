@@ -25,7 +25,7 @@ _THIS_MACHINE = frozenset({"127.0.0.1", "::1", "localhost"})
 
 @dataclass(frozen=True, slots=True)
 class Cases:
-    """The cases of one plugin; `given` as the check of its kind takes them."""
+    """The cases of one plugin; `given` are the keyword arguments of its kind's check."""
 
     plugin: str
     kind: str
@@ -166,7 +166,7 @@ def _list(fields: Mapping[str, Any], name: str, where: str = "") -> list[Any]:
 def _each(
     fields: Mapping[str, Any], name: str, read: Callable[[Any, str], T], where: str = ""
 ) -> tuple[T, ...]:
-    """What `read` makes of each member of a list; it is told where that is."""
+    """Each member of a list, read by `read`, which gets the member and its place."""
     place = jsontext.member(where, name)
     return tuple(read(each, f"{place}[{at}]") for at, each in enumerate(_list(fields, name, where)))
 

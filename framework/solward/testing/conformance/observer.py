@@ -69,9 +69,9 @@ class _Call:
 _current: contextvars.ContextVar[_Call | None] = contextvars.ContextVar("call", default=None)
 
 
-# What is told of a call as it is kept.
+# The attributes of a call that are reported unchanged.
 _TOLD = ("ended", "cancelled", "returned", "answer", "odd", "changed", "seconds")
-# By what the calls of a hook are kept, of its context.
+# Hook -> the key of its calls, from their context.
 _KEYS: Mapping[str, Callable[[Any], str]] = {
     "skill_execute": lambda context: str(context.wallet.id),
     "provider_complete": lambda context: context.base_url or "",

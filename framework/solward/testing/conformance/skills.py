@@ -303,7 +303,7 @@ async def _secrets(subject: Subject) -> Finding:
     return Finding("secrets", Outcome.OK, f"none in the texts of {len(subject.runs)} runs")
 
 
-# In their order, and whether one needs an example that ran.
+# The checks in their order; True: the check needs an example that ran.
 _CHECKS: Mapping[str, tuple[Callable[[Subject], Awaitable[Finding]], bool]] = {
     "parameters_used": (_parameters_used, True),
     "bad_parameters": (_bad_parameters, False),

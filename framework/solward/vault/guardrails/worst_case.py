@@ -319,7 +319,7 @@ def _transfer_with_seed(call: _Call, bound: _Bound) -> None:
 
 
 def _withdraw(call: _Call, bound: _Bound) -> None:
-    """Of a nonce, and of a stake."""
+    """Withdraws from a nonce account or a stake account."""
     if call.accounts[4] == bound.wallet:
         bound.pay(call.accounts[1], call.u64(4))
 

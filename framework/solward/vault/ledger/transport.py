@@ -44,7 +44,7 @@ from solward.vault.ledger.connections import FAILURES, Answer, Connections
 
 # The origin of a ledger of our own process; no host is named so.
 IN_PROCESS: Final = "this process"
-# Hosts whose word frees money together; see `is_enough`.
+# How many hosts must agree before money is released; see `is_enough`.
 WITNESSES: Final = 2
 # Longer than a loaded public node takes.
 REQUEST_TIMEOUT_S = 15.0
@@ -123,12 +123,11 @@ class SeesChanges(Protocol):
 
 
 def is_enough(origins: Collection[str]) -> bool:
-    """Whether the same word of these hosts frees money: two hosts, or our own process; the one
-    statement of whose word gives money back.
+    """Whether money is released when these hosts agree: two hosts, or our own process.
 
-    That money left may be believed of anybody. That it did not leave (a transaction is dead, failed
-    on the ledger, or took less than was reserved) frees budget that can be spent again, so a node
-    that lies, or two names of it, must not be able to say it alone.
+    Every release of money asks here. One node's word is enough to count money as spent. To count it
+    as unspent (the transaction is dead, failed, or took less than was reserved) frees budget that
+    can be spent again, so no single node, under one name or two, may decide it.
     """
     return IN_PROCESS in origins or len(set(origins)) >= WITNESSES
 

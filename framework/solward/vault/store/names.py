@@ -117,7 +117,7 @@ async def _wallets(connection: AsyncConnection, where: ColumnElement[bool]) -> l
 
 
 _NAMED = {"agent": agents, "key": credentials, "schedule": schedules, "wallet": wallets}
-# What API keys make, they name.
+# The column of a row's maker: API keys choose the names of what they make.
 _MAKERS = {"schedule": "made_by", "wallet": "created_by"}
 
 

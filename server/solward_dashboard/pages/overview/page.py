@@ -50,9 +50,9 @@ DECISIONS = 6
 REFUSALS = 6
 HOLDS = 3
 EXPOSED = 25
-"""Of so many wallets balances are asked for: each is a request of the ledger."""
+"""The most wallets whose balances are asked for: each takes a request to the ledger."""
 SHOWN = 10
-"""Assets of the list of what is held."""
+"""The most assets in the list of what wallets hold."""
 _MOST_HOLDS = 100
 
 
@@ -534,7 +534,7 @@ def _others_text(bounds: Sequence[Mapping[str, Any]]) -> str:
 
 
 async def fetch_exposures() -> Exposures:
-    """Of the `EXPOSED` oldest wallets."""
+    """What the `EXPOSED` oldest wallets hold, and what of it can leave."""
     wallets = await api().wallets.list()
     found = (await of_each([each.id for each in wallets[:EXPOSED]], holding)).values()
     check_any([*found])
