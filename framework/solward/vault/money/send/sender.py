@@ -10,7 +10,7 @@ different nodes are never combined to one proof: a node that lags has not seen y
 one's height says is over.
 
 Who has it without an error is believed. That it is dead or failed frees money, so that takes as
-many hosts as `trust` says. Where fewer are configured, or the others do not say in time, the
+many hosts as `is_enough` says. Where fewer are configured, or the others do not say in time, the
 record ends by the word there is and its money stays counted.
 """
 
