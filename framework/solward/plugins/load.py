@@ -1,6 +1,7 @@
 """Loading: discover, import here or in plugin hosts, check each, and bind the hooks last.
 
-Declarations are checked as they were read from a plugin, in the service alone.
+Declarations are checked as they were read from a plugin, in the service alone. A guardrail of this
+process is called in a thread of its own (`ThreadedRule`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The cluster of a process: the embedded localnet, or one behind SOLANA_RPC_URL.
+"""The cluster of a process: the embedded localnet, or one behind SOLANA_RPC_URL; and its prices.
 
-Who says over HTTP what mainnet's assets are worth: two sources that know nothing of each other.
-
-Jupiter's price API (version 3, dev.jup.ag/docs/price) reads swaps on the chain, CoinGecko
+Two sources, each independent of the other, say over HTTP what mainnet's assets are worth. Jupiter's
+price API (version 3, dev.jup.ag/docs/price) reads swaps on the chain, CoinGecko
 (docs.coingecko.com, `/simple/token_price/solana`) averages exchanges. Neither is believed alone:
 `solward.vault.money.judge.prices` compares them.
 """

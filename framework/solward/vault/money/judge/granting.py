@@ -1,5 +1,5 @@
-"""Judges transactions by grants, in the database transaction that reserves them, and tells of
-grants near their end: a window of an amount nearly used up, or a date that is close."""
+"""Judges transactions by grants, which it reads once per version, in the database transaction that
+reserves them; and tells of grants near their end: an amount nearly used up, or a date close."""
 
 from __future__ import annotations
 

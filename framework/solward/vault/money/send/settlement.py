@@ -1,8 +1,8 @@
 """What a landed transaction really took, from its own balances before and after.
 
 Reservations are gross. What did not leave is given back per asset, at most what this transaction
-reserved, and only on a word that is enough (`is_enough`). Nothing here comes from
-a simulation or from another slot: the balances belong to one signature.
+reserved, and only on a word that is enough (`is_enough`). Nothing here comes from a
+simulation or from another slot: the balances belong to one signature.
 """
 
 from __future__ import annotations
