@@ -26,7 +26,6 @@ from solward.plugins.problems import Problem, shortened
 from solward.plugins.skill_settings import SkillSettings
 from solward.types.errors import InvalidRequest, SkillError, SkillNotFound, SolwardError
 from solward.types.guardrail import Hold, Intent, TransactionEffects
-from solward.types.manifest import KINDS
 from solward.types.payment import (
     HttpAnswer,
     PaymentOffer,
@@ -332,8 +331,13 @@ class Registry:
 
     def every(self) -> Iterator[tuple[str, str, Any]]:
         """(kind, name, plugin) of each; of one name there may be several guardrails."""
-        named = (self.skills, self.providers, self.venues, self.payments)
-        for kind, plugins in zip(KINDS.values(), named, strict=False):
+        named: dict[str, Mapping[str, Any]] = {
+            "skill": self.skills,
+            "provider": self.providers,
+            "venue": self.venues,
+            "payment": self.payments,
+        }
+        for kind, plugins in named.items():
             for name, plugin in plugins.items():
                 yield kind, name, plugin
         yield from (("guardrail", each.name, each) for each in self.guardrails)

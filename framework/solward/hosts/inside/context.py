@@ -182,8 +182,9 @@ class RemoteLedger:
             raise AttributeError(name)
 
         async def read(*given: object, **named: object) -> Any:
-            arguments = dict(zip(method.request, given, strict=False))
-            return await self._call.ask(method, arguments | named)
+            # One argument too many is an error here as well.
+            arguments = zip([*method.request][: len(given)], given, strict=True)
+            return await self._call.ask(method, dict(arguments) | named)
 
         return read
 

@@ -673,7 +673,11 @@ def _program_account(item: Any) -> tuple[str, Account]:
 
 
 def _slot_fee(item: Any) -> tuple[int, int]:
-    return _u64(item["slot"]), _u64(item["prioritizationFee"])
+    slot, fee = _u64(item["slot"]), item["prioritizationFee"]
+    # However high: what is bid has a bound of its own, and a lie must not stop transactions.
+    if type(fee) is not int or fee < 0:
+        raise _malformed("getRecentPrioritizationFees")
+    return slot, fee
 
 
 def _vote_account(item: Any) -> VoteAccount:
