@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 import httpx
@@ -35,9 +36,10 @@ class VenueClients:
     _clients: dict[str, httpx.AsyncClient] = field(default_factory=dict)
 
     async def close(self) -> None:
-        """Close every connection."""
-        for client in self._clients.values():
-            await client.aclose()
+        """Close every connection, also where closing one fails."""
+        async with AsyncExitStack() as stack:
+            for client in self._clients.values():
+                stack.push_async_callback(client.aclose)
 
     def venues(self, registry: Registry) -> list[Venue]:
         """The registry's venues of this network, each with its context.
