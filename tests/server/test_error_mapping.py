@@ -87,6 +87,8 @@ async def test_a_ledger_that_is_away_is_500_with_its_reason(
         raise LedgerUnavailable("The ledger did not answer")
 
     wallet = await api.wallet()
-    monkeypatch.setattr(type(api.service), "balances", lambda _self, wallet, **_: away(wallet))
+    monkeypatch.setattr(
+        type(api.service.holdings), "balances", lambda _self, wallet, **_: away(wallet)
+    )
     answer = await api.get(f"/wallets/{wallet}/balance")
     assert (answer.status, answer.error) == (500, "The ledger did not answer")
