@@ -114,7 +114,7 @@ class SkillRuns:
             ledger=recorded_stakes(self.ledger, self.database, wallet.id),
             tokens=self.tokens,
             calls=SkillCalls(self.operations, self.payments, wallet.id, actor, spec.effects),
-            log=structlog.get_logger(f"solward.types.skill.{spec.name}"),
+            log=structlog.get_logger(f"solward.skill.{spec.name}"),
             secrets={
                 env: self.settings.plugin_secret(env) for env in Terms(spec.manifest).secrets()
             },
