@@ -9,7 +9,6 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 import click
-import structlog
 
 from solward.types.errors import ConfigError, StoreError
 from solward_cli.entrypoint import begin_service, freeze_gc, refusals, run, serving_settings
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 WORKER_PORT = 3002
 EXIT_LOST = 1
 RESTART_S = 1.0
-
-_log = structlog.get_logger(__name__)
 
 
 @click.group()
@@ -151,11 +148,14 @@ async def run_worker(
 
 async def run_workers(service: Solward, stop: asyncio.Event) -> None:
     """Run a worker until `stop` is set, and a new one whenever one is lost."""
+    import structlog
+
     from solward.agents.worker import Worker, WorkerLost
 
+    log = structlog.get_logger(__name__)
     while not stop.is_set():
         try:
             await run_worker(Worker(service.database, service.agents.run_cycle), stop)
         except (WorkerLost, StoreError) as error:
-            _log.error("worker_lost", error=str(error))
+            log.error("worker_lost", error=str(error))
             await asyncio.sleep(RESTART_S)
