@@ -106,7 +106,10 @@ def whole_transactions() -> None:
         user, mint = Pubkey.from_string(taker), Pubkey.from_string(quote.output_mint)
         wrapped = get_associated_token_address(user, WRAPPED_SOL_MINT)
         target = get_associated_token_address(user, mint)
-        made = await self.instructions(quote, taker, str(target), context)
+        # The property says below that it gives none.
+        made = await self.calls["venue_instructions"](
+            quote=quote, taker=taker, destination=str(target), max_accounts=None, context=context
+        )
         params = TransferParams(from_pubkey=user, to_pubkey=wrapped, lamports=quote.in_amount)
         closing = CloseAccountParams(
             program_id=TOKEN_PROGRAM_ID, account=wrapped, dest=user, owner=user
