@@ -51,8 +51,12 @@ class Asking:
 
 
 def asks(call: Call[Any]) -> Callable[[F], F]:
-    """The method of a declared call: what is written of it is its signature, which names the parts
-    of the call's path and the fields of its request, and its docstring."""
+    """Makes the method of a declared call from a signature and a docstring.
+
+    The signature names the parts of the call's path and the fields of its request. So
+    `@asks(REVOKE_KEY)` over `async def revoke(self, key_id: str) -> Revoked` makes
+    `return await self._asked(REVOKE_KEY, key_id)`.
+    """
 
     def made(method: F) -> F:
         signature = inspect.signature(method)
@@ -61,10 +65,10 @@ def asks(call: Call[Any]) -> Callable[[F], F]:
         async def ask(*given: Any, **named: Any) -> Any:
             bound = signature.bind(*given, **named)
             bound.apply_defaults()
-            asking, *values = bound.arguments.items()
+            (_, asking), *values = bound.arguments.items()
             parts = [value for name, value in values if name in call.parts]
             fields = {name: value for name, value in values if name not in call.parts}
-            return await asking[1]._asked(call, *parts, **fields)
+            return await asking._asked(call, *parts, **fields)
 
         return ask  # type: ignore[return-value]
 

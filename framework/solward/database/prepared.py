@@ -114,7 +114,8 @@ class _Plan:
                 value = state.parameters[name]
                 takes.append(_constant(value if process is None else process(value)))
         self._takes = takes
-        # Takes all values at once, where each is just as it is given.
+        # Takes all values at once, where each is just as it is given; of one name an itemgetter
+        # gives the value, and no tuple.
         self._take_all: Callable[[_Parameters], Sequence[Any]] | None = None
         if len(plain) == len(takes) >= 2:
             self._take_all = operator.itemgetter(*plain)

@@ -12,7 +12,10 @@ from solward.vault.store.spending import FrozenSwitch
 
 @dataclass(frozen=True, slots=True)
 class FreezeSwitches:
-    """Every method that names a wallet raises `WalletNotFound` when there is none."""
+    """Sets and reads the switches.
+
+    Every method that names a wallet raises `WalletNotFound` when there is none.
+    """
 
     _database: Database
     _wallets: Wallets

@@ -22,7 +22,10 @@ from solward.vault.money.judge.prices import Prices
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holdings:
-    """Every method that names a wallet raises `WalletNotFound` and `LedgerError`."""
+    """Reads what wallets hold.
+
+    Every method that names a wallet raises `WalletNotFound` and `LedgerError`.
+    """
 
     database: Database
     ledger: Ledger
