@@ -33,7 +33,7 @@ from tests.market_source import FEE_BPS, SWAP
 
 from solward.solana.tokens import token_account
 from solward.types.ledger import Account
-from solward_localnet.errors import RpcError
+from solward_localnet.jsonrpc import RpcError
 from solward_localnet.market import AUTHORITY, MARKET_PROGRAM, POOLS, Pool
 
 Call = Callable[[str, Sequence[Any]], Awaitable[Any]]

@@ -61,7 +61,7 @@ from tests.swap_api_fields import (
 )
 
 from solward.solana.tokens import TOKEN_ACCOUNT_BYTES
-from solward_localnet.errors import RpcError
+from solward_localnet.jsonrpc import RpcError
 from solward_localnet.market import MARKET_PROGRAM
 from solward_localnet.node import Localnet
 

@@ -1,7 +1,8 @@
-"""Accounts and transactions between bytes and the encodings of Solana's JSON-RPC."""
+"""Accounts in the encodings of Solana's JSON-RPC, `jsonParsed` among them: the parser of each owner
+program, token accounts apart."""
 
 import base64
-import binascii
+import struct
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,11 +10,34 @@ from typing import Any
 from solders.account import Account
 from solders.pubkey import Pubkey
 
-from solward.solana.protocol import MAX_V1_WIRE_BYTES
-from solward.support.base58 import b58decode, b58encode
-from solward_localnet.errors import INVALID_REQUEST, RpcError, check_variant, invalid_params
-from solward_localnet.parsed.accounts import parse_account
-from solward_localnet.parsed.reader import ParseContext, Unparsable
+from solward.solana import accounts as layouts
+from solward.solana.programs import (
+    CLOCK_SYSVAR,
+    EPOCH_SCHEDULE_SYSVAR,
+    LOOKUP_TABLE_PROGRAM,
+    RENT_SYSVAR,
+    STAKE_HISTORY_SYSVAR,
+    STAKE_PROGRAM,
+    SYSTEM_PROGRAM,
+    SYSVAR_PROGRAM,
+    TOKEN_2022_PROGRAM,
+    TOKEN_PROGRAM,
+    VOTE_PROGRAM,
+)
+from solward.solana.stakes import read_stake_history, stake_account
+from solward.support.base58 import b58encode
+from solward_localnet.accountindex import plain
+from solward_localnet.jsonrpc import INVALID_REQUEST, RpcError, check_variant, invalid_params
+from solward_localnet.parsed import (
+    Fields,
+    ParseContext,
+    Parsed,
+    Reader,
+    Unparsable,
+    json_float,
+    parse_token,
+    read_fields,
+)
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -22,10 +46,6 @@ else:
 
 MAX_BASE58_BYTES = 128
 """Agave's limit for account data in base58, whose encoding is quadratic in time."""
-
-# Agave's limits for an encoded transaction: what the longest one can need at most.
-_MAX_ENCODED = {"base58": 5594, "base64": 5464}
-_TRANSACTION = "solana_transaction::versioned::VersionedTransaction"
 
 ACCOUNT_ENCODINGS = ("binary", "base58", "base64", "base64+zstd", "jsonParsed")
 
@@ -112,39 +132,208 @@ def _slice(data: bytes, data_slice: Mapping[str, Any] | None) -> bytes:
     return data[offset : offset + length]
 
 
-def decode_transaction(text: str, encoding: str) -> bytes:
-    """The wire bytes of a transaction given as base58 or base64 text.
+_STAKES_WITHOUT_STATE = {0: "uninitialized", 3: "rewardsPool"}
+_VOTE_1_14_11, _VOTE_3, _VOTE_4 = 1, 2, 3
+_PRIOR_VOTERS = 32
+_NO_VOTER = str(Pubkey.default())
+
+
+def parse_account(pubkey: Pubkey, account: Account, context: ParseContext) -> Parsed:
+    """The `ParsedAccount`: `{"program", "parsed", "space"}`.
 
     Raises:
-        RpcError: -32602, with Agave's texts: an encoding other than the two, text that is not of
-            its encoding, or more than 4,096 bytes.
+        Unparsable: no parser knows the owner, or the data is not of its layout.
     """
-    limit = _MAX_ENCODED.get(encoding)
-    if limit is None:
-        raise invalid_params(
-            f"unsupported encoding: {encoding}. Supported encodings: base58, base64"
-        )
-    if len(text) > limit:
-        raise invalid_params(
-            f"{encoding} encoded {_TRANSACTION} too large: {len(text)} bytes "
-            f"(max: encoded/raw {limit}/{MAX_V1_WIRE_BYTES})"
-        )
     try:
-        wire = _DECODERS[encoding](text)
-    except ValueError as error:
-        raise invalid_params(f"invalid {encoding} encoding: {error}") from None
-    if len(wire) > MAX_V1_WIRE_BYTES:
-        raise invalid_params(
-            f"decoded {_TRANSACTION} too large: {len(wire)} bytes (max: {MAX_V1_WIRE_BYTES} bytes)"
-        )
-    return wire
+        program, parse = _PARSERS[str(account.owner)]
+    except KeyError:
+        raise Unparsable(f"no parser for accounts of {account.owner}") from None
+    parsed = parse(pubkey, account, context)
+    return {"program": program, "parsed": parsed, "space": len(account.data)}
 
 
-def _b64decode(text: str) -> bytes:
+def _nonce(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
+    nonce = layouts.decode_nonce(account.data)
+    if nonce is None or nonce.version > 1:
+        raise Unparsable("not an initialized nonce account")
+    return {
+        "type": "initialized",
+        "info": {
+            "authority": nonce.authority,
+            "blockhash": b58encode(nonce.value),
+            "feeCalculator": {"lamportsPerSignature": str(nonce.lamports_per_signature)},
+        },
+    }
+
+
+def _lookup_table(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
+    read = Reader(account.data)
+    kind = read.u32()
+    if kind == 0:
+        return {"type": "uninitialized"}
+    if kind != 1:
+        raise Unparsable(f"{kind} is no lookup table state")
+    info: Parsed = {
+        "deactivationSlot": str(read.u64()),
+        "lastExtendedSlot": str(read.u64()),
+        "lastExtendedSlotStartIndex": read.u8(),
+    }
+    if read.boolean():
+        info["authority"] = read.key()
+    if len(account.data) < layouts.LOOKUP_TABLE_HEADER_BYTES:
+        raise Unparsable("shorter than a lookup table's header")
+    info["addresses"] = layouts.lookup_table_addresses(account.data)
+    return {"type": "lookupTable", "info": info}
+
+
+def _stake(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
+    stake = stake_account(plain(account))
+    if stake is None:
+        kind = Reader(account.data).u32()
+        if kind not in _STAKES_WITHOUT_STATE:
+            raise Unparsable(f"{kind} is no stake state, or its data is cut off")
+        return {"type": _STAKES_WITHOUT_STATE[kind]}
+    lockup, delegation = stake.lockup, stake.delegation
+    meta = {
+        "rentExemptReserve": str(stake.rent_reserve),
+        "authorized": {"staker": stake.staker, "withdrawer": stake.withdrawer},
+        "lockup": {
+            "unixTimestamp": lockup.unix_time,
+            "epoch": lockup.epoch,
+            "custodian": lockup.custodian,
+        },
+    }
+    if delegation is None:
+        return {"type": "initialized", "info": {"meta": meta, "stake": None}}
+    delegated = {
+        "delegation": {
+            "voter": str(delegation.voter),
+            "stake": str(delegation.stake),
+            "activationEpoch": str(delegation.activation_epoch),
+            "deactivationEpoch": str(delegation.deactivation_epoch),
+            "warmupCooldownRate": json_float(delegation.warmup_rate),
+        },
+        "creditsObserved": delegation.credits_observed,
+    }
+    return {"type": "delegated", "info": {"meta": meta, "stake": delegated}}
+
+
+def _vote(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
+    # `VoteStateVersions` 1.14.11, 3 and 4.
+    read = Reader(account.data)
+    version = read.u32()
+    if version not in (_VOTE_1_14_11, _VOTE_3, _VOTE_4):
+        raise Unparsable(f"{version} is no vote state")
+    info: Parsed = {"nodePubkey": read.key(), "authorizedWithdrawer": read.key()}
+    info["commission"] = _commission_v4(read) if version == _VOTE_4 else read.u8()
+    info["votes"] = [_lockout(read, has_latency=version != _VOTE_1_14_11) for _ in _items(read)]
+    info["rootSlot"] = read.u64() if read.boolean() else None
+    info["authorizedVoters"] = [
+        {"epoch": read.u64(), "authorizedVoter": read.key()} for _ in _items(read)
+    ]
+    info["priorVoters"] = [] if version == _VOTE_4 else _prior_voters(read)
+    info["epochCredits"] = [
+        {"epoch": read.u64(), "credits": str(read.u64()), "previousCredits": str(read.u64())}
+        for _ in _items(read)
+    ]
+    info["lastTimestamp"] = {"slot": read.u64(), "timestamp": read.i64()}
+    return {"type": "vote", "info": info}
+
+
+def _items(read: Reader) -> range:
+    count = read.u64()
+    if count > read.left():
+        raise Unparsable(f"{count} items do not fit")
+    return range(count)
+
+
+def _commission_v4(read: Reader) -> int:
+    read.take(64)
+    percent = read.u16() // 100
+    read.take(2 + 8)
+    if read.boolean():
+        read.take(48)
+    return percent
+
+
+def _lockout(read: Reader, *, has_latency: bool) -> Parsed:
+    if has_latency:
+        read.u8()
+    return {"slot": read.u64(), "confirmationCount": read.u32()}
+
+
+def _prior_voters(read: Reader) -> list[Parsed]:
+    voters = [
+        {
+            "authorizedPubkey": read.key(),
+            "epochOfLastAuthorizedSwitch": read.u64(),
+            "targetEpoch": read.u64(),
+        }
+        for _ in range(_PRIOR_VOTERS)
+    ]
+    read.take(8 + 1)
+    return [voter for voter in voters if voter["authorizedPubkey"] != _NO_VOTER]
+
+
+def _sysvar(pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
+    address, read = str(pubkey), Reader(account.data)
+    if address == STAKE_HISTORY_SYSVAR:
+        return {"type": "stakeHistory", "info": _stake_history(read)}
+    if address not in _SYSVARS:
+        raise Unparsable(f"no parser for the sysvar {address}")
+    name, fields = _SYSVARS[address]
+    return {"type": name, "info": read_fields(fields, read)}
+
+
+def _stake_history(read: Reader) -> list[Parsed]:
     try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise ValueError(str(error)) from None
+        history = read_stake_history(read.take(read.left()))
+    except struct.error as error:
+        raise Unparsable(str(error)) from None
+    names = ("effective", "activating", "deactivating")
+    return [
+        {"epoch": epoch, "stakeHistory": dict(zip(names, entry, strict=True))}
+        for epoch, entry in history.items()
+    ]
 
 
-_DECODERS: Mapping[str, Callable[[str], bytes]] = {"base58": b58decode, "base64": _b64decode}
+_SYSVARS: Mapping[str, tuple[str, Fields]] = {
+    CLOCK_SYSVAR: (
+        "clock",
+        {
+            "slot": Reader.u64,
+            "epochStartTimestamp": Reader.i64,
+            "epoch": Reader.u64,
+            "leaderScheduleEpoch": Reader.u64,
+            "unixTimestamp": Reader.i64,
+        },
+    ),
+    RENT_SYSVAR: (
+        "rent",
+        {
+            "lamportsPerByteYear": Reader.amount,
+            "exemptionThreshold": Reader.double,
+            "burnPercent": Reader.u8,
+        },
+    ),
+    EPOCH_SCHEDULE_SYSVAR: (
+        "epochSchedule",
+        {
+            "slotsPerEpoch": Reader.u64,
+            "leaderScheduleSlotOffset": Reader.u64,
+            "warmup": Reader.boolean,
+            "firstNormalEpoch": Reader.u64,
+            "firstNormalSlot": Reader.u64,
+        },
+    ),
+}
+
+_PARSERS: Mapping[str, tuple[str, Callable[[Pubkey, Account, ParseContext], Parsed]]] = {
+    SYSTEM_PROGRAM: ("nonce", _nonce),
+    LOOKUP_TABLE_PROGRAM: ("address-lookup-table", _lookup_table),
+    TOKEN_PROGRAM: ("spl-token", parse_token),
+    TOKEN_2022_PROGRAM: ("spl-token-2022", parse_token),
+    STAKE_PROGRAM: ("stake", _stake),
+    VOTE_PROGRAM: ("vote", _vote),
+    SYSVAR_PROGRAM: ("sysvar", _sysvar),
+}

@@ -11,14 +11,14 @@ from solders.transaction import VersionedTransaction
 from solward.solana.programs import MEMO_PROGRAMS
 from solward.solana.protocol import MAX_WIRE_BYTES
 from solward_localnet.accountindex import mint_account, token_account
-from solward_localnet.errors import (
+from solward_localnet.jsonrpc import (
     PREFLIGHT_FAILURE,
     SIGNATURE_VERIFICATION_FAILURE,
     RpcError,
     invalid_params,
 )
 from solward_localnet.ledger import LocalLedger
-from solward_localnet.parsed.tokens import ui_token_amount
+from solward_localnet.parsed import ui_token_amount
 from solward_localnet.storage import StoredTransaction
 from solward_localnet.vm import Execution, VmPanic
 

@@ -134,10 +134,10 @@ class Chain:
     def slot_hashes(self) -> list[tuple[int, bytes]]:
         """Newest first, for the SlotHashes sysvar; the current slot is included."""
         oldest = max(0, self.slot - SLOT_HASHES + 1)
-        return [(slot, self._slot_hash(slot)) for slot in range(self.slot, oldest - 1, -1)]
-
-    def _slot_hash(self, slot: int) -> bytes:
-        return hashlib.sha256(self.seed + b"bank" + slot.to_bytes(8, "little")).digest()
+        return [
+            (slot, hashlib.sha256(self.seed + b"bank" + slot.to_bytes(8, "little")).digest())
+            for slot in range(self.slot, oldest - 1, -1)
+        ]
 
     @property
     def epoch(self) -> int:

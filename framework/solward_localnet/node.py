@@ -14,12 +14,11 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from solward_localnet.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, RpcError
+from solward_localnet.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, RpcError, refuse_confirmed
 from solward_localnet.landing import TornLedger
 from solward_localnet.ledger import Commit, LocalLedger
 from solward_localnet.methods import CONTROL_METHODS, METHODS, Method
 from solward_localnet.options import LocalnetOptions
-from solward_localnet.params import refuse_confirmed
 from solward_localnet.vm import VmPanic
 
 _log = logging.getLogger(__name__)

@@ -15,8 +15,6 @@ from typing import Any
 from solders.account import Account
 from solders.pubkey import Pubkey
 
-from solward_localnet.errors import LedgerLocked, LedgerMismatch
-
 APPLICATION_ID = 0x534F4C57
 SCHEMA_VERSION = 1
 
@@ -38,6 +36,14 @@ CREATE TABLE stake_history (
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
+
+
+class LedgerLocked(Exception):
+    """Another process has this ledger file open."""
+
+
+class LedgerMismatch(Exception):
+    """The ledger file cannot be opened by this version, or is not a ledger of the localnet."""
 
 
 @dataclass(frozen=True, slots=True)

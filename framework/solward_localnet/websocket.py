@@ -18,15 +18,17 @@ from websockets.exceptions import ConnectionClosed
 
 from solward_localnet.accountindex import token_account
 from solward_localnet.encoding import check_account_encoding, encode_account
-from solward_localnet.errors import METHOD_NOT_FOUND, RpcError, invalid_params
-from solward_localnet.jsonrpc import Call, answer, encode
-from solward_localnet.ledger import Commit
-from solward_localnet.methods.accounts import account_filters
-from solward_localnet.params import (
+from solward_localnet.jsonrpc import (
+    METHOD_NOT_FOUND,
+    Call,
     Config,
+    RpcError,
+    answer,
     commitment,
     config_at,
+    encode,
     flag,
+    invalid_params,
     optional_map,
     optional_string,
     parse_pubkey,
@@ -34,6 +36,8 @@ from solward_localnet.params import (
     pubkey_at,
     string_at,
 )
+from solward_localnet.ledger import Commit
+from solward_localnet.methods.accounts import account_filters
 from solward_localnet.storage import StoredTransaction
 
 MAX_QUEUED = 4096

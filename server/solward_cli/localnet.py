@@ -12,11 +12,10 @@ from solward.service.cluster import localnet_options
 from solward.solana.protocol import LOCALNET_RENT_PER_BYTE, MAX_LOCALNET_RENT_PER_BYTE
 from solward.types.errors import ConfigError
 from solward_cli.entrypoint import loop_factory, read_settings, refuse
-from solward_localnet.errors import LedgerLocked, LedgerMismatch
 from solward_localnet.node import Localnet
 from solward_localnet.options import MIN_SLOTS_PER_EPOCH, Finality, LocalnetOptions
 from solward_localnet.server import serving
-from solward_localnet.storage import reset
+from solward_localnet.storage import LedgerLocked, LedgerMismatch, reset
 
 _PORT = click.IntRange(0, 65535)
 

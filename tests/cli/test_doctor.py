@@ -33,7 +33,7 @@ from solward.vault.money.judge.versions import Versions
 from solward_cli import main
 from solward_cli.doctor import home, ledger
 from solward_cli.doctor.subject import Line, Status, Subject, text
-from solward_localnet.errors import RpcError
+from solward_localnet.jsonrpc import RpcError
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
 from solward_localnet.server import serving

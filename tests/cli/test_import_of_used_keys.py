@@ -38,7 +38,7 @@ from solward.settings import Settings
 from solward.solana.clusters import GENESIS
 from solward.solana.programs import RENT_SYSVAR, STAKE_PROGRAM
 from solward_cli import main
-from solward_localnet.errors import RpcError
+from solward_localnet.jsonrpc import RpcError
 from solward_localnet.node import Localnet
 
 UNITS = 400_000

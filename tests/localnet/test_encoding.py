@@ -11,8 +11,9 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 
 from solward.support.base58 import b58encode
-from solward_localnet.encoding import decode_transaction, encode_account
-from solward_localnet.errors import RpcError
+from solward_localnet.encoding import encode_account
+from solward_localnet.jsonrpc import RpcError
+from solward_localnet.txjson import decode_transaction
 
 ADDRESS = Pubkey(bytes(range(32)))
 OWNER = Pubkey(bytes(reversed(range(32))))

@@ -5,7 +5,7 @@ import pytest
 from tests.support.examples import examples
 from tests.support.localnet import SOL, Chain, key, pay
 
-from solward_localnet.errors import RpcError
+from solward_localnet.jsonrpc import RpcError
 
 MUTATIONS = 300
 SEED = 20_261_121

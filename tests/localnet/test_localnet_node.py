@@ -20,11 +20,11 @@ from solward.solana.protocol import (
     MOST_RENT_PER_BYTE,
     rent_of,
 )
-from solward_localnet.errors import LedgerLocked, LedgerMismatch, RpcError
+from solward_localnet.jsonrpc import RpcError
 from solward_localnet.ledger import CEILING_SLOTS, Commit
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
-from solward_localnet.storage import Storage, reset
+from solward_localnet.storage import LedgerLocked, LedgerMismatch, Storage, reset
 
 
 def still(clock: StillClock, **more: object) -> LocalnetOptions:

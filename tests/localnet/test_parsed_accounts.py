@@ -30,10 +30,8 @@ from spl.token.models import ApproveParams, SyncNativeParams
 from tests.support.examples import examples
 from tests.support.tokens import TOKEN, TOKEN_2022, Bank, named_mint_instructions
 
-from solward_localnet.encoding import encode_account
-from solward_localnet.parsed.accounts import parse_account
-from solward_localnet.parsed.reader import Unparsable
-from solward_localnet.parsed.tokens import mint_decimals, ui_token_amount
+from solward_localnet.encoding import encode_account, parse_account
+from solward_localnet.parsed import Unparsable, mint_decimals, ui_token_amount
 
 NATIVE_MINT = Pubkey.from_string("So11111111111111111111111111111111111111112")
 STAKE = Pubkey.from_string("Stake11111111111111111111111111111111111111")

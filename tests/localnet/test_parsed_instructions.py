@@ -15,8 +15,8 @@ from spl.token import models
 from tests.support.examples import examples
 from tests.support.tokens import METADATA_INITIALIZE, TOKEN, TOKEN_2022
 
-from solward_localnet.parsed.instructions import parse_instruction
-from solward_localnet.parsed.reader import Unparsable
+from solward_localnet.parsed import Unparsable
+from solward_localnet.txjson import parse_instruction
 
 A, B, C, D = (Pubkey(bytes([number]) * 32) for number in (1, 2, 3, 4))
 a, b, c, d = map(str, (A, B, C, D))

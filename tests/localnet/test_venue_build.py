@@ -18,7 +18,7 @@ from tests.support.localnet import FEE, SOL, Chain, StillClock, rent
 from tests.support.market import BONK, TAKER, USDC, Market, instruction, open_market, whole
 
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward_localnet.errors import RpcError
+from solward_localnet.jsonrpc import RpcError
 from solward_localnet.market import MARKET_PROGRAM, POOLS, genesis_accounts
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions

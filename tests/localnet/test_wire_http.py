@@ -7,8 +7,7 @@ import httpx
 import pytest
 from tests.localnet.wire_ledger import ScriptedLedger
 
-from solward_localnet.http import MAX_BODY_BYTES
-from solward_localnet.server import Addresses, serving
+from solward_localnet.server import MAX_BODY_BYTES, Addresses, serving
 
 GET_SLOT = {"jsonrpc": "2.0", "id": 1, "method": "getSlot"}
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from solward_localnet.errors import RpcError
-from solward_localnet.jsonrpc import answer
+from solward_localnet.jsonrpc import RpcError, answer
 
 
 async def call(method: str, params: Sequence[Any]) -> Any:

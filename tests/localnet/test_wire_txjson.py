@@ -18,7 +18,7 @@ from solders.transaction_status import EncodedConfirmedTransactionWithStatusMeta
 from tests.support.tokens import TOKEN
 
 from solward.support.base58 import b58decode, b58encode
-from solward_localnet.errors import RpcError
+from solward_localnet.jsonrpc import RpcError
 from solward_localnet.storage import StoredTransaction
 from solward_localnet.txjson import parsed_inner_instructions, transaction_json
 

@@ -13,7 +13,7 @@ from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
-from solward_localnet.errors import RpcError
+from solward_localnet.jsonrpc import RpcError
 from solward_localnet.ledger import Commit
 from solward_localnet.storage import StoredTransaction
 

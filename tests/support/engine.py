@@ -59,7 +59,7 @@ from solward.vault.money.engine import Engine, EngineOptions
 from solward.vault.money.judge.assess import compile_instructions
 from solward.vault.money.request import ADMIN, Actor, Draft
 from solward.vault.store import transactions as store
-from solward_localnet.errors import RpcError
+from solward_localnet.jsonrpc import RpcError
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
 

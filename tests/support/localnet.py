@@ -24,7 +24,7 @@ from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
 from solward.solana.protocol import rent_of
-from solward_localnet.errors import RpcError
+from solward_localnet.jsonrpc import RpcError
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
 

@@ -21,7 +21,7 @@ from solders.transaction import VersionedTransaction
 from tests.support.http import served
 
 from solward.solana.fees import fee_terms
-from solward_localnet.errors import RpcError
+from solward_localnet.jsonrpc import RpcError
 from solward_localnet.node import Localnet
 
 if TYPE_CHECKING:

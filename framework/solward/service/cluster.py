@@ -56,10 +56,11 @@ from solward.vault.ledger.transport import HttpTransport, InProcessTransport
 from solward.vault.money.judge.assess import no_verification
 from solward.vault.money.judge.prices import DEADLINE_S as PRICE_DEADLINE_S
 from solward.vault.money.judge.prices import PriceSource
-from solward_localnet.errors import LedgerLocked, LedgerMismatch, RpcError
+from solward_localnet.jsonrpc import RpcError
 from solward_localnet.market import POOLS, genesis_accounts, whole_dollars
 from solward_localnet.node import Localnet as Localnet
 from solward_localnet.options import LocalnetOptions
+from solward_localnet.storage import LedgerLocked, LedgerMismatch
 
 DEMO_POOLS: Final = tuple(str(pool.address) for pool in POOLS)
 """The pools of a localnet's demo market."""

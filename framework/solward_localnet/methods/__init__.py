@@ -3,16 +3,15 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from solward_localnet.jsonrpc import Params
 from solward_localnet.ledger import LocalLedger
-from solward_localnet.methods import accounts, blocks, cluster, transactions
-from solward_localnet.params import Params
+from solward_localnet.methods import accounts, cluster, transactions
 
 Method = Callable[[LocalLedger, Params], Any]
 """A JSON-RPC method: runs in the ledger's thread and returns plain JSON values."""
 
 METHODS: Mapping[str, Method] = {
     **accounts.METHODS,
-    **blocks.METHODS,
     **cluster.METHODS,
     **transactions.METHODS,
 }

@@ -1,7 +1,6 @@
 """Methods that read accounts, and token accounts and mints, of both token programs."""
 
 import base64
-import binascii
 from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
@@ -14,14 +13,13 @@ from solward.solana.tokens import TOKEN_ACCOUNT_BYTES, TOKEN_ACCOUNT_STATE_AT, M
 from solward.support.base58 import b58decode
 from solward_localnet.accountindex import mint_account, token_account
 from solward_localnet.encoding import check_account_encoding, encode_account
-from solward_localnet.errors import invalid_params
-from solward_localnet.ledger import LocalLedger
-from solward_localnet.params import (
+from solward_localnet.jsonrpc import (
     Config,
     Params,
     check_integer,
     config_at,
     flag,
+    invalid_params,
     list_at,
     optional_map,
     optional_string,
@@ -29,7 +27,8 @@ from solward_localnet.params import (
     pubkey_at,
     wrong_type,
 )
-from solward_localnet.parsed.tokens import ui_token_amount
+from solward_localnet.ledger import LocalLedger
+from solward_localnet.parsed import ui_token_amount
 
 MAX_MULTIPLE_ACCOUNTS = 100
 MAX_FILTERS = 4
@@ -161,7 +160,7 @@ def _memcmp_bytes(value: Any, encoding: Any) -> bytes:
         if encoding == "base64":
             return base64.b64decode(value, validate=True)
         return b58decode(value)
-    except (ValueError, TypeError, binascii.Error):
+    except (ValueError, TypeError):
         raise invalid_params(
             f"Invalid param: unable to decode the memcmp bytes as {encoding or 'base58'}"
         ) from None

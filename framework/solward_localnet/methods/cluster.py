@@ -2,7 +2,6 @@
 that only tests may call: they let time pass."""
 
 import base64
-import binascii
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,20 +15,22 @@ from solders.transaction import VersionedTransaction
 from solward.solana.fees import fee_terms
 from solward.solana.instructions import Stake
 from solward.solana.protocol import MAX_LOCALNET_RENT_PER_BYTE
-from solward_localnet.errors import BLOCK_NOT_AVAILABLE, RpcError, invalid_params
 from solward_localnet.genesis import COMMISSION_PERCENT
-from solward_localnet.ledger import API_VERSION, LocalLedger
-from solward_localnet.params import (
+from solward_localnet.jsonrpc import (
+    BLOCK_NOT_AVAILABLE,
     Params,
+    RpcError,
     check_integer,
     config_at,
     integer_at,
+    invalid_params,
     list_at,
     optional_string,
     parse_blockhash,
     parse_pubkey,
     string_at,
 )
+from solward_localnet.ledger import API_VERSION, LocalLedger
 from solward_localnet.txjson import is_writable
 
 FEATURE_SET = 0
@@ -99,7 +100,7 @@ def get_fee_for_message(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     config_at(params, 1, ledger.chain.slot)
     try:
         message = from_bytes_versioned(base64.b64decode(text, validate=True))
-    except (ValueError, binascii.Error) as error:
+    except ValueError as error:
         raise invalid_params(f"failed to deserialize VersionedMessage: {error}") from None
     unsigned = [Signature.default()] * message.header.num_required_signatures
     tx = VersionedTransaction.populate(message, unsigned)

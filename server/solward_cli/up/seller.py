@@ -23,8 +23,8 @@ from solward.serving.bounds import Bounds
 from solward.serving.loop import serve_http
 from solward.types.errors import ConfigError
 from solward_cli.up.demo import HOST, PRICE_UNITS
-from solward_localnet.http import application
 from solward_localnet.market import POOLS, seeded
+from solward_localnet.server import application
 from solward_server.listening import listen
 
 if TYPE_CHECKING:

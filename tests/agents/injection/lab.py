@@ -35,7 +35,7 @@ from solward.types.provider import Completion, CompletionRequest, ToolCall
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.custody import Wallet
 from solward.vault.money.request import ADMIN
-from solward_localnet.errors import RpcError
+from solward_localnet.jsonrpc import RpcError
 
 SOL = 10**9
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"

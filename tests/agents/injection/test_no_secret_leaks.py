@@ -28,7 +28,7 @@ from solward.testing import ScriptedProvider
 from solward.types.errors import ProviderError
 from solward.types.provider import Completion, CompletionRequest, ToolCall, Usage
 from solward.vault.ledger import failover, patience
-from solward_localnet.errors import RpcError
+from solward_localnet.jsonrpc import RpcError
 from solward_localnet.market import genesis_accounts
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions

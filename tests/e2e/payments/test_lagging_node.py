@@ -20,7 +20,7 @@ from tests.e2e.payments.stage import Ledger, payment_stage
 from tests.promises import promise
 from tests.support.rpc import FaultyProvider
 
-from solward_localnet.errors import RpcError
+from solward_localnet.jsonrpc import RpcError
 
 pytestmark = [pytest.mark.more, pytest.mark.timeout(300)]
 

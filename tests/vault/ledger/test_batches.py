@@ -26,7 +26,7 @@ from solward.vault.ledger.transport import (
     Batches,
     HttpTransport,
 )
-from solward_localnet.errors import RpcError
+from solward_localnet.jsonrpc import RpcError
 
 
 async def echo(method: str, params: Sequence[Any]) -> Any:

@@ -26,7 +26,7 @@ from solward.types.record import TransactionStatus
 from solward.vault.ledger.patience import within
 from solward.vault.money.judge.versions import Versions
 from solward.vault.money.request import ADMIN, Draft
-from solward_localnet.errors import RpcError
+from solward_localnet.jsonrpc import RpcError
 
 __all__ = ["bench"]
 
