@@ -27,11 +27,10 @@ from solward.operations.payments.requests import SellerRequest
 from solward.operations.payments.sites import SiteAnswer, Sites
 from solward.service.service import Solward
 from solward.settings import Settings
-from solward.solana.clusters import CHAIN_IDS
+from solward.solana.protocol import CHAIN_IDS
 from solward.support import jsontext
 from solward.telemetry.logs import configure
-from solward.types.paid import PayRequest
-from solward.types.payment import HttpAnswer, Served
+from solward.types.payment import HttpAnswer, PayRequest, Served
 from solward.vault.money.request import Actor
 from solward.vault.money.steps import Step
 from solward_localnet.market import POOLS

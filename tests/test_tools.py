@@ -9,7 +9,7 @@ import pytest
 
 from solward import ToolDefinition, tool_definitions
 from solward.plugins import load_registry
-from solward.types.tools import narrowed
+from solward.types.skill import narrowed
 
 
 @pytest.mark.parametrize(

@@ -45,16 +45,15 @@ from solward.types.provider import (
     Usage,
 )
 from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
-from solward.types.skill import Effects, SkillSpec
-from solward.types.tools import json_safe, tool_definitions
+from solward.types.skill import Effects, SkillSpec, json_safe, tool_definitions
 
 if TYPE_CHECKING:
     from solward.context import SkillContext
     from solward.context.store import Store
     from solward.operations.declared import operation_parameters
     from solward.solana.balances import Balances, TokenBalance
-    from solward.solana.clusters import CHAIN_IDS
     from solward.solana.programs import ASSOCIATED_TOKEN_PROGRAM, CLOCK_SYSVAR, WRAPPED_SOL_MINT
+    from solward.solana.protocol import CHAIN_IDS
     from solward.solana.stakes import Stake, StakeState
     from solward.solana.token_list import token_list
     from solward.solana.tokens import (
@@ -79,15 +78,16 @@ if TYPE_CHECKING:
         TransactionEffects,
     )
     from solward.types.ledger import Account, ReadLedger, TokenHolding
-    from solward.types.paid import PaidAnswer, PaymentView
     from solward.types.payment import (
         HttpAnswer,
+        PaidAnswer,
         PaymentMode,
         PaymentOffer,
         PaymentProof,
         PaymentReceipt,
         PaymentSpec,
         PaymentSplit,
+        PaymentView,
         read_json,
         read_units,
         write_json,
@@ -196,58 +196,33 @@ __all__ = [
 ]
 
 _AT_FIRST_USE = {
-    "SkillContext": "solward.context",
-    "Entry": "solward.types.entries",
-    "Put": "solward.types.entries",
-    "Store": "solward.context.store",
-    "Account": "solward.types.ledger",
-    "CHAIN_IDS": "solward.solana.clusters",
-    "ReadLedger": "solward.types.ledger",
-    "TokenHolding": "solward.types.ledger",
-    "Charged": "solward.types.guardrail",
-    "Hold": "solward.types.guardrail",
-    "Intent": "solward.types.guardrail",
-    "Line": "solward.types.guardrail",
-    "Request": "solward.types.guardrail",
-    "Outflow": "solward.types.guardrail",
-    "TransactionEffects": "solward.types.guardrail",
-    "PaidAnswer": "solward.types.paid",
-    "PaymentView": "solward.types.paid",
-    "operation_parameters": "solward.operations.declared",
-    "Mint": "solward.solana.tokens",
-    "TokenAccount": "solward.solana.tokens",
-    "associated_address": "solward.solana.tokens",
-    "associated_account_size": "solward.solana.tokens",
-    "mint_account": "solward.solana.tokens",
-    "read_mint": "solward.solana.tokens",
-    "token_account": "solward.solana.tokens",
-    "transfer_fee": "solward.solana.tokens",
-    "Stake": "solward.solana.stakes",
-    "token_list": "solward.solana.token_list",
-    "StakeState": "solward.solana.stakes",
-    "ASSOCIATED_TOKEN_PROGRAM": "solward.solana.programs",
-    "CLOCK_SYSVAR": "solward.solana.programs",
-    "WRAPPED_SOL_MINT": "solward.solana.programs",
-    "Balances": "solward.solana.balances",
-    "TokenBalance": "solward.solana.balances",
-    "HttpAnswer": "solward.types.payment",
-    "PaymentMode": "solward.types.payment",
-    "PaymentOffer": "solward.types.payment",
-    "PaymentProof": "solward.types.payment",
-    "PaymentReceipt": "solward.types.payment",
-    "PaymentSpec": "solward.types.payment",
-    "PaymentSplit": "solward.types.payment",
-    "is_address": "solward.support.base58",
-    "is_signature": "solward.support.base58",
-    "read_json": "solward.types.payment",
-    "read_units": "solward.types.payment",
-    "write_json": "solward.types.payment",
-    "Quote": "solward.types.venue",
-    "QuoteRequest": "solward.types.venue",
-    "SwapInstructions": "solward.types.venue",
-    "SwapTransaction": "solward.types.venue",
-    "VenueContext": "solward.types.venue",
-    "VenueSpec": "solward.types.venue",
+    name: module
+    for module, names in {
+        "solward.context": "SkillContext",
+        "solward.context.store": "Store",
+        "solward.operations.declared": "operation_parameters",
+        "solward.solana.balances": "Balances TokenBalance",
+        "solward.solana.programs": "ASSOCIATED_TOKEN_PROGRAM CLOCK_SYSVAR WRAPPED_SOL_MINT",
+        "solward.solana.protocol": "CHAIN_IDS",
+        "solward.solana.stakes": "Stake StakeState",
+        "solward.solana.token_list": "token_list",
+        "solward.solana.tokens": (
+            "Mint TokenAccount associated_account_size associated_address mint_account "
+            "read_mint token_account transfer_fee"
+        ),
+        "solward.support.base58": "is_address is_signature",
+        "solward.types.entries": "Entry Put",
+        "solward.types.guardrail": "Charged Hold Intent Line Outflow Request TransactionEffects",
+        "solward.types.ledger": "Account ReadLedger TokenHolding",
+        "solward.types.payment": (
+            "HttpAnswer PaidAnswer PaymentMode PaymentOffer PaymentProof PaymentReceipt "
+            "PaymentSpec PaymentSplit PaymentView read_json read_units write_json"
+        ),
+        "solward.types.venue": (
+            "Quote QuoteRequest SwapInstructions SwapTransaction VenueContext VenueSpec"
+        ),
+    }.items()
+    for name in names.split()
 }
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from solders.message import Message, MessageV0, MessageV1, VersionedMessage
 from solders.transaction import VersionedTransaction
 
-from solward.solana.instructions import TOKEN_METADATA_INITIALIZE, System, Token
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
     MEMO_PROGRAM,
@@ -17,7 +16,7 @@ from solward.solana.programs import (
     TOKEN_2022_PROGRAM,
     TOKEN_PROGRAM,
 )
-from solward.solana.protocol import MAX_V1_WIRE_BYTES
+from solward.solana.protocol import MAX_V1_WIRE_BYTES, TOKEN_METADATA_INITIALIZE, System, Token
 from solward.support.base58 import b58decode, b58encode
 from solward_localnet.jsonrpc import (
     UNSUPPORTED_TRANSACTION_VERSION,

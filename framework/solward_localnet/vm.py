@@ -31,7 +31,7 @@ from solders.transaction_metadata import (
 )
 
 from solward.solana.accounts import LOOKUP_TABLE_HEADER_BYTES, Nonce, nonce_account
-from solward.solana.fees import (
+from solward.solana.message import (
     COMPUTE_BUDGET_SIZES,
     REQUEST_HEAP,
     SET_LOADED_BYTES,

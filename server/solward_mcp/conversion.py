@@ -16,7 +16,7 @@ from solward.resources.answers import Answer, answer_schema
 from solward.resources.declare import COMPONENTS
 from solward.resources.holds import HeldRequest
 from solward.resources.transactions import Trial
-from solward.types.idempotency import KEY_FORM, is_idempotency_key
+from solward.types.record import KEY_FORM, is_idempotency_key
 from solward_mcp.protocol import EXACT_DIGITS, IDEMPOTENCY_META, Json, too_many_digits
 
 READ = "read"

@@ -35,8 +35,8 @@ from tests.support.tokens import TOKEN, fund_instructions, mint_instructions
 
 from solward.service.cluster import localnet_options
 from solward.settings import Settings
-from solward.solana.clusters import GENESIS
 from solward.solana.programs import RENT_SYSVAR, STAKE_PROGRAM
+from solward.solana.protocol import GENESIS
 from solward_cli import main
 from solward_localnet.jsonrpc import RpcError
 from solward_localnet.node import Localnet

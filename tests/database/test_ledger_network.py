@@ -17,7 +17,7 @@ from solward.database.database import Database
 from solward.database.ledger_network import bind_network
 from solward.service.service import Solward
 from solward.settings import Settings
-from solward.solana.clusters import GENESIS
+from solward.solana.protocol import GENESIS
 from solward.types.errors import ConfigError
 from solward_localnet.node import Localnet
 

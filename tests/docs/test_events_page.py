@@ -29,8 +29,7 @@ from solward.solana.token_list import KnownToken
 from solward.support.clock import now_ms
 from solward.types.errors import DecisionRefused
 from solward.types.events import EventKind
-from solward.types.paid import PaymentState
-from solward.types.payment import PaymentMode
+from solward.types.payment import PaymentMode, PaymentState
 from solward.types.record import HoldState
 from solward.vault.custody import KeySource
 from solward.vault.custody.export import export_wallet, newest_keystore

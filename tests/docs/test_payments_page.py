@@ -16,8 +16,7 @@ from tests.docs.page_commands import page_commands
 from tests.support.processes import ended, running
 from tests.support.repository import DOCS, ROOT
 
-from solward.types.paid import PaymentState
-from solward.types.payment import PaymentMode
+from solward.types.payment import PaymentMode, PaymentState
 
 PAGE = (DOCS / "payments.md").read_text()
 SELLER = "127.0.0.1:4021"

@@ -32,7 +32,7 @@ from solward.plugins.discovery import Candidate
 from solward.plugins.folders import layout
 from solward.plugins.problems import Rejected
 from solward.types.errors import SolwardError
-from solward.types.plugin_problems import ProblemCode
+from solward.types.manifest import ProblemCode
 
 __all__ = ["home", "opened", "quick"]
 

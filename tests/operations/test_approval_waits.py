@@ -24,7 +24,7 @@ from tests.support.grants import SaidPrices, grant, limit
 from tests.support.swaps import USDC, open_swaps
 
 from solward.operations.policies.changes import replace_set
-from solward.solana.fees import fee_terms
+from solward.solana.message import fee_terms
 from solward.support.durations import MINUTE_MS
 from solward.types.errors import (
     Held,

@@ -35,8 +35,7 @@ from tests.support.swaps import (
 )
 
 from solward.operations.swap import PocketSwap
-from solward.solana.fees import fee_terms
-from solward.solana.message import decode_transaction, lookup_tables
+from solward.solana.message import decode_transaction, fee_terms, lookup_tables
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.tokens import TOKEN_ACCOUNT_RENT
 from solward.types.errors import LedgerRejected, TransactionFailed

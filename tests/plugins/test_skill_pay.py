@@ -12,8 +12,7 @@ from solward import InvalidRequest, PaidAnswer, PaymentView, Put, SkillContext, 
 from solward.context import Lifetime, WalletView
 from solward.plugins import load_registry, run_skill
 from solward.solana.token_list import token_list
-from solward.types.paid import PaymentState, PayRequest
-from solward.types.payment import PaymentMode, Served
+from solward.types.payment import PaymentMode, PaymentState, PayRequest, Served
 
 PAYEE = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 URL = "https://api.example.com/report"

@@ -13,7 +13,7 @@ from tests.support.payments import whole
 
 from solward.plugins import load_registry
 from solward.plugins.loaded import LoadedPayment
-from solward.solana.clusters import CHAIN_IDS
+from solward.solana.protocol import CHAIN_IDS
 from solward.support import jsontext
 from solward.support.base58 import b58encode
 from solward.types.errors import InvalidRequest

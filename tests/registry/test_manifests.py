@@ -22,6 +22,7 @@ from solward.operations.declared import OPERATIONS
 from solward.plugins.load import check_manifest
 from solward.plugins.problems import Rejected
 from solward.types.manifest import (
+    ProblemCode,
     Site,
     Terms,
     check_paid_site,
@@ -37,8 +38,7 @@ from solward.types.manifest import (
     terms_json,
     wider,
 )
-from solward.types.paid import max_parts
-from solward.types.plugin_problems import ProblemCode
+from solward.types.payment import max_parts
 
 MINT = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
 SITE = "api.example.com"

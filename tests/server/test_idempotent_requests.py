@@ -13,7 +13,7 @@ from tests.support.services import SECRET, STRANGER, Api, serving_api
 from werkzeug.datastructures import Headers
 
 from solward.database.tables import idempotency
-from solward.types.idempotency import KEY_FORM
+from solward.types.record import KEY_FORM
 from solward_server.resources import PREFIX
 
 ONE = {"Idempotency-Key": "one"}

@@ -19,12 +19,12 @@ from tests.support.examples import examples
 from tests.vault.guardrails.attacks import pay
 from tests.vault.guardrails.bank import SOL, Bank, key
 
-from solward.solana.fees import network_fee
 from solward.solana.message import (
     MalformedTransaction,
     check_message,
     decode_transaction,
     lookup_tables,
+    network_fee,
     required_signers,
     resolve,
 )

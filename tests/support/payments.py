@@ -22,8 +22,7 @@ from tests.support.services import Answer, Api, settings
 
 from solward.service.service import Solward
 from solward.types.errors import InvalidRequest
-from solward.types.paid import PaidAnswer, PayRequest
-from solward.types.payment import PaymentOffer
+from solward.types.payment import PaidAnswer, PaymentOffer, PayRequest
 from solward.vault.money.request import ADMIN, Actor
 from solward_server.serve import create_app
 

@@ -20,7 +20,7 @@ from aiohttp import ClientSession, web
 from solders.transaction import VersionedTransaction
 from tests.support.http import served
 
-from solward.solana.fees import fee_terms
+from solward.solana.message import fee_terms
 from solward_localnet.jsonrpc import RpcError
 from solward_localnet.node import Localnet
 

@@ -24,7 +24,7 @@ from solward.resources.fields import (
     camel,
 )
 from solward.types.errors import InvalidRequest
-from solward.types.idempotency import KEY_FORM, is_idempotency_key
+from solward.types.record import KEY_FORM, is_idempotency_key
 
 PREFIX = "/api/v1"
 

@@ -16,7 +16,7 @@ from solward.types.entries import HistoryRequest, Put, Remember, checked_remembe
 from solward.types.errors import SkillError
 from solward.types.guardrail import Intent
 from solward.types.manifest import secret_text
-from solward.types.paid import PaidAnswer, PayRequest
+from solward.types.payment import PaidAnswer, PayRequest
 from solward.types.record import TransactionRecord
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ from solward.types.manifest import (
     may_move,
     may_operate,
 )
-from solward.types.paid import PaidAnswer, max_parts
+from solward.types.payment import PaidAnswer, max_parts
 from solward.types.record import TransactionRecord
 from solward.types.skill import Effects
 from solward.types.venue import Quote

@@ -63,9 +63,8 @@ from solward.types.errors import (
     SolwardError,
 )
 from solward.types.guardrail import Hold, Intent, TransactionEffects
-from solward.types.manifest import MAX_STORAGE_MB, Manifest, Terms
+from solward.types.manifest import MAX_STORAGE_MB, Manifest, ProblemCode, Terms
 from solward.types.payment import HttpAnswer, PaymentOffer, PaymentSpec
-from solward.types.plugin_problems import ProblemCode
 from solward.types.provider import ProviderSpec
 from solward.types.skill import Effects, SkillSpec
 from solward.types.venue import VenueContext, VenueSpec

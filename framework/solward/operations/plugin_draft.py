@@ -19,7 +19,6 @@ from solders.pubkey import Pubkey
 
 from solward.context.pocket import PocketRequest
 from solward.solana.accounts import most_rent
-from solward.solana.instructions import ASSOCIATED_TOKEN_CREATIONS, System, Token
 from solward.solana.message import Call, decode_transaction, top_level_calls, unbatched
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
@@ -29,6 +28,7 @@ from solward.solana.programs import (
     TOKEN_PROGRAMS,
     WRAPPED_SOL_MINT,
 )
+from solward.solana.protocol import ASSOCIATED_TOKEN_CREATIONS, System, Token
 from solward.solana.tokens import (
     TRANSFER_FEE,
     associated_account_size,

@@ -17,9 +17,8 @@ from solward.operations.plans import plans
 from solward.resources import wallets
 from solward.resources.answers import answer_json
 from solward.solana.builders import close_account
-from solward.solana.instructions import Token
 from solward.solana.programs import TOKEN_PROGRAM
-from solward.solana.protocol import LAMPORTS_PER_SIGNATURE
+from solward.solana.protocol import LAMPORTS_PER_SIGNATURE, Token
 from solward.solana.tokens import Mint, TokenAccount, mint_account, read_extensions, token_account
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import Intent

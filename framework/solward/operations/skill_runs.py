@@ -32,7 +32,7 @@ from solward.types.events import EventBus
 from solward.types.guardrail import Intent
 from solward.types.ledger import ReadLedger
 from solward.types.manifest import Terms
-from solward.types.paid import PaidAnswer, PayRequest, max_parts
+from solward.types.payment import PaidAnswer, PayRequest, max_parts
 from solward.types.record import TransactionRecord
 from solward.types.skill import Effects
 from solward.types.venue import Quote

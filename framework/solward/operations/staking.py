@@ -52,7 +52,6 @@ from solward.operations.plans import plans
 from solward.operations.transfer import parse_address
 from solward.solana.accounts import rent_now
 from solward.solana.builders import create_seeded
-from solward.solana.instructions import Stake as StakeInstruction
 from solward.solana.programs import (
     CLOCK_SYSVAR,
     RENT_SYSVAR,
@@ -60,6 +59,7 @@ from solward.solana.programs import (
     STAKE_HISTORY_SYSVAR,
     VOTE_PROGRAM,
 )
+from solward.solana.protocol import Stake as StakeInstruction
 from solward.solana.stakes import (
     STAKE_ACCOUNT_BYTES,
     RecordedStakes,

@@ -54,12 +54,12 @@ from solward.solana.builders import (
     open_associated,
     send_tokens,
 )
-from solward.solana.instructions import (
+from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.protocol import (
     TOKEN_METADATA_INITIALIZE,
     TOKEN_METADATA_POINTER_INITIALIZE,
     TOKEN_TRANSFER_CHECKED_WITH_FEE,
 )
-from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.recipients import check_recipient
 from solward.solana.token_list import TokenList
 from solward.solana.tokens import (

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         Registry,
     )
     from solward.plugins.problems import Problem
-    from solward.types.plugin_problems import ProblemCode
+    from solward.types.manifest import ProblemCode
 
 __all__ = [
     "LoadedPayment",
@@ -43,7 +43,7 @@ _AT_FIRST_USE = {
     "LoadedSkill": "solward.plugins.loaded",
     "LoadedVenue": "solward.plugins.loaded",
     "Problem": "solward.plugins.problems",
-    "ProblemCode": "solward.types.plugin_problems",
+    "ProblemCode": "solward.types.manifest",
     "Registry": "solward.plugins.loaded",
     "load_registry": "solward.plugins.load",
     "open_registry": "solward.plugins.load",

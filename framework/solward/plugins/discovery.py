@@ -15,8 +15,7 @@ from solward.plugins.folders.wheels import runs_by_itself
 from solward.plugins.hooks import GUARDRAILS
 from solward.plugins.problems import Problem, described
 from solward.types.errors import FolderError
-from solward.types.manifest import GROUPS
-from solward.types.plugin_problems import ProblemCode
+from solward.types.manifest import GROUPS, ProblemCode
 from solward.vault.guardrails.rules import OWN_RULES
 
 __all__ = [

@@ -14,9 +14,8 @@ import pluggy
 
 from solward import hookspecs
 from solward.plugins.problems import Rejected, described
-from solward.types.manifest import GROUPS
+from solward.types.manifest import GROUPS, ProblemCode
 from solward.types.payment import PaymentSpec
-from solward.types.plugin_problems import ProblemCode
 from solward.types.provider import ProviderSpec
 from solward.types.skill import Effects, SkillSpec
 from solward.types.venue import VenueSpec

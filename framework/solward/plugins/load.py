@@ -63,13 +63,13 @@ from solward.types.manifest import (
     POCKET,
     TRANSACT,
     Manifest,
+    ProblemCode,
     Secret,
     Terms,
     declared_site,
     site_of,
 )
 from solward.types.payment import PaymentSpec
-from solward.types.plugin_problems import ProblemCode
 from solward.types.provider import ProviderSpec
 from solward.types.skill import SkillSpec
 from solward.types.venue import BEST_VENUE, VenueSpec

@@ -8,8 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from solward.solana.clusters import CHAIN_IDS
-from solward.solana.protocol import MAX_COMPUTE_UNITS, MAX_WIRE_BYTES
+from solward.solana.protocol import CHAIN_IDS, MAX_COMPUTE_UNITS, MAX_WIRE_BYTES
 from solward.support import jsontext
 from solward.support.base58 import b58encode, is_address, is_signature
 from solward.support.clean_text import one_line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from solward.types.plugin_problems import ProblemCode
+from solward.types.manifest import ProblemCode
 
 _MAX_TEXT = 300
 

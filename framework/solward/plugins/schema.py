@@ -13,7 +13,7 @@ from solward.plugins.parameters import Parameters, exact
 from solward.plugins.problems import Rejected
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest
-from solward.types.plugin_problems import ProblemCode
+from solward.types.manifest import ProblemCode
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

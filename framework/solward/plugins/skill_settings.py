@@ -10,7 +10,7 @@ from solward.plugins.parameters import Parameters
 from solward.plugins.problems import Rejected
 from solward.plugins.schema import checked_schema
 from solward.types.errors import InvalidRequest, SkillError
-from solward.types.plugin_problems import ProblemCode
+from solward.types.manifest import ProblemCode
 
 SECRET: Final = "secret"  # noqa: S105 - a keyword, not a secret
 """The keyword that makes a property a secret."""

@@ -31,15 +31,16 @@ from solward.resources.schema import mapping, number, text
 from solward.resources.transactions import Trial
 from solward.types.errors import InvalidRequest
 from solward.types.manifest import MAX_URL
-from solward.types.paid import (
+from solward.types.payment import (
     ANSWER_WAIT_S,
     MAX_BODY_BYTES,
     MAX_FORM,
     METHODS,
+    PaymentMode,
     PaymentState,
     PayRequest,
+    Served,
 )
-from solward.types.payment import PaymentMode, Served
 from solward.types.record import TransactionStatus
 
 

@@ -9,8 +9,7 @@ from solward.resources.answers import Answer, Raw
 from solward.resources.declare import Call, declared, resource
 from solward.resources.fields import Choice, Flag, Json, Shape, Text, Texts, nullable
 from solward.resources.schema import array, flag, response_object, text, whole
-from solward.types.manifest import Manifest, Terms, read_manifest, read_terms
-from solward.types.plugin_problems import ProblemCode
+from solward.types.manifest import Manifest, ProblemCode, Terms, read_manifest, read_terms
 from solward.types.skill import Effects
 
 _DISTRIBUTION = Text("Where it comes from.", example="solward")

@@ -33,8 +33,8 @@ from solders.account import Account
 from solders.pubkey import Pubkey
 
 from solward.settings import Settings
-from solward.solana.clusters import GENESIS
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.protocol import GENESIS
 from solward.solana.token_list import known_decimals
 from solward.solana.tokens import token_account
 from solward.support import jsontext

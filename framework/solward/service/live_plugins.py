@@ -35,7 +35,7 @@ from solward.settings import Settings
 from solward.support.tasks import in_background
 from solward.telemetry import metrics
 from solward.types.errors import StoreError
-from solward.types.plugin_problems import ProblemCode
+from solward.types.manifest import ProblemCode
 
 POLL_S: Final = 1.0
 """The longest until a change in the home is noticed, or one that another process stored."""

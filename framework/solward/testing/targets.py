@@ -19,8 +19,7 @@ from solward.plugins.load import load_registry
 from solward.plugins.loaded import LoadedPayment, LoadedProvider, LoadedSkill, LoadedVenue, Registry
 from solward.plugins.problems import Problem
 from solward.types.errors import InvalidRequest, PluginError
-from solward.types.manifest import GROUPS, KINDS, misspelt_group
-from solward.types.plugin_problems import ProblemCode
+from solward.types.manifest import GROUPS, KINDS, ProblemCode, misspelt_group
 
 Loaded = LoadedSkill | LoadedProvider | LoadedVenue | LoadedPayment | Any
 

@@ -1,4 +1,5 @@
-"""What a plugin declares that it needs, and what follows from the declaration.
+"""What a plugin declares that it needs, what follows from the declaration, and what can be wrong
+with a plugin.
 
 Pure functions of declared data: the service enforces them where a plugin host asks for an
 operation or for an HTTP request. A plugin's own checks of itself are never relied upon.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
 
 from solward.types.bounds import Items, Name, Names
@@ -425,3 +427,44 @@ def _configured_site(address: str) -> Site:
     return Site(
         parts.scheme, f"[{host}]" if ":" in host else host, parts.port or _PORTS[parts.scheme]
     )
+
+
+class ProblemCode(StrEnum):
+    """The reasons, in the order of the checks."""
+
+    NOT_ALLOWED = "not_allowed"
+    """Its distribution is not named in `SOLWARD_PLUGINS`."""
+    NOT_INSTALLED = "not_installed"
+    """`SOLWARD_PLUGINS` names a distribution, and none with plugins is installed by that name."""
+    NAME_CONFLICT = "name_conflict"
+    """A built-in plugin or another third-party one has the same name."""
+    IMPORT_FAILED = "import_failed"
+    """Importing it raised, `SystemExit` included."""
+    BAD_HOOK = "bad_hook"
+    """It implements an unknown hook, a wrapper, or a hook with arguments it does not have."""
+    BAD_CONTRACT = "bad_contract"
+    """A hook is missing or not as specified, or its declaration is out of range."""
+    BAD_SCHEMA = "bad_schema"
+    """Its JSON Schema is invalid, open, or uses what cannot be checked exactly."""
+    DISABLED = "disabled"
+    """Its distribution, in a folder of its own, is disabled."""
+    NEEDS_HOST = "needs_host"
+    """It stands in a folder of its own, from which nothing is imported into this process."""
+    NOT_ACCEPTED = "not_accepted"
+    """Its declaration asks for more than was accepted when it was installed."""
+    HOST_FAILED = "host_failed"
+    """Its plugin host could not start, or ended while the plugin was imported."""
+    UNCONFINED_REFUSED = "unconfined_refused"
+    """This machine cannot confine its plugin host, and the operator did not name it."""
+    CRASHES = "crashes"
+    """Its plugin host ended three times within a minute, and is not started again."""
+    DECLARATION_CHANGED = "declaration_changed"
+    """Its plugin host started again and declared something else; it is not started again."""
+    FAULTY_CALLS = "faulty_calls"
+    """Three calls of it failed, or were refused something, within a minute; it stays loaded."""
+    NOISY = "noisy"
+    """Its plugin host prints and logs more than anybody reads; it stays loaded."""
+    UPGRADE_FAILED = "upgrade_failed"
+    """Another version of it was installed and cannot be loaded; the one before goes on."""
+    VERSION_MISMATCH = "version_mismatch"
+    """This process does not have the version that the service's processes agreed on."""

@@ -1,16 +1,26 @@
-"""The declaration of a skill."""
+"""The declaration of a skill, and its tool definition for language model vendors: trimmed schemas,
+lost limits in words.
+
+OpenAI, xAI and Anthropic accept JSON Schema except alternatives at its top. Gemini accepts a
+subset: ai.google.dev/api/caching#Schema lists the fields, of which litellm 1.106.2 also drops some.
+The agent validates every call against the original schema, so a limit that is lost here costs a
+cycle and is never crossed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
 from solward.types.bounds import Name
 from solward.types.manifest import Manifest
+from solward.types.provider import ToolDefinition
 
 
 class Effects(StrEnum):
@@ -47,3 +57,150 @@ class SkillSpec:
     examples: Annotated[tuple[Mapping[str, Any], ...], Meta(max_length=64)] = ()
     manifest: Manifest | None = None
     settings: Mapping[str, Any] | None = None
+
+
+# Refused beside `type: object` at the top of a tool's parameters, by all four vendors.
+_NOT_AT_THE_TOP = frozenset({"allOf", "anyOf", "const", "enum", "not", "oneOf"})
+# For validators; not restated in words.
+_DROPPED = frozenset({"$schema", "$id", "$defs", "$comment", "additionalProperties", "title"})
+_NARROW = frozenset(
+    {
+        "anyOf",
+        "default",
+        "description",
+        "enum",
+        "format",
+        "items",
+        "maxItems",
+        "maxLength",
+        "maximum",
+        "minItems",
+        "minLength",
+        "minimum",
+        "nullable",
+        "pattern",
+        "properties",
+        "required",
+        "type",
+    }
+)
+# The only text formats Gemini accepts.
+_FORMATS = frozenset({"date-time", "enum"})
+_WORDS = {
+    "exclusiveMinimum": "more than {}",
+    "exclusiveMaximum": "less than {}",
+    "multipleOf": "a multiple of {}",
+    "const": "always {}",
+    "enum": "one of {}",
+    "format": "in the format {}",
+    "minProperties": "at least {} fields",
+    "maxProperties": "at most {} fields",
+}
+
+
+def tool_definitions(
+    tools: Iterable[ToolDefinition], *, narrow: bool = False
+) -> list[dict[str, Any]]:
+    """The tools in OpenAI's form, which litellm translates; new lists and objects each time.
+
+    Args:
+        narrow: in Gemini's part of JSON Schema, as `narrowed` gives it.
+    """
+    made: list[dict[str, Any]] = json.loads(f"[{','.join(_text(tool, narrow) for tool in tools)}]")
+    return made
+
+
+_MOST_TEXTS: Final = 1_024
+# By identity, which holds as the tool is kept beside what was written of it.
+_texts: Final[dict[tuple[int, bool], tuple[ToolDefinition, str]]] = {}
+
+
+def _text(tool: ToolDefinition, narrow: bool) -> str:
+    """A tool's definition as JSON, written once: agents send the same tools in each cycle."""
+    found = _texts.get((id(tool), narrow))
+    if found is None:
+        found = (tool, json.dumps(_definition(tool, narrow)))
+        if len(_texts) >= _MOST_TEXTS:
+            _texts.clear()
+        _texts[id(tool), narrow] = found
+    return found[1]
+
+
+def _definition(tool: ToolDefinition, narrow: bool) -> dict[str, Any]:
+    top: dict[str, Any] = json_safe(tool.parameters)
+    lost = {name: top.pop(name) for name in sorted(_NOT_AT_THE_TOP & top.keys())}
+    top = {name: value for name, value in top.items() if not name.startswith("$")}
+    description = " ".join((tool.description, *_restated(lost)))
+    return {
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": description,
+            "parameters": narrowed(top) if narrow else top,
+        },
+    }
+
+
+def narrowed(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema in Gemini's subset of JSON Schema; its description restates what is lost."""
+    whole = dict(schema)
+    if "oneOf" in whole and "anyOf" not in whole:
+        whole["anyOf"] = whole.pop("oneOf")
+    kinds = whole.get("type")
+    if isinstance(kinds, list):
+        del whole["type"]
+        named = [kind for kind in kinds if kind != "null"]
+        if len(named) == 1:
+            whole["type"] = named[0]
+        elif "anyOf" not in whole:
+            whole["anyOf"] = [{"type": kind} for kind in named]
+        if "null" in kinds:
+            whole["nullable"] = True
+    if isinstance(whole.get("const"), str):
+        whole["enum"] = [whole.pop("const")]
+    narrow, lost = dict[str, Any](), dict[str, Any]()
+    for name, value in whole.items():
+        if name in _NARROW and not _beyond(name, value):
+            narrow[name] = value
+        elif name not in _DROPPED:
+            lost[name] = value
+    if "properties" in narrow:
+        narrow["properties"] = {name: narrowed(each) for name, each in narrow["properties"].items()}
+    if isinstance(narrow.get("items"), Mapping):
+        narrow["items"] = narrowed(narrow["items"])
+    if "anyOf" in narrow:
+        narrow["anyOf"] = [narrowed(each) for each in narrow["anyOf"]]
+    if lost:
+        narrow["description"] = " ".join((narrow.get("description", ""), *_restated(lost))).strip()
+    return narrow
+
+
+def json_safe(value: Any) -> Any:
+    """A deep copy of JSON-like data in plain lists and objects; a Decimal becomes int or float."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, Mapping):
+        return {name: json_safe(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_safe(each) for each in value]
+    return value
+
+
+def _beyond(name: str, value: Any) -> bool:
+    if name == "enum":
+        return not all(isinstance(each, str) for each in value)
+    if name == "items":
+        return not isinstance(value, Mapping)
+    return name == "format" and value not in _FORMATS
+
+
+def _restated(lost: Mapping[str, Any]) -> list[str]:
+    return [f"({_words(name, value)})" for name, value in lost.items()]
+
+
+def _words(name: str, value: Any) -> str:
+    if name == "uniqueItems":
+        return "no item twice" if value else "items may repeat"
+    shown = [json.dumps(each, ensure_ascii=False) for each in value] if name == "enum" else []
+    text = ", ".join(shown) or (value if isinstance(value, str) else json.dumps(value))
+    return _WORDS.get(name, f"JSON Schema {name}: {{}}").replace("{}", text)

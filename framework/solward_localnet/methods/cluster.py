@@ -12,9 +12,8 @@ from solders.message import MessageV0, from_bytes_versioned
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
-from solward.solana.fees import fee_terms
-from solward.solana.instructions import Stake
-from solward.solana.protocol import MAX_LOCALNET_RENT_PER_BYTE
+from solward.solana.message import fee_terms
+from solward.solana.protocol import MAX_LOCALNET_RENT_PER_BYTE, Stake
 from solward_localnet.genesis import COMMISSION_PERCENT
 from solward_localnet.jsonrpc import (
     BLOCK_NOT_AVAILABLE,

@@ -19,8 +19,7 @@ from solward.types.errors import (
     IdempotencyMismatch,
     InvalidRequest,
 )
-from solward.types.idempotency import KEY_FORM, is_idempotency_key
-from solward.types.record import GENERATED_KEY
+from solward.types.record import GENERATED_KEY, KEY_FORM, is_idempotency_key
 from solward.vault.money.request import IdempotencyKey
 from solward.vault.store import idempotency as store
 from solward.vault.store.idempotency import StoredResponse

@@ -15,7 +15,7 @@ from solward.resources.schema import (
     whole,
 )
 from solward.types.errors import SkillNotFound
-from solward.types.idempotency import KEY_FORM, MAX_KEY
+from solward.types.record import KEY_FORM, MAX_KEY
 from solward_server.openapi.errors import NO_AGENT, NO_WALLET
 
 Parameter = dict[str, Any]

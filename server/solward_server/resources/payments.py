@@ -11,7 +11,7 @@ from solward.operations.payments.pay import paid_json
 from solward.resources import payments as calls
 from solward.resources.answers import answer_example, answer_reference
 from solward.types.errors import NotFound, TransactionError
-from solward.types.paid import PayRequest
+from solward.types.payment import PayRequest
 from solward.types.record import ACTION
 from solward.types.roles import Role
 from solward.vault.money.request import IdempotencyKey

@@ -14,7 +14,7 @@ from solward.operations.payments.requests import (
 )
 from solward.resources.payments import PaidRequest
 from solward.types.errors import InvalidRequest
-from solward.types.paid import MAX_BODY_BYTES, PayRequest
+from solward.types.payment import MAX_BODY_BYTES, PayRequest
 
 URL = "https://api.example.com/weather"
 

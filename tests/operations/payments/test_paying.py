@@ -23,7 +23,6 @@ from solward.operations.payments import pay
 from solward.operations.payments.sites import MAX_ANSWER_BYTES
 from solward.solana.programs import MEMO_PROGRAM
 from solward.types.errors import InvalidRequest, TransactionError
-from solward.types.paid import PaymentState, PayRequest
 from solward.types.payment import (
     HttpAnswer,
     PaymentMode,
@@ -31,6 +30,8 @@ from solward.types.payment import (
     PaymentProof,
     PaymentReceipt,
     PaymentSpec,
+    PaymentState,
+    PayRequest,
     Served,
 )
 from solward.types.record import TransactionStatus

@@ -24,8 +24,7 @@ from solward.types.errors import (
     PaymentRefused,
     TransactionFailed,
 )
-from solward.types.paid import PayRequest
-from solward.types.payment import PaymentMode, PaymentOffer, PaymentSplit
+from solward.types.payment import PaymentMode, PaymentOffer, PaymentSplit, PayRequest
 from solward.vault.money.request import Actor
 
 # Fixed: test workers must name their cases alike.

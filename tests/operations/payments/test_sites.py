@@ -17,7 +17,7 @@ from tests.support.sellers import Asked, FakeSeller, Reply, fake_seller
 from solward.operations.payments.requests import SellerRequest, read_request
 from solward.operations.payments.sites import MAX_ANSWER_BYTES, Sites
 from solward.types.errors import InvalidRequest, PaymentRefused
-from solward.types.paid import PayRequest
+from solward.types.payment import PayRequest
 
 BIG = b"x" * (MAX_ANSWER_BYTES + 5)
 

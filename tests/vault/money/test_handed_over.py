@@ -14,7 +14,7 @@ from tests.promises import promise
 from tests.support.localnet import rent
 from tests.vault.money.handed_payments import FUNDS, PRICE, open_shop
 
-from solward.solana.fees import fee_terms
+from solward.solana.message import fee_terms
 from solward.solana.tokens import TOKEN_ACCOUNT_BYTES, TOKEN_ACCOUNT_RENT
 from solward.support.clock import now_ms
 from solward.types.errors import InvalidRequest, TransactionFailed

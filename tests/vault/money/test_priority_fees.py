@@ -27,7 +27,7 @@ from solward.context.pocket import PocketRequest
 from solward.database.tables import attempts
 from solward.operations.policies.changes import replace_set
 from solward.operations.policies.grant_report import limits_report
-from solward.solana.fees import FeeTerms, fee_terms
+from solward.solana.message import FeeTerms, fee_terms
 from solward.solana.programs import COMPUTE_BUDGET_PROGRAM
 from solward.types.errors import GuardrailBlocked, LedgerRejected
 from solward.types.money import lamports_to_sol

@@ -37,7 +37,6 @@ from tests.support.tokens import TOKEN, TOKEN_2022, TokenBench
 
 from solward.context.pocket import PocketRequest
 from solward.solana.balances import read_balances
-from solward.solana.instructions import Stake, System
 from solward.solana.programs import (
     CLOCK_SYSVAR,
     INCINERATOR,
@@ -45,6 +44,7 @@ from solward.solana.programs import (
     SYSTEM_PROGRAM,
     WRAPPED_SOL_MINT,
 )
+from solward.solana.protocol import Stake, System
 from solward.solana.stakes import read_stakes
 from solward.solana.token_list import token_list
 from solward.types.errors import InvalidRequest, SolwardError

@@ -23,7 +23,7 @@ from solward.solana.token_list import TokenList
 from solward.types.entries import Put
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import Intent
-from solward.types.paid import PaidAnswer, PayRequest
+from solward.types.payment import PaidAnswer, PayRequest
 from solward.types.record import TransactionRecord
 from solward.types.venue import Quote
 

@@ -31,9 +31,9 @@ from solward.types.bounds import (
 from solward.types.entries import MAX_REMEMBERED, Entry, Put
 from solward.types.guardrail import Intent, TransactionEffects
 from solward.types.ledger import Account, TokenHolding, VoteAccount
-from solward.types.paid import PaidAnswer
 from solward.types.payment import (
     HttpAnswer,
+    PaidAnswer,
     PaymentOffer,
     PaymentProof,
     PaymentReceipt,

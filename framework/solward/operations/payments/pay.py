@@ -34,8 +34,7 @@ from solward.plugins.loaded import LoadedPayment
 from solward.plugins.payment_checks import MAX_OFFERS
 from solward.resources import payments as answers
 from solward.resources.answers import answer_json
-from solward.solana.clusters import CHAIN_IDS, chain_id
-from solward.solana.protocol import BLOCKHASH_BLOCKS
+from solward.solana.protocol import BLOCKHASH_BLOCKS, CHAIN_IDS, chain_id
 from solward.solana.token_list import TokenList
 from solward.support.clean_text import one_line
 from solward.support.clock import now_ms
@@ -51,18 +50,16 @@ from solward.types.errors import (
 from solward.types.guardrail import SOL
 from solward.types.manifest import site_name
 from solward.types.money import from_units
-from solward.types.paid import (
-    ANSWER_WAIT_S,
-    PaidAnswer,
-    PaymentState,
-    PaymentView,
-    PayRequest,
-)
 from solward.types.payment import (
+    ANSWER_WAIT_S,
     HttpAnswer,
+    PaidAnswer,
     PaymentMode,
     PaymentOffer,
     PaymentProof,
+    PaymentState,
+    PaymentView,
+    PayRequest,
     Served,
     read_offer,
 )

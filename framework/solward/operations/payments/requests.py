@@ -15,7 +15,7 @@ from solward.plugins.payment_checks import is_plain
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest, PaymentRefused, SkillError
 from solward.types.manifest import MAX_URL, Site, site_name, split_url
-from solward.types.paid import MAX_BODY_BYTES, METHODS, PayRequest, max_parts
+from solward.types.payment import MAX_BODY_BYTES, METHODS, PayRequest, max_parts
 from solward.types.site import read_site
 
 MAX_HEADERS: Final = 64

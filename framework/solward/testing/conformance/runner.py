@@ -59,8 +59,7 @@ from solward.testing.targets import (
     loaded_of,
 )
 from solward.types.errors import FolderError, InvalidRequest
-from solward.types.manifest import KINDS, Terms
-from solward.types.plugin_problems import ProblemCode
+from solward.types.manifest import KINDS, ProblemCode, Terms
 
 T = TypeVar("T")
 

@@ -38,8 +38,7 @@ from solward.types.errors import InvalidRequest, SkillError
 from solward.types.guardrail import SOL
 from solward.types.provider import ToolDefinition
 from solward.types.record import TransactionStatus
-from solward.types.skill import Effects
-from solward.types.tools import tool_definitions
+from solward.types.skill import Effects, tool_definitions
 
 # Longer outcomes crowd out the rest of a model's memory.
 MAX_OUTCOME = 8_000

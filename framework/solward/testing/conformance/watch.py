@@ -28,7 +28,7 @@ from solward.testing.conformance.observer import Observer, Watchdog, calls_plugi
 from solward.testing.stand import TestWallet
 from solward.types.entries import Remember
 from solward.types.errors import SkillError, SolwardError
-from solward.types.paid import PaidAnswer
+from solward.types.payment import PaidAnswer
 from solward.types.record import TransactionRecord
 
 _MONEY: dict[str, Callable[[Any], str]] = {

@@ -9,24 +9,14 @@ from dataclasses import replace
 from typing import Final
 
 from solward.solana.accounts import key_at, nonce_authority
-from solward.solana.fees import COMPUTE_BUDGET_SIZES, network_fee
-from solward.solana.instructions import (
-    ASSOCIATED_TOKEN_CREATIONS,
-    TOKEN_AUTHORITIES,
-    TOKEN_HARVEST_WITHHELD_TO_MINT,
-    TOKEN_METADATA_INITIALIZE,
-    TOKEN_METADATA_POINTER_INITIALIZE,
-    TOKEN_TRANSFER_CHECKED_WITH_FEE,
-    Stake,
-    System,
-    Token,
-)
 from solward.solana.message import (
+    COMPUTE_BUDGET_SIZES,
     AnyMessage,
     MalformedTransaction,
     ResolvedKey,
     batch_parts,
     is_batch,
+    network_fee,
 )
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
@@ -37,6 +27,17 @@ from solward.solana.programs import (
     TOKEN_2022_PROGRAM,
     TOKEN_PROGRAM,
     TOKEN_PROGRAMS,
+)
+from solward.solana.protocol import (
+    ASSOCIATED_TOKEN_CREATIONS,
+    TOKEN_AUTHORITIES,
+    TOKEN_HARVEST_WITHHELD_TO_MINT,
+    TOKEN_METADATA_INITIALIZE,
+    TOKEN_METADATA_POINTER_INITIALIZE,
+    TOKEN_TRANSFER_CHECKED_WITH_FEE,
+    Stake,
+    System,
+    Token,
 )
 from solward.solana.stakes import stake_account
 from solward.solana.tokens import mint_account, token_account

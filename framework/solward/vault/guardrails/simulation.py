@@ -15,7 +15,6 @@ from typing import Any, Final
 from solders.pubkey import Pubkey
 
 from solward.solana.accounts import nonce_authority
-from solward.solana.instructions import TOKEN_UNWRAP_ALL, TOKEN_UNWRAP_SOME
 from solward.solana.message import ResolvedKey
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
@@ -25,6 +24,7 @@ from solward.solana.programs import (
     TOKEN_PROGRAMS,
     WRAPPED_SOL_MINT,
 )
+from solward.solana.protocol import TOKEN_UNWRAP_ALL, TOKEN_UNWRAP_SOME
 from solward.solana.stakes import stake_account
 from solward.solana.tokens import free_units, mint_account, token_account
 from solward.support.base58 import b58decode

@@ -21,25 +21,10 @@ from solders.message import MessageV1, TransactionConfig
 from solders.pubkey import Pubkey
 
 from solward.solana.accounts import key_at, most_rent
-from solward.solana.fees import (
+from solward.solana.message import (
     COMPUTE_BUDGET_SIZES,
     SET_UNIT_LIMIT,
     SET_UNIT_PRICE,
-    network_fee,
-)
-from solward.solana.instructions import (
-    ASSOCIATED_TOKEN_CREATE,
-    ASSOCIATED_TOKEN_CREATE_IDEMPOTENT,
-    TOKEN_AUTHORITIES,
-    TOKEN_METADATA_INITIALIZE,
-    TOKEN_TRANSFER_CHECKED_WITH_FEE,
-    TOKEN_UNWRAP_ALL,
-    TOKEN_UNWRAP_SOME,
-    Stake,
-    System,
-    Token,
-)
-from solward.solana.message import (
     AnyMessage,
     Call,
     MalformedTransaction,
@@ -47,6 +32,7 @@ from solward.solana.message import (
     batch_parts,
     check_message,
     is_batch,
+    network_fee,
     top_level_calls,
 )
 from solward.solana.programs import (
@@ -62,6 +48,18 @@ from solward.solana.programs import (
     TOKEN_PROGRAM,
     TOKEN_PROGRAMS,
     WRAPPED_SOL_MINT,
+)
+from solward.solana.protocol import (
+    ASSOCIATED_TOKEN_CREATE,
+    ASSOCIATED_TOKEN_CREATE_IDEMPOTENT,
+    TOKEN_AUTHORITIES,
+    TOKEN_METADATA_INITIALIZE,
+    TOKEN_TRANSFER_CHECKED_WITH_FEE,
+    TOKEN_UNWRAP_ALL,
+    TOKEN_UNWRAP_SOME,
+    Stake,
+    System,
+    Token,
 )
 from solward.solana.tokens import (
     TOKEN_2022_MAX_ACCOUNT_RENT,

@@ -16,8 +16,7 @@ from solward.database.tables import IS_KEPT, attempts, payments, reservations, t
 from solward.support import jsontext
 from solward.types.events import EventKind
 from solward.types.money import from_units
-from solward.types.paid import PaymentState, PaymentView
-from solward.types.payment import PaymentMode, Served
+from solward.types.payment import PaymentMode, PaymentState, PaymentView, Served
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.store import window_sums
 from solward.vault.store.attempts import AttemptState

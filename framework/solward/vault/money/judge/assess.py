@@ -23,12 +23,12 @@ from solders.transaction import VersionedTransaction
 from spl.memo.constants import MEMO_PROGRAM_ID
 
 from solward.solana.accounts import rent_per_byte, rent_refusal
-from solward.solana.fees import fee_terms
 from solward.solana.message import (
     AnyMessage,
     Call,
     MalformedTransaction,
     decode_transaction,
+    fee_terms,
     lookup_tables,
     resolve,
     resolved_calls,

@@ -13,7 +13,6 @@ from typing import Final
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 
-from solward.solana.instructions import System, Token
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
     MEMO_PROGRAMS,
@@ -21,7 +20,7 @@ from solward.solana.programs import (
     TOKEN_PROGRAMS,
     WRAPPED_SOL_MINT,
 )
-from solward.solana.protocol import MAX_COMPUTE_UNITS
+from solward.solana.protocol import MAX_COMPUTE_UNITS, System, Token
 from solward.solana.tokens import TRANSFER_FEE, mint_account, token_account
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import SOL, TransactionEffects

@@ -17,14 +17,14 @@ from solders.compute_budget import set_compute_unit_limit, set_compute_unit_pric
 from solders.instruction import Instruction
 from solders.message import TransactionConfig
 
-from solward.solana.fees import (
+from solward.solana.message import (
     SET_UNIT_LIMIT,
     SET_UNIT_PRICE,
+    AnyMessage,
     affordable_price,
     fee_terms,
     priority_lamports,
 )
-from solward.solana.message import AnyMessage
 from solward.solana.programs import COMPUTE_BUDGET_PROGRAM, MEMO_PROGRAMS
 from solward.solana.protocol import (
     DEFAULT_MAX_NETWORK_FEE,

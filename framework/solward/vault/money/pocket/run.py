@@ -27,12 +27,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
 from solward.solana.accounts import rent_per_byte, rent_refusal
-from solward.solana.fees import network_fee
 from solward.solana.message import (
     AnyMessage,
     advances_nonce,
     decode_transaction,
     lookup_tables,
+    network_fee,
     required_signers,
     resolve,
     resolved_calls,

@@ -30,8 +30,7 @@ from solders.transaction import VersionedTransaction
 
 from solward.database.database import Database
 from solward.database.set_apart import SetApart
-from solward.solana.fees import network_fee
-from solward.solana.message import AnyMessage
+from solward.solana.message import AnyMessage, network_fee
 from solward.support.tasks import end
 from solward.telemetry import metrics
 from solward.types.errors import LedgerError, LedgerRejected

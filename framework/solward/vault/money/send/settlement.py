@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from solward.solana.instructions import ASSOCIATED_TOKEN_CREATIONS, Token
 from solward.solana.message import AnyMessage, top_level_calls
 from solward.solana.programs import ASSOCIATED_TOKEN_PROGRAM, TOKEN_PROGRAMS, WRAPPED_SOL_MINT
-from solward.solana.protocol import MAX_COMPUTE_UNITS
+from solward.solana.protocol import ASSOCIATED_TOKEN_CREATIONS, MAX_COMPUTE_UNITS, Token
 from solward.solana.tokens import TOKEN_2022_MAX_ACCOUNT_RENT, associated_address
 from solward.types.errors import LedgerError, LedgerUnavailable
 from solward.types.guardrail import Line

@@ -11,8 +11,7 @@ from solders.transaction import VersionedTransaction
 from sqlalchemy.exc import IntegrityError
 
 from solward.database.database import Database
-from solward.solana.fees import fee_terms
-from solward.solana.message import AnyMessage, required_signers
+from solward.solana.message import AnyMessage, fee_terms, required_signers
 from solward.support.clock import now_ms
 from solward.telemetry import metrics
 from solward.types.errors import KeystoreError, TakenOver, TransactionFailed
