@@ -30,13 +30,13 @@ from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
 from solward.agents.store import agents as store
 from solward.operations.policies.changes import replace_policy
+from solward.operations.policies.grant_documents import read_policy
 from solward.service.service import Solward
 from solward.settings import Settings
 from solward.solana.token_list import token_list
 from solward.testing import ScriptedProvider
 from solward.types.provider import Completion, CompletionRequest, ToolCall
 from solward.types.record import TransactionStatus
-from solward.vault.grants.document import read_policy
 from solward.vault.grants.spelling import Names
 from solward.vault.money.request import ADMIN
 

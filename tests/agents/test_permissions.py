@@ -13,10 +13,10 @@ from solward.agents.agent import Agent
 from solward.agents.permissions import PermissionReader, Permissions
 from solward.agents.prompt import system_prompt
 from solward.operations.policies.changes import replace_policy, replace_set
+from solward.operations.policies.grant_documents import read_grants
+from solward.operations.policies.grant_sentences import DEFAULTS_SENTENCE
 from solward.service.service import Solward
 from solward.settings import Settings
-from solward.vault.grants.document import read_grants
-from solward.vault.grants.sentences import DEFAULTS_SENTENCE
 from solward.vault.grants.spelling import Names
 
 USDC: dict[str, Any] = {"USDC": {"perTx": "5", "per": {"24h": "20"}, "hold": "2"}}

@@ -14,10 +14,10 @@ from tests.support.agents import hire, record_of
 from solward.agents.observe import RECENT_TRANSACTIONS, StoredReads
 from solward.agents.permissions import PermissionReader
 from solward.database.tables import transactions
+from solward.operations.policies.grant_sentences import DEFAULTS_SENTENCE
 from solward.service.service import Solward
 from solward.settings import Settings
 from solward.types.record import TransactionStatus
-from solward.vault.grants.sentences import DEFAULTS_SENTENCE
 from solward.vault.store.transactions import insert_record
 
 

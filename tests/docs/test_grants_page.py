@@ -10,6 +10,14 @@ from typing import Any
 import pytest
 from tests.support.repository import DOCS, ROOT
 
+from solward.operations.policies.grant_documents import (
+    FIELDS,
+    GrantPolicy,
+    grant_sentence,
+    policy_json,
+    read_policy,
+)
+from solward.operations.policies.grant_sentences import read_only_sentence
 from solward.settings import Settings
 from solward.solana.programs import LOCALNET_USDC_MINT, TOKEN_PROGRAM
 from solward.solana.token_list import token_list
@@ -18,19 +26,8 @@ from solward.support import jsontext
 from solward.types.guardrail import COSTS, SOL, Line, Operation
 from solward.types.money import to_units
 from solward.vault.grants.decide import compile_grants, decide, needed
-from solward.vault.grants.document import (
-    FIELDS,
-    GrantPolicy,
-    grant_sentence,
-    policy_json,
-    read_policy,
-)
 from solward.vault.grants.model import RATE, Case, SwapTerms
-from solward.vault.grants.sentences import (
-    finding_sentence,
-    read_only_sentence,
-    reason_sentence,
-)
+from solward.vault.grants.sentences import finding_sentence, reason_sentence
 from solward.vault.grants.spelling import Names
 from solward.vault.guardrails.rules import RULES
 

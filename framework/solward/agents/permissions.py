@@ -11,12 +11,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.agents.agent import Agent
 from solward.database.database import Database
+from solward.operations.policies.grant_documents import grant_sentence
+from solward.operations.policies.grant_sentences import DEFAULTS_SENTENCE, read_only_sentence
 from solward.solana.token_list import TokenList
 from solward.types.guardrail import SOL, Operation
 from solward.types.provider import ToolDefinition
-from solward.vault.grants.document import grant_sentence
 from solward.vault.grants.model import Grant, from_stored
-from solward.vault.grants.sentences import DEFAULTS_SENTENCE, read_only_sentence
 from solward.vault.money.judge.granting import names_of
 from solward.vault.store import grants as store
 

@@ -25,11 +25,7 @@ from tests.vault.grants.names import (
     known_names,
 )
 
-from solward.solana.programs import TOKEN_2022_WRAPPED_SOL_MINT, WRAPPED_SOL_MINT
-from solward.support import jsontext
-from solward.types.errors import InvalidRequest
-from solward.types.guardrail import Operation
-from solward.vault.grants.document import (
+from solward.operations.policies.grant_documents import (
     GrantPolicy,
     grant_json,
     mints_named,
@@ -39,6 +35,10 @@ from solward.vault.grants.document import (
     read_grants,
     read_policy,
 )
+from solward.solana.programs import TOKEN_2022_WRAPPED_SOL_MINT, WRAPPED_SOL_MINT
+from solward.support import jsontext
+from solward.types.errors import InvalidRequest
+from solward.types.guardrail import Operation
 from solward.vault.grants.model import (
     AssetLimit,
     Grant,

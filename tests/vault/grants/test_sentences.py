@@ -25,19 +25,21 @@ from tests.vault.grants.names import (
 )
 
 from solward.operations.declared import OPERATIONS
+from solward.operations.policies.grant_documents import grant_sentence, read_grant
+from solward.operations.policies.grant_sentences import (
+    can_leave_sentence,
+    read_only_sentence,
+    read_sentence,
+)
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import COSTS, SOL, Intent, Line, Operation
-from solward.vault.grants.document import grant_sentence, read_grant
 from solward.vault.grants.model import ANY_ASSET, RATE, USD, Finding, Grant, Why, Window
 from solward.vault.grants.sentences import (
-    can_leave_sentence,
     finding_refusal,
     finding_sentence,
     fixed_details,
     hold_sentence,
     left_sentence,
-    read_only_sentence,
-    read_sentence,
 )
 from solward.vault.grants.spelling import Names
 

@@ -22,6 +22,7 @@ from tests.support.grants import SaidPrices
 from solward.database.database import Database
 from solward.database.tables import judged_effects, transactions, wallets
 from solward.operations.policies.changes import replace_policy
+from solward.operations.policies.grant_documents import GrantPolicy
 from solward.operations.policies.replay import replay_stored
 from solward.plugins.load import ThreadedRule
 from solward.plugins.loaded import LoadedGuardrail
@@ -31,7 +32,6 @@ from solward.solana.token_list import token_list
 from solward.types.errors import GuardrailBlocked, Held, InvalidRequest
 from solward.types.guardrail import SOL, Hold, Intent, Line, Operation, Outflow, TransactionEffects
 from solward.types.record import HoldState, TransactionRecord, TransactionStatus
-from solward.vault.grants.document import GrantPolicy
 from solward.vault.grants.model import ANY_ASSET, AssetLimit, Grant, NewRecipient, Window, grant_id
 from solward.vault.guardrails.rules import Policy as Rules
 from solward.vault.guardrails.rules import ScopeLimits

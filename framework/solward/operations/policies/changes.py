@@ -15,12 +15,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import record_act
 from solward.database.database import Database, lock_exclusive
+from solward.operations.policies.grant_documents import GrantPolicy
 from solward.types.errors import PolicyChanged
 from solward.types.events import EventKind
 from solward.types.guardrail import COSTS, SOL
 from solward.vault.grants import judged as judged_form
 from solward.vault.grants.decide import covers, is_in_time, is_via
-from solward.vault.grants.document import GrantPolicy
 from solward.vault.grants.dollars import line_dollars
 from solward.vault.grants.model import (
     ANY_ASSET,

@@ -15,13 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
 from solward.operations.policies import changes as store
-from solward.plugins import Registry
-from solward.plugins.discovery import canonical
-from solward.solana.token_list import TokenList, known_decimals
-from solward.solana.tokens import read_mint
-from solward.types.errors import InvalidRequest, NotFound
-from solward.types.ledger import ReadLedger
-from solward.vault.grants.document import (
+from solward.operations.policies.grant_documents import (
     GrantPolicy,
     grant_json,
     grant_sentence,
@@ -31,8 +25,14 @@ from solward.vault.grants.document import (
     read_policy,
     read_principal,
 )
+from solward.operations.policies.grant_sentences import read_only_sentence, read_sentence
+from solward.plugins import Registry
+from solward.plugins.discovery import canonical
+from solward.solana.token_list import TokenList, known_decimals
+from solward.solana.tokens import read_mint
+from solward.types.errors import InvalidRequest, NotFound
+from solward.types.ledger import ReadLedger
 from solward.vault.grants.model import Grant
-from solward.vault.grants.sentences import read_only_sentence, read_sentence
 from solward.vault.grants.spelling import Names
 from solward.vault.store.names import names_of_kind
 

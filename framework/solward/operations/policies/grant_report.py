@@ -10,6 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
 from solward.database.window_clock import Moment
+from solward.operations.policies.grant_documents import grant_sentence
+from solward.operations.policies.grant_sentences import beside_sentence, can_leave_sentence
 from solward.solana.token_list import TokenList, known_decimals
 from solward.support.clock import iso
 from solward.support.durations import DAY_MS
@@ -17,7 +19,6 @@ from solward.types.guardrail import COSTS, SOL, Operation
 from solward.types.money import SOL_DECIMALS, lamports_to_sol
 from solward.types.roles import KEY_PRINCIPAL_PREFIX, is_key
 from solward.vault.grants.decide import Need
-from solward.vault.grants.document import grant_sentence
 from solward.vault.grants.model import (
     ANY_ASSET,
     RATE,
@@ -28,11 +29,7 @@ from solward.vault.grants.model import (
     Window,
     from_stored,
 )
-from solward.vault.grants.sentences import (
-    beside_sentence,
-    can_leave_sentence,
-    left_sentence,
-)
+from solward.vault.grants.sentences import left_sentence
 from solward.vault.grants.spelling import Names, amount_text, unit_name, window_text
 from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.judge.granting import names_of, room_at, used

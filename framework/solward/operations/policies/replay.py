@@ -29,6 +29,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
 from solward.operations.policies.changes import read_policy
+from solward.operations.policies.grant_documents import GrantPolicy
 from solward.resources.policy import MAX_DAYS, MOST_CHANGES, ReplayVerdict
 from solward.solana.token_list import TokenList
 from solward.support.clock import iso
@@ -37,7 +38,6 @@ from solward.types.errors import InvalidRequest
 from solward.types.guardrail import COSTS, Operation
 from solward.vault.grants import judged as judged_form
 from solward.vault.grants.decide import CompiledGrants, Need, compile_grants, decide, needed
-from solward.vault.grants.document import GrantPolicy
 from solward.vault.grants.dollars import NOT_ASKED, line_dollars
 from solward.vault.grants.judged import ALLOWED, Judged, from_row
 from solward.vault.grants.model import RATE, Case, Charge, Decision, Finding, Grant, Why

@@ -1,4 +1,8 @@
-"""How grants spell amounts, windows, times, assets and names; documents and sentences alike."""
+"""How grants spell amounts, windows, times, assets and names; documents and sentences alike.
+
+What others named (agents, keys, wallets) is between double quotes in a sentence, escaped, and with
+its id, unless it is one plain ASCII word that nothing else is called. Addresses are whole.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,10 @@ from typing import Final
 from solward.solana.token_list import TokenList, known_decimals
 from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.types.errors import InvalidRequest
-from solward.types.guardrail import SOL, Operation
+from solward.types.guardrail import COSTS, SOL, Operation
 from solward.types.money import format_amount, from_units
-from solward.vault.grants.model import Grant, Hours
+from solward.types.site import SITE
+from solward.vault.grants.model import RATE, USD, USD_DECIMALS, Hours
 
 _WINDOW = re.compile(r"([1-9][0-9]{0,4})([mhd])")
 _WINDOW_UNITS = {"m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
@@ -22,6 +27,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 APPROVE: Final = "approve"
 """Beside the operations in `may`: a key decides what is held for others."""
 LONGEST_MS: Final = 30 * DAY_MS
+SENT: Final = frozenset({Operation.TRANSFER, Operation.FUND, Operation.PAY})
+"""What has a recipient who is named."""
+# A site pays nobody: it is paid.
+BE_PAID: Final = "be paid"
+THROUGH: Final = ", through "
+ID_PATTERN: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?"
+_PLAIN: Final = re.compile(ID_PATTERN)
+_ONE: Final = {"1m": "a minute", "1h": "an hour"}
+_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +91,6 @@ def quoted(text: str) -> str:
     return f'"{"".join(shown)}"'
 
 
-def may_words(grant: Grant) -> list[str]:
-    """The words of `may`, in the order of `Operation`."""
-    words = [operation.value for operation in Operation if operation in grant.may]
-    return [*words, APPROVE] if grant.approves else words
-
-
 def unit_name(asset: str, names: Names) -> str:
     """The symbol of a listed mint, the whole address of any other; `SOL`."""
     if asset == SOL:
@@ -131,3 +139,65 @@ def time_text(ms: int) -> str:
     # `%Y` has no leading zeros on every machine.
     text = moment.replace(tzinfo=None).isoformat(timespec="milliseconds")
     return f"{text.removesuffix('.000')}Z"
+
+
+def principal_name(who: str, names: Names) -> str:
+    """`agent scout`: a principal in words, as the sentences have it."""
+    kind, _, own_id = who.partition(":")
+    # A site is spelled in one way, which says no more than it is.
+    return f"{kind} {own_id if who.startswith(SITE) else named(kind, own_id, names)}"
+
+
+def named(kind: str, own_id: str, names: Names) -> str:
+    """What others named: a plain word where it means nobody else, else quoted and with the id."""
+    name = names.name(kind, own_id)
+    if name is None or name == own_id:
+        return plain(own_id)
+    if _PLAIN.fullmatch(name) and tuple(names.ids(kind, name)) == (own_id,):
+        return name
+    return f"{quoted(name)} ({plain(own_id)})"
+
+
+def plain(text: str) -> str:
+    """One plain ASCII word as it is, anything else quoted."""
+    return text if _PLAIN.fullmatch(text) else quoted(text)
+
+
+def asset_unit(asset: str, names: Names, count: int = 2) -> str:
+    """`USDC`, `SOL of fees and rent`; of so many transactions, where these are the unit."""
+    if asset == RATE:
+        return "transaction" if count == 1 else "transactions"
+    return f"{SOL} of fees and rent" if asset == COSTS else unit_name(asset, names)
+
+
+def amount_of(units: int, decimals: int, asset: str, names: Names) -> str:
+    """`1.5 USDC`; dollars as `$1.5`."""
+    if asset == USD:
+        return dollars(units)
+    return f"{amount_text(units, decimals)} {asset_unit(asset, names)}"
+
+
+def dollars(units: int) -> str:
+    """Micro-dollars as `$1.5`."""
+    return f"${amount_text(units, USD_DECIMALS)}"
+
+
+def hundredths(bps: int) -> str:
+    """Basis points as percent, without the sign."""
+    return amount_text(bps, 2)
+
+
+def length_text(window: str) -> str:
+    """`24 hours`, `a minute`, `7 days`."""
+    return _ONE.get(window) or f"{window[:-1]} {_UNITS[window[-1]]}"
+
+
+def joined(items: Sequence[str], last: str = " and ") -> str:
+    """`a, b and c`."""
+    *first, end = items
+    return f"{', '.join(first)}{last}{end}" if first else end
+
+
+def capital(text: str) -> str:
+    """With its first letter in upper case."""
+    return text[:1].upper() + text[1:]

@@ -17,6 +17,7 @@ from typing import Any, Final
 from msgspec import structs
 from solders.pubkey import Pubkey
 
+from solward.operations.policies.grant_sentences import document_sentence
 from solward.solana.programs import TOKEN_2022_WRAPPED_SOL_MINT, WRAPPED_SOL_MINT
 from solward.support import jsontext
 from solward.support.durations import MINUTE_MS
@@ -40,13 +41,11 @@ from solward.vault.grants.model import (
     grant_id,
     sorted_assets,
 )
-from solward.vault.grants.sentences import document_sentence
 from solward.vault.grants.spelling import (
     APPROVE,
     Names,
     amount_text,
     hours_text,
-    may_words,
     quoted,
     time_text,
     unit_name,
@@ -219,6 +218,12 @@ def grant_json(grant: Grant, names: Names) -> dict[str, Any]:
 def grant_sentence(grant: Grant, names: Names) -> str:
     """All that a grant says, in one sentence; what it leaves at its default is not said."""
     return document_sentence(grant_json(grant, names), names)
+
+
+def may_words(grant: Grant) -> list[str]:
+    """The words of `may`, in the order of `Operation`."""
+    words = [operation.value for operation in Operation if operation in grant.may]
+    return [*words, APPROVE] if grant.approves else words
 
 
 def read_book(value: object, path: str) -> dict[str, tuple[str, ...]]:
