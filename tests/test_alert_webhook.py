@@ -38,6 +38,8 @@ from tests.support.webhooks import (
 )
 
 from solward.agents.store import agents, jobs, queue_tables
+from solward.audit import alerts
+from solward.audit.alerts import AUDIT_BROKEN, Alert
 from solward.client import AlertDelivery, verify_alerts
 from solward.database import outbox
 from solward.database.database import Database
@@ -64,8 +66,6 @@ from solward.support.durations import HOUR_MS
 from solward.telemetry import metrics
 from solward.telemetry.scrub import conceal
 from solward.types.errors import ConfigError, StoreError
-from solward.vault.store import alerts
-from solward.vault.store.alerts import AUDIT_BROKEN, Alert
 
 SECRET = "a-secret-of-the-alerts-of-32-bytes!!"
 

@@ -87,7 +87,7 @@ def serving_settings(host: str | None, port: int | None) -> Settings:
 
 def keystore_settings() -> Settings:
     """The settings of a command that opens keys: its process's memory is protected."""
-    from solward.vault.custody.hardening import protect_memory
+    from solward.support.hardening import protect_memory
 
     protect_memory()
     with refusals():
@@ -218,8 +218,8 @@ def run(
         service: the service name of its traces.
     """
     from solward import __version__
+    from solward.support.hardening import protect_memory
     from solward.telemetry import logs, tracing
-    from solward.vault.custody.hardening import protect_memory
 
     logs.configure(log_level)
     protect_memory()

@@ -97,7 +97,7 @@ async def import_(settings: Settings, file: Path, name: str | None) -> None:
 async def _refuse_taken(settings: Settings, address: str) -> None:
     """Raise `InvalidRequest` where others may take what a key holds, or where nobody says so."""
     from solward.service.cluster import open_cluster
-    from solward.vault.custody.foreign_rights import foreign_rights
+    from solward.solana.foreign_rights import foreign_rights
 
     try:
         async with open_cluster(settings) as cluster:

@@ -16,6 +16,7 @@ from tests.support.services import SECRET, STRANGER, Api, serving_api
 
 from solward import Put
 from solward.agents.remember import record_status
+from solward.audit.alerts import BLOCKS
 from solward.database import outbox
 from solward.notify.webhook import SentDecision
 from solward.operations.policies.changes import replace_set
@@ -36,7 +37,6 @@ from solward.vault.custody.export import export_wallet, newest_keystore
 from solward.vault.custody.service import KEY_FILE
 from solward.vault.money.request import Actor
 from solward.vault.store import holds, payments, transactions
-from solward.vault.store.alerts import BLOCKS
 from solward_server.resources.events import HEARTBEAT_S, RETRY_MS
 
 PAGE = (DOCS / "events.md").read_text()

@@ -7,11 +7,11 @@ import re
 import yaml
 from tests.support.repository import ROOT
 
+from solward.audit.alerts import BLOCKS, BLOCKS_WITHIN_MS, Alert
 from solward.notify.alert_watch import LOOK_S
 from solward.notify.alert_webhook import EVENTS, MOST_LINES, MOST_TEXT
 from solward.support.durations import MINUTE_MS
 from solward.telemetry import metrics
-from solward.vault.store.alerts import BLOCKS, BLOCKS_WITHIN_MS, Alert
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text()
 RULES = (ROOT / "deploy" / "prometheus-alerts.yml").read_text()

@@ -250,7 +250,7 @@ transactions = _table(
     _partial("type = 'stake'", "ix_transactions_stakes", "wallet_id"),
 )
 
-# What plugins keep for wallets, by their distribution (`solward.vault.store.plugin_entries`).
+# What plugins keep for wallets, by their distribution (`solward.database.plugin_entries`).
 plugin_entries = _table(
     "plugin_entries",
     Column("wallet_id", Text, ForeignKey("wallets.id"), primary_key=True),

@@ -15,6 +15,8 @@ from typing import Any
 import structlog
 
 from solward.agents.store import agents, jobs
+from solward.audit import alerts
+from solward.audit.alerts import AUDIT_BROKEN, Alert
 from solward.database.database import Database
 from solward.notify.alert_webhook import AlertWebhook
 from solward.plugins import Problem
@@ -22,8 +24,6 @@ from solward.resources.agents import AgentStatus
 from solward.support.tasks import in_background
 from solward.telemetry import metrics
 from solward.types.errors import StoreError
-from solward.vault.store import alerts
-from solward.vault.store.alerts import AUDIT_BROKEN, Alert
 
 LOOK_S = 15.0
 # A condition that may pass by itself counts once it was found in so many looks in a row.

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 from sqlalchemy import BigInteger, BindParameter, bindparam, case, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.audit import alerts
 from solward.audit.acts import SERVICE
 from solward.database.database import Database, clock, try_lock_exclusive
 from solward.database.records import given, insert_or_set
@@ -33,7 +34,6 @@ from solward.telemetry.scrub import scrub_start
 from solward.types.errors import ConfigError
 from solward.types.events import EventKind
 from solward.types.record import present
-from solward.vault.store import alerts
 
 Format = Literal["json", "slack"]
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.audit import alerts
 from solward.audit.acts import act_as, record_act
 from solward.database.database import Database, clock
 from solward.notify import deliveries as store
@@ -36,7 +37,6 @@ from solward.telemetry import metrics
 from solward.types.errors import DecisionRefused, InvalidRequest, refuse_unknown
 from solward.types.events import EventKind
 from solward.types.record import Hold
-from solward.vault.store import alerts
 
 REFUSALS: Final = {
     "signature": "The decision is not signed for this hold with the webhook's secret",

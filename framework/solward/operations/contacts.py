@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from solward.audit.acts import record_act
+from solward.database import names as store
 from solward.database.database import Database, lock_exclusive
+from solward.database.names import ContactRow
 from solward.solana.token_list import skeleton
 from solward.support.base58 import is_address
 from solward.support.clock import now_ms
@@ -19,8 +21,6 @@ from solward.types.address_book import AddressBook, Known, OwnWallet
 from solward.types.errors import InvalidRequest, NotFound
 from solward.types.events import EventKind
 from solward.vault.custody.model import begins_as_group, has_address_or_id
-from solward.vault.store import names as store
-from solward.vault.store.names import ContactRow
 
 MAX_CONTACTS: Final = 1_000
 # How the dashboard and the export begin what they call a wallet of the service.

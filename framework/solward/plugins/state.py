@@ -18,6 +18,7 @@ from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import record_act
+from solward.database import plugin_entries
 from solward.database.database import Database, lock_exclusive
 from solward.database.tables import plugin_settings
 from solward.plugins import Registry
@@ -32,7 +33,7 @@ from solward.types.errors import InvalidRequest, KeystoreError
 from solward.types.events import EventKind
 from solward.vault.custody import Wallets
 from solward.vault.custody.envelope import KEY_BYTES, decrypt, encrypt
-from solward.vault.store import plugin_entries, spending
+from solward.vault.store import spending
 
 _KEY: Final = b"solward plugin settings/1"
 _LOCK: Final = "plugin settings"

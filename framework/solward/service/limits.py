@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from solward.database.plugin_entries import StoreBounds
 from solward.plugins import Registry
 from solward.settings import Settings
 from solward.settings.settings import MAINNET
@@ -10,7 +11,6 @@ from solward.types.errors import ConfigError, InvalidRequest
 from solward.vault.guardrails.rules import Policy, ScopeLimits
 from solward.vault.money.engine import EngineOptions
 from solward.vault.money.judge.prices import Prices
-from solward.vault.store.plugin_entries import StoreBounds
 
 
 def wallet_limits(settings: Settings) -> ScopeLimits:

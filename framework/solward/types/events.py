@@ -116,7 +116,7 @@ class EventKind(StrEnum):
     WEBHOOK_REFUSED = "webhook:refused"
     """A decision of the approvals' webhook was not signed, old, or had come before."""
     ALERT_RAISED = "alert:raised"
-    """An operator should look: `solward.vault.store.alerts`."""
+    """An operator should look: `solward.audit.alerts`."""
 
 
 @dataclass(frozen=True, slots=True)

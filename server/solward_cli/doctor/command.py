@@ -62,7 +62,7 @@ def doctor(checks: tuple[str, ...], as_json: bool, folder: Path | None) -> None:
 
     Exit code 1 where something would not work.
     """
-    from solward.vault.custody.hardening import protect_memory
+    from solward.support.hardening import protect_memory
 
     names = checks or (_RECORDED if folder is not None else tuple(CHECKS))
     protect_memory()

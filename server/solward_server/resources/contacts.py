@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from solward.database.names import ContactRow
 from solward.operations.contacts import Contacts
 from solward.resources import contacts as calls
 from solward.resources.answers import answer_json
 from solward.types.roles import Role
-from solward.vault.store.names import ContactRow
 from solward_server.http.auth import admin
 from solward_server.http.body import read_body
 from solward_server.http.route_context import RouteContext

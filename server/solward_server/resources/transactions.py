@@ -11,6 +11,7 @@ from typing import Any
 
 from quart import Response, request
 
+from solward.database import names as name_store
 from solward.operations.policies.refusals import record_json
 from solward.operations.policies.refusals import refusals as refusals_json
 from solward.resources import transactions as calls
@@ -22,7 +23,6 @@ from solward.types.address_book import AddressBook, OwnWallet
 from solward.types.errors import InvalidRequest, NotFound, WalletNotFound
 from solward.types.record import TransactionRecord, recipient_of
 from solward.types.roles import Role
-from solward.vault.store import names as name_store
 from solward.vault.store import transactions as transaction_store
 from solward_server import history_csv
 from solward_server.history_csv import Naming

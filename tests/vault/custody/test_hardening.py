@@ -17,7 +17,7 @@ ORDINARY = next(user for user in USERS if user != "root")
 OWN_CODE = f"{ROOT}/framework:{ROOT}/plugins:{ROOT}/server"
 
 # A child of the same user reads its parent, which is what any other program of that user can do.
-_PROTECT = "from solward.vault.custody.hardening import protect_memory"
+_PROTECT = "from solward.support.hardening import protect_memory"
 _READ_PARENT = """
 ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # changing the user made this process undumpable
 secret = ctypes.create_string_buffer(b"the key")

@@ -37,6 +37,7 @@ from tests.support.tokens import TOKEN, TOKEN_2022, TokenBench
 
 from solward.context.pocket import PocketRequest
 from solward.solana.balances import read_balances
+from solward.solana.foreign_rights import foreign_rights
 from solward.solana.programs import (
     CLOCK_SYSVAR,
     INCINERATOR,
@@ -50,7 +51,6 @@ from solward.solana.token_list import token_list
 from solward.types.errors import InvalidRequest, SolwardError
 from solward.types.guardrail import Intent
 from solward.types.record import TransactionRecord, TransactionStatus
-from solward.vault.custody.foreign_rights import foreign_rights
 from solward.vault.money.request import ADMIN, Draft
 
 

@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 from tests.support.database import permit_changes_of_ended_records
 from tests.support.engine import LIMITS, UNLIMITED, Bench, open_bench
 
+from solward.audit.alerts import BLOCKS, BLOCKS_WITHIN_MS, reaches_threshold
 from solward.database.tables import attempts, audit, reservations, transactions
 from solward.support import jsontext
 from solward.support.durations import DAY_MS
@@ -23,7 +24,6 @@ from solward.telemetry import metrics
 from solward.types.errors import GuardrailBlocked, StoreError
 from solward.types.record import TransactionStatus
 from solward.vault.store import attempts as attempt_store
-from solward.vault.store.alerts import BLOCKS, BLOCKS_WITHIN_MS, reaches_threshold
 
 SPAN = BLOCKS_WITHIN_MS
 STEP = SPAN // 10

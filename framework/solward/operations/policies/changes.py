@@ -14,8 +14,11 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import record_act
+from solward.database import names
 from solward.database.database import Database, lock_exclusive
+from solward.operations.policies import judged_rows
 from solward.operations.policies.grant_documents import GrantPolicy
+from solward.operations.policies.judged_rows import Counting
 from solward.types.errors import PolicyChanged
 from solward.types.events import EventKind
 from solward.types.guardrail import COSTS, SOL
@@ -32,9 +35,7 @@ from solward.vault.grants.model import (
 )
 from solward.vault.money.judge.grant_case import addresses, funded
 from solward.vault.store import grants as store
-from solward.vault.store import judged as judged_store
-from solward.vault.store import names, recipients, window_sums
-from solward.vault.store.judged import Counting
+from solward.vault.store import recipients, window_sums
 from solward.vault.store.spending import SERVICE_SCOPE
 
 Groups = Mapping[str, Sequence[str]]
@@ -185,7 +186,7 @@ async def _seed(
 ) -> None:
     """Let each grant have counted what its principal moved that it would have covered."""
     longest = max(grant.longest_ms for grant in grants)
-    moved = await judged_store.counting(connection, who, now_ms - longest)
+    moved = await judged_rows.counting(connection, who, now_ms - longest)
     cases = [judged_form.from_row(each.row) for each in moved]
     named = [address for each in cases for address in addresses(each.case.lines)]
     own = frozenset(await recipients.own(connection, tuple(dict.fromkeys(named))))

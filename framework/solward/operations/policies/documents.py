@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
+from solward.database.names import names_of_kind
 from solward.operations.policies import changes as store
 from solward.operations.policies.grant_documents import (
     GrantPolicy,
@@ -34,7 +35,6 @@ from solward.types.errors import InvalidRequest, NotFound
 from solward.types.ledger import ReadLedger
 from solward.vault.grants.model import Grant
 from solward.vault.grants.spelling import Names
-from solward.vault.store.names import names_of_kind
 
 KeyNames = Callable[[], Awaitable[Mapping[str, str]]]
 """id -> name of the API keys that this process knows and the database may not."""

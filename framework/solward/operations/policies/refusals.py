@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
+from solward.operations.policies import judged_rows
 from solward.support.durations import DAY_MS
 from solward.types.record import TransactionRecord, TransactionStatus
-from solward.vault.store import judged as judged_store
 from solward.vault.store import transactions as store
 
 
@@ -44,7 +44,7 @@ async def record_json(database: Database, record: TransactionRecord) -> dict[str
 async def _with_reasons(
     connection: AsyncConnection, records: Sequence[TransactionRecord]
 ) -> list[dict[str, Any]]:
-    leaving = await judged_store.leaving(connection, [record.id for record in records])
+    leaving = await judged_rows.leaving(connection, [record.id for record in records])
     blocked = [record.id for record in records if record.status is TransactionStatus.BLOCKED]
     numbers = await store.refusal_numbers(connection, blocked)
     found = []

@@ -28,8 +28,10 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
+from solward.operations.policies import judged_rows
 from solward.operations.policies.changes import read_policy
 from solward.operations.policies.grant_documents import GrantPolicy
+from solward.operations.policies.judged_rows import JudgedRow
 from solward.resources.policy import MAX_DAYS, MOST_CHANGES, ReplayVerdict
 from solward.solana.token_list import TokenList
 from solward.support.clock import iso
@@ -45,10 +47,8 @@ from solward.vault.grants.sentences import finding_sentence, reason_sentence
 from solward.vault.money.judge.grant_case import addresses, funded, recipients
 from solward.vault.money.judge.granting import names_in
 from solward.vault.store import grants
-from solward.vault.store import judged as judged_store
 from solward.vault.store import recipients as recipient_store
 from solward.vault.store import transactions as transaction_store
-from solward.vault.store.judged import JudgedRow
 
 MOST_REPLAYED: Final = 200_000
 """Most transactions of one replay; some thousand take a second."""
@@ -340,7 +340,7 @@ async def replay_stored(
         drafted = in_force if draft is None else CompiledPolicy.of(draft.sets, draft.book)
         from_ms = (await database.moment(connection)).database_ms - days * DAY_MS
         longest_ms = max(in_force.longest_ms, drafted.longest_ms)
-        seq, count = await judged_store.first_judged(connection, from_ms - longest_ms)
+        seq, count = await judged_rows.first_judged(connection, from_ms - longest_ms)
     if count > MOST_REPLAYED:
         raise InvalidRequest(
             f"days must be fewer: {count} transactions were judged in them and in the longest"
@@ -349,7 +349,7 @@ async def replay_stored(
     run = Replay(in_force, version, drafted, report_from_ms=from_ms, most=MOST_CHANGES)
     while seq:
         async with database.read() as connection:
-            rows = await judged_store.judged_page(connection, seq)
+            rows = await judged_rows.judged_page(connection, seq)
             past = await _with_facts(connection, [past_of(row) for row in rows])
         await asyncio.to_thread(run.add, past)
         seq = int(rows[-1].row["seq"]) + 1 if rows else 0

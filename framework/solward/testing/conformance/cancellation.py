@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
+from solward.database import plugin_entries
 from solward.plugins.discovery import canonical
 from solward.plugins.interceptors import GRACE_S
 from solward.testing.conformance.observed_run import (
@@ -21,7 +22,6 @@ from solward.testing.conformance.report import Finding, Outcome, finding
 from solward.testing.conformance.watch import Asking
 from solward.testing.stand import TestWallet
 from solward.types.skill import Effects
-from solward.vault.store import plugin_entries
 
 # Calls on the context that return before the one at which the skill is cancelled.
 CANCELLED_AFTER = (0, 1, 2)

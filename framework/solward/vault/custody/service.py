@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import principal
+from solward.database import names
 from solward.database.database import Database, lock_shared
 from solward.database.prepared import Row
 from solward.settings import Settings
@@ -35,7 +36,6 @@ from solward.vault.custody.model import (
     wallet_of,
 )
 from solward.vault.custody.pockets import Pocket, pocket_keypair
-from solward.vault.store import names
 from solward.vault.store import pockets as pocket_store
 from solward.vault.store import wallets as store
 from solward.vault.store.pockets import PocketRow

@@ -17,6 +17,7 @@ import structlog
 from sqlalchemy.exc import IntegrityError
 
 from solward.database.database import Database
+from solward.database.plugin_entries import DEFAULT_BOUNDS, StoreBounds
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.protocol import BLOCKHASH_BLOCKS
 from solward.solana.token_list import TokenList
@@ -90,7 +91,6 @@ from solward.vault.store import transactions as store
 from solward.vault.store.attempts import HAND_OVER, PocketStep
 from solward.vault.store.holds import HoldRow
 from solward.vault.store.payments import PaidRequest, PaymentRow, StoredAnswer
-from solward.vault.store.plugin_entries import DEFAULT_BOUNDS, StoreBounds
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[], Awaitable[TransactionRecord]]

@@ -11,14 +11,14 @@ from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.database import plugin_entries as store
 from solward.database.database import Database
+from solward.database.plugin_entries import StoreBounds, plugin_of, third_party
 from solward.types.entries import Entry, HistoryRequest, Put
 from solward.types.errors import SkillError
 from solward.types.record import TransactionRecord
 from solward.vault.money.request import Actor
-from solward.vault.store import plugin_entries as store
 from solward.vault.store import transactions as records
-from solward.vault.store.plugin_entries import StoreBounds, plugin_of, third_party
 
 REMEMBER: Final = "remember"
 """In a hold's recipe, what carrying it out remembers."""

@@ -22,6 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.audit import alerts
 from solward.database.prepared import Prepared
 from solward.database.records import Records, words
 from solward.database.tables import U64, attempts, reservations, transactions
@@ -32,7 +33,7 @@ from solward.telemetry import metrics
 from solward.types.errors import TakenOver
 from solward.types.guardrail import GRANT_SCOPE
 from solward.types.record import TransactionRecord, TransactionStatus
-from solward.vault.store import alerts, pockets, spending, window_sums
+from solward.vault.store import pockets, spending, window_sums
 from solward.vault.store.transactions import RECORD, UNFINISHED, record_event, record_of
 
 

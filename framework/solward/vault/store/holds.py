@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import SERVICE, record_act
 from solward.database.database import clock
+from solward.database.plugin_entries import third_party
 from solward.database.prepared import Prepared
 from solward.database.records import EXACT, TEXTS, Records, words
 from solward.database.tables import holds, processes
@@ -28,7 +29,6 @@ from solward.support.clock import iso
 from solward.types.events import EventKind
 from solward.types.record import ACTION, Hold, HoldState, TransactionRecord, TransactionStatus
 from solward.vault.store import idempotency, transactions
-from solward.vault.store.plugin_entries import third_party
 
 GRANTS_RULE: Final = "grants"
 """In a record's `guardrailsApplied` where nobody approved what grants or a plugin held."""

@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, bindparam, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.audit import alerts
 from solward.database import outbox
 from solward.database.prepared import Prepared
 from solward.database.records import TEXTS, Form, Records, words
@@ -21,7 +22,6 @@ from solward.database.tables import transactions, wallets
 from solward.support import jsontext
 from solward.types.entries import HistoryRequest
 from solward.types.record import REFUSALS_OF, TransactionRecord, TransactionStatus, recipient_of
-from solward.vault.store import alerts
 
 _NEWEST = 2**62
 

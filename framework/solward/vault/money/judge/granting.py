@@ -9,6 +9,7 @@ from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.database import names as name_store
 from solward.database.database import Database
 from solward.database.window_clock import Moment
 from solward.solana.token_list import TokenList
@@ -39,7 +40,6 @@ from solward.vault.money.request import Actor, Payment, PocketUse
 from solward.vault.refusal import RefusalNumbers
 from solward.vault.store import grants as store
 from solward.vault.store import judged as judged_store
-from solward.vault.store import names as name_store
 from solward.vault.store import recipients as recipient_store
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store import window_sums

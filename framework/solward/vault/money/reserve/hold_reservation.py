@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.audit import alerts
 from solward.audit.acts import SERVICE
 from solward.database.window_clock import Moment
 from solward.solana.programs import WRAPPED_SOL_MINT
@@ -35,7 +36,7 @@ from solward.vault.money.judge.granting import Granted, Granting, Question
 from solward.vault.money.plugin_entries import REMEMBER, remember_json
 from solward.vault.money.request import Actor, HoldTaken, IdempotencyKey, PocketUse
 from solward.vault.refusal import RefusalNumbers
-from solward.vault.store import alerts, holds, idempotency, recipients
+from solward.vault.store import holds, idempotency, recipients
 from solward.vault.store.holds import GRANTS_RULE, MOST_OPEN, HoldRow
 
 # What stands for a pocket's address: another try has another pocket.

@@ -10,7 +10,10 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.audit import alerts
+from solward.audit.alerts import Alert
 from solward.database.database import Database
+from solward.database.plugin_entries import DEFAULT_BOUNDS, StoreBounds, third_party
 from solward.database.window_clock import MOST_BEHIND_MS, Moment
 from solward.solana.protocol import BLOCKHASH_BLOCKS, MOST_SLOT_MS
 from solward.support.durations import DAY_MS, HOUR_MS
@@ -61,17 +64,15 @@ from solward.vault.money.reserve.hold_reservation import (
     use_approval,
 )
 from solward.vault.money.reserve.pocket_reservation import owned_by_another, with_pocket
-from solward.vault.store import alerts, spending
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import grants as grants_store
 from solward.vault.store import payments as payment_store
 from solward.vault.store import recipients as recipient_store
+from solward.vault.store import spending
 from solward.vault.store import transactions as store
-from solward.vault.store.alerts import Alert
 from solward.vault.store.attempts import Settlement
 from solward.vault.store.holds import GRANTS_RULE
 from solward.vault.store.payments import PaymentRow
-from solward.vault.store.plugin_entries import DEFAULT_BOUNDS, StoreBounds, third_party
 
 # In a record's `guardrailsApplied` where a payment's terms refused it.
 PAYMENT_RULE = "simulated_effects"
