@@ -19,7 +19,7 @@ from solward.database.database import Database
 from solward.database.tables import wallets
 from solward.database.window_clock import Moment
 from solward.operations.policies.changes import replace_set
-from solward.operations.policies.refusals import record_json, refusals
+from solward.operations.policies.refusals import record_json, refusal_numbers, refusals
 from solward.plugins.load import ThreadedRule
 from solward.plugins.loaded import LoadedGuardrail
 from solward.solana.token_list import token_list
@@ -474,8 +474,8 @@ async def test_where_the_transaction_fails_neither_is_stored(
         await reserver_of(stored, case).reserve(record, Question("w1", case.actor, *case.asked))
     async with stored.read() as connection:
         assert await store.get(connection, record.id) is None
-        assert await store.refusal_numbers(connection, [record.id]) == {}
+        assert await refusal_numbers(connection, [record.id]) == {}
     monkeypatch.undo()
     await reserver_of(stored, case).reserve(record, Question("w1", case.actor, *case.asked))
     async with stored.read() as connection:
-        assert await store.refusal_numbers(connection, [record.id]) == {record.id: case.numbers}
+        assert await refusal_numbers(connection, [record.id]) == {record.id: case.numbers}

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.support.services import NOBODY, STRANGER, Api
 
-from solward.vault.store import transactions as store
+from solward.operations.policies import refusals as store
 
 
 async def pay(api: Api, wallet: str, sol: str, **options: Any) -> Any:

@@ -12,8 +12,7 @@ from tests.support.database import WALLET_ROW
 
 from solward.database.database import Database
 from solward.database.tables import holds, reservations, transactions, wallets
-from solward.operations.policies import judged_rows
-from solward.operations.policies.replay import Kept, past_of
+from solward.operations.policies.replay import Kept, first_judged, judged_page
 from solward.types.record import HoldState, TransactionStatus
 from solward.vault.grants.judged import Judged, to_row
 from solward.vault.grants.model import Case
@@ -65,12 +64,12 @@ async def test_pages_follow_the_order_of_judgement_and_not_the_clock(database: D
         for id_, ms in (("d", 100), ("c", 300), ("b", 200), ("a", 300)):
             await judged(connection, id_, ms)
     async with database.read() as connection:
-        first, count = await judged_rows.first_judged(connection, 100)
+        first, count = await first_judged(connection, 100)
         assert count == 3
-        pages = [await judged_rows.judged_page(connection, first, 2)]
-        pages.append(await judged_rows.judged_page(connection, pages[0][-1].row["seq"] + 1, 2))
-        assert await judged_rows.first_judged(connection, 300) == (0, 0)
-    names = [[past_of(row).judged.transaction_id for row in page] for page in pages]
+        newest, seq = await judged_page(connection, first, 2)
+        pages = [newest, (await judged_page(connection, seq, 2))[0]]
+        assert await first_judged(connection, 300) == (0, 0)
+    names = [[past.judged.transaction_id for past in page] for page in pages]
     assert names == [["c", "b"], ["a"]]
 
 
@@ -86,7 +85,7 @@ async def test_what_was_given_back_counts_no_more(database: Database) -> None:
         await ended(connection, "one host's word", TransactionStatus.FAILED, spent)
         await ended(connection, "tokens", TransactionStatus.FAILED, {"SOL": 0, MINT: 3})
     async with database.read() as connection:
-        rows = [past_of(row) for row in await judged_rows.judged_page(connection, 0)]
+        rows, _seq = await judged_page(connection, 0)
     assert {row.judged.transaction_id: row.kept for row in rows} == {
         "pending": Kept.ALL,
         "confirmed": Kept.ALL,
@@ -108,7 +107,7 @@ async def test_a_hold_that_was_carried_out_counts_as_what_was_carried_out(
             own["digest"] = state.value
             await connection.execute(insert(holds), [columns | own])
     async with database.read() as connection:
-        rows = [past_of(row) for row in await judged_rows.judged_page(connection, 0)]
+        rows, _seq = await judged_page(connection, 0)
     assert [(row.judged.transaction_id, row.kept) for row in rows] == [
         ("held", Kept.ALL),
         ("denied", Kept.ALL),

@@ -7,24 +7,25 @@ have covered, so that writing a grant anew gives back nothing.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
+from sqlalchemy import bindparam, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import record_act
 from solward.database import names
 from solward.database.database import Database, lock_exclusive
-from solward.operations.policies import judged_rows
+from solward.database.tables import judged_effects, reservations, transactions
 from solward.operations.policies.grant_documents import GrantPolicy
-from solward.operations.policies.judged_rows import Counting
 from solward.types.errors import PolicyChanged
 from solward.types.events import EventKind
 from solward.types.guardrail import COSTS, SOL
-from solward.vault.grants import judged as judged_form
 from solward.vault.grants.decide import covers, is_in_time, is_via
 from solward.vault.grants.dollars import line_dollars
+from solward.vault.grants.judged import Judged, from_row
 from solward.vault.grants.model import (
     ANY_ASSET,
     USD,
@@ -37,6 +38,7 @@ from solward.vault.money.judge.grant_case import addresses, funded
 from solward.vault.store import grants as store
 from solward.vault.store import recipients, window_sums
 from solward.vault.store.spending import SERVICE_SCOPE
+from solward.vault.store.transactions import UNFINISHED
 
 Groups = Mapping[str, Sequence[str]]
 
@@ -180,29 +182,100 @@ async def _put_book(connection: AsyncConnection, before: Groups, after: Groups) 
 
 # What new grants start with.
 
+# Ids of one query.
+_PAGE: Final = 500
+_RESERVED = (
+    select(judged_effects, reservations.c.created_ms.label("reserved_ms"))
+    .join(reservations, reservations.c.transaction_id == judged_effects.c.transaction_id)
+    .where(reservations.c.asset == SOL, reservations.c.created_ms > bindparam("b_after"))
+    .order_by(reservations.c.created_ms)
+)
+_COUNTING = _RESERVED.where(reservations.c.scope == bindparam("b_scope"))
+# Of these every transaction has reservations; schedules, skills, plugins and sites stand in its
+# chain alone.
+_SCOPES = ("wallet:", "agent:", "key:")
+_LOCK_PENDING = (
+    select(transactions.c.id)
+    .where(transactions.c.id.in_(bindparam("ids", expanding=True)), UNFINISHED)
+    .order_by(transactions.c.seq)
+    .with_for_update()
+)
+_KEPT = select(reservations.c.transaction_id, reservations.c.asset, reservations.c.units).where(
+    reservations.c.transaction_id.in_(bindparam("ids", expanding=True)),
+    reservations.c.scope == literal("wallet:") + bindparam("b_wallet"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counting:
+    """A transaction that counts in a scope: as it was judged, and what of it still counts.
+
+    Attributes:
+        reserved_ms: the stamp of its reservations.
+        kept: asset -> units, which its end may have lowered.
+    """
+
+    judged: Judged
+    reserved_ms: int
+    kept: Mapping[str, int]
+
+
+async def _counting(connection: AsyncConnection, who: str, after_ms: int) -> list[_Counting]:
+    """A principal's transactions that still count since a time, oldest first."""
+    if who.startswith(_SCOPES):
+        rows = await connection.execute(_COUNTING, {"b_scope": who, "b_after": after_ms})
+        found = [dict(row._mapping) for row in rows]
+    else:
+        found = await _through(connection, who, after_ms)
+    by_wallet: dict[str, list[str]] = {}
+    for row in found:
+        by_wallet.setdefault(row["wallet_id"], []).append(row["transaction_id"])
+    kept: dict[str, dict[str, int]] = {}
+    for wallet_id, ids in by_wallet.items():
+        for start in range(0, len(ids), _PAGE):
+            # Until the caller's transaction ends no end of theirs changes what still counts.
+            await connection.execute(_LOCK_PENDING, {"ids": ids[start : start + _PAGE]})
+            parameters = {"ids": ids[start : start + _PAGE], "b_wallet": wallet_id}
+            for id_, asset, units in await connection.execute(_KEPT, parameters):
+                kept.setdefault(id_, {})[asset] = int(units)
+    return [
+        _Counting(from_row(row), int(row["reserved_ms"]), kept[row["transaction_id"]])
+        for row in found
+        if row["transaction_id"] in kept
+    ]
+
+
+async def _through(connection: AsyncConnection, who: str, after_ms: int) -> list[dict[str, Any]]:
+    statement = _RESERVED.where(
+        reservations.c.scope == literal("wallet:") + judged_effects.c.wallet_id,
+        judged_effects.c.chain.contains(f'"{who}"', autoescape=True),
+    )
+    rows = await connection.execute(statement, {"b_after": after_ms})
+    # Databases compare letters each in its own way.
+    return [dict(row._mapping) for row in rows if who in json.loads(row.chain)]
+
 
 async def _seed(
     connection: AsyncConnection, who: str, grants: Sequence[Grant], now_ms: int
 ) -> None:
     """Let each grant have counted what its principal moved that it would have covered."""
     longest = max(grant.longest_ms for grant in grants)
-    moved = await judged_rows.counting(connection, who, now_ms - longest)
-    cases = [judged_form.from_row(each.row) for each in moved]
-    named = [address for each in cases for address in addresses(each.case.lines)]
+    moved = await _counting(connection, who, now_ms - longest)
+    named = [address for each in moved for address in addresses(each.judged.case.lines)]
     own = frozenset(await recipients.own(connection, tuple(dict.fromkeys(named))))
     facts = {name: frozenset(found) for name, found in (await names.book(connection)).items()}
     judged = [
         (
             each,
             replace(
-                known.case,
+                each.judged.case,
                 own=own,
                 book=facts,
-                lines=funded(known.case.lines, own),
-                dollars=line_dollars(known.case.lines, known.prices),
+                lines=funded(each.judged.case.lines, own),
+                dollars=line_dollars(each.judged.case.lines, each.judged.prices),
             ),
         )
-        for each, known in zip(moved, cases, strict=True)
+        for each in moved
     ]
     for grant in grants:
         rows: list[dict[str, Any]] = []
@@ -210,7 +283,7 @@ async def _seed(
             for asset, units in _covered(grant, case, each).items():
                 rows.append(
                     {
-                        "transaction_id": each.row["transaction_id"],
+                        "transaction_id": each.judged.transaction_id,
                         "scope": grant.scope,
                         "asset": asset,
                         "created_ms": each.reserved_ms,
@@ -220,7 +293,7 @@ async def _seed(
         await window_sums.replace_counted(connection, grant.scope, rows)
 
 
-def _covered(grant: Grant, case: Case, counting: Counting) -> dict[str, int]:
+def _covered(grant: Grant, case: Case, counting: _Counting) -> dict[str, int]:
     """asset -> what a transaction counts in a grant, as far as it still counts at all."""
     found: dict[str, int] = {}
     lines = case.lines or (None,)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections import Counter
+from collections.abc import Collection, Sequence
 from typing import Any
 
+from sqlalchemy import ColumnElement, bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
-from solward.operations.policies import judged_rows
+from solward.database.prepared import Prepared
+from solward.database.tables import judged_effects, transactions
 from solward.support.durations import DAY_MS
-from solward.types.record import TransactionRecord, TransactionStatus
-from solward.vault.store import transactions as store
+from solward.types.record import REFUSALS_OF, TransactionRecord, TransactionStatus
+from solward.vault.store.transactions import RECORD, record_of
 
 
 async def refusals(database: Database, wallet_id: str | None, limit: int) -> dict[str, Any]:
@@ -20,8 +24,8 @@ async def refusals(database: Database, wallet_id: str | None, limit: int) -> dic
     `REFUSALS_OF` transactions."""
     async with database.read() as connection:
         now = await database.moment(connection)
-        records = await store.refused(connection, wallet_id, limit)
-        by_rule, is_complete = await store.refused_by_rule(
+        records = await refused(connection, wallet_id, limit)
+        by_rule, is_complete = await refused_by_rule(
             connection, wallet_id, now.database_ms - DAY_MS
         )
         found = await _with_reasons(connection, records)
@@ -44,9 +48,9 @@ async def record_json(database: Database, record: TransactionRecord) -> dict[str
 async def _with_reasons(
     connection: AsyncConnection, records: Sequence[TransactionRecord]
 ) -> list[dict[str, Any]]:
-    leaving = await judged_rows.leaving(connection, [record.id for record in records])
+    leaving = await _leaving(connection, [record.id for record in records])
     blocked = [record.id for record in records if record.status is TransactionStatus.BLOCKED]
-    numbers = await store.refusal_numbers(connection, blocked)
+    numbers = await refusal_numbers(connection, blocked)
     found = []
     for record in records:
         body = record.to_json(fee=True)
@@ -71,3 +75,99 @@ def _line(stored: dict[str, Any]) -> dict[str, Any]:
     line = stored | {"units": str(stored["units"])}
     line.pop("program", None)
     return line
+
+
+_AMONG = select(
+    func.coalesce(func.max(transactions.c.seq), 0) - bindparam("b_among")
+).scalar_subquery()
+_BLOCKED = (
+    transactions.c.status == TransactionStatus.BLOCKED.value,
+    transactions.c.seq > _AMONG,
+)
+
+
+def _refused(columns: Sequence[ColumnElement[Any]], *, of_wallet: bool) -> Any:
+    statement = select(*columns).where(*_BLOCKED)
+    if of_wallet:
+        statement = statement.where(transactions.c.wallet_id == bindparam("b_wallet"))
+    return statement.order_by(transactions.c.seq.desc())
+
+
+_REFUSED, _REFUSED_SINCE = (
+    {
+        of_wallet: Prepared(
+            _refused(RECORD, of_wallet=of_wallet).limit(bindparam("b_limit"))
+            if since is None
+            else _refused((transactions.c.guardrails_applied,), of_wallet=of_wallet).where(since)
+        )
+        for of_wallet in (False, True)
+    }
+    for since in (None, transactions.c.created_ms > bindparam("b_since"))
+)
+_FIRST_AMONG = Prepared(
+    select(transactions.c.created_ms)
+    .where(transactions.c.seq <= _AMONG)
+    .order_by(transactions.c.seq.desc())
+    .limit(1)
+)
+
+
+async def refused(
+    connection: AsyncConnection, wallet_id: str | None, limit: int, among: int = REFUSALS_OF
+) -> list[TransactionRecord]:
+    """The newest blocked records, of one wallet or all, among so many newest of all."""
+    parameters = _of_wallet(wallet_id) | {"b_limit": limit, "b_among": among}
+    rows = await _REFUSED[wallet_id is not None].all(connection, parameters)
+    return [record_of(row) for row in rows]
+
+
+async def refused_by_rule(
+    connection: AsyncConnection, wallet_id: str | None, since_ms: int, among: int = REFUSALS_OF
+) -> tuple[dict[str, int], bool]:
+    """rule -> how many it refused since then, most first; and whether so many newest records reach
+    back so far."""
+    parameters = _of_wallet(wallet_id) | {"b_since": since_ms, "b_among": among}
+    rows = await _REFUSED_SINCE[wallet_id is not None].all(connection, parameters)
+    counted = Counter(applied[-1] for (applied,) in rows if applied)
+    before = await _FIRST_AMONG.first(connection, {"b_among": among})
+    return dict(counted.most_common()), before is None or before[0] <= since_ms
+
+
+def _of_wallet(wallet_id: str | None) -> dict[str, Any]:
+    return {} if wallet_id is None else {"b_wallet": wallet_id}
+
+
+_NUMBERS = Prepared(
+    select(transactions.c.id, transactions.c.refusal_numbers).where(
+        transactions.c.id.in_(bindparam("b_ids", expanding=True)),
+        transactions.c.refusal_numbers.is_not(None),
+    )
+)
+
+
+async def refusal_numbers(
+    connection: AsyncConnection, transaction_ids: Collection[str]
+) -> dict[str, dict[str, str]]:
+    """id -> the numbers that its refusal was stored with, of those that have some."""
+    if not transaction_ids:
+        return {}
+    rows = await _NUMBERS.all(connection, {"b_ids": list(transaction_ids)})
+    return dict(rows)
+
+
+_LINES = Prepared(
+    select(
+        judged_effects.c.transaction_id, judged_effects.c.lines, judged_effects.c.costs_lamports
+    ).where(judged_effects.c.transaction_id.in_(bindparam("ids", expanding=True)))
+)
+
+
+async def _leaving(
+    connection: AsyncConnection, transaction_ids: Sequence[str]
+) -> dict[str, tuple[list[dict[str, Any]], int]]:
+    """id -> the lines and lamports of fee and rent that its bytes could take, of those judged by
+    their bytes."""
+    if not transaction_ids:
+        return {}
+    rows = await _LINES.all(connection, {"ids": [*transaction_ids]})
+    return {own_id: (json.loads(lines), costs) for own_id, lines, costs in rows}

@@ -25,19 +25,20 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
-from solward.operations.policies import judged_rows
+from solward.database.tables import holds, judged_effects, reservations, transactions
 from solward.operations.policies.changes import read_policy
 from solward.operations.policies.grant_documents import GrantPolicy
-from solward.operations.policies.judged_rows import JudgedRow
 from solward.resources.policy import MAX_DAYS, MOST_CHANGES, ReplayVerdict
 from solward.solana.token_list import TokenList
 from solward.support.clock import iso
 from solward.support.durations import DAY_MS
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import COSTS, Operation
+from solward.types.record import HoldState, TransactionStatus
 from solward.vault.grants import judged as judged_form
 from solward.vault.grants.decide import CompiledGrants, Need, compile_grants, decide, needed
 from solward.vault.grants.dollars import NOT_ASKED, line_dollars
@@ -340,7 +341,7 @@ async def replay_stored(
         drafted = in_force if draft is None else CompiledPolicy.of(draft.sets, draft.book)
         from_ms = (await database.moment(connection)).database_ms - days * DAY_MS
         longest_ms = max(in_force.longest_ms, drafted.longest_ms)
-        seq, count = await judged_rows.first_judged(connection, from_ms - longest_ms)
+        seq, count = await first_judged(connection, from_ms - longest_ms)
     if count > MOST_REPLAYED:
         raise InvalidRequest(
             f"days must be fewer: {count} transactions were judged in them and in the longest"
@@ -349,24 +350,66 @@ async def replay_stored(
     run = Replay(in_force, version, drafted, report_from_ms=from_ms, most=MOST_CHANGES)
     while seq:
         async with database.read() as connection:
-            rows = await judged_rows.judged_page(connection, seq)
-            past = await _with_facts(connection, [past_of(row) for row in rows])
+            page, seq = await judged_page(connection, seq)
+            past = await _with_facts(connection, page)
         await asyncio.to_thread(run.add, past)
-        seq = int(rows[-1].row["seq"]) + 1 if rows else 0
     found = run.result()
     async with database.read() as connection:
         sentences = [await _sentence(connection, tokens, each) for each in found.changes]
     return _json(days, version, found, sentences)
 
 
-def past_of(row: JudgedRow) -> Past:
-    """A transaction as it is stored, with what the service gave back of it."""
-    if row.is_done:
-        return Past(from_row(row.row), Kept.NOTHING)
-    kept = Kept.ALL
-    if row.kept is not None and not any(row.kept[asset] for asset in row.kept if asset != COSTS):
-        kept = Kept.COSTS if row.kept else Kept.NOTHING
-    return Past(from_row(row.row), kept)
+# Transactions of one query.
+_PAGE: Final = 500
+_FIRST_JUDGED = select(func.min(judged_effects.c.seq), func.count()).where(
+    judged_effects.c.created_ms > bindparam("b_after")
+)
+_PAGE_JUDGED = (
+    select(judged_effects, transactions.c.status, holds.c.state)
+    .outerjoin(transactions, transactions.c.id == judged_effects.c.transaction_id)
+    .outerjoin(holds, holds.c.id == judged_effects.c.transaction_id)
+    .where(judged_effects.c.seq >= bindparam("b_seq"))
+    .order_by(judged_effects.c.seq)
+    .limit(bindparam("b_size"))
+)
+_KEPT_BY_FAILED = select(
+    reservations.c.transaction_id, reservations.c.asset, reservations.c.units
+).where(
+    reservations.c.transaction_id.in_(bindparam("ids", expanding=True)),
+    reservations.c.scope.startswith("wallet:"),
+)
+
+
+async def first_judged(connection: AsyncConnection, after_ms: int) -> tuple[int, int]:
+    """Since a time: the `seq` of what was judged first, and how much was; 0, 0 for nothing."""
+    row = (await connection.execute(_FIRST_JUDGED, {"b_after": after_ms})).one()
+    return int(row[0] or 0), int(row[1])
+
+
+async def judged_page(
+    connection: AsyncConnection, seq: int, size: int = _PAGE
+) -> tuple[list[Past], int]:
+    """What was judged from `seq` on, in the order in which it was, at most `size`, with what the
+    service gave back of it; and the `seq` to go on from, 0 where nothing is left."""
+    found = await connection.execute(_PAGE_JUDGED, {"b_seq": seq, "b_size": size})
+    rows = [dict(row._mapping) for row in found]
+    failed = [
+        row["transaction_id"] for row in rows if row["status"] == TransactionStatus.FAILED.value
+    ]
+    counted: dict[str, dict[str, int]] = {id_: {} for id_ in failed}
+    if failed:
+        for id_, asset, units in await connection.execute(_KEPT_BY_FAILED, {"ids": failed}):
+            counted[id_][asset] = int(units)
+    past = []
+    for row in rows:
+        left, kept = counted.get(row["transaction_id"]), Kept.ALL
+        if row["state"] == HoldState.EXECUTED.value:
+            # It was approved, and what it asked for was judged for itself.
+            kept = Kept.NOTHING
+        elif left is not None and not any(left[asset] for asset in left if asset != COSTS):
+            kept = Kept.COSTS if left else Kept.NOTHING
+        past.append(Past(from_row(row), kept))
+    return past, int(rows[-1]["seq"]) + 1 if rows else 0
 
 
 class _Facts(NamedTuple):

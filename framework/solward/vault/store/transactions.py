@@ -5,7 +5,6 @@ Each function works inside the caller's transaction; the engine decides what bel
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import product
 from operator import itemgetter
@@ -21,7 +20,7 @@ from solward.database.records import TEXTS, Form, Records, words
 from solward.database.tables import transactions, wallets
 from solward.support import jsontext
 from solward.types.entries import HistoryRequest
-from solward.types.record import REFUSALS_OF, TransactionRecord, TransactionStatus, recipient_of
+from solward.types.record import TransactionRecord, TransactionStatus, recipient_of
 
 _NEWEST = 2**62
 
@@ -43,11 +42,6 @@ record_of = _RECORDS.read
 _AMONG_IDS = transactions.c.id.in_(bindparam("b_ids", expanding=True))
 _INSERT = Prepared(insert(transactions))
 _OF_IDS = Prepared(select(*RECORD).where(_AMONG_IDS))
-_NUMBERS = Prepared(
-    select(transactions.c.id, transactions.c.refusal_numbers).where(
-        _AMONG_IDS, transactions.c.refusal_numbers.is_not(None)
-    )
-)
 
 
 async def insert_record(
@@ -134,16 +128,6 @@ async def of_ids(
     return {record.id: record for record in map(record_of, rows)}
 
 
-async def refusal_numbers(
-    connection: AsyncConnection, transaction_ids: Collection[str]
-) -> dict[str, dict[str, str]]:
-    """id -> the numbers that its refusal was stored with, of those that have some."""
-    if not transaction_ids:
-        return {}
-    rows = await _NUMBERS.all(connection, {"b_ids": list(transaction_ids)})
-    return dict(rows)
-
-
 async def traces(connection: AsyncConnection, seqs: Sequence[int]) -> dict[str, str | None]:
     """transaction id -> what requested it."""
     wanted = select(transactions.c.id, transactions.c.trace).where(transactions.c.seq.in_(seqs))
@@ -206,66 +190,6 @@ def _page(
     if before is not None:
         parameters["b_before"] = before
     return forms[wallet_id is not None, before is not None], parameters
-
-
-_AMONG = select(
-    func.coalesce(func.max(transactions.c.seq), 0) - bindparam("b_among")
-).scalar_subquery()
-_BLOCKED = (
-    transactions.c.status == TransactionStatus.BLOCKED.value,
-    transactions.c.seq > _AMONG,
-)
-
-
-def _refused(columns: Sequence[ColumnElement[Any]], *, of_wallet: bool) -> Any:
-    statement = select(*columns).where(*_BLOCKED)
-    if of_wallet:
-        statement = statement.where(transactions.c.wallet_id == bindparam("b_wallet"))
-    return statement.order_by(transactions.c.seq.desc())
-
-
-_REFUSED, _REFUSED_SINCE = (
-    {
-        of_wallet: Prepared(
-            _refused(RECORD, of_wallet=of_wallet).limit(bindparam("b_limit"))
-            if since is None
-            else _refused((transactions.c.guardrails_applied,), of_wallet=of_wallet).where(since)
-        )
-        for of_wallet in (False, True)
-    }
-    for since in (None, transactions.c.created_ms > bindparam("b_since"))
-)
-_FIRST_AMONG = Prepared(
-    select(transactions.c.created_ms)
-    .where(transactions.c.seq <= _AMONG)
-    .order_by(transactions.c.seq.desc())
-    .limit(1)
-)
-
-
-async def refused(
-    connection: AsyncConnection, wallet_id: str | None, limit: int, among: int = REFUSALS_OF
-) -> list[TransactionRecord]:
-    """The newest blocked records, of one wallet or all, among so many newest of all."""
-    parameters = _of_wallet(wallet_id) | {"b_limit": limit, "b_among": among}
-    rows = await _REFUSED[wallet_id is not None].all(connection, parameters)
-    return [record_of(row) for row in rows]
-
-
-async def refused_by_rule(
-    connection: AsyncConnection, wallet_id: str | None, since_ms: int, among: int = REFUSALS_OF
-) -> tuple[dict[str, int], bool]:
-    """rule -> how many it refused since then, most first; and whether so many newest records reach
-    back so far."""
-    parameters = _of_wallet(wallet_id) | {"b_since": since_ms, "b_among": among}
-    rows = await _REFUSED_SINCE[wallet_id is not None].all(connection, parameters)
-    counted = Counter(applied[-1] for (applied,) in rows if applied)
-    before = await _FIRST_AMONG.first(connection, {"b_among": among})
-    return dict(counted.most_common()), before is None or before[0] <= since_ms
-
-
-def _of_wallet(wallet_id: str | None) -> dict[str, Any]:
-    return {} if wallet_id is None else {"b_wallet": wallet_id}
 
 
 # The newest few of each wallet: the inner statement finds the oldest of them on the same index.
