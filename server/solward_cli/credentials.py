@@ -16,7 +16,7 @@ from solward_cli.service_call import ServiceCall
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from solward.resources.limits import DayUse
+    from solward.resources.shared import DayUse
 
 _AT_ONCE = "at once: by its name, its id, or the beginning of its id."
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solward.resources.switches import FREEZE, LIST_FROZEN, UNFREEZE, Frozen, Switch
+from solward.resources.service import FREEZE, LIST_FROZEN, UNFREEZE, Frozen, Switch
 from solward_cli.declared import asks
 from solward_cli.render import Output, answer_table, moment, plain, together, visible
 

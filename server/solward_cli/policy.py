@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from solward.resources.contacts import LIST_CONTACTS, PUT_CONTACT, REMOVE_CONTACT
-from solward.resources.policy import GET_POLICY, ReplayRequest
+from solward.resources.policy import (
+    GET_POLICY,
+    LIST_CONTACTS,
+    PUT_CONTACT,
+    REMOVE_CONTACT,
+    ReplayRequest,
+)
 from solward.support import jsontext
 from solward_cli.declared import asks, lists, request_options
 from solward_cli.options import yes_option

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from solward.client import Transaction
-    from solward.resources.answers import Answer
+    from solward.resources.declare import Answer
 
 # What a command prints. Rich is imported where it prints: processes that stay do without it.
 Output: TypeAlias = "RenderableType"

@@ -15,7 +15,7 @@ from nicegui import events, ui
 
 from solward.client import ClientError, Frozen, NotFoundError, Unauthorized, Unreachable
 from solward.resources.declare import declared_fields
-from solward.resources.switches import Freeze
+from solward.resources.service import Freeze
 from solward.support.clean_text import one_line
 from solward.types.roles import Role
 from solward_dashboard import parts as sw

@@ -14,8 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from nicegui import Client, ui
 
-from solward.resources.answers import Answer
-from solward.resources.declare import declared_fields
+from solward.resources.declare import Answer, declared_fields
 from solward.types.errors import SolwardError
 from solward_dashboard.wording import ago, local_times, plain, second, value_text
 

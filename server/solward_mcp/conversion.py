@@ -12,8 +12,7 @@ from decimal import Decimal
 from typing import Any, Final, cast
 
 from solward.client import Skill
-from solward.resources.answers import Answer, answer_schema
-from solward.resources.declare import COMPONENTS
+from solward.resources.declare import COMPONENTS, Answer, answer_schema
 from solward.resources.holds import HeldRequest
 from solward.resources.transactions import Trial
 from solward.types.record import KEY_FORM, is_idempotency_key

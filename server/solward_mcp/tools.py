@@ -28,11 +28,10 @@ from solward.client import (
 )
 from solward.client.wallets import SKILL_ROUTES
 from solward.operations.declared.swap import SWAP
-from solward.resources.answers import Answer
-from solward.resources.declare import Request, declared, fields_of, resource
+from solward.resources.declare import Answer, Request, declared, fields_of, resource
 from solward.resources.fields import Choice, Field, Text, object_schema
 from solward.resources.fields import Json as JsonField
-from solward.resources.lists import LIMIT
+from solward.resources.shared import LIMIT
 from solward.resources.wallets import WalletLimits
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest

@@ -13,7 +13,7 @@ from solward.agents.agent import Agent, AgentGuardrails, DesiredState
 from solward.agents.observe import Observed as SeenWallet
 from solward.agents.observe import Stored, observe
 from solward.resources.agents import AgentStatus, Observed
-from solward.resources.answers import answer_schema
+from solward.resources.declare import answer_schema
 from solward.solana.balances import Balances
 from solward.support.clock import iso
 from solward.types.errors import Held

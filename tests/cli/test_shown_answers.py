@@ -8,8 +8,7 @@ from decimal import Decimal
 import click
 import pytest
 
-from solward.resources.answers import Answer
-from solward.resources.declare import declared, resource
+from solward.resources.declare import Answer, declared, resource
 from solward.resources.fields import Amount, Choice, Flag, Id, Text, Texts, Time
 from solward_cli.audit import audit
 from solward_cli.credentials import key

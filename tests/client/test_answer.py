@@ -15,8 +15,7 @@ from tests.client.conftest import URL
 from solward import client as surface
 from solward.client import AdminCredential, BadAnswer, CreatedAdmin, CreatedKey, Trial
 from solward.client.http import Http
-from solward.resources.answers import Answer, answer_json, named, whole
-from solward.resources.declare import declared, resource
+from solward.resources.declare import Answer, answer_json, declared, named, resource, whole
 from solward.resources.fields import Flag, Text
 from solward.support import jsontext
 from solward.types.roles import Role

@@ -9,7 +9,7 @@ import pytest
 
 from solward.client import SolwardClient, Unauthorized
 from solward.client.http import EventParser, ServerSentEvent
-from solward.resources.answers import answer_example
+from solward.resources.declare import answer_example
 from solward.resources.events import AuditPage
 
 EVENT_STREAM = {"Content-Type": "text/event-stream; charset=utf-8"}

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from solward.client import KeyDetails
-from solward.resources.limits import DayUse, RateUse
+from solward.resources.shared import DayUse, RateUse
 from solward_dashboard.pages.credentials import limits_text
 from solward_dashboard.wording import day
 

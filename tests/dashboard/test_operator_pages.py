@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from solward.client import Event, Frozen, Plugins, Setting, Skill
-from solward.resources.plugin_state import SkillSettings
+from solward.resources.plugins import SkillSettings
 from solward_dashboard.frame import service_text
 from solward_dashboard.pages import audit, settings
 from solward_dashboard.pages.plugins import page as plugins

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward.resources.answers import answer_example
+from solward.resources.declare import answer_example
 from solward.resources.policy import Replay, ReplayedChange
 from solward_dashboard.pages.policy import consequence_texts
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from solward.client import Schedule
-from solward.resources.answers import moment
+from solward.resources.declare import moment
 from solward_dashboard.pages.wallets.schedules import next_run
 from solward_dashboard.wording import day
 

@@ -16,7 +16,7 @@ from solward.client.wallets import SKILL_ROUTES
 from solward.operations.declared import OPERATIONS
 from solward.operations.declared.swap import SWAP
 from solward.operations.policies.changes import replace_set
-from solward.resources.answers import answer_schema
+from solward.resources.declare import answer_schema
 from solward.support import jsontext
 from solward_mcp.protocol import IDEMPOTENCY_META
 from solward_mcp.tools import built_in

@@ -22,18 +22,14 @@ from solward.operations.declared import OPERATIONS, Field, Operation
 from solward.operations.declared.swap import SWAP
 from solward.resources import (
     agents,
-    contacts,
     credentials,
     events,
-    health,
     holds,
     payments,
-    plugin_state,
     plugins,
     policy,
     schedules,
-    settings,
-    switches,
+    service,
     transactions,
     wallets,
 )
@@ -155,9 +151,9 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from solward.client.arguments import Amount
-from solward.client.asking import Asking, asks
+from solward.client.http import Asking, asks
 from solward.resources import {modules}
-from solward.resources.answers import Raw
+from solward.resources.declare import Raw
 
 Grants: TypeAlias = Sequence[Raw | str]
 """
@@ -169,16 +165,14 @@ CALLS: Mapping[str, tuple[Call[Any], ...]] = {
     "Payments": payments.CALLS,
     "PolicyRequests": policy.CALLS,
     "AgentRequests": agents.AGENT_CALLS,
-    "Contacts": contacts.CALLS,
-    "PluginStateRequests": plugin_state.CALLS,
+    "Contacts": policy.CONTACT_CALLS,
+    "PluginStateRequests": plugins.STATE_CALLS,
     "TransactionRequests": transactions.CALLS,
     "Schedules": schedules.CALLS,
     "ServiceRequests": (
-        health.GET_HEALTH,
+        *service.CALLS,
         *plugins.CALLS,
-        settings.LIST_SETTINGS,
         events.LIST_AUDIT,
-        *switches.CALLS,
     ),
     "WalletRequests": wallets.CALLS,
 }

@@ -16,8 +16,7 @@ from tests.operations.generate import CALLS
 from tests.promises import promise
 from tests.support.services import serving_api
 
-from solward.client.administration import PluginState, Policies
-from solward.client.agents import Agents
+from solward.client.client import Agents, PluginState, Policies
 from solward.client.requests import (
     Admins,
     Contacts,
@@ -29,17 +28,22 @@ from solward.client.requests import (
 )
 from solward.client.wallets import Wallets
 from solward.resources.agents import Agent, AgentChange, Guardrails, NewAgent, Said
-from solward.resources.answers import answer_example
-from solward.resources.contacts import NewContact
 from solward.resources.credentials import NewAdmin, NewKey, NewSecret
-from solward.resources.declare import Part, Request, fields_of, request_example
+from solward.resources.declare import Part, Request, answer_example, fields_of, request_example
 from solward.resources.fields import Field, GrantList, Json, Loaded, Setting, Shape
 from solward.resources.holds import HoldNote
 from solward.resources.payments import PaidRequest
-from solward.resources.plugin_state import NewSetting
-from solward.resources.policy import NewGrants, NewPolicy, Policy, PolicyDraft, ReplayRequest
+from solward.resources.plugins import NewSetting
+from solward.resources.policy import (
+    NewContact,
+    NewGrants,
+    NewPolicy,
+    Policy,
+    PolicyDraft,
+    ReplayRequest,
+)
 from solward.resources.schedules import ChangedSchedule, NewSchedule
-from solward.resources.switches import Freeze, Unfreeze
+from solward.resources.service import Freeze, Unfreeze
 from solward.resources.wallets import ChangedWallet, NewWallet, Sweep
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest

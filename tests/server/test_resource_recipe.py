@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from solward.resources.answers import Answer
-from solward.resources.declare import Call, Request, declared, resource
+from solward.resources.declare import Answer, Call, Request, declared, resource
 from solward.resources.fields import Id, Text, Time
 
 

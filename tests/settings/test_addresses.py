@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from tests.promises import promise
 from tests.support.repository import ROOT
 
-from solward.resources.settings import Setting
+from solward.resources.service import Setting
 from solward.settings import Settings
 from solward.settings.addresses import address_fields, origin_of, shown_address
 from solward.settings.report import report

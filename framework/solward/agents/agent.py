@@ -14,7 +14,7 @@ from solward.database import tables
 from solward.database.records import EXACT, Form, Records, words
 from solward.resources import agents
 from solward.resources.agents import AgentStatus, Memory
-from solward.resources.answers import answer_json
+from solward.resources.declare import answer_json
 from solward.support import jsontext
 from solward.types.money import lamports_to_sol
 from solward.types.provider import Usage

@@ -38,7 +38,6 @@ from solward.client.webhook import (
     verify_delivery,
 )
 from solward.resources.agents import Agent, AgentTemplate, Decision, Memory
-from solward.resources.contacts import Contact
 from solward.resources.credentials import (
     AdminCredential,
     ApiKey,
@@ -48,7 +47,6 @@ from solward.resources.credentials import (
     RotatedKey,
 )
 from solward.resources.events import AuditEntry, AuditFilter, AuditPage, Event
-from solward.resources.health import Health
 from solward.resources.holds import Hold
 from solward.resources.payments import PaidAnswer, Payment, PaymentQuote
 from solward.resources.plugins import (
@@ -59,11 +57,9 @@ from solward.resources.plugins import (
     Plugins,
     Skill,
 )
-from solward.resources.policy import Policy, PrincipalGrants
-from solward.resources.quotes import SwapQuote
+from solward.resources.policy import Contact, Policy, PrincipalGrants
 from solward.resources.schedules import Schedule, ScheduleRun
-from solward.resources.settings import Setting
-from solward.resources.switches import Frozen, FrozenWallet, Switch
+from solward.resources.service import Frozen, FrozenWallet, Health, Setting, SwapQuote, Switch
 from solward.resources.transactions import (
     Judged,
     NetworkFee,

@@ -1,4 +1,5 @@
-"""`SolwardClient`: a running service, typed."""
+"""`SolwardClient`: a running service, typed; with its parts `agents`, `policy` and
+`plugin_state`."""
 
 from __future__ import annotations
 
@@ -11,23 +12,28 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
-from solward.client.administration import PluginState, Policies
-from solward.client.agents import Agents
-from solward.client.arguments import json_fields
-from solward.client.errors import ServerError, Unreachable
+from solward.client.arguments import json_fields, segment
+from solward.client.errors import BadAnswer, ServerError, Unreachable
 from solward.client.http import Http, ServerSentEvent, read_answer
 from solward.client.requests import (
     Admins,
+    AgentRequests,
     Contacts,
+    Grants,
     Holds,
     Keys,
     Payments,
+    PluginStateRequests,
+    PolicyRequests,
     Schedules,
     ServiceRequests,
 )
-from solward.client.wallets import Transactions, Wallets
+from solward.client.wallets import Transactions, Wallets, find_one
+from solward.resources.agents import Agent
 from solward.resources.events import AuditEntry, AuditFilter, Event
-from solward.resources.quotes import SwapQuote
+from solward.resources.plugins import SET, SettingState
+from solward.resources.policy import REPLACE_GRANTS, PrincipalGrants
+from solward.resources.service import SwapQuote
 
 if TYPE_CHECKING:
     from solward.settings import Settings
@@ -39,6 +45,84 @@ _SILENCE_S = 45.0
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 2.0
 _LARGEST_PAGE = 500
+# A model may think long before its first word; the provider's deadline bounds it.
+_CHAT_SILENCE_S = 300.0
+
+
+class Agents(AgentRequests):
+    """Agents: create, start, stop, chat, and read their decisions and memory."""
+
+    async def find(self, name_or_id: str) -> Agent:
+        """The agent with this id, or the only one of this name or beginning of an id.
+
+        Raises:
+            NotFoundError: there is none.
+            AmbiguousName: there are several.
+        """
+        return find_one("agent", name_or_id, await self.list())
+
+    async def chat(self, agent_id: str, message: str) -> str:
+        """Write to a running agent; its whole answer."""
+        timeout_s = max(self._http.timeout_s, _CHAT_SILENCE_S)
+        path, body = f"/agents/{segment(agent_id, 'agent_id')}/chat", {"message": message}
+        answer = await self._http.send("POST", path, body, timeout_s)
+        return self._http.read(lambda raw: str(raw["response"]), answer)
+
+    async def chat_stream(self, agent_id: str, message: str) -> AsyncGenerator[str, None]:
+        """Write to a running agent; its answer as it arrives.
+
+        Raises:
+            ServerError: the model failed midway.
+            BadRequest: the agent is not running.
+        """
+        path, body = f"/agents/{segment(agent_id, 'agent_id')}/chat", {"message": message}
+        stream = self._http.stream("POST", path, body=body, silence_s=_CHAT_SILENCE_S)
+        async with contextlib.aclosing(stream) as events:
+            async for event in events:
+                data = self._http.read(lambda text: dict(read_answer(text)), event.data)
+                if event.event == "delta":
+                    yield self._http.read(lambda raw: str(raw["text"]), data)
+                elif event.event == "done":
+                    return
+                elif event.event == "error":
+                    raise ServerError(500, str(data.get("error")))
+        raise BadAnswer("The agent's answer broke off")
+
+
+class PluginState(PluginStateRequests):
+    """What is set for skills, and what plugins keep for wallets; needs the admin secret."""
+
+    async def set(self, skill: str, name: str, value: Any) -> SettingState:
+        """Set a setting, from the skill's next call on; null is a value where its schema says so.
+
+        Raises:
+            NotFoundError: no loaded skill has this name.
+            BadRequest: it declares no such setting, or the value does not fit.
+        """
+        now: SettingState = await self._asked(SET, skill, name, fields={"value": value})
+        return now
+
+
+class Policies(PolicyRequests):
+    """The policy: who may do what; needs the admin secret."""
+
+    async def put(
+        self, principal: str, grants: Grants | None, *, version: int | None = None
+    ) -> PrincipalGrants:
+        """Put one principal, such as `agent:scout`, under exactly these grants.
+
+        Args:
+            grants: none of them: it only reads; None takes it out of grants.
+            version: of the policy that the change was written for; None for any.
+
+        Raises:
+            NotFoundError: nobody has this id or name.
+            BadRequest: naming the path of what is wrong.
+            Conflict: another version is in force.
+        """
+        fields = {"grants": None if grants is None else [*grants]} | json_fields(version=version)
+        now: PrincipalGrants = await self._asked(REPLACE_GRANTS, principal, fields=fields)
+        return now
 
 
 class SolwardClient(ServiceRequests):

@@ -1,19 +1,30 @@
-"""Requests to the service: the token, exact JSON, errors, retries; and server-sent events."""
+"""Requests to the service: the token, exact JSON, errors, retries; server-sent events; and the base
+of the client's parts, which asks for declared calls."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import re
 import shlex
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 import httpx
 
-from solward.client.arguments import PREFIX, authorization, base_url, idempotency_key, refuse_floats
+from solward.client.arguments import (
+    PREFIX,
+    authorization,
+    base_url,
+    idempotency_key,
+    refuse_floats,
+    requested,
+    segment,
+)
 from solward.client.errors import (
     ApiError,
     BadAnswer,
@@ -25,12 +36,14 @@ from solward.client.errors import (
     Unreachable,
     error_of,
 )
+from solward.resources.declare import Call
 from solward.support import jsontext
 from solward.support.tls import tls_context
 from solward.types.errors import API_HEADER, InvalidRequest
 
 T = TypeVar("T")
 E = TypeVar("E", bound=ClientError)
+F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
 # An unreachable service is reported within a second; a connection lost during a payment is retried
 # for as long as a restart takes.
@@ -268,7 +281,7 @@ class Http:
         said = body.get("error") if isinstance(body, dict) else None
         text = f"{self.url} answered with status {status}"
         if isinstance(said, str):
-            text = self._without_token(said)
+            text = said.replace(self._token, "[redacted]") if len(self._token) >= 8 else said
         elif status < 500:
             self._no_service(response, "no error text", key)
         is_judged = isinstance(said, str) and key is not None and is_own
@@ -302,9 +315,6 @@ class Http:
         else:
             text = f"{self.url} did not answer ({type(error).__name__})"
         raise _with_key(Unreachable(text + _fate(key)), key) from None
-
-    def _without_token(self, text: str) -> str:
-        return text.replace(self._token, "[redacted]") if len(self._token) >= 8 else text
 
 
 class _InFlight(Exception):
@@ -411,3 +421,66 @@ class EventParser:
             event=fields["event"][-1] if "event" in fields else "message",
             data="\n".join(fields["data"]),
         )
+
+
+class Asking:
+    """The base of the client's parts, whose methods are declared calls."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    async def _asked(self, call: Call[Any], *parts: str, **given: Any) -> Any:
+        """The answer of a call: a tuple where it lists, and JSON where it has no class.
+
+        Args:
+            parts: of its path, in their order.
+            given: the fields of its request.
+        """
+        kind: Any = dict if call.answer is None or call.is_raw else call.answer.of
+        named = zip(call.parts, parts, strict=True)
+        path = call.path.format(**{name: segment(part, name) for name, part in named})
+        fields = None
+        key = given.pop("idempotency_key") if call.takes_key else None
+        if call.takes_json:
+            fields = dict(given["fields"])
+        elif call.request is not None:
+            fields = requested(call.request, **given)
+        if call.takes_key:
+            return await self._http.pay(kind, path, fields or {}, key)
+        if call.method == "GET":
+            answer = await self._http.get(path, fields)
+        elif call.body is not None:
+            answer = await self._http.send(call.method, path, fields)
+        else:
+            answer = await self._http.send(call.method, path, query=fields)
+        if call.listed:
+            return self._http.read_list(kind, answer, call.listed)
+        if call.short is not None:
+            made = self._http.read(lambda raw: str(raw["id"]), answer)
+            answer = await self._http.get(f"{path}/{made}")
+        return self._http.read(kind, answer)
+
+
+def asks(call: Call[Any]) -> Callable[[F], F]:
+    """Makes the method of a declared call from a signature and a docstring.
+
+    The signature names the parts of the call's path and the fields of its request. So
+    `@asks(REVOKE_KEY)` over `async def revoke(self, key_id: str) -> Revoked` makes
+    `return await self._asked(REVOKE_KEY, key_id)`.
+    """
+
+    def made(method: F) -> F:
+        signature = inspect.signature(method)
+
+        @functools.wraps(method)
+        async def ask(*given: Any, **named: Any) -> Any:
+            bound = signature.bind(*given, **named)
+            bound.apply_defaults()
+            (_, asking), *values = bound.arguments.items()
+            parts = [value for name, value in values if name in call.parts]
+            fields = {name: value for name, value in values if name not in call.parts}
+            return await asking._asked(call, *parts, **fields)
+
+        return ask  # type: ignore[return-value]
+
+    return made

@@ -10,26 +10,22 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from solward.client.arguments import Amount
-from solward.client.asking import Asking, asks
+from solward.client.http import Asking, asks
 from solward.resources import (
     agents,
-    contacts,
     credentials,
     events,
-    health,
     holds,
-    lists,
     payments,
-    plugin_state,
     plugins,
     policy,
     schedules,
-    settings,
-    switches,
+    service,
+    shared,
     transactions,
     wallets,
 )
-from solward.resources.answers import Raw
+from solward.resources.declare import Raw
 
 Grants: TypeAlias = Sequence[Raw | str]
 
@@ -309,7 +305,7 @@ class AgentRequests(Asking):
         """
 
     @asks(agents.DELETE_AGENT)
-    async def delete(self, agent_id: str) -> lists.Deleted:
+    async def delete(self, agent_id: str) -> shared.Deleted:
         """Delete an agent with its decisions and memory; its transactions stay."""
 
     @asks(agents.START_AGENT)
@@ -351,13 +347,13 @@ class AgentRequests(Asking):
 class Contacts(Asking):
     """The declared requests."""
 
-    @asks(contacts.LIST_CONTACTS)
-    async def list(self) -> tuple[contacts.Contact, ...]:
+    @asks(policy.LIST_CONTACTS)
+    async def list(self) -> tuple[policy.Contact, ...]:
         """The address book: contacts by name, and behind them the members of the policy's
         groups."""
 
-    @asks(contacts.PUT_CONTACT)
-    async def put(self, *, name: str, address: str) -> contacts.Contact:
+    @asks(policy.PUT_CONTACT)
+    async def put(self, *, name: str, address: str) -> policy.Contact:
         """Name an address, or rename it.
 
         Args:
@@ -365,23 +361,23 @@ class Contacts(Asking):
             address: the recipient.
         """
 
-    @asks(contacts.REMOVE_CONTACT)
-    async def remove(self, contact_id: str) -> contacts.Removed:
+    @asks(policy.REMOVE_CONTACT)
+    async def remove(self, contact_id: str) -> policy.Removed:
         """Take a recipient's name away."""
 
 
 class PluginStateRequests(Asking):
     """The declared requests."""
 
-    @asks(plugin_state.SHOW_SETTINGS)
-    async def settings(self, skill: str) -> plugin_state.SkillSettings:
+    @asks(plugins.SHOW_SETTINGS)
+    async def settings(self, skill: str) -> plugins.SkillSettings:
         """What is set for a plugin's skill."""
 
-    @asks(plugin_state.UNSET)
-    async def unset(self, skill: str, name: str) -> plugin_state.SettingState:
+    @asks(plugins.UNSET)
+    async def unset(self, skill: str, name: str) -> plugins.SettingState:
         """Unset a setting of a plugin's skill."""
 
-    @asks(plugin_state.LIST_ENTRIES)
+    @asks(plugins.LIST_ENTRIES)
     async def entries(
         self,
         wallet_id: str,
@@ -390,7 +386,7 @@ class PluginStateRequests(Asking):
         prefix: Any | None = None,
         after: str | None = None,
         limit: int | None = None,
-    ) -> tuple[plugin_state.PluginEntry, ...]:
+    ) -> tuple[plugins.PluginEntry, ...]:
         """What a plugin keeps for a wallet, by key.
 
         Args:
@@ -399,16 +395,16 @@ class PluginStateRequests(Asking):
             limit: how many at most; 50 where it is None.
         """
 
-    @asks(plugin_state.DELETE_ENTRY)
-    async def delete(self, wallet_id: str, plugin: str, *, key: str) -> plugin_state.DeletedEntry:
+    @asks(plugins.DELETE_ENTRY)
+    async def delete(self, wallet_id: str, plugin: str, *, key: str) -> plugins.DeletedEntry:
         """Delete an entry that a plugin keeps for a wallet.
 
         Args:
             key: the entry's key.
         """
 
-    @asks(plugin_state.PURGE)
-    async def purge(self, *, plugin: str) -> plugin_state.Purged:
+    @asks(plugins.PURGE)
+    async def purge(self, *, plugin: str) -> plugins.Purged:
         """Delete all that a distribution's plugins keep, and all that is set for its skills.
 
         Args:
@@ -487,7 +483,7 @@ class Schedules(Asking):
         """Change fields, named as in the REST interface; null takes one away."""
 
     @asks(schedules.DELETE_SCHEDULE)
-    async def delete(self, wallet_id: str, schedule_id: str) -> lists.Deleted:
+    async def delete(self, wallet_id: str, schedule_id: str) -> shared.Deleted:
         """Delete a schedule with its runs; its transactions stay."""
 
     @asks(schedules.PAUSE_SCHEDULE)
@@ -528,9 +524,40 @@ class Schedules(Asking):
 class ServiceRequests(Asking):
     """The declared requests."""
 
-    @asks(health.GET_HEALTH)
-    async def health(self) -> health.Health:
+    @asks(service.GET_HEALTH)
+    async def health(self) -> service.Health:
         """Is it up, which version, and does its ledger answer."""
+
+    @asks(service.LIST_SETTINGS)
+    async def settings(self) -> tuple[service.Setting, ...]:
+        """Every setting of this process."""
+
+    @asks(service.LIST_FROZEN)
+    async def frozen(self, *, limit: int | None = None) -> service.Frozen:
+        """What is frozen, since when and why.
+
+        Args:
+            limit: how many at most; 50 where it is None.
+        """
+
+    @asks(service.FREEZE)
+    async def freeze(
+        self, *, wallet_id: str | None = None, reason: str | None = None
+    ) -> service.SwitchOn:
+        """Stop every new transaction, of one wallet or of all.
+
+        Args:
+            wallet_id: one wallet; left out, the whole service.
+            reason: shown to whoever is refused.
+        """
+
+    @asks(service.UNFREEZE)
+    async def unfreeze(self, *, wallet_id: str | None = None) -> service.Switch:
+        """Allow transactions again.
+
+        Args:
+            wallet_id: one wallet; left out, the whole service.
+        """
 
     @asks(plugins.LIST_SKILLS)
     async def skills(self) -> tuple[plugins.Skill, ...]:
@@ -539,10 +566,6 @@ class ServiceRequests(Asking):
     @asks(plugins.LIST_PLUGINS)
     async def plugins(self) -> plugins.Plugins:
         """Loaded plugins, extra guardrails, and plugins that were left out."""
-
-    @asks(settings.LIST_SETTINGS)
-    async def settings(self) -> tuple[settings.Setting, ...]:
-        """Every setting of this process."""
 
     @asks(events.LIST_AUDIT)
     async def audit(
@@ -570,33 +593,6 @@ class ServiceRequests(Asking):
             limit: how many at most; 50 where it is None.
             before: a number in the log: only older entries.
             after: a number in the log: only newer entries.
-        """
-
-    @asks(switches.LIST_FROZEN)
-    async def frozen(self, *, limit: int | None = None) -> switches.Frozen:
-        """What is frozen, since when and why.
-
-        Args:
-            limit: how many at most; 50 where it is None.
-        """
-
-    @asks(switches.FREEZE)
-    async def freeze(
-        self, *, wallet_id: str | None = None, reason: str | None = None
-    ) -> switches.SwitchOn:
-        """Stop every new transaction, of one wallet or of all.
-
-        Args:
-            wallet_id: one wallet; left out, the whole service.
-            reason: shown to whoever is refused.
-        """
-
-    @asks(switches.UNFREEZE)
-    async def unfreeze(self, *, wallet_id: str | None = None) -> switches.Switch:
-        """Allow transactions again.
-
-        Args:
-            wallet_id: one wallet; left out, the whole service.
         """
 
 

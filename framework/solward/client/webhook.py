@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from solward.client.errors import BadSignature
-from solward.resources.answers import A, Answer, answer_of, named
+from solward.resources.declare import A, Answer, answer_of, named
 from solward.support import jsontext
 from solward.support.webhook_signature import (
     DELIVERY,

@@ -15,7 +15,7 @@ from solders.pubkey import Pubkey
 from solward.operations.declared.rent import MOST_AT_ONCE, RECLAIM_RENT
 from solward.operations.plans import plans
 from solward.resources import wallets
-from solward.resources.answers import answer_json
+from solward.resources.declare import answer_json
 from solward.solana.builders import close_account
 from solward.solana.programs import TOKEN_PROGRAM
 from solward.solana.protocol import LAMPORTS_PER_SIGNATURE, Token

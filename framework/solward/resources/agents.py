@@ -9,9 +9,18 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
-from solward.resources import examples
-from solward.resources.answers import Answer, Raw, answer_example, answer_reference, answer_schema
-from solward.resources.declare import Call, Part, Request, declared, resource
+from solward.resources.declare import (
+    Answer,
+    Call,
+    Part,
+    Raw,
+    Request,
+    answer_example,
+    answer_reference,
+    answer_schema,
+    declared,
+    resource,
+)
 from solward.resources.fields import (
     REQUIRED,
     Address,
@@ -33,9 +42,8 @@ from solward.resources.fields import (
     Whole,
     Words,
 )
-from solward.resources.limits import CanLeave, Limits
-from solward.resources.lists import LIMIT, Deleted
 from solward.resources.schema import array
+from solward.resources.shared import LIMIT, CanLeave, Deleted, Example, Limits
 from solward.types.record import HoldState
 
 MEMORY_KEPT: Final = 100
@@ -144,9 +152,9 @@ class Agent(Answer):
 
     component: ClassVar = "Agent"
 
-    id: str = declared(Id("The agent.", example=examples.AGENT))
+    id: str = declared(Id("The agent.", example=Example.AGENT))
     name: str = declared(Text("For people.", example="saver"))
-    wallet_id: str = declared(Id("The wallet it uses.", example=examples.WALLET))
+    wallet_id: str = declared(Id("The wallet it uses.", example=Example.WALLET))
     status: str = declared(
         Choice("See docs/agents.md.", options=tuple(map(str, AgentStatus)), example="idle")
     )
@@ -180,10 +188,10 @@ class Agent(Answer):
 class CreatedAgent(Answer):
     """What is told of a new agent."""
 
-    id: str = declared(Id("The agent.", example=examples.AGENT))
+    id: str = declared(Id("The agent.", example=Example.AGENT))
     name: str = declared(Text("As given.", example="saver"))
     status: str = declared(Choice("Not started.", options=(AgentStatus.IDLE.value,)))
-    wallet_id: str = declared(Id("Its wallet.", example=examples.WALLET))
+    wallet_id: str = declared(Id("Its wallet.", example=Example.WALLET))
 
 
 @resource
@@ -301,7 +309,7 @@ class TokenSeen(Answer):
 class HeldSeen(Answer):
     """A transaction that waited for a person."""
 
-    id: str = declared(Id("The hold.", example=examples.HOLD))
+    id: str = declared(Id("The hold.", example=Example.HOLD))
     state: str = declared(Choice("Where it stood.", options=tuple(map(str, HoldState))))
     type: str = declared(Text("What it is.", example="transfer"))
     sentence: str = declared(Text("What was asked, and why a person was."))
@@ -315,7 +323,7 @@ class Observed(Answer):
     component: ClassVar = "Observed"
 
     wallet_name: str = declared(Text("The wallet's.", example="docs"))
-    wallet_address: str = declared(Address("The wallet's.", example=examples.ADDRESS))
+    wallet_address: str = declared(Address("The wallet's.", example=Example.ADDRESS))
     sol_balance: Decimal = declared(Amount("SOL.", example=2.39794572))
     token_balances: tuple[TokenSeen, ...] = declared(Json("What it held.", example=[]))
     recent_transactions: tuple[Mapping[str, Any], ...] = declared(
@@ -347,7 +355,7 @@ class Decision(Memory):
 
     component: ClassVar = "Decision"
 
-    agent_id: str = declared(Id("The agent.", example=examples.AGENT))
+    agent_id: str = declared(Id("The agent.", example=Example.AGENT))
     observations: Mapping[str, Any] = declared(
         Shape(
             "What it saw.",
@@ -375,8 +383,8 @@ class AgentLimits(Limits):
 
     component: ClassVar = "AgentLimits"
 
-    agent_id: str = declared(Id("The agent.", example=examples.AGENT))
-    wallet_id: str = declared(Id("Its wallet.", example=examples.WALLET))
+    agent_id: str = declared(Id("The agent.", example=Example.AGENT))
+    wallet_id: str = declared(Id("Its wallet.", example=Example.WALLET))
     budget: OwnBudget = declared(Json("Of its model."), named="model.budget")
     last_day: TokensUsed = declared(Json("What its model used."), named="model.lastDay")
 

@@ -8,9 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from solward.resources import examples
-from solward.resources.answers import Answer, Raw, whole
-from solward.resources.declare import Call, Request, declared, resource
+from solward.resources.declare import Answer, Call, Raw, Request, declared, resource, whole
 from solward.resources.fields import (
     Choice,
     Flag,
@@ -25,7 +23,7 @@ from solward.resources.fields import (
     WalletId,
     Whole,
 )
-from solward.resources.limits import DayUse, RateUse
+from solward.resources.shared import DayUse, Example, RateUse
 from solward.types.roles import ADMIN, Role
 
 _UNBOUND = "permissions bind nothing, so no person is offered them"
@@ -167,7 +165,7 @@ class ApiKey(Answer):
 
     component: ClassVar = "Key"
 
-    id: str = declared(Id("The key's record.", example=examples.KEY))
+    id: str = declared(Id("The key's record.", example=Example.KEY))
     name: str = declared(Text("For people.", example="ci"))
     wallet_id: str | None = declared(
         Text("The only wallet it may use; null is all.", null="all", example=None)
@@ -188,7 +186,7 @@ class CreatedKey(Answer):
         Text("The key.", pattern="sk-[0-9a-f]{32}", example="sk-9b25e816aa19446cb7440a0cc2fdf510"),
         secret=True,
     )
-    id: str = declared(Id("Its record.", example=examples.KEY))
+    id: str = declared(Id("Its record.", example=Example.KEY))
     name: str = declared(Text("As given.", example="ci"))
 
 
@@ -207,7 +205,7 @@ class AdminCredential(Answer):
 
     component: ClassVar = "Admin"
 
-    id: str = declared(Id("The credential's.", example=examples.CREDENTIAL))
+    id: str = declared(Id("The credential's.", example=Example.CREDENTIAL))
     name: str = declared(_ADMIN_NAME)
     role: Role = declared(_ROLE)
     created_by: str = declared(
@@ -268,7 +266,7 @@ class OwnAdmin(Answer):
 class Revoked(Answer):
     """What is revoked."""
 
-    id: str = declared(Id("Its record.", example=examples.KEY))
+    id: str = declared(Id("Its record.", example=Example.KEY))
     revoked: bool = declared(Flag("True.", const=True))
 
 

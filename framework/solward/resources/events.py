@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
-from solward.resources import examples
-from solward.resources.answers import Answer
-from solward.resources.declare import Call, Request, declared, resource
+from solward.resources.declare import Answer, Call, Request, declared, resource
 from solward.resources.fields import (
     AgentId,
     Choice,
@@ -22,8 +20,8 @@ from solward.resources.fields import (
     WalletId,
     Whole,
 )
-from solward.resources.lists import LIMIT
 from solward.resources.schema import whole
+from solward.resources.shared import LIMIT, Example
 from solward.types.events import EventKind
 
 MAX_SEQ = 10**18 - 1
@@ -87,7 +85,7 @@ class Event(Answer):
     data: Mapping[str, Any] = declared(
         Json(
             "By kind; see docs/events.md.",
-            example={"address": examples.ADDRESS, "name": "ada", "walletId": examples.WALLET},
+            example={"address": Example.ADDRESS, "name": "ada", "walletId": Example.WALLET},
         )
     )
 

@@ -7,9 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from solward.resources import examples
-from solward.resources.answers import Answer, sol
-from solward.resources.declare import Call, Request, declared, resource
+from solward.resources.declare import Answer, Call, Request, declared, resource, sol
 from solward.resources.fields import (
     Choice,
     Flag,
@@ -22,7 +20,6 @@ from solward.resources.fields import (
     Time,
     WalletId,
 )
-from solward.resources.lists import LIMIT
 from solward.resources.schema import (
     array,
     mapping,
@@ -31,12 +28,13 @@ from solward.resources.schema import (
     units,
     whole,
 )
+from solward.resources.shared import LIMIT, Example
 from solward.types.record import HoldState
 from solward.types.roles import ADMIN
 
 MAX_NOTE = 500
 _ASKED = (
-    f"Agent scout asks to transfer 3 SOL to {examples.ADDRESS}, from wallet pocket. 3 SOL is more"
+    f"Agent scout asks to transfer 3 SOL to {Example.ADDRESS}, from wallet pocket. 3 SOL is more"
     " than the 2 SOL above which grant 1 of agent scout asks a person."
 )
 LINE = response_object(
@@ -108,22 +106,20 @@ class Hold(Answer):
 
     component: ClassVar = "Hold"
 
-    id: str = declared(Id("The hold.", example=examples.HOLD))
-    wallet_id: str = declared(Id("Whose money it is.", example=examples.WALLET))
-    agent_id: str | None = declared(
-        Id("The agent that asks.", example=examples.AGENT), default=None
-    )
+    id: str = declared(Id("The hold.", example=Example.HOLD))
+    wallet_id: str = declared(Id("Whose money it is.", example=Example.WALLET))
+    agent_id: str | None = declared(Id("The agent that asks.", example=Example.AGENT), default=None)
     principal: str = declared(
         Text(
             "Who asks: `key:<id>`, `agent:<id>` or `schedule:<id>`.",
-            example=f"agent:{examples.AGENT}",
+            example=f"agent:{Example.AGENT}",
         )
     )
     chain: tuple[str, ...] = declared(
         Texts(
             "Every principal it needs, the wallet's first.",
             each="A principal.",
-            example=[f"wallet:{examples.WALLET}", f"agent:{examples.AGENT}", "skill:transfer"],
+            example=[f"wallet:{Example.WALLET}", f"agent:{Example.AGENT}", "skill:transfer"],
         )
     )
     type: str = declared(Text("The transaction's.", example="transfer"))
@@ -148,7 +144,7 @@ class Hold(Answer):
                     "operation": "transfer",
                     "asset": "SOL",
                     "units": "3000000000",
-                    "account": examples.ADDRESS,
+                    "account": Example.ADDRESS,
                     "decimals": 9,
                 }
             ],
@@ -168,7 +164,7 @@ class Hold(Answer):
         read=_units,
     )
     details: Mapping[str, Any] = declared(
-        Json("As a record has them.", example={"to": examples.ADDRESS, "amount": 3})
+        Json("As a record has them.", example={"to": Example.ADDRESS, "amount": 3})
     )
     repeats: bool = declared(Flag("Its caller has to ask again once it is approved."))
     created_at: datetime = declared(Time("When it was held."))
@@ -189,7 +185,7 @@ class HeldRequest(Answer):
 
     status: str = declared(Choice("Of the hold.", options=tuple(HoldState)))
     hold_id: str = declared(
-        Id("The hold; `/holds/:id` says what becomes of it.", example=examples.HOLD)
+        Id("The hold; `/holds/:id` says what becomes of it.", example=Example.HOLD)
     )
     sentence: str = declared(Text("What is asked, and why a person is.", example=_ASKED))
     expires_at: datetime = declared(
@@ -198,7 +194,7 @@ class HeldRequest(Answer):
     approve_at: str = declared(
         Text(
             "The dashboard's page on which a person decides.",
-            example=f"http://127.0.0.1:3000/holds/{examples.HOLD}",
+            example=f"http://127.0.0.1:3000/holds/{Example.HOLD}",
         )
     )
 
@@ -207,7 +203,7 @@ class HeldRequest(Answer):
 class DecidedHold(Answer):
     """Where a hold stands after a decision."""
 
-    id: str = declared(Id("The hold.", example=examples.HOLD))
+    id: str = declared(Id("The hold.", example=Example.HOLD))
     state: str = declared(
         Choice("Where it stands now.", options=tuple(map(str, HoldState)), example="denied")
     )
@@ -216,7 +212,7 @@ class DecidedHold(Answer):
 _DECIDED = {
     "decidedBy": ADMIN,
     "decidedAt": "2026-11-21T10:40:00.000Z",
-    "transactionId": examples.TRANSACTION,
+    "transactionId": Example.TRANSACTION,
 }
 
 LIST_HOLDS = Call(

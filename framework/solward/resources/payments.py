@@ -10,9 +10,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, ClassVar, Self
 
-from solward.resources import examples
-from solward.resources.answers import Answer, Raw, answer_of
-from solward.resources.declare import Call, Request, declared, resource
+from solward.resources.declare import Answer, Call, Raw, Request, answer_of, declared, resource
 from solward.resources.fields import (
     Address,
     Choice,
@@ -26,8 +24,8 @@ from solward.resources.fields import (
     Time,
     Whole,
 )
-from solward.resources.lists import OfWallet
 from solward.resources.schema import mapping, number, text
+from solward.resources.shared import Example, OfWallet
 from solward.resources.transactions import Trial
 from solward.types.errors import InvalidRequest
 from solward.types.manifest import MAX_URL
@@ -183,8 +181,8 @@ class Payment(PaymentTerms):
 
     component: ClassVar = "Payment"
 
-    id: str = declared(Id("Of its transaction's record.", example=examples.TRANSACTION))
-    wallet_id: str = declared(Id("The wallet that pays.", example=examples.WALLET))
+    id: str = declared(Id("Of its transaction's record.", example=Example.TRANSACTION))
+    wallet_id: str = declared(Id("The wallet that pays.", example=Example.WALLET))
     status: str = declared(Choice("The record's.", options=tuple(TransactionStatus)))
     state: str = declared(Choice("How far it is, by the ledger.", options=tuple(PaymentState)))
     served: str = declared(

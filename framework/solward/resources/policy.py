@@ -1,4 +1,5 @@
-"""The policy: which principals are under which grants, and the address book."""
+"""The policy: which principals are under which grants; and the address book: contacts, which people
+name, and the members of the policy's groups."""
 
 from __future__ import annotations
 
@@ -8,11 +9,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from solward.resources import examples
-from solward.resources.answers import Answer, Raw
-from solward.resources.declare import Call, Request, declared, request_schema, resource
+from solward.resources.declare import Answer, Call, Raw, Request, declared, request_schema, resource
 from solward.resources.fields import (
     SAID_GRANT,
+    Address,
     Choice,
     Flag,
     GrantList,
@@ -26,10 +26,13 @@ from solward.resources.fields import (
     nullable,
 )
 from solward.resources.schema import address, array, mapping
+from solward.resources.shared import Example
 
 MAX_DAYS = 366
 MOST_CHANGES = 500
 """Most changes of a replay that are listed; all are counted."""
+_NAME = Text("What it is called.", most=64, example="Landlord")
+_ADDRESS = Address("The recipient.", example=Example.STRANGER)
 
 
 class ReplayVerdict(StrEnum):
@@ -44,7 +47,7 @@ class ReplayVerdict(StrEnum):
 
 _GRANTS_EXAMPLE = [
     {
-        "who": f"agent:{examples.AGENT}",
+        "who": f"agent:{Example.AGENT}",
         "may": ["transfer"],
         "assets": {"USDC": {"perTx": "5", "per": {"24h": "20"}, "hold": "2"}},
         "to": ["@vendors"],
@@ -58,7 +61,7 @@ _VERSION = Whole(
 _BOOK = Shape(
     "Address book: groups that `to` of a grant says as `@name`.",
     form=mapping(array(address("An address."), "The group's."), ""),
-    example={"vendors": [examples.ADDRESS]},
+    example={"vendors": [Example.ADDRESS]},
 )
 _GRANTS = Shape(
     "In the order in which they are looked at.", form=array(SAID_GRANT), example=_GRANTS_EXAMPLE
@@ -166,7 +169,7 @@ class PrincipalGrants(Answer):
     """What one principal may do."""
 
     principal: str = declared(
-        Text("A principal: its kind and id.", example=f"agent:{examples.AGENT}")
+        Text("A principal: its kind and id.", example=f"agent:{Example.AGENT}")
     )
     version: int = declared(_VERSION)
     grants: tuple[Mapping[str, Any], ...] | None = declared(
@@ -180,7 +183,7 @@ class ReplayedChange(Answer):
     """A transaction of which a draft says otherwise."""
 
     transaction_id: str = declared(Id("Its record, or the hold in its place."))
-    wallet_id: str = declared(Id("Its wallet.", example=examples.WALLET))
+    wallet_id: str = declared(Id("Its wallet.", example=Example.WALLET))
     timestamp: datetime = declared(Time("When it was judged."))
     type: str = declared(Text("Of the transaction.", example="token_transfer"))
     chain: tuple[str, ...] = declared(Texts("Every principal it needs.", each="A principal."))
@@ -250,3 +253,53 @@ CHECK_POLICY = Call(
     takes_json=True,
 )
 CALLS = (GET_POLICY, REPLACE_POLICY, GET_GRANTS, REPLACE_GRANTS, REPLAY_POLICY, CHECK_POLICY)
+
+
+@resource
+class NewContact(Request):
+    """A recipient that is to be named, or renamed."""
+
+    name: str = declared(_NAME)
+    address: str = declared(_ADDRESS)
+
+
+@resource
+class Contact(Answer):
+    """What a recipient is called."""
+
+    address: str = declared(_ADDRESS)
+    name: str = declared(_NAME)
+    created_at: datetime | None = declared(
+        Time("When it was named; null: a member of the group `@name`.", example=Example.MADE)
+    )
+
+
+@resource
+class Removed(Answer):
+    """A contact that is removed."""
+
+    address: str = declared(Text("As given.", example=_ADDRESS.example))
+    removed: bool = declared(Flag("Always true.", const=True))
+
+
+LIST_CONTACTS = Call(
+    "listContacts",
+    "GET /contacts",
+    "The address book: contacts by name, and behind them the members of the policy's groups.",
+    Contact,
+    listed="contacts",
+    about="Contacts allow nothing, and no grant reads them. Groups are changed with the policy.",
+)
+PUT_CONTACT = Call(
+    "putContact",
+    "POST /contacts",
+    "Name an address, or rename it.",
+    Contact,
+    body=NewContact,
+    about="No two names look alike, and no address that has a name can be taken for another one by"
+    " its first and last characters.",
+)
+REMOVE_CONTACT = Call(
+    "removeContact", "DELETE /contacts/{contact_id}", "Take a recipient's name away.", Removed
+)
+CONTACT_CALLS: tuple[Call[Any], ...] = (LIST_CONTACTS, PUT_CONTACT, REMOVE_CONTACT)

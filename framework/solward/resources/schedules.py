@@ -8,9 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
-from solward.resources import examples
-from solward.resources.answers import Answer, Raw, whole
-from solward.resources.declare import Call, Request, declared, resource
+from solward.resources.declare import Answer, Call, Raw, Request, declared, resource, whole
 from solward.resources.fields import (
     Choice,
     Flag,
@@ -26,8 +24,8 @@ from solward.resources.fields import (
     Time,
     Whole,
 )
-from solward.resources.lists import Deleted
 from solward.resources.schema import array, identifier
+from solward.resources.shared import Deleted, Example
 
 RUNS_KEPT: Final = 200
 """Of each schedule, the latest."""
@@ -168,9 +166,9 @@ class Schedule(Answer):
 
     component: ClassVar = "Schedule"
 
-    id: str = declared(Id("The schedule.", example=examples.SCHEDULE))
+    id: str = declared(Id("The schedule.", example=Example.SCHEDULE))
     name: str = declared(Text("As given.", example="weekly-savings"))
-    wallet_id: str = declared(Id("The wallet it runs on.", example=examples.WALLET))
+    wallet_id: str = declared(Id("The wallet it runs on.", example=Example.WALLET))
     skill: str = declared(Text("What it runs.", example="swap"))
     parameters: Mapping[str, Any] = declared(Parameters("Of the skill.", example=_SWAP))
     when: str = field(metadata=whole(_when))
@@ -183,7 +181,7 @@ class Schedule(Answer):
     )
     reason: str | None = declared(Text("Why it is paused or has ended.", example=None))
     principal: str = declared(
-        Text("`schedule:<id>`, as grants name it.", example=f"schedule:{examples.SCHEDULE}")
+        Text("`schedule:<id>`, as grants name it.", example=f"schedule:{Example.SCHEDULE}")
     )
     made_by: str = declared(Text("`admin` or `key:<id>`, whose rights it has.", example="admin"))
     created_at: datetime = declared(Time("When it was made.", example="2026-11-21T09:00:00.000Z"))

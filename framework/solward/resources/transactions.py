@@ -8,11 +8,18 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, ClassVar, Self
 
-from solward.resources import examples
-from solward.resources.answers import Answer, Raw, answer_example, answer_of
-from solward.resources.answers import sol as sol_of
-from solward.resources.answers import whole as whole_json
-from solward.resources.declare import Call, Request, declared, resource
+from solward.resources.declare import (
+    Answer,
+    Call,
+    Raw,
+    Request,
+    answer_example,
+    answer_of,
+    declared,
+    resource,
+)
+from solward.resources.declare import sol as sol_of
+from solward.resources.declare import whole as whole_json
 from solward.resources.fields import (
     AgentId,
     Choice,
@@ -30,7 +37,6 @@ from solward.resources.fields import (
     nullable,
 )
 from solward.resources.holds import LINE
-from solward.resources.lists import LIMIT, OfWallet
 from solward.resources.schema import (
     address,
     array,
@@ -42,6 +48,7 @@ from solward.resources.schema import (
     units,
     whole,
 )
+from solward.resources.shared import LIMIT, Example, OfWallet
 from solward.types.money import U64_MAX
 from solward.types.record import REFUSALS_OF, TransactionStatus, TransactionType
 
@@ -159,8 +166,8 @@ class Transaction(Answer):
 
     component: ClassVar = "Transaction"
 
-    id: str = declared(Id("The record.", example=examples.TRANSACTION))
-    wallet_id: str = declared(Id("The wallet it belongs to.", example=examples.WALLET))
+    id: str = declared(Id("The record.", example=Example.TRANSACTION))
+    wallet_id: str = declared(Id("The wallet it belongs to.", example=Example.WALLET))
     agent_id: str | None = declared(
         Id("The agent that caused it; absent where none did."), default=None
     )
@@ -188,7 +195,7 @@ class Transaction(Answer):
         default=None,
     )
     details: Mapping[str, Any] = declared(
-        Json("By type; amounts are in whole units.", example={"to": examples.ADDRESS, "amount": 5})
+        Json("By type; amounts are in whole units.", example={"to": Example.ADDRESS, "amount": 5})
     )
     guardrails_applied: tuple[str, ...] = declared(_RULES)
     timestamp: datetime = declared(Time("When it was judged."))

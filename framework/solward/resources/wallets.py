@@ -7,9 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from solward.resources import examples
-from solward.resources.answers import Answer, decimal
-from solward.resources.declare import Call, Request, declared, resource
+from solward.resources.declare import Answer, Call, Request, decimal, declared, resource
 from solward.resources.fields import (
     ADDRESS,
     Address,
@@ -26,14 +24,13 @@ from solward.resources.fields import (
     Units,
     Whole,
 )
-from solward.resources.limits import CanLeave, Limits
-from solward.resources.lists import LIMIT
 from solward.resources.schema import array, mapping, number, text, units
+from solward.resources.shared import LIMIT, CanLeave, Example, Limits
 from solward.resources.transactions import Transaction
 from solward.types.address_book import DEFAULT_NAME
 from solward.types.record import TransactionType
 
-_WALLET = Id("The wallet.", title="Wallet", example=examples.WALLET)
+_WALLET = Id("The wallet.", title="Wallet", example=Example.WALLET)
 _TAGS = Texts(
     "For people; doubles are left out.",
     each="1 to 64 printable characters.",
@@ -198,7 +195,7 @@ class Pocket(Answer):
     address: str = declared(
         Address(
             "Its key, of which the wallet's makes the signature.",
-            example=examples.STRANGER,
+            example=Example.STRANGER,
         )
     )
     counter: int = declared(Whole("Which of the wallet's pockets it is.", least=1, example=7))
@@ -332,7 +329,7 @@ SWEEP_POCKET = Call(
     about="A frozen wallet's pockets too: nothing leaves but the network fee.",
     shown={
         "type": TransactionType.OTHER,
-        "details": {"pocket": examples.STRANGER},
+        "details": {"pocket": Example.STRANGER},
         "guardrailsApplied": [],
     },
 )

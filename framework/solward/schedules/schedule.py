@@ -13,8 +13,7 @@ from cronsim import CronSim, CronSimError
 from sqlalchemy import RowMapping
 
 from solward.resources import schedules
-from solward.resources.answers import answer_json
-from solward.resources.declare import fields_of
+from solward.resources.declare import answer_json, fields_of
 from solward.resources.schedules import EVERY, Missed, NewSchedule, ScheduleStatus
 from solward.support import jsontext
 from solward.support.clock import iso, ms_of, time_json

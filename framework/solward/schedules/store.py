@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.database.database import clock
 from solward.database.prepared import Prepared
 from solward.database.tables import processes, schedule_runs, schedules, transactions
-from solward.resources.answers import answer_json
+from solward.resources.declare import answer_json
 from solward.resources.schedules import RUNS_KEPT, ScheduleRun
 from solward.schedules.schedule import Schedule, schedule_of
 

@@ -10,13 +10,13 @@ from typing import Any
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from solward.resources.settings import Origin
+from solward.resources.service import Origin
 from solward.settings.masking import masked_value, secret_fields
 from solward.settings.settings import CEILING, Settings
 
 
 def report(settings: Settings) -> Iterator[dict[str, Any]]:
-    """Every setting as the JSON of a `solward.resources.settings.Setting`, in declared order."""
+    """Every setting as the JSON of a `solward.resources.service.Setting`, in declared order."""
     secrets = secret_fields(type(settings))
     given = {name: getattr(settings, name) for name in type(settings).model_fields}
     for name, field in type(settings).model_fields.items():

@@ -33,7 +33,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from solward.resources.settings import Origin
+from solward.resources.service import Origin
 from solward.settings.access import AccessSettings
 from solward.settings.addresses import (
     ADDRESS,

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from solward.resources import plugin_state
-from solward.resources.plugins import LIST_SKILLS
+from solward.resources import plugins as declared
 from solward.support import jsontext
 from solward_cli.declared import asks, lists
 from solward_cli.named import SKILL, WALLET_ID
@@ -221,7 +220,7 @@ async def list_entries(call: ServiceCall, plugin: str, wallet_id: str, prefix: s
     return table(("KEY", ">VERSION", "CHANGED", "TRANSACTION", "VALUE"), rows, "No entries.")
 
 
-def _settings(found: plugin_state.SkillSettings) -> Output:
+def _settings(found: declared.SkillSettings) -> Output:
     required = found.schema.get("required", ())
     declared = found.schema.get("properties", {})
     rows = []
@@ -252,7 +251,7 @@ async def delete_entry(call: ServiceCall, plugin: str, key: str, wallet_id: str)
 
 lists(
     skills,
-    LIST_SKILLS,
+    declared.LIST_SKILLS,
     "List the skills of the running service with their effects and descriptions.",
     *("name", "effects", "description"),
     empty="",
@@ -260,14 +259,14 @@ lists(
 )
 asks(
     settings,
-    plugin_state.SHOW_SETTINGS,
+    declared.SHOW_SETTINGS,
     "Show a skill's settings; of a secret only whether it is set.",
     _settings,
     name="show",
 )
 asks(
     settings,
-    plugin_state.UNSET,
+    declared.UNSET,
     "Unset a setting of a skill.",
     "{answer.name} of {answer.skill} is not set.",
 )

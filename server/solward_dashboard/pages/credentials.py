@@ -13,7 +13,7 @@ from nicegui import ui
 from solward.client import AdminCredential, ApiKey, KeyDetails
 from solward.resources.credentials import NewAdmin, NewKey
 from solward.resources.declare import Request, fields_of
-from solward.resources.limits import DayUse
+from solward.resources.shared import DayUse
 from solward.types.roles import Role, unenforced
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api

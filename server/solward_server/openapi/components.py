@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from solward.operations.declared.swap import MAX_SLIPPAGE_BPS
-from solward.resources.answers import answer_schema
+from solward.resources.declare import answer_schema
 from solward.resources.fields import Schema
 from solward.resources.schema import array, choice, mapping, response_object, text, whole
 from solward.resources.transactions import NUMBERS, Transaction

@@ -7,9 +7,9 @@ from typing import Any
 
 from solward.operations.declared import Field
 from solward.operations.declared import Operation as Declared
-from solward.resources.examples import WALLET
 from solward.resources.fields import ADDRESS, Address, Recipient, Schema, camel
 from solward.resources.schema import JSON, examples, flag, ref, request_object, response_object
+from solward.resources.shared import Example
 from solward.solana.programs import SYSTEM_PROGRAM
 from solward.vault.guardrails.rules import RULES
 from solward.vault.money.engine import CONFIRM_WAIT_S
@@ -155,7 +155,7 @@ def _parameter(field: Field) -> Schema:
 def _record(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "id": "0f93d061-9cf7-4e3e-8a6a-700478331341",
-        "walletId": WALLET,
+        "walletId": Example.WALLET,
         "principal": "admin",
         "type": kind,
         "status": "confirmed",

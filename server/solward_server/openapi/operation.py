@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from solward.resources.answers import answer_example, answer_reference
-from solward.resources.declare import Request, request_example, request_schema
+from solward.resources.declare import (
+    Request,
+    answer_example,
+    answer_reference,
+    request_example,
+    request_schema,
+)
 from solward.resources.fields import Schema
 from solward.resources.holds import HeldRequest
 from solward.resources.schema import JSON, media

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from solward.resources.events import LAST_EVENT
-from solward.resources.examples import AGENT, CREDENTIAL, HOLD, KEY, SCHEDULE, WALLET
 from solward.resources.fields import Schema, camel
 from solward.resources.schema import (
     address,
@@ -14,6 +13,7 @@ from solward.resources.schema import (
     text,
     whole,
 )
+from solward.resources.shared import Example
 from solward.types.errors import SkillNotFound
 from solward.types.record import KEY_FORM, MAX_KEY
 from solward_server.openapi.errors import NO_AGENT, NO_WALLET
@@ -42,14 +42,18 @@ _RECORD = "93698b99-39ce-4d15-841f-684b9de7d8bc"
 # Part of a path, by its name in calls -> its schema, an example, and the text of a 404: empty where
 # the part names no record.
 _PARTS: dict[str, tuple[Schema, str, str]] = {
-    "wallet_id": (identifier("The wallet."), WALLET, NO_WALLET),
-    "agent_id": (identifier("The agent."), AGENT, NO_AGENT),
+    "wallet_id": (identifier("The wallet."), Example.WALLET, NO_WALLET),
+    "agent_id": (identifier("The agent."), Example.AGENT, NO_AGENT),
     "pocket_id": (address("The pocket."), POCKET, "Pocket not found"),
-    "hold_id": (identifier("The hold."), HOLD, "Hold not found"),
+    "hold_id": (identifier("The hold."), Example.HOLD, "Hold not found"),
     "transaction_id": (identifier("The record."), _RECORD, "Transaction not found"),
-    "key_id": (identifier("The key."), KEY, "API key not found"),
-    "admin_id": (identifier("The admin credential."), CREDENTIAL, "Admin credential not found"),
-    "schedule_id": (identifier("The schedule."), SCHEDULE, "Schedule not found"),
+    "key_id": (identifier("The key."), Example.KEY, "API key not found"),
+    "admin_id": (
+        identifier("The admin credential."),
+        Example.CREDENTIAL,
+        "Admin credential not found",
+    ),
+    "schedule_id": (identifier("The schedule."), Example.SCHEDULE, "Schedule not found"),
     "contact_id": (address("The recipient."), POCKET, "Contact not found"),
     "skill": (
         text("The skill's name.", 64),
@@ -62,7 +66,7 @@ _PARTS: dict[str, tuple[Schema, str, str]] = {
     "principal": (
         text("Such as `agent:scout` or `key:<id>`: a kind, and an id or a unique name.", 300)
         | {"minLength": 3},
-        f"agent:{AGENT}",
+        f"agent:{Example.AGENT}",
         "principal: no agent has the id or name 'scout'",
     ),
     "payment_id": (identifier("The payment."), _RECORD, "Payment not found"),

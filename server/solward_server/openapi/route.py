@@ -10,8 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from quart import Blueprint
 
-from solward.resources.answers import answer_example, answer_reference
-from solward.resources.declare import Call, fields_of
+from solward.resources.declare import Call, answer_example, answer_reference, fields_of
 from solward.resources.fields import Field, Texts, camel
 from solward.resources.schema import array, response_object
 from solward_server.http.auth import Rule

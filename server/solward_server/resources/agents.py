@@ -9,8 +9,7 @@ from typing import Any
 from solward.agents.templates import TEMPLATES
 from solward.resources import agents as calls
 from solward.resources.agents import AgentStatus
-from solward.resources.answers import answer_json
-from solward.resources.declare import request_example, request_schema
+from solward.resources.declare import answer_json, request_example, request_schema
 from solward.resources.fields import Schema
 from solward.resources.schema import JSON
 from solward.types.roles import Role

@@ -6,8 +6,8 @@ from typing import Any
 
 from solward.database.names import ContactRow
 from solward.operations.contacts import Contacts
-from solward.resources import contacts as calls
-from solward.resources.answers import answer_json
+from solward.resources import policy as calls
+from solward.resources.declare import answer_json
 from solward.types.roles import Role
 from solward_server.http.auth import admin
 from solward_server.http.body import read_body

@@ -11,7 +11,7 @@ from solward.credentials.credential import ADMIN_PREFIX, KEY_PREFIX, Credential,
 from solward.operations.key_callers import limits_of
 from solward.operations.policies.grant_report import limits_reports
 from solward.resources import credentials as calls
-from solward.resources.answers import answer_json
+from solward.resources.declare import answer_json
 from solward.support.clock import iso, ms_of, now_ms, time_json
 from solward.types.errors import WARNING_HEADER, InvalidRequest
 from solward.types.money import sol_to_lamports

@@ -8,7 +8,7 @@ from typing import Any
 from solward import __version__
 from solward.agents.agent import statistics_json
 from solward.notify import deliveries
-from solward.resources.health import GET_HEALTH
+from solward.resources.service import GET_HEALTH
 from solward.service.display_reads import HEALTH_WAIT_S
 from solward.types.errors import StoreError
 from solward_server.http.auth import public

@@ -13,8 +13,7 @@ from werkzeug.routing import Rule
 
 from solward import __version__
 from solward.plugins import Registry
-from solward.resources.answers import answer_schema
-from solward.resources.declare import COMPONENTS, with_settings
+from solward.resources.declare import COMPONENTS, answer_schema, with_settings
 from solward.resources.fields import Setting
 from solward.settings import Settings
 from solward.support import jsontext

@@ -9,7 +9,7 @@ from quart import Blueprint, Response
 
 from solward.operations.declared import OPERATIONS, Operation
 from solward.operations.declared.swap import SWAP
-from solward.resources.quotes import QUOTE_SWAP
+from solward.resources.service import QUOTE_SWAP
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.types.roles import Role
 from solward.vault.money.request import Actor

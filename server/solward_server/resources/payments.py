@@ -9,7 +9,7 @@ from quart import Response
 
 from solward.operations.payments.pay import paid_json
 from solward.resources import payments as calls
-from solward.resources.answers import answer_example, answer_reference
+from solward.resources.declare import answer_example, answer_reference
 from solward.types.errors import NotFound, TransactionError
 from solward.types.payment import PayRequest
 from solward.types.record import ACTION

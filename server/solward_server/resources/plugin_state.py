@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from solward.plugins.discovery import canonical
-from solward.resources import plugin_state as calls
-from solward.resources.answers import answer_json
+from solward.resources import plugins as calls
+from solward.resources.declare import answer_json
 from solward.types.errors import InvalidRequest
 from solward.types.roles import Role
 from solward_server.http.auth import admin

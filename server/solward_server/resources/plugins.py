@@ -7,7 +7,7 @@ from typing import Any
 from solward.plugins import ProblemCode, Registry
 from solward.plugins.discovery import Place, canonical
 from solward.plugins.loaded import LoadedProvider
-from solward.resources.answers import answer_json
+from solward.resources.declare import answer_json
 from solward.resources.plugins import LIST_PLUGINS, PluginProblem, Wheel
 from solward.settings import Settings
 from solward.types.manifest import Terms, manifest_json, terms_json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward.resources.settings import LIST_SETTINGS
+from solward.resources.service import LIST_SETTINGS
 from solward.settings.report import report
 from solward.types.roles import Role
 from solward_server.http.auth import admin

@@ -11,7 +11,7 @@ from quart import Response
 from solward.plugins import LoadedSkill
 from solward.plugins.discovery import BUILT_IN
 from solward.resources import plugins as calls
-from solward.resources.answers import answer_json
+from solward.resources.declare import answer_json
 from solward.resources.schema import without_booleans
 from solward.types.errors import Held, HoldDecided, IdempotencyInFlight, SolwardError
 from solward.types.manifest import manifest_json

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward.resources import switches as calls
-from solward.resources.answers import answer_json
+from solward.resources import service as calls
+from solward.resources.declare import answer_json
 from solward.support.clock import iso
 from solward.types.roles import Role
 from solward_server.http.auth import admin

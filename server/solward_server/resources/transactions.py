@@ -16,7 +16,7 @@ from solward.operations.policies.refusals import record_json
 from solward.operations.policies.refusals import refusals as refusals_json
 from solward.resources import transactions as calls
 from solward.resources.declare import fields_of
-from solward.resources.lists import OfWallet
+from solward.resources.shared import OfWallet
 from solward.service.history import RecordFilter
 from solward.support.clock import iso, ms_of, now_ms
 from solward.types.address_book import AddressBook, OwnWallet

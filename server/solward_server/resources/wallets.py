@@ -10,7 +10,7 @@ from quart import Response
 
 from solward.operations.policies.grant_report import limits_report, wallet_grants
 from solward.resources import wallets as calls
-from solward.resources.answers import answer_json
+from solward.resources.declare import answer_json
 from solward.resources.schedules import ScheduleStatus
 from solward.schedules.journal import spends
 from solward.service.limits import wallet_limits

@@ -10,7 +10,7 @@ from tests.promises import promise
 from tests.support.browser import PHONE, Browser
 from tests.support.processes import Service
 
-from solward.resources.answers import moment
+from solward.resources.declare import moment
 from solward_dashboard.wording import second
 
 pytestmark = pytest.mark.more

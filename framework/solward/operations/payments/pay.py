@@ -33,7 +33,7 @@ from solward.operations.payments.sites import MAX_ANSWER_BYTES, SiteAnswer, Site
 from solward.plugins.loaded import LoadedPayment
 from solward.plugins.payment_checks import MAX_OFFERS
 from solward.resources import payments as answers
-from solward.resources.answers import answer_json
+from solward.resources.declare import answer_json
 from solward.solana.protocol import BLOCKHASH_BLOCKS, CHAIN_IDS, chain_id
 from solward.solana.token_list import TokenList
 from solward.support.clean_text import one_line

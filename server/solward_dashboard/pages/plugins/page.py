@@ -16,7 +16,7 @@ from typing import Any
 from nicegui import ui
 
 from solward.client import Plugin, PluginDistribution, Plugins, Skill, Wallet
-from solward.resources.plugin_state import PluginEntry, SkillSettings
+from solward.resources.plugins import PluginEntry, SkillSettings
 from solward.support import jsontext
 from solward.types.errors import SolwardError
 from solward.types.manifest import Terms

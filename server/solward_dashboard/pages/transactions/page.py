@@ -17,8 +17,8 @@ from nicegui import ui
 from solward import TransactionStatus, TransactionType
 from solward.client import Agent, ClientError, Contact, Transaction, TransactionFilter, Wallet
 from solward.client.arguments import requested
-from solward.resources.contacts import NewContact
 from solward.resources.declare import fields_of
+from solward.resources.policy import NewContact
 from solward.solana.token_list import token_list
 from solward.support.clock import iso, now_ms
 from solward.types.address_book import AddressBook

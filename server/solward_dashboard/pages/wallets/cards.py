@@ -21,7 +21,7 @@ from solward.client import (
 )
 from solward.client.wallets import until_done
 from solward.resources.declare import declared_fields, fields_of
-from solward.resources.switches import Freeze
+from solward.resources.service import Freeze
 from solward.resources.wallets import ChangedWallet
 from solward.types.errors import SolwardError
 from solward.types.money import format_sol

@@ -1,4 +1,5 @@
-"""Limits, what is used of them, and what grants leave room for, as answers show it."""
+"""What several resources have in common: ids of examples, lists, and limits with what is used of
+them and what grants leave room for."""
 
 from __future__ import annotations
 
@@ -7,10 +8,54 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from solward.resources.answers import Answer, answer_schema
-from solward.resources.declare import declared, resource
-from solward.resources.fields import Amount, Json, Shape, Text, Time, Units, Whole
+from solward.resources.declare import Answer, Request, answer_schema, declared, resource
+from solward.resources.fields import (
+    Amount,
+    Flag,
+    Id,
+    Json,
+    Shape,
+    Text,
+    Time,
+    Units,
+    WalletId,
+    Whole,
+)
 from solward.resources.schema import mapping
+
+
+class Example:
+    """The ids and times that the examples of resources share."""
+
+    WALLET = "e05136c2-0095-4472-9b84-19b9e354eeee"
+    ADDRESS = "Xyk1ak1fTvBzxDgQ8ypk1T4PfUfmQEXDnvC6Y6Ttnvh"
+    STRANGER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+    HOLD = "3f0e8a52-7a5c-4c0b-9d1e-5a0c6d2f4b18"
+    TRANSACTION = "0d3c3a35-0b8e-4f2c-8f0a-5e2b4b8a5f10"
+    AGENT = "b9f18163-42c5-477e-9824-368184e65079"
+    KEY = "07e36977-7335-4ac1-bc2f-a8d680f0aec2"
+    CREDENTIAL = "5c0e7c1d-6f0b-4f35-8a53-f6c5f60a4f0e"
+    SCHEDULE = "5b0d0f4e-2f53-4f0e-9a55-1f6a0d8c7b21"
+    MADE = "2026-11-21T10:34:55.814Z"
+
+
+LIMIT = Whole("How many at most.", least=1, most=500)
+
+
+@resource
+class OfWallet(Request):
+    """A list over all wallets, or one wallet's part of it."""
+
+    wallet_id: str | None = declared(WalletId("Only this wallet's.", cli="--wallet"), default=None)
+    limit: int = declared(LIMIT, default=50)
+
+
+@resource
+class Deleted(Answer):
+    """What is deleted."""
+
+    id: str = declared(Id("Its id."))
+    deleted: bool = declared(Flag("True.", const=True))
 
 
 @resource

@@ -1,0 +1,235 @@
+"""The service itself: whether it and its ledger answer, the settings of its process, what its
+freeze switch stops, and what a swap would bring now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from solward.resources.declare import Answer, Call, Request, declared, resource
+from solward.resources.fields import (
+    Choice,
+    Flag,
+    Id,
+    Json,
+    Number,
+    Shape,
+    Text,
+    Time,
+    Units,
+    WalletId,
+    Whole,
+)
+from solward.resources.schema import choice, response_object, whole
+from solward.resources.shared import LIMIT, Example
+
+# The contract has some of them twice.
+_AGENTS = ("total", "running", "totalAgents", "runningAgents", "stoppedAgents", "idleAgents")
+_WEBHOOKS = ("approvals", "alerts")
+_WEBHOOK = choice(
+    "`failing` while its receiver does not take what it is told; absent where the webhook is not"
+    " set.",
+    "ok",
+    "failing",
+)
+REASON = Text("Shown to whoever is refused.", example="incident 7")
+_WALLET = WalletId("One wallet; left out, the whole service.", cli="--wallet")
+_STATED = Text("As it was given.", example="incident 7")
+
+
+@resource
+class Health(Answer):
+    """Whether the service and its ledger answer."""
+
+    component: ClassVar = "Health"
+
+    status: str = declared(
+        Choice(
+            "`degraded` while the ledger or the database does not answer.",
+            options=("ok", "degraded"),
+        )
+    )
+    version: str = declared(Text("The service's.", example="0.1.0"))
+    ledger_healthy: bool = declared(
+        Flag("Whether the ledger answers.", example=True), named="solana.healthy"
+    )
+    network: str = declared(
+        Text("Such as localnet or devnet.", example="localnet"), named="solana.network"
+    )
+    slot: int = declared(
+        Whole("0 where the ledger does not answer.", example=112), named="solana.slot"
+    )
+    agents: Mapping[str, int] = declared(
+        Shape(
+            "How many there are.",
+            form=response_object({name: whole(name, 0) for name in _AGENTS}),
+            example=dict.fromkeys(_AGENTS, 0),
+        )
+    )
+    webhooks: Mapping[str, str] | None = declared(
+        Shape(
+            "Where any is set.",
+            form=response_object(dict.fromkeys(_WEBHOOKS, _WEBHOOK), optional=_WEBHOOKS),
+        ),
+        default=None,
+    )
+
+
+GET_HEALTH = Call(
+    "getHealth",
+    "GET /health",
+    "Is it up, which version, and does its ledger answer.",
+    Health,
+    name="health",
+    about="Answers within a second, always with 200.",
+)
+
+
+class Origin(StrEnum):
+    """Where a setting's value comes from."""
+
+    ARGUMENT = "argument"
+    """Of the program that made the settings, such as the command's `--port`."""
+    ENVIRONMENT = "environment"
+    ENV_FILE = ".env"
+    DEFAULT = "default"
+
+
+@resource
+class Setting(Answer):
+    """A setting of the service's process that answered."""
+
+    name: str = declared(Text("The environment variable.", example="MAX_SOL_PER_TRANSACTION"))
+    value: str | None = declared(
+        Text("In force; null of a secret, and where it has none.", example="2")
+    )
+    default: str | None = declared(Text("With the others as they are.", example="2"))
+    source: str = declared(
+        Choice("Where the value comes from.", options=tuple(Origin), example=Origin.DEFAULT)
+    )
+    secret: bool = declared(Flag("Its value is shown to nobody."))
+    set: bool = declared(Flag("Whether somebody gave it a value."))
+    ceiling: bool = declared(Flag("No request, grant, agent or key exceeds it.", example=True))
+
+
+LIST_SETTINGS = Call(
+    "listSettings",
+    "GET /settings",
+    "Every setting of this process.",
+    Setting,
+    name="settings",
+    listed="settings",
+    about="As docs/configuration.md lists them. They are read once, at the start; of a secret only"
+    " whether it is set, of an address that somebody set scheme, host and port.",
+)
+
+
+@resource
+class Freeze(Request):
+    """What is to be frozen."""
+
+    wallet_id: str | None = declared(_WALLET, default=None)
+    reason: str | None = declared(REASON, default=None)
+
+
+@resource
+class Unfreeze(Request):
+    """What is to be unfrozen."""
+
+    wallet_id: str | None = declared(_WALLET, default=None)
+
+
+@resource
+class ListedFrozen(Request):
+    """How much of what is frozen is listed."""
+
+    limit: int = declared(LIMIT, default=50)
+
+
+@resource
+class Switch(Answer):
+    """The freeze switch of the service, or of one wallet."""
+
+    frozen: bool = declared(Flag("What it is now."))
+    wallet_id: str | None = declared(Text("The wallet; null is all.", example=None))
+
+
+@resource
+class SwitchOn(Switch):
+    """The freeze switch that stops transactions."""
+
+    frozen: bool = declared(Flag("What it is now.", example=True))
+    reason: str | None = declared(_STATED)
+
+
+@resource
+class FrozenWallet(Answer):
+    """A wallet that is frozen by itself."""
+
+    wallet_id: str = declared(Id("The wallet.", example=Example.WALLET))
+    name: str = declared(Text("Its name."))
+    reason: str | None = declared(_STATED)
+    since: datetime = declared(Time("When it was frozen."))
+
+
+@resource
+class Frozen(Answer):
+    """What is frozen."""
+
+    service: bool = declared(
+        Flag("The service, and with it every wallet.", example=True), named="frozen"
+    )
+    reason: str | None = declared(_STATED)
+    since: datetime | None = declared(Time("Null where the service is not frozen."))
+    frozen_wallets: int = declared(
+        Whole("How many wallets are frozen by themselves.", most=2**53 - 1)
+    )
+    wallets: tuple[FrozenWallet, ...] = declared(Json("The latest first, at most `limit`."))
+
+
+LIST_FROZEN = Call(
+    "listFrozen",
+    "GET /freeze",
+    "What is frozen, since when and why.",
+    Frozen,
+    query=ListedFrozen,
+    name="frozen",
+)
+FREEZE = Call(
+    "freeze",
+    "POST /freeze",
+    "Stop every new transaction, of one wallet or of all.",
+    SwitchOn,
+    body=Freeze,
+    about="What was sent already goes on to its end. A restart does not lift it.",
+)
+UNFREEZE = Call("unfreeze", "POST /unfreeze", "Allow transactions again.", Switch, body=Unfreeze)
+
+
+@resource
+class SwapQuote(Answer):
+    """What a swap would bring now."""
+
+    input_token: str = declared(Text("The mint sold.", example=Example.ADDRESS))
+    output_token: str = declared(Text("The mint bought.", example=Example.ADDRESS))
+    input_units: int = declared(Units("Smallest units sold."), read=int)
+    output_units: int = declared(Units("Smallest units that are expected."), read=int)
+    minimum_units: int = declared(
+        Units("Least that must arrive, after slippage.", example="4900000"), read=int
+    )
+    slippage_bps: int = declared(Whole("As given.", example=70))
+    price_impact: Decimal = declared(Number("A fraction: 0.003 is 0.3%.", example=0.003))
+
+
+QUOTE_SWAP = Call(
+    "quoteSwap",
+    "POST /quote",
+    "What a swap would bring now.",
+    SwapQuote,
+    name=None,
+    about="Nothing is sent, reserved or recorded.",
+)
+CALLS: tuple[Call[Any], ...] = (GET_HEALTH, LIST_SETTINGS, LIST_FROZEN, FREEZE, UNFREEZE)
