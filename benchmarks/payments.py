@@ -23,8 +23,7 @@ from solders.message import MessageV0, to_bytes_versioned
 from solders.transaction import VersionedTransaction
 from spl.token.instructions import create_idempotent_associated_token_account
 
-from solward.operations.payments.requests import SellerRequest
-from solward.operations.payments.sites import SiteAnswer, Sites
+from solward.operations.payments.requests import SellerRequest, SiteAnswer, Sites
 from solward.service.service import Solward
 from solward.settings import Settings
 from solward.solana.protocol import CHAIN_IDS

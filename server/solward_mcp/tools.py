@@ -27,7 +27,7 @@ from solward.client import (
     Wallet,
 )
 from solward.client.wallets import SKILL_ROUTES
-from solward.operations.declared.swap import SWAP
+from solward.operations.declared import SWAP
 from solward.resources.declare import Answer, Request, declared, fields_of, resource
 from solward.resources.fields import Choice, Field, Text, object_schema
 from solward.resources.fields import Json as JsonField

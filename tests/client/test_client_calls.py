@@ -18,7 +18,7 @@ from tests.support.services import Api, Carrier, cut, times
 from solward.client import BadRequest, Conflict, Held, NotFoundError, SolwardClient, Transaction
 from solward.client.errors import AmbiguousName
 from solward.client.wallets import find_one, until_done
-from solward.operations import reclaim
+from solward.operations import sol
 
 STRANGER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 
@@ -257,7 +257,7 @@ async def test_an_agents_and_a_keys_grants_go_in_and_come_back(client: SolwardCl
 async def test_rent_is_reclaimed_until_nothing_is_left(
     client: SolwardClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reclaim, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(sol, "MOST_AT_ONCE", 1)
     wallet = await client.wallets.create(name="emptied")
     await client.wallets.airdrop(wallet.id, amount=1)
     for name in ("One", "Two", "Three"):

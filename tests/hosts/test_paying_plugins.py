@@ -21,7 +21,7 @@ from tests.support.payments import OWNER, PRICE, SPONSOR, Shop
 from tests.support.plugins import HEAD, Shelf, shelf, skill_source
 from tests.support.sellers import Asked, FakeSeller, Reply, receipt
 
-from solward.operations.payments.sites import Sites
+from solward.operations.payments.requests import Sites
 from solward.service import service
 from solward.types.errors import PaymentRefused, SkillError
 from solward.vault.money.request import Actor

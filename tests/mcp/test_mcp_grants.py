@@ -13,8 +13,7 @@ from tests.support.services import STRANGER, Api
 
 from solward.client import Transaction, Trial
 from solward.client.wallets import SKILL_ROUTES
-from solward.operations.declared import OPERATIONS
-from solward.operations.declared.swap import SWAP
+from solward.operations.declared import OPERATIONS, SWAP
 from solward.operations.policies.changes import replace_set
 from solward.resources.declare import answer_schema
 from solward.support import jsontext

@@ -18,8 +18,7 @@ from typing import Any
 
 import solward
 from solward import resources
-from solward.operations.declared import OPERATIONS, Field, Operation
-from solward.operations.declared.swap import SWAP
+from solward.operations.declared import OPERATIONS, SWAP, Operation
 from solward.resources import (
     agents,
     credentials,
@@ -34,7 +33,7 @@ from solward.resources import (
     wallets,
 )
 from solward.resources.declare import Call, Request, fields_of
-from solward.resources.fields import REQUIRED, Amount, Required, Setting, Whole
+from solward.resources.fields import REQUIRED, Amount, Field, Required, Setting, Whole
 from solward.support import jsontext
 from solward.support.child_processes import child_environment
 

@@ -13,9 +13,9 @@ import pytest
 from tests.support.repository import DOCS, ROOT
 
 from solward.operations import perform
-from solward.operations.declared import OPERATIONS, Field, Operation
+from solward.operations.declared import OPERATIONS, Operation
 from solward.operations.plans import PLANS
-from solward.resources.fields import REQUIRED, Amount, Text, Whole
+from solward.resources.fields import REQUIRED, Amount, Field, Text, Whole
 from solward.types.errors import InvalidRequest
 from solward_cli.wallet.command import COMMANDS
 
@@ -23,7 +23,7 @@ REST, CLI = (DOCS / "rest.md").read_text(), (DOCS / "cli.md").read_text()
 # The vendor's own API, as the embedded market and its adapter speak it; files that are written
 # from the declarations; the declarations.
 ELSEWHERE = re.compile(
-    r"solward_localnet/|solward_plugins/venues/|(client|context)/operations\.py|operations/declared/"
+    r"solward_localnet/|solward_plugins/venues/|(client|context)/operations\.py|operations/declared\.py"
 )
 
 operations = pytest.mark.parametrize("declared", OPERATIONS.values(), ids=OPERATIONS)

@@ -12,7 +12,7 @@ from solders.pubkey import Pubkey
 from tests.promises import promise
 from tests.support.tokens import TokenBench
 
-from solward.operations.declared.tokens import LAUNCH_TOKEN
+from solward.operations.declared import LAUNCH_TOKEN
 from solward.operations.tokens import plan_launch_token
 from solward.resources.fields import camel
 from solward.types.errors import GuardrailBlocked

@@ -10,7 +10,7 @@ from tests.support.repository import ROOT, Copy, recipe
 
 RECIPE = recipe("Adding an operation")
 
-# Step 1, in a family's module.
+# Step 1, above the table of all.
 DECLARATION = """
 
 TIP = Operation(
@@ -26,8 +26,8 @@ TIP = Operation(
         ),
     ),
     details=(Address("Who was tipped.", name="to"), Amount("SOL.", name="amount")),
-    example={"to": examples.RECIPIENT},
-    answer={"to": examples.RECIPIENT, "amount": 0.001},
+    example={"to": Example.STRANGER},
+    answer={"to": Example.STRANGER, "amount": 0.001},
     refusals=("lamports must be a whole number from 1 to 2000000",),
     verb="Tip",
     progress="Tipping",
@@ -118,9 +118,13 @@ def test_the_recipe_is_short() -> None:
 def test_an_operation_made_by_the_recipe_is_found_everywhere(tmp_path: Path) -> None:
     copy = Copy.made(tmp_path / "tree")
     tree = copy.tree
-    declared = _named("sol.py", "framework/solward/operations/declared/")
-    _append(tree / declared, "import Address, Amount, Recipient", ", Whole", DECLARATION)
-    plan = _named("transfer.py", "framework/solward/operations/")
+    name = "framework/solward/operations/declared.py"
+    assert f"`{name}`" in RECIPE
+    declared = tree / name
+    declared.write_text(
+        declared.read_text().replace("\n\nOPERATIONS:", DECLARATION + "\n\nOPERATIONS:")
+    )
+    plan = _named("sol.py", "framework/solward/operations/")
     _append(tree / plan, "MAX_AIRDROP_SOL, TRANSFER", ", TIP", PLAN)
     (tree / plan).write_text(
         (tree / plan)

@@ -43,10 +43,10 @@ from tests.vault.money.test_closed_accounts import in_window, open_own, wrap
 from tests.vault.money.test_reconcile import Died, die_at, restarted
 
 from solward.client.wallets import until_done
-from solward.operations import reclaim
-from solward.operations.declared.rent import MOST_AT_ONCE
+from solward.operations import sol
+from solward.operations.declared import MOST_AT_ONCE
 from solward.operations.policies.changes import replace_set
-from solward.operations.reclaim import Reclaimable, read_reclaimable
+from solward.operations.sol import Reclaimable, read_reclaimable
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.protocol import LOCALNET_RENT_PER_BYTE, MOST_RENT_PER_BYTE, rent_of
 from solward.support.durations import DAY_MS
@@ -117,13 +117,13 @@ async def test_ten_accounts_of_a_higher_rent_give_back_exactly_the_excess(
 async def test_a_kill_between_two_of_its_transactions_loses_nothing(
     tokens: TokenBench, step: Step, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reclaim, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(sol, "MOST_AT_ONCE", 2)
     await set_rent(tokens, MOST_RENT_PER_BYTE)
     mints = [await tokens.mint(units=1) for _ in range(5)]
     await set_rent(tokens, LOCALNET_RENT_PER_BYTE)
     bench, before = tokens.bench, await tokens.lamports()
     assert (await reclaim_rent(tokens)).details["left"] == 3
-    draft = await reclaim.plan_reclaim_rent(tokens.address, ledger=bench.ledger, take="all")
+    draft = await sol.plan_reclaim_rent(tokens.address, ledger=bench.ledger, take="all")
     parts = (bench.engine, bench.engine._signing, bench.engine.sender)
     for part in parts:
         part._hook = die_at(step)

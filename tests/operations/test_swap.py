@@ -27,7 +27,7 @@ from tests.support.swaps import (
     whole,
 )
 
-from solward.operations.declared.swap import SWAP
+from solward.operations.declared import SWAP
 from solward.operations.swap import NO_SWAP_LIMITS, plan_swap
 from solward.operations.venues import Venues
 from solward.resources.fields import camel

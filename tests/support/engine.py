@@ -41,7 +41,7 @@ from tests.support.localnet import land, rent
 
 from solward.database.database import Database
 from solward.operations.perform import Operations
-from solward.operations.transfer import plan_transfer
+from solward.operations.sol import plan_transfer
 from solward.operations.venues import Venue
 from solward.service.cluster import open_cluster
 from solward.settings import Settings

@@ -13,7 +13,7 @@ from tests.support.examples import rest_is_long
 from tests.support.vendors.server import vendor_server
 from tests.testing.builtin_cases import CASES
 
-from solward.operations.payments.sites import Sites
+from solward.operations.payments.requests import Sites
 from solward.plugins import load_registry
 from solward.testing import Stand
 from solward.testing.conformance import Outcome, Report, check_provider, check_skill

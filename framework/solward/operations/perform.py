@@ -17,13 +17,12 @@ from solders.instruction import Instruction
 from solward.context.pocket import PocketRequest
 
 # The families are imported for the plans they register.
-from solward.operations import staking, transfer  # noqa: F401
+from solward.operations import staking  # noqa: F401
 from solward.operations import tokens as _tokens  # noqa: F401
-from solward.operations.declared import OPERATIONS, Operation
-from solward.operations.declared.swap import SWAP
+from solward.operations.declared import OPERATIONS, SWAP, Operation
 from solward.operations.plans import PLANS, Plan, run_plan
 from solward.operations.plugin_draft import plain, plan_use, plugin_draft, read_request, recipe_of
-from solward.operations.reclaim import Reclaimable, read_reclaimable
+from solward.operations.sol import Reclaimable, read_reclaimable
 from solward.operations.swap import NO_SWAP_LIMITS, SwapLimits, read_quote
 from solward.operations.venues import NoVenue, Venue, Venues
 from solward.solana.programs import WRAPPED_SOL_MINT

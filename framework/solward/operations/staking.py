@@ -47,9 +47,9 @@ from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 
 from solward.database.database import Database
-from solward.operations.declared.staking import STAKE, UNSTAKE, WITHDRAW_STAKE
+from solward.operations.declared import STAKE, UNSTAKE, WITHDRAW_STAKE
 from solward.operations.plans import plans
-from solward.operations.transfer import parse_address
+from solward.operations.sol import parse_address
 from solward.solana.accounts import rent_now
 from solward.solana.builders import create_seeded
 from solward.solana.programs import (

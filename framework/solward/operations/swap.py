@@ -23,7 +23,7 @@ from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 
-from solward.operations.declared.swap import MAX_SLIPPAGE_BPS, SWAP
+from solward.operations.declared import MAX_SLIPPAGE_BPS, SWAP
 from solward.operations.plans import plans
 from solward.operations.plugin_draft import plain
 from solward.operations.venues import Venue, Venues, every_offer

@@ -37,7 +37,7 @@ from spl.token.models import (
     SetAuthorityParams,
 )
 
-from solward.operations.declared.tokens import (
+from solward.operations.declared import (
     BURN,
     CLOSE_ACCOUNT,
     LAUNCH_TOKEN,
@@ -46,7 +46,7 @@ from solward.operations.declared.tokens import (
     TRANSFER_TOKEN,
 )
 from solward.operations.plans import plans
-from solward.operations.transfer import parse_address
+from solward.operations.sol import parse_address
 from solward.solana.accounts import most_rent, rent_now
 from solward.solana.builders import (
     close_account,
@@ -60,7 +60,6 @@ from solward.solana.protocol import (
     TOKEN_METADATA_POINTER_INITIALIZE,
     TOKEN_TRANSFER_CHECKED_WITH_FEE,
 )
-from solward.solana.recipients import check_recipient
 from solward.solana.token_list import TokenList
 from solward.solana.tokens import (
     NON_TRANSFERABLE,
@@ -69,6 +68,7 @@ from solward.solana.tokens import (
     Mint,
     associated_account_size,
     associated_address,
+    check_recipient,
     current_epoch,
     read_mint,
     token_account,

@@ -25,11 +25,16 @@ from solward.resources.schema import mapping
 
 
 class Example:
-    """The ids and times that the examples of resources share."""
+    """The ids, addresses and times that the examples of resources and operations share."""
 
     WALLET = "e05136c2-0095-4472-9b84-19b9e354eeee"
     ADDRESS = "Xyk1ak1fTvBzxDgQ8ypk1T4PfUfmQEXDnvC6Y6Ttnvh"
     STRANGER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+    MINT = "CnfsDnWmh34rN9EM5MLVJB7dLbe1x8VDM3mv2EQq4KZ8"
+    TOKEN_ACCOUNT = "GEVUHyWDGETFB2QXpKh43KZDyZZzHTQptZRqx1sA2wfu"  # noqa: S105 - an address
+    STAKE = "6RDVFMTdCXVaW2iFUmvQ7UvLSYbbyTUNGKEGD2XmVMzs"
+    VALIDATOR = "9QU2QSxhb24FUX3Tu2FpczXjpK3VYrvRudywSZaM29mF"
+    WRAPPED = "4yzpwGH8prcWPpXbJKjyVCdBBCaUyKuomxgmmZr5MrYh"
     HOLD = "3f0e8a52-7a5c-4c0b-9d1e-5a0c6d2f4b18"
     TRANSACTION = "0d3c3a35-0b8e-4f2c-8f0a-5e2b4b8a5f10"
     AGENT = "b9f18163-42c5-477e-9824-368184e65079"

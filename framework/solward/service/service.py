@@ -34,13 +34,12 @@ from solward.notify.webhook import Webhook
 from solward.operations.approvals import Approvals, swept
 from solward.operations.key_callers import KeyCallers
 from solward.operations.payments.pay import Payments
-from solward.operations.payments.sites import Sites
+from solward.operations.payments.requests import Sites
 from solward.operations.perform import Operations
 from solward.operations.policies.changes import may_approve
 from solward.operations.policies.documents import Policies
 from solward.operations.skill_runs import SkillRuns
 from solward.operations.swap import SwapLimits
-from solward.operations.switches import FreezeSwitches
 from solward.plugins import Registry
 from solward.plugins.folders.layout import in_use
 from solward.plugins.state import PluginSettings, PluginState
@@ -51,7 +50,7 @@ from solward.service.cluster import Localnet, open_cluster
 from solward.service.display_reads import Display
 from solward.service.history import History
 from solward.service.holdings import Holdings
-from solward.service.limits import engine_options, wallet_limits
+from solward.service.limits import FreezeSwitches, engine_options, wallet_limits
 from solward.service.live_plugins import LivePlugins
 from solward.service.retention import MB, hourly_retention
 from solward.service.token_refresh import listed_tokens

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solward.operations.declared.swap import MAX_SLIPPAGE_BPS
+from solward.operations.declared import MAX_SLIPPAGE_BPS
 from solward.resources.declare import answer_schema
 from solward.resources.fields import Schema
 from solward.resources.schema import array, choice, mapping, response_object, text, whole

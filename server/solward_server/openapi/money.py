@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from solward.operations.declared import Field
 from solward.operations.declared import Operation as Declared
-from solward.resources.fields import ADDRESS, Address, Recipient, Schema, camel
+from solward.resources.fields import ADDRESS, Address, Field, Recipient, Schema, camel
 from solward.resources.schema import JSON, examples, flag, ref, request_object, response_object
 from solward.resources.shared import Example
 from solward.solana.programs import SYSTEM_PROGRAM

@@ -7,8 +7,7 @@ from typing import Any
 
 from quart import Blueprint, Response
 
-from solward.operations.declared import OPERATIONS, Operation
-from solward.operations.declared.swap import SWAP
+from solward.operations.declared import OPERATIONS, SWAP, Operation
 from solward.resources.service import QUOTE_SWAP
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.types.roles import Role

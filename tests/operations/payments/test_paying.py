@@ -20,7 +20,7 @@ from tests.support.payments import OWNER, PRICE, SPONSOR, Shop, charge, mpp, ope
 from tests.support.sellers import Asked, Reply, fake_seller, receipt
 
 from solward.operations.payments import pay
-from solward.operations.payments.sites import MAX_ANSWER_BYTES
+from solward.operations.payments.requests import MAX_ANSWER_BYTES
 from solward.solana.programs import MEMO_PROGRAM
 from solward.types.errors import InvalidRequest, TransactionError
 from solward.types.payment import (

@@ -14,8 +14,12 @@ from tests.promises import promise
 from tests.support.clock import until
 from tests.support.sellers import Asked, FakeSeller, Reply, fake_seller
 
-from solward.operations.payments.requests import SellerRequest, read_request
-from solward.operations.payments.sites import MAX_ANSWER_BYTES, Sites
+from solward.operations.payments.requests import (
+    MAX_ANSWER_BYTES,
+    SellerRequest,
+    Sites,
+    read_request,
+)
 from solward.types.errors import InvalidRequest, PaymentRefused
 from solward.types.payment import PayRequest
 

@@ -16,7 +16,7 @@ from tests.support.clock import until
 from tests.support.engine import Bench, bench
 
 from solward.context.pocket import PocketRequest
-from solward.operations.transfer import plan_airdrop
+from solward.operations.sol import plan_airdrop
 from solward.types.errors import StoreError, TransactionFailed
 from solward.types.record import TransactionStatus
 from solward.vault.money import engine as module

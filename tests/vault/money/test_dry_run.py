@@ -18,7 +18,7 @@ from tests.promises import promise
 from tests.support.engine import LIMITS, Bench, open_bench
 
 from solward.database.tables import reservations
-from solward.operations.transfer import plan_airdrop
+from solward.operations.sol import plan_airdrop
 from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed, WalletNotFound
 from solward.types.money import LAMPORTS_PER_SOL
 from solward.vault.guardrails.rules import RULES, ScopeLimits

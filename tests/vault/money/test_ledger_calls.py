@@ -15,7 +15,7 @@ from tests.support.engine import UNLIMITED, Bench, open_bench
 from tests.support.rpc import RpcNode, answers_of, listening
 
 from solward.database.database import Database
-from solward.operations.transfer import plan_transfer
+from solward.operations.sol import plan_transfer
 from solward.service.cluster import open_cluster
 from solward.settings import Settings
 from solward.types.record import TransactionStatus

@@ -20,7 +20,7 @@ from tests.support.tokens import TokenBench, open_tokens
 from tests.vault.money.test_reconcile import Died, restarted, stopped_at
 
 from solward.database.tables import attempts as attempts_table
-from solward.operations.transfer import plan_transfer
+from solward.operations.sol import plan_transfer
 from solward.types.errors import GuardrailBlocked, LedgerRejected
 from solward.types.money import COUNTED_MAX, U64_MAX, sol_to_lamports
 from solward.types.record import TransactionRecord, TransactionStatus

@@ -21,7 +21,7 @@ from tests.promises import promise
 from tests.support.tokens import TOKEN, TOKEN_2022
 from tests.vault.money.handed_payments import FUNDS, PRICE, Shop, memo_of, open_shop
 
-from solward.operations.transfer import plan_transfer
+from solward.operations.sol import plan_transfer
 from solward.support.clock import now_ms
 from solward.types.errors import GuardrailBlocked, Held, InvalidRequest, TransactionFailed
 from solward.types.payment import PaymentMode

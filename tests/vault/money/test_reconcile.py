@@ -13,7 +13,7 @@ import pytest
 from tests.promises import promise
 from tests.support.engine import LIMITS, Bench, open_bench
 
-from solward.operations.transfer import plan_airdrop
+from solward.operations.sol import plan_airdrop
 from solward.types.money import LAMPORTS_PER_SOL
 from solward.types.record import TransactionStatus
 from solward.vault.money.engine import Engine

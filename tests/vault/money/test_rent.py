@@ -21,8 +21,8 @@ from tests.support.tokens import TokenBench, open_tokens
 from tests.vault.money.test_fates import pair
 from tests.vault.money.test_pocket_run import paying, row_of, use
 
+from solward.operations.sol import plan_wrap_sol
 from solward.operations.tokens import plan_mint_supply
-from solward.operations.transfer import plan_wrap_sol
 from solward.solana.message import AnyMessage
 from solward.solana.programs import RENT_SYSVAR
 from solward.solana.protocol import MOST_RENT_PER_BYTE, rent_of

@@ -17,7 +17,7 @@ from tests.support.engine import LIMITS, Bench, Wire, open_bench
 
 from solward.agents.store import agents as agent_store
 from solward.database.tables import attempts, transactions
-from solward.operations.transfer import plan_airdrop
+from solward.operations.sol import plan_airdrop
 from solward.types.errors import SkillError, TakenOver, TransactionFailed
 from solward.types.money import LAMPORTS_PER_SOL
 from solward.types.record import TransactionRecord, TransactionStatus

@@ -25,11 +25,13 @@ from solward.operations.payments.offers import (
     refused,
 )
 from solward.operations.payments.requests import (
+    MAX_ANSWER_BYTES,
     SellerRequest,
+    SiteAnswer,
+    Sites,
     read_request,
     shown_headers,
 )
-from solward.operations.payments.sites import MAX_ANSWER_BYTES, SiteAnswer, Sites
 from solward.plugins.loaded import LoadedPayment
 from solward.plugins.payment_checks import MAX_OFFERS
 from solward.resources import payments as answers

@@ -36,7 +36,8 @@ from solward.client import (
     Wallet,
 )
 from solward.client.wallets import SKILL_ROUTES
-from solward.operations.declared import Operation, recipient_fields, sol, swap, tokens
+from solward.operations import declared
+from solward.operations.declared import Operation, recipient_fields
 from solward.resources.wallets import Pockets, Stakes
 from solward.support.jsontext import dumps
 from solward.types.address_book import AddressBook
@@ -404,9 +405,9 @@ def _recipient_of(operation: str) -> str:
     return next((each.json for each in recipient_fields(operation)), "")
 
 
-AIRDROP, TRANSFER = of_operation(sol.AIRDROP), of_operation(sol.TRANSFER)
-TRANSFER_TOKEN = of_operation(tokens.TRANSFER_TOKEN)
-SWAP = of_operation(swap.SWAP, {"inputToken": "SOL"})
+AIRDROP, TRANSFER = of_operation(declared.AIRDROP), of_operation(declared.TRANSFER)
+TRANSFER_TOKEN = of_operation(declared.TRANSFER_TOKEN)
+SWAP = of_operation(declared.SWAP, {"inputToken": "SOL"})
 
 
 class ActionPanel:

@@ -43,9 +43,8 @@ from solward.solana.protocol import (
     MAX_V1_WIRE_BYTES,
     MAX_WIRE_BYTES,
 )
-from solward.solana.recipients import authority, check_receiver, check_recipient
 from solward.solana.stakes import unix_time
-from solward.solana.tokens import mint_account
+from solward.solana.tokens import authority, check_receiver, check_recipient, mint_account
 from solward.types.errors import InvalidRequest, LedgerError, LedgerRejected, LedgerUnavailable
 from solward.types.guardrail import Intent, Operation, TransactionEffects
 from solward.types.ledger import Account
