@@ -43,7 +43,11 @@ class AccountIndex:
 
     def update(self, address: Pubkey, account: SolderAccount | None) -> None:
         """Index the new state of an account, None where it is closed."""
-        keys = () if account is None else _index_keys(account)
+        keys: tuple[tuple[str, str], ...] = ()
+        if account is not None:
+            keys, token = (("program", str(account.owner)),), token_account(account)
+            if token is not None:
+                keys += (("owner", token.owner), ("mint", token.mint))
         old = self._keys.get(address, ())
         if keys == old:
             return
@@ -64,9 +68,3 @@ class AccountIndex:
 
     def token_accounts_with_mint(self, mint: Pubkey) -> Iterable[Pubkey]:
         return tuple(self._addresses.get(("mint", str(mint)), ()))
-
-
-def _index_keys(account: SolderAccount) -> tuple[tuple[str, str], ...]:
-    program = ("program", str(account.owner))
-    token = token_account(account)
-    return (program, ("owner", token.owner), ("mint", token.mint)) if token else (program,)

@@ -359,10 +359,6 @@ def _account_state(read: Reader) -> str:
     return _STATES[state] if state < len(_STATES) else _STATES[0]
 
 
-def _pairs(read: Reader) -> list[list[str]]:
-    return [[read.short_text(), read.short_text()] for _ in range(read.u32())]
-
-
 def _multiplier(read: Reader) -> str:
     return str(read.double()).removesuffix(".0")
 
@@ -419,7 +415,9 @@ _EXTENSIONS: Mapping[str, Fields] = {
         "name": Reader.short_text,
         "symbol": Reader.short_text,
         "uri": Reader.short_text,
-        "additionalMetadata": _pairs,
+        "additionalMetadata": lambda read: [
+            [read.short_text(), read.short_text()] for _ in range(read.u32())
+        ],
     },
     "groupPointer": {"authority": Reader.key_or_none, "groupAddress": Reader.key_or_none},
     "tokenGroup": {

@@ -344,11 +344,6 @@ def _set_authority(accounts: Sequence[str], read: Reader) -> Parsed:
     return shown(Layout("setAuthority", (owned,), fields, "authority"), accounts, read)
 
 
-def _token_amount(read: Reader) -> Parsed:
-    amount, decimals = read.u64(), read.u8()
-    return ui_token_amount(amount, decimals)
-
-
 def _extension_types(read: Reader) -> list[str] | None:
     kinds = [read.u16() for _ in range(read.left() // 2)]
     if any(kind >= len(EXTENSION_TYPES) for kind in kinds):
@@ -357,7 +352,7 @@ def _extension_types(read: Reader) -> list[str] | None:
 
 
 _AMOUNT: Fields = {"amount": Reader.amount}
-_CHECKED: Fields = {"tokenAmount": _token_amount}
+_CHECKED: Fields = {"tokenAmount": lambda read: ui_token_amount(read.u64(), read.u8())}
 _OWNER: Fields = {"owner": Reader.key}
 _LAMPORTS: Fields = {"lamports": Reader.u64}
 _SIGNERS: Fields = {"m": Reader.u8}
@@ -449,15 +444,6 @@ def _system(accounts: Sequence[str], data: bytes) -> Parsed:
     return apply(_SYSTEM, kind, accounts, read)
 
 
-def _associated_token(accounts: Sequence[str], data: bytes) -> Parsed:
-    # The program's first version had no instruction data: it could only create.
-    return apply(_ASSOCIATED, data[0] if data else 0, accounts, Reader(data))
-
-
-def _memo(_accounts: Sequence[str], data: bytes) -> str:
-    return Reader(data).text()
-
-
 _NONCE = ("nonceAccount", "recentBlockhashesSysvar")
 _SPACE: Fields = {"space": Reader.u64}
 _SEED: Fields = {"base": Reader.key, "seed": Reader.long_text}
@@ -512,11 +498,16 @@ _ASSOCIATED: Mapping[int, Layout] = {
     ),
 }
 
+_MEMO = "spl-memo", lambda _accounts, data: Reader(data).text()
 _PARSERS: Mapping[str, tuple[str, Callable[[Sequence[str], bytes], Any]]] = {
     SYSTEM_PROGRAM: ("system", _system),
     TOKEN_PROGRAM: ("spl-token", _token),
     TOKEN_2022_PROGRAM: ("spl-token", _token),
-    ASSOCIATED_TOKEN_PROGRAM: ("spl-associated-token-account", _associated_token),
-    MEMO_V1_PROGRAM: ("spl-memo", _memo),
-    MEMO_PROGRAM: ("spl-memo", _memo),
+    ASSOCIATED_TOKEN_PROGRAM: (
+        "spl-associated-token-account",
+        # The program's first version had no instruction data: it could only create.
+        lambda accounts, data: apply(_ASSOCIATED, data[0] if data else 0, accounts, Reader(data)),
+    ),
+    MEMO_V1_PROGRAM: _MEMO,
+    MEMO_PROGRAM: _MEMO,
 }

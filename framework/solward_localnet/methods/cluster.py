@@ -14,7 +14,6 @@ from solders.transaction import VersionedTransaction
 
 from solward.solana.message import fee_terms
 from solward.solana.protocol import MAX_LOCALNET_RENT_PER_BYTE, Stake
-from solward_localnet.genesis import COMMISSION_PERCENT
 from solward_localnet.jsonrpc import (
     BLOCK_NOT_AVAILABLE,
     Params,
@@ -29,7 +28,7 @@ from solward_localnet.jsonrpc import (
     parse_pubkey,
     string_at,
 )
-from solward_localnet.ledger import API_VERSION, LocalLedger
+from solward_localnet.ledger import API_VERSION, COMMISSION_PERCENT, LocalLedger
 from solward_localnet.txjson import is_writable
 
 FEATURE_SET = 0
