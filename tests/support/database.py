@@ -31,8 +31,8 @@ from solward.agents.store import queue_tables
 from solward.audit import log as audit_log
 from solward.audit.log import AuditEntry, Log
 from solward.database import database, outbox, sqlite
-from solward.database.audit_heads import Head
 from solward.database.database import Database
+from solward.database.outbox import Head
 from solward.database.tables import audit
 from solward.types.record import Hold, HoldState
 from solward.vault.store.holds import HoldRow

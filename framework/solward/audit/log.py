@@ -15,9 +15,15 @@ from typing import Any
 from sqlalchemy import ColumnElement, bindparam, func, select, true, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.database.audit_heads import Head
 from solward.database.database import Database
-from solward.database.outbox import GENESIS_HASH, OPEN_FROM, SERVICE_CHAIN, entry_hash, genesis
+from solward.database.outbox import (
+    GENESIS_HASH,
+    OPEN_FROM,
+    SERVICE_CHAIN,
+    Head,
+    entry_hash,
+    genesis,
+)
 from solward.database.tables import audit, audit_heads
 from solward.support import jsontext
 from solward.support.atomic_files import write_file

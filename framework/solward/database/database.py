@@ -73,19 +73,13 @@ _NO_IDLE_TIMEOUT = text("SET LOCAL idle_in_transaction_session_timeout = 0")
 # Options of a transaction that reads: it sees one state throughout, as on SQLite.
 _READING: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
-# The database's clock: those of the machines may differ.
-_CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+# The database's clock, in milliseconds: those of the machines may differ.
+_CLOCK: ColumnElement[int] = literal_column(
+    "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+).label("ms")
 _LEDGER_TIME = select(ledger_time.c.ms)
-
-
-def _readings(clock: str) -> tuple[Prepared, Prepared]:
-    """Now, alone and with the ledger's time, by an SQL expression in milliseconds."""
-    now: ColumnElement[int] = literal_column(clock).label("ms")
-    ledger_ms = _LEDGER_TIME.scalar_subquery().label("ledger_ms")
-    return Prepared(select(now)), Prepared(select(now, ledger_ms))
-
-
-_NOW, _NOW_AND_LEDGER_TIME = _readings(_CLOCK)
+_NOW = Prepared(select(_CLOCK))
+_NOW_AND_LEDGER_TIME = Prepared(select(_CLOCK, _LEDGER_TIME.scalar_subquery().label("ledger_ms")))
 # Of processes that store it at once one does: none waits for another's reservation.
 _KEEP_LEDGER_TIME = Prepared(
     update(ledger_time)

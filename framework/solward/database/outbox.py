@@ -7,9 +7,14 @@ records.
 Every wallet and every agent has a chain of its own, and the chain "" has what belongs to neither,
 so writers at the same time do not wait for each other. Each row carries the hash of the one before:
 an edited, removed, inserted or moved row breaks its chain there, and a chain cut short no longer
-ends where `audit_heads` says, which is authenticated (`solward.database.audit_heads`).
-Whoever puts back an older copy of the whole database can take history back: copy the heads
-elsewhere.
+ends where `audit_heads` says.
+
+Hashes show a changed entry only to somebody who knows the end of its chain, and whoever can write
+the database can write ends too. So each end carries an HMAC-SHA-256 under the audit key, which the
+database does not hold: it is stored sealed under the keystore's secret
+(`solward.vault.custody.keyring`). Whoever appends checks the end it goes on from: an end that is
+not authentic never becomes so by what follows it. Whoever can put back an older copy of the whole
+database can take history back: copy the heads elsewhere.
 
 `seq` puts all rows into one order in which no row appears before one that was already read. On
 SQLite, which has one writer, it counts. On PostgreSQL it is made of the transaction's id, and
@@ -20,9 +25,10 @@ have another order there than in the chain they share.
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Sequence
 from contextvars import Context, copy_context
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -40,7 +46,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.database.audit_heads import BROKEN, Head
 from solward.database.prepared import ForEachRow, Prepared
 from solward.database.records import insert_new
 from solward.database.tables import audit, audit_heads, audit_offset
@@ -49,6 +54,53 @@ from solward.support.clock import now_ms
 from solward.telemetry import metrics
 from solward.types.errors import StoreError
 from solward.types.events import Event, EventKind
+
+AUDIT_KEY_BYTES = 32
+
+# Of a chain that went on after an end that was not authentic; no MAC is equal to it.
+BROKEN = "broken"
+
+_DOMAIN = "solward-audit-head/1"
+
+
+class Head(NamedTuple):
+    """Where a chain ends, and the entry after which it begins where retention cut older ones.
+
+    Attributes:
+        number: of its last entry; 0 when it has none.
+        pruned_hash: the hash of entry `pruned_number`, None while nothing was cut.
+        service_number: the last entry of the chain without a name when this one was last written,
+            so that the former cannot be taken back further than all others; `service_hash` its
+            hash, None while it had none.
+        mac: of all of this and the chain's name, hex; None where it was written without a key.
+    """
+
+    number: int
+    hash: str
+    pruned_number: int = 0
+    pruned_hash: str | None = None
+    service_number: int = 0
+    service_hash: str | None = None
+    mac: str | None = None
+
+    def signed(self, key: bytes | None, chain: str) -> Head:
+        """The same end with its MAC; without a key, with none."""
+        return self._replace(mac=None if key is None else self._mac(key, chain))
+
+    def is_authentic(self, key: bytes, chain: str) -> bool:
+        """Whether the holder of the key wrote it, for this chain."""
+        return self.mac is not None and hmac.compare_digest(self.mac, self._mac(key, chain))
+
+    def followed_by(self, following: Head, key: bytes | None, chain: str) -> Head:
+        """The end that takes this one's place, authentic only if this one is."""
+        if key is None or self.is_authentic(key, chain):
+            return following.signed(key, chain)
+        return following._replace(mac=BROKEN)
+
+    def _mac(self, key: bytes, chain: str) -> str:
+        fields = (_DOMAIN, chain, *self[:-1])
+        return hmac.digest(key, msgspec.json.encode(fields), "sha256").hex()
+
 
 # The chain of what belongs to no wallet or agent.
 SERVICE_CHAIN = ""

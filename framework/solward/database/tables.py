@@ -22,6 +22,7 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
+    insert,
     text,
 )
 from sqlalchemy.dialects import postgresql
@@ -68,6 +69,15 @@ def _table(name: str, *parts: SchemaItem, **options: Any) -> Table:
     return Table(name, metadata, *parts, **options)
 
 
+def _single_row(name: str, column: Column[Any], first: int | None) -> Table:
+    """A table of one row, which is there from the start with its `first` value."""
+    id_ = Column("id", Integer, primary_key=True, autoincrement=False)
+    made = _table(name, id_, column)
+    row = insert(made).values({"id": 1, column.name: first})
+    AFTERWARDS.append((None, str(row.compile(compile_kwargs={"literal_binds": True}))))
+    return made
+
+
 # The hash of all that this module declares, in one row (`solward.database.schema`).
 schema_hash = _table("schema_hash", Column("hash", Text, primary_key=True))
 
@@ -101,7 +111,7 @@ audit = _table(
 )
 
 # Where each chain ends, and what retention has cut from its beginning. Appending locks the row,
-# and a chain cut short no longer fits it. `mac` authenticates it: `solward.database.audit_heads`.
+# and a chain cut short no longer fits it. `mac` authenticates it: `solward.database.outbox`.
 audit_heads = _table(
     "audit_heads",
     Column("chain", Text, primary_key=True),
@@ -116,12 +126,7 @@ audit_heads = _table(
 
 # One row: what PostgreSQL adds to its transaction ids so that `seq` never goes back, not even
 # where a dump was restored into another cluster.
-audit_offset = _table(
-    "audit_offset",
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("value", BigInteger, nullable=False),
-)
-AFTERWARDS.append((None, "INSERT INTO audit_offset (id, value) VALUES (1, 0)"))
+audit_offset = _single_row("audit_offset", Column("value", BigInteger, nullable=False), 0)
 
 # SQLite only numbers rows by itself for INTEGER PRIMARY KEY; PostgreSQL gets a bigint identity.
 Sequence = BigInteger().with_variant(Integer, "sqlite")
@@ -184,20 +189,10 @@ token_lists = _table(
 
 # The one network of this database, in one row; null before the first start
 # (`solward.database.ledger_network`).
-ledger_network = _table(
-    "ledger_network",
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("network", Text),
-)
-AFTERWARDS.append((None, "INSERT INTO ledger_network (id, network) VALUES (1, NULL)"))
+ledger_network = _single_row("ledger_network", Column("network", Text), None)
 
 # The latest time of the ledger that was believed, in one row; 0 before there was any.
-ledger_time = _table(
-    "ledger_time",
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("ms", BigInteger, nullable=False),
-)
-AFTERWARDS.append((None, "INSERT INTO ledger_time (id, ms) VALUES (1, 0)"))
+ledger_time = _single_row("ledger_time", Column("ms", BigInteger, nullable=False), 0)
 
 transactions = _table(
     "transactions",
@@ -321,12 +316,7 @@ contacts = _table(
 )
 
 # One row, which every change of grants or of the book counts up: caches end with it.
-grant_version = _table(
-    "grant_version",
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("version", BigInteger, nullable=False),
-)
-AFTERWARDS.append((None, "INSERT INTO grant_version (id, version) VALUES (1, 0)"))
+grant_version = _single_row("grant_version", Column("version", BigInteger, nullable=False), 0)
 
 # Scopes that a transaction is only found again by: they have no windows and no totals.
 FOUND_BY: Final = ("skill:", "plugin:", "site:")

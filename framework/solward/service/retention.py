@@ -17,9 +17,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.agents.store import agents
 from solward.database import outbox
-from solward.database.audit_heads import Head
 from solward.database.database import Database, try_lock_exclusive
-from solward.database.outbox import SERVICE_CHAIN
+from solward.database.outbox import SERVICE_CHAIN, Head
 from solward.database.tables import audit, audit_heads, decisions
 from solward.settings import Settings
 from solward.support.clock import iso

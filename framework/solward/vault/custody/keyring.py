@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from solward.database import audit_heads as audit
+from solward.database.outbox import AUDIT_KEY_BYTES
 from solward.support import jsontext
 from solward.support.atomic_files import sync_folder, whole_file
 from solward.types.errors import KeystoreError
@@ -75,7 +75,7 @@ async def create(
         exists = source.file.exists()
         kek = read_key(source.file) if exists else create_key(source.file)
     keks[version] = kek
-    audit_key = os.urandom(audit.KEY_BYTES) if previous is None else previous.audit_key
+    audit_key = os.urandom(AUDIT_KEY_BYTES) if previous is None else previous.audit_key
     sealed = encrypt(kek, audit_key, _bound_audit(version))
     kdf[_AUDIT] = base64.b64encode(sealed).decode()
     verifier = encrypt(kek, _KNOWN, _bound(version, kdf))
