@@ -19,7 +19,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from solward.serving.bounds import Bounds
 from solward.serving.loop import serve_http
-from solward_dashboard import connections
 from solward_dashboard import serve as dashboard
 from solward_localnet import server as localnet
 
@@ -34,7 +33,7 @@ HALF_BODY = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf"
 def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The server: that of API and ledger, or the dashboard's with one of its parsers."""
     if request.param != "hypercorn":
-        monkeypatch.setattr(connections, "AutoHTTPProtocol", request.param)
+        monkeypatch.setattr(dashboard, "AutoHTTPProtocol", request.param)
     return request.param
 
 
@@ -100,7 +99,7 @@ async def _serve_by_uvicorn(
     app: Served, listening: socket.socket, stop: asyncio.Event, bounds: Bounds
 ) -> None:
     config = uvicorn.Config(
-        **connections.bounded(app, bounds), ws="none", lifespan="off", log_config=None,
+        **dashboard.bounded(app, bounds), ws="none", lifespan="off", log_config=None,
         timeout_graceful_shutdown=1,
     )  # fmt: skip
     server = uvicorn.Server(config)

@@ -1,15 +1,22 @@
-"""Options of the transaction charts, and the drawing of a chart."""
+"""Options of the charts of transactions and of a wallet's balance, and the drawing of a chart.
+
+The history of a balance has exact sources only; nothing in between is interpolated: balances polled
+while a page was open, and those that agents observed before their decisions, both kept by this
+process; and a wallet's records, where they are only airdrops and transfers that add up to its
+balance to the lamport.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 from nicegui import ui
 
-from solward.client import Transaction
+from solward.client import Decision, Transaction
 from solward_dashboard.wording import counted
 
 # Distinguishable with colour blindness, on light and dark.
@@ -23,6 +30,11 @@ BARS = 24
 # A chart does not know whether the page is dark: these colours are readable on both.
 TEXT_COLOUR = "#7d8694"
 LINE_COLOUR = "rgba(125, 134, 148, .25)"
+_SOL_COLOUR = "#0d9488"
+_MAX_POINTS = 2_000
+_WALLETS = 50
+# The network's price of one signature (docs.solana.com/transaction_fees); the total must agree.
+_FEE = Decimal("0.000005")
 
 
 def draw(chart: ui.echart, options: dict[str, Any]) -> bool:
@@ -45,7 +57,7 @@ def by_time(transactions: Sequence[Transaction], now: datetime) -> dict[str, Any
             rows[each.status][place] += 1
     time_format = "%H:%M" if step * BARS <= timedelta(days=1) else "%d %b %H:%M"
     labels = [(start + step * at).astimezone().strftime(time_format) for at in range(BARS)]
-    return _chart(_category_axis(labels), _count_axis(), rows)
+    return _chart(_category_axis(labels), _value_axis(minInterval=1), rows)
 
 
 def by_type(transactions: Sequence[Transaction]) -> dict[str, Any]:
@@ -55,7 +67,7 @@ def by_type(transactions: Sequence[Transaction]) -> dict[str, Any]:
     kinds = sorted(frequency, key=lambda kind: (frequency[kind], kind))
     found = Counter((each.type, each.status) for each in transactions)
     rows = {status: [found[kind, status] for kind in kinds] for status in STATUS_COLOURS}
-    return _chart(_count_axis(), _category_axis(kinds), rows)
+    return _chart(_value_axis(minInterval=1), _category_axis(kinds), rows)
 
 
 def summary_text(transactions: Sequence[Transaction]) -> str:
@@ -85,13 +97,12 @@ def _category_axis(names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _count_axis() -> dict[str, Any]:
+def _value_axis(**more: int) -> dict[str, Any]:
     return {
         "type": "value",
-        "minInterval": 1,
         "axisLabel": {"color": TEXT_COLOUR},
         "splitLine": {"lineStyle": {"color": LINE_COLOUR}},
-    }
+    } | more
 
 
 def _chart(
@@ -121,5 +132,95 @@ def _chart(
                 "itemStyle": {"color": STATUS_COLOURS[status]},
             }
             for status, counts in rows.items()
+        ],
+    }
+
+
+class Point(NamedTuple):
+    """A balance in SOL at a moment."""
+
+    at: datetime
+    sol: Decimal
+
+
+class Balances:
+    """The balances that this process has seen: the last points of the wallets seen last."""
+
+    def __init__(self) -> None:
+        self._points: dict[str, list[Point]] = {}
+
+    def add(self, wallet_id: str, points: Iterable[Point]) -> Sequence[Point]:
+        """Add points of a wallet; returns all of them, in order of time. Of equal ones in a row the
+        first and the last are kept."""
+        found = sorted({*self._points.pop(wallet_id, ()), *points})
+        alike = zip(found, found[1:], found[2:], strict=False)
+        between = {each for before, each, after in alike if before.sol == each.sol == after.sol}
+        kept = [each for each in found if each not in between][-_MAX_POINTS:]
+        self._points[wallet_id] = kept
+        if len(self._points) > _WALLETS:
+            del self._points[next(iter(self._points))]
+        return kept
+
+
+BALANCES = Balances()
+
+
+def observed_points(address: str, decisions: Iterable[Decision]) -> tuple[Point, ...]:
+    """The balances of the wallet of this address that agents observed."""
+    seen = (each.observations for each in decisions)
+    return tuple(
+        Point(datetime.fromisoformat(str(each["timestamp"])), Decimal(each["solBalance"]))
+        for each in seen
+        if each.get("walletAddress") == address and "solBalance" in each
+    )
+
+
+def points_from_records(
+    created_at: datetime, records: Sequence[Transaction], balance: Decimal
+) -> tuple[Point, ...]:
+    """The whole history, from all of a wallet's records; empty where it is not exact.
+
+    It is exact where the records are airdrops and transfers only, each with one signature's fee,
+    and add up to the balance: then nobody else sent the wallet anything.
+
+    Args:
+        records: every record of the wallet, in any order.
+    """
+    points = [Point(created_at, Decimal(0))]
+    for each in sorted(records, key=lambda record: record.timestamp):
+        if each.status == "blocked" or (each.status == "failed" and each.signature is None):
+            continue
+        if each.status != "confirmed" or each.type not in ("airdrop", "transfer"):
+            return ()
+        amount = Decimal(each.details["amount"])
+        change = amount if each.type == "airdrop" else -(amount + _FEE)
+        points.append(Point(each.timestamp, points[-1].sol + change))
+    return tuple(points) if points[-1].sol == balance else ()
+
+
+def history_chart(points: Sequence[Point]) -> dict[str, Any]:
+    """A stepped line: a balance holds until the next known one."""
+    return {
+        "animation": False,
+        "backgroundColor": "transparent",
+        "aria": {"enabled": True},
+        "tooltip": {"trigger": "axis"},
+        "grid": {"left": 8, "right": 16, "top": 16, "bottom": 8, "containLabel": True},
+        "xAxis": {"type": "time", "axisLabel": {"hideOverlap": True, "color": TEXT_COLOUR}},
+        "yAxis": _value_axis(min=0),
+        "series": [
+            {
+                "name": "SOL",
+                "type": "line",
+                "step": "end",
+                "symbol": "circle",
+                "symbolSize": 4,
+                "showSymbol": len(points) < 40,
+                "lineStyle": {"width": 2},
+                "itemStyle": {"color": _SOL_COLOUR},
+                "areaStyle": {"opacity": 0.12},
+                # Text: a JavaScript number would lose digits.
+                "data": [[each.at.isoformat(), f"{each.sol:f}"] for each in points],
+            }
         ],
     }

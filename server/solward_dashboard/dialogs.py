@@ -1,9 +1,10 @@
-"""Dialogs: a question, a form, a text to write, and a secret that is shown once."""
+"""Dialogs: a question, a form, a text to write, something to read, and a secret that is shown
+once."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol, TypeVar
 
 from nicegui import ui
@@ -139,10 +140,21 @@ def submit_buttons(
     return cancel, sw.marked(button, testid)
 
 
-def close_button(dialog: ui.dialog) -> None:
-    """A row with the button that closes a dialog."""
-    with sw.row("sw-end"):
-        ui.button("Close", on_click=dialog.close).props("flat no-caps")
+@asynccontextmanager
+async def looked_at(
+    title: str, *, wide: bool = False, beside: Callable[[], object] | None = None
+) -> AsyncIterator[None]:
+    """As `titled`, of what is only looked at: the block ends when it is closed.
+
+    Args:
+        beside: without it the button that closes it stands below.
+    """
+    with titled(title, wide=wide, beside=beside) as dialog:
+        yield
+        if beside is None:
+            with sw.row("sw-end"):
+                ui.button("Close", on_click=dialog.close).props("flat no-caps")
+    await result_of(dialog)
 
 
 async def shown_once(title: str, secret: str, what: str) -> None:

@@ -7,7 +7,6 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, Generic, TypeVar
@@ -314,15 +313,6 @@ class Age(ui.label):
         self.set_text(self._told(self._moment))
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """How much of a limit is used; `share` is 0 to 1."""
-
-    title: str
-    text: str
-    share: float
-
-
 def share(used: Decimal | int, limit: Decimal | int) -> float:
     """How much of a limit is used, 0 to 1."""
     return min(1.0, float(Decimal(used) / Decimal(limit))) if limit else 1.0
@@ -333,26 +323,27 @@ def show_limit(title: str, limit: Mapping[str, Any], unit: str) -> None:
     spent, reserved = (Decimal(limit.get(key, 0)) for key in ("spent", "reserved"))
     more = f", {plain(reserved)} reserved" if reserved else ""
     if limit["limit"] is None:
-        show_bar(Bar(title, f"{plain(spent)}{unit}{more}, no limit", 0.0))
+        show_bar(title, f"{plain(spent)}{unit}{more}, no limit", 0.0)
         return
     most = Decimal(limit["limit"])
     left = plain(max(Decimal(0), most - spent - reserved))
     said = f"{plain(spent)} of {plain(most)}{unit}{more}, {left} left"
-    show_bar(Bar(title, said, share(spent, most)), share(spent + reserved, most))
+    show_bar(title, said, share(spent, most), share(spent + reserved, most))
 
 
-def show_bar(bar: Bar, reserved: float | None = None) -> None:
-    """A limit's title, what is used of it, and its bar; `reserved` is drawn behind that."""
+def show_bar(title: str, words: str, used: float, reserved: float | None = None) -> None:
+    """A limit's title, what is used of it, and its bar, from 0 to 1; `reserved` is drawn behind
+    that."""
     with ui.element("div"):
         with row("sw-dim"):
-            ui.label(bar.title).classes("sw-text")
+            ui.label(title).classes("sw-text")
             ui.space()
-            ui.label(bar.text).classes("sw-number")
-        line = ui.linear_progress(bar.share, show_value=False, size="6px").props("rounded")
-        full = bar.share if reserved is None else reserved
+            ui.label(words).classes("sw-number")
+        line = ui.linear_progress(used, show_value=False, size="6px").props("rounded")
+        full = used if reserved is None else reserved
         colour = "negative" if full >= _FULL else "warning" if full >= _NEARLY_FULL else "teal"
         line.props["color"] = colour
-        line.props["aria-label"] = ": ".join(filter(None, (bar.title, bar.text)))
+        line.props["aria-label"] = ": ".join(filter(None, (title, words)))
         if reserved is not None:
             line.props["buffer"] = reserved
 

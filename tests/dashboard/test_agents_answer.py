@@ -10,8 +10,13 @@ from nicegui import Client, ui
 from nicegui.page import page
 
 from solward.client import Agent, Decision
-from solward_dashboard.pages.agents.detail import observation_text
-from solward_dashboard.pages.agents.page import action_text, limit_bars, matching, usage_text
+from solward_dashboard.pages.agents import (
+    action_text,
+    limit_bars,
+    matching,
+    observation_text,
+    usage_text,
+)
 from solward_dashboard.wording import interval_text
 
 WRAPPED = "So11111111111111111111111111111111111111112"

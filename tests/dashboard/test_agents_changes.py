@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from solward.client import Agent, Event
-from solward_dashboard.pages.agents.strategy import changes, diff, earlier_strategies
+from solward_dashboard.pages.agent_form import changes, diff, earlier_strategies
 
 AGENT = Agent.of(
     {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from solward.client import Plugin
-from solward_dashboard.pages.agents import form as fields
+from solward_dashboard.pages import agent_form as fields
 
 
 def provider(name: str, **more: Any) -> Plugin:

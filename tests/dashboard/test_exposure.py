@@ -8,7 +8,7 @@ from typing import Any
 from tests.promises import promise
 
 from solward.client import Balance
-from solward_dashboard.pages.overview.page import Exposures, summed
+from solward_dashboard.pages.overview import Exposures, summed
 
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
 PAPER = "CnfsDnWmh34rN9EM5MLVJB7dLbe1x8VDM3mv2EQq4KZ8"

@@ -11,11 +11,9 @@ import pytest
 from solward.client import Event, Frozen, Plugins, Setting, Skill
 from solward.resources.plugins import SkillSettings
 from solward_dashboard.frame import service_text
-from solward_dashboard.pages import audit, settings
-from solward_dashboard.pages.plugins import page as plugins
-from solward_dashboard.pages.plugins.page import changes, form_schema
-from solward_dashboard.people import People
-from solward_dashboard.wording import midnight
+from solward_dashboard.pages import audit, plugins, settings
+from solward_dashboard.pages.plugins import changes, form_schema
+from solward_dashboard.wording import People, midnight
 
 NAMES = People({"wallet:w1": "till", "agent:a1": "ada", "key:k1": "shop"})
 SCHEMA = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from solward_dashboard.pages.overview.page import (
+from solward_dashboard.pages.overview import (
     WALLETS,
     Overview,
     latest,

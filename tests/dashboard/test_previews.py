@@ -11,8 +11,8 @@ from nicegui.page import page
 from tests.promises import promise
 
 from solward.client import Trial, Unreachable
-from solward_dashboard import previews
-from solward_dashboard.previews import FRESH_S, Preview
+from solward_dashboard import leaving
+from solward_dashboard.leaving import FRESH_S, Preview
 
 ALLOWED = {"dryRun": True, "allowed": True, "guardrailsApplied": []}
 REFUSED = ALLOWED | {"allowed": False, "rule": "max_per_tx", "reason": "too much"}
@@ -55,7 +55,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     async def nothing(_wallet: str) -> Any:
         return type("Around", (), {"tokens": None})()
 
-    monkeypatch.setattr(previews, "surroundings", nothing)
+    monkeypatch.setattr(leaving, "surroundings", nothing)
     with Client(page("/preview")):
         yield Desk()
 
@@ -107,7 +107,7 @@ async def test_an_old_answer_is_asked_for_once_more_and_looked_at(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1_000.0]
-    monkeypatch.setattr(previews.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(leaving.time, "monotonic", lambda: now[0])
     desk.answers = [ALLOWED, ALLOWED, REFUSED]
     await desk.preview.ask()
     now[0] += FRESH_S + 1

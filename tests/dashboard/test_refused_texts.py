@@ -10,9 +10,15 @@ from tests.promises import promise
 
 from solward.client import Judged, Trial
 from solward.solana.token_list import token_list
-from solward_dashboard.people import People
-from solward_dashboard.previews import Surroundings, effect_texts
-from solward_dashboard.refused import leaving_texts, left_texts, number_texts, rule_text
+from solward_dashboard.leaving import (
+    Surroundings,
+    effect_texts,
+    leaving_texts,
+    left_texts,
+    number_texts,
+    rule_text,
+)
+from solward_dashboard.wording import People
 
 TOKENS = token_list("localnet")
 USDC = TOKENS.resolve("USDC", "mint")

@@ -8,7 +8,7 @@ import pytest
 
 from solward.client import Schedule
 from solward.resources.declare import moment
-from solward_dashboard.pages.wallets.schedules import next_run
+from solward_dashboard.pages.wallet_actions import next_run
 from solward_dashboard.wording import day
 
 RAW = {

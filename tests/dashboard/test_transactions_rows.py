@@ -11,8 +11,8 @@ import pytest
 from solward.client import NetworkFee, Transaction, TransactionFilter
 from solward.solana.token_list import token_list
 from solward.types.address_book import AddressBook, Known
-from solward_dashboard.pages.transactions.detail import amount, explorer, fee_facts, row
-from solward_dashboard.pages.transactions.page import matches
+from solward_dashboard.pages.transaction import amount, explorer, fee_facts, row
+from solward_dashboard.pages.transactions import matches
 
 TOKENS = token_list("localnet")
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"

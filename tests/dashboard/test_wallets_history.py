@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from solward.client import Decision, Transaction
-from solward_dashboard.pages.wallets.detail import (
+from solward_dashboard.charts import (
     Balances,
     Point,
     history_chart,

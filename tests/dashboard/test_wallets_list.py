@@ -16,8 +16,8 @@ from nicegui.page import page
 from solward.client import ApiError, SolwardClient, TokenBalance, Wallet
 from solward_dashboard import api as shared
 from solward_dashboard.lists import PagedCards
-from solward_dashboard.pages.overview.page import fetch_exposures
-from solward_dashboard.pages.wallets.page import (
+from solward_dashboard.pages.overview import fetch_exposures
+from solward_dashboard.pages.wallets import (
     Holding,
     check_any,
     holding,

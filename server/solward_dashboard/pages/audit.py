@@ -14,8 +14,16 @@ from solward.types.events import EventKind
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.frame import Freshness, Poll, frame
-from solward_dashboard.people import People
-from solward_dashboard.wording import ASKING, counted, cut, midnight, second, short, value_text
+from solward_dashboard.wording import (
+    ASKING,
+    People,
+    counted,
+    cut,
+    midnight,
+    second,
+    short,
+    value_text,
+)
 
 EVERY_S = 3.0
 LIMIT = 50

@@ -22,10 +22,9 @@ from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import noted
 from solward_dashboard.frame import Poll, frame, frame_of_one
-from solward_dashboard.pages.transactions.detail import show_record
-from solward_dashboard.people import People
-from solward_dashboard.refused import left_texts, line_texts, units_text
-from solward_dashboard.wording import day, exact, left, local_times
+from solward_dashboard.leaving import left_texts, line_texts, units_text
+from solward_dashboard.pages.transaction import show_record
+from solward_dashboard.wording import People, day, exact, left, local_times
 
 EVERY_S = 3.0
 # At most 20 of one agent or key are open.

@@ -9,7 +9,7 @@ from nicegui import ui
 from solward.client import PaidAnswer, Payment
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import result_of, titled
+from solward_dashboard.dialogs import looked_at
 from solward_dashboard.frame import Poll, frame
 from solward_dashboard.lists import NewestFirst
 from solward_dashboard.wording import day, local_times, plain, short
@@ -125,7 +125,7 @@ async def _show_payment(answer: PaidAnswer, payment: Payment, wallet: str) -> No
         ui.badge(payment.status).classes(f"sw-{payment.status}")
         ui.space()
 
-    with titled(amount(payment), wide=True, beside=status) as dialog:
+    async with looked_at(amount(payment), wide=True, beside=status):
         if payment.error is not None:
             sw.text(local_times(payment.error), "sw-outcome sw-outcome-bad sw-text")
         with sw.facts():
@@ -136,7 +136,6 @@ async def _show_payment(answer: PaidAnswer, payment: Payment, wallet: str) -> No
             if payment.signature is not None:
                 sw.signature_fact(payment.signature)
         _answer(answer)
-    await result_of(dialog)
 
 
 def _answer(answer: PaidAnswer) -> None:

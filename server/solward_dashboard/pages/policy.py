@@ -17,7 +17,7 @@ from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, result_of, submit_buttons, titled
 from solward_dashboard.frame import Poll, frame
-from solward_dashboard.people import People
+from solward_dashboard.wording import People
 
 EVERY_S = 10.0
 _REPLAYED_DAYS = 7

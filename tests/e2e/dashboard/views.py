@@ -14,7 +14,7 @@ import solward_dashboard
 from solward_dashboard import pages
 
 # What makes a dialog, called by whoever says what is in it.
-MAKERS = ("ui.dialog", "titled", "filled", "noted")
+MAKERS = ("ui.dialog", "titled", "filled", "noted", "looked_at")
 _SOURCE = Path(solward_dashboard.__file__).parent
 # What had the focus when a dialog was opened, by its name.
 _REMEMBER_OPENER = """
@@ -82,32 +82,32 @@ def chooses(label: str, option: str) -> Act:
 # The function that makes a dialog -> a page, and how a person comes to the dialog there.
 DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     "frame._confirmed": ("/", (presses("freeze-all"),)),
-    "pages.plugins.page.edit": ("/plugins", (clicks(f"Settings of {SKILL}"),)),
-    "pages.plugins.page.show_entries": ("/plugins", (clicks(f"Entries of {DISTRIBUTION}"),)),
-    "previews.previewed": ("/wallets/{wallet_id}", (refused_transfer,)),
+    "pages.plugins.edit": ("/plugins", (clicks(f"Settings of {SKILL}"),)),
+    "pages.plugins.show_entries": ("/plugins", (clicks(f"Entries of {DISTRIBUTION}"),)),
+    "leaving.previewed": ("/wallets/{wallet_id}", (refused_transfer,)),
     "dialogs.confirmed": ("/wallets/{frozen}", (presses("freeze"),)),
     "pages.holds._confirmed": ("/holds", (first('[data-testid^="approve-"]'),)),
-    "pages.agents.form.create_agent": (
+    "pages.agent_form.create_agent": (
         "/agents",
         (clicks("New agent"), chooses("Start from", "Balance reporter"), presses("create")),
     ),
-    "pages.agents.strategy.reviewed": (
+    "pages.agent_form.reviewed": (
         "/agents/{agent_id}",
         (clicks("Change"), fills("Strategy", "always do wait, or not"), presses("save")),
     ),
-    "pages.agents.form.change_agent": ("/agents/{agent_id}", (clicks("Change"),)),
-    "pages.agents.chat.__init__": ("/agents/{agent_id}", (clicks("Chat with watcher"),)),
-    "pages.transactions.detail.show_record": ("/transactions", (first(".ag-row"),)),
-    "pages.transactions.page.edit_contacts": ("/transactions", (clicks("Contacts"),)),
-    "pages.wallets.schedules._runs": ("/wallets/{wallet_id}", (clicks("Runs of look"),)),
-    "pages.wallets.schedules._asked": (
+    "pages.agent_form.change_agent": ("/agents/{agent_id}", (clicks("Change"),)),
+    "pages.agents.__init__": ("/agents/{agent_id}", (clicks("Chat with watcher"),)),
+    "pages.transaction.show_record": ("/transactions", (first(".ag-row"),)),
+    "pages.transactions.edit_contacts": ("/transactions", (clicks("Contacts"),)),
+    "pages.wallet_actions._runs": ("/wallets/{wallet_id}", (clicks("Runs of look"),)),
+    "pages.wallet_actions._asked": (
         "/wallets/{wallet_id}",
         (presses("new-schedule", "confirm"),),
     ),
-    "pages.wallets.cards._toggle": ("/wallets/{wallet_id}", (presses("freeze"),)),
-    "pages.wallets.cards._edit_tags": ("/wallets/{wallet_id}", (clicks("Edit tags"),)),
-    "pages.wallets.cards._show_qr": ("/wallets/{wallet_id}", (clicks("Show the QR code"),)),
-    "pages.wallets.page.create_wallet": (
+    "pages.wallet._toggle": ("/wallets/{wallet_id}", (presses("freeze"),)),
+    "pages.wallet._edit_tags": ("/wallets/{wallet_id}", (clicks("Edit tags"),)),
+    "pages.wallet._show_qr": ("/wallets/{wallet_id}", (clicks("Show the QR code"),)),
+    "pages.wallets.create_wallet": (
         "/wallets",
         (clicks("New wallet", "Add to tags"), presses("create")),
     ),
@@ -129,8 +129,8 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
 # One of each kind: a question, a form, one over another, one that is shown once.
 OFTEN = (
     "frame._confirmed",
-    "pages.wallets.page.create_wallet",
-    "pages.agents.strategy.reviewed",
+    "pages.wallets.create_wallet",
+    "pages.agent_form.reviewed",
     "dialogs.shown_once",
 )
 
@@ -145,7 +145,7 @@ def makers_of_dialogs() -> set[str]:
                 calls = (each for each in ast.walk(function) if isinstance(each, ast.Call))
                 if any(ast.unparse(each.func) in MAKERS for each in calls):
                     found.add(f"{module}.{function.name}")
-    return found - {"dialogs.titled", "dialogs.filled", "dialogs.noted"}
+    return found - {"dialogs.titled", "dialogs.filled", "dialogs.noted", "dialogs.looked_at"}
 
 
 def opened_dialog(browser: Browser, maker: str, ids: Mapping[str, str]) -> None:

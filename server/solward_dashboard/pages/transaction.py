@@ -26,12 +26,11 @@ from solward.types.record import (
 )
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import result_of, titled
+from solward_dashboard.dialogs import looked_at
 from solward_dashboard.forms import in_words
 from solward_dashboard.frame import frame_of_one
-from solward_dashboard.people import People
-from solward_dashboard.refused import leaving_list, number_list, rule_text
-from solward_dashboard.wording import local_times, second, short, value_text
+from solward_dashboard.leaving import leaving_list, number_list, rule_text
+from solward_dashboard.wording import People, local_times, second, short, value_text
 
 EVERY_S = 10.0
 _EXPLORER = "https://explorer.solana.com/tx/"
@@ -91,9 +90,8 @@ async def show_record(transaction_id: str) -> None:
         ui.link("Its own page", f"/transactions/{transaction_id}")
 
     kind = one.judged.transaction.type.replace("_", " ")
-    with titled(kind, wide=True, beside=beside) as dialog:
+    async with looked_at(kind, wide=True, beside=beside):
         _body(one)
-    await result_of(dialog)
 
 
 def _status(one: One) -> None:

@@ -1,19 +1,27 @@
-"""The cards of one wallet's page."""
+"""The page of one wallet: its head, balance and its history, limits, stakes and transactions."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from nicegui import ui
 
 from solward.client import (
     Balance,
+    Decision,
+    Health,
+    Hold,
     Pocket,
     Reclaimable,
+    Schedule,
+    Skill,
     Stake,
     TokenBalance,
     Transaction,
@@ -22,24 +30,170 @@ from solward.client import (
 from solward.client.wallets import until_done
 from solward.resources.declare import declared_fields, fields_of
 from solward.resources.service import Freeze
-from solward.resources.wallets import ChangedWallet
+from solward.resources.wallets import ChangedWallet, Pockets, Stakes
 from solward.types.errors import SolwardError
 from solward.types.money import format_sol
 from solward.types.record import amount_of
 from solward_dashboard import parts as sw
-from solward_dashboard.api import api
-from solward_dashboard.dialogs import close_button, confirmed, filled, noted, result_of, titled
+from solward_dashboard.api import api, of_each
+from solward_dashboard.charts import (
+    BALANCES,
+    Point,
+    draw,
+    history_chart,
+    observed_points,
+    points_from_records,
+)
+from solward_dashboard.dialogs import confirmed, filled, looked_at, noted
 from solward_dashboard.forms import RequestForm
-from solward_dashboard.frame import set_frozen
-from solward_dashboard.pages.wallets.page import token_name
-from solward_dashboard.previews import previewed
+from solward_dashboard.frame import Poll, frame_of_one, set_frozen
+from solward_dashboard.leaving import can_leave, grants_left, open_holds, previewed
+from solward_dashboard.pages.wallet_actions import CurrentWallet, Schedules, actions
+from solward_dashboard.pages.wallets import token_name
 from solward_dashboard.wording import counted, local_times, plain, short, sol, value_text
 
+EVERY_S = 10.0
+RENT_EVERY_S = 60.0
+_RECORDS = 200
+_DECISIONS = 200
+# Decisions between two polls: an agent takes at most one a second.
+_NEWEST = 20
+_AGENTS = 4
 _RECENT = 8
 # Token accounts that are named with why they keep their rent.
 _KEPT = 5
 
-CurrentWallet = Callable[[], Wallet]
+
+@dataclass(frozen=True, slots=True)
+class OneWallet:
+    """Everything the page shows."""
+
+    wallet: Wallet
+    decisions: tuple[Decision, ...]
+    health: Health
+    skills: tuple[Skill, ...]
+    balance: Balance
+    limits: Mapping[str, Any]
+    pockets: Pockets
+    stakes: Stakes
+    schedules: tuple[Schedule, ...]
+    records: tuple[Transaction, ...]
+    waiting: tuple[Hold, ...]
+
+
+async def fetch(wallet_id: str, decisions: int) -> OneWallet:
+    """Everything of a wallet.
+
+    Args:
+        decisions: how many of each of its agents.
+    """
+    wallet = await api().wallets.get(wallet_id)
+    agents = [each.id for each in await api().agents.list() if each.wallet_id == wallet_id]
+    by_agent = await of_each(
+        agents[:_AGENTS], lambda agent: api().agents.decisions(agent, limit=decisions)
+    )
+    latest: list[Any] = await asyncio.gather(
+        api().health(),
+        api().skills(),
+        api().wallets.balance(wallet_id),
+        api().wallets.limits(wallet_id),
+        api().wallets.pockets(wallet_id),
+        api().wallets.stakes(wallet_id),
+        api().schedules.list(wallet_id),
+        api().wallets.transactions(wallet_id, limit=_RECORDS),
+        api().holds.list(wallet_id=wallet_id, is_open=True),
+    )
+    decided = tuple(each for some in by_agent.values() for each in some)
+    return OneWallet(wallet, decided, *latest)
+
+
+def page(wallet_id: str) -> None:
+    """Built once a visitor; elements are updated in place."""
+    with frame_of_one("/wallets", "Wallet", wallet_id) as one:
+        current: list[Wallet] = []
+        fetched: list[datetime] = []
+
+        def wallet() -> Wallet:
+            return current[0]
+
+        head = Head(wallet)
+        with sw.stack("sw-wide sw-top"):
+            with sw.stack():
+                waiting = open_holds()
+                balance = sw.card_of("Balance", holdings)
+                leaving = can_leave()
+                limits = sw.card_of("Limits", limit_bars, "limits")
+                grants = grants_left()
+                pockets: sw.Redrawn[Sequence[Pocket]] = sw.card_of(
+                    "At risk in pockets",
+                    lambda found: [*map(partial(_pocket, wallet), found)],
+                    "pockets",
+                    hides=True,
+                )
+                rent: sw.Redrawn[Reclaimable | None] = sw.card_of(
+                    "Rent that can come back",
+                    lambda found: rent_rows(found, wallet),
+                    "rent",
+                    hides=True,
+                )
+            with sw.card("Do something"):
+                chooser, faucet = actions(wallet)
+        with sw.card("SOL over time"):
+            chart = ui.echart({}).classes("sw-chart")
+            chart.props('role=img aria-label="SOL balance over time" data-testid="chart"')
+            source = sw.dim()
+        with sw.stack("sw-wide sw-top"):
+            with sw.stack():
+                schedules = Schedules(wallet)
+                stakes: sw.Redrawn[Sequence[Stake]] = sw.card_of(
+                    "Stakes", lambda found: stake_rows(found, wallet), "stakes"
+                )
+            recent = sw.card_of("Last transactions", recent_rows, "recent")
+
+        def show(latest: OneWallet) -> None:
+            current[:] = [latest.wallet]
+            head.show(latest.wallet, frozen=bool(latest.limits.get("frozen")))
+            balance.show(latest.balance)
+            limits.show(latest.limits)
+            leaving.show(latest.limits["canLeave"])
+            grants.show(latest.limits["grants"])
+            waiting.show(latest.waiting)
+            pockets.show(latest.pockets.pockets)
+            schedules.show(latest.schedules, latest.skills)
+            stakes.show(latest.stakes.stakes)
+            recent.show(latest.records)
+            chooser.offer(latest.skills)
+            faucet.set_visibility(not latest.health.network.startswith("mainnet"))
+            points, said = _history(latest)
+            source.set_text(said)
+            draw(chart, history_chart(points))
+
+        async def fetch_new() -> OneWallet:
+            now = datetime.now(UTC)
+            just_fetched = bool(fetched) and (now - fetched[-1]).total_seconds() < 2 * EVERY_S
+            latest = await fetch(wallet_id, _NEWEST if just_fetched else _DECISIONS)
+            fetched[:] = [now]
+            return latest
+
+        one.poll(EVERY_S, fetch_new, show, lambda latest: latest.wallet.name)
+        # What can come back takes the ledger some calls.
+        Poll(one.freshness, RENT_EVERY_S, lambda: rent_of(wallet_id), rent.show)
+
+
+def _history(latest: OneWallet) -> tuple[Sequence[Point], str]:
+    wallet, now = latest.wallet, Point(datetime.now(UTC), latest.balance.sol)
+    observed = observed_points(wallet.address, latest.decisions)
+    known = BALANCES.add(wallet.id, [*observed, now])
+    # Fewer than the limit are all there are.
+    if len(latest.records) < _RECORDS:
+        whole = points_from_records(wallet.created_at, latest.records, latest.balance.sol)
+        if whole:
+            text = "Every change since the wallet was made, from its records; they add up exactly."
+            return sorted({*whole, *known}), text
+    if observed:
+        text = "As its agents observed it before their last decisions, and as seen on this page."
+        return known, text
+    return known, "As seen while this page was open; the dashboard keeps it until it is stopped."
 
 
 class Head:
@@ -112,12 +266,10 @@ async def _show_qr(wallet: Wallet) -> None:
     import segno
 
     code = segno.make_qr(wallet.address, error="m")
-    with titled(f"Address of {wallet.name}") as dialog:
+    async with looked_at(f"Address of {wallet.name}"):
         image = ui.image(code.svg_data_uri(scale=8, border=3, dark="#000", light="#fff"))
         sw.marked(image.classes("sw-qr"), "qr").props["alt"] = f"QR code of {wallet.address}"
         ui.label(wallet.address).classes("sw-mono")
-        close_button(dialog)
-    await result_of(dialog)
 
 
 async def _unfrozen(wallet: Wallet) -> list[str]:
@@ -165,13 +317,8 @@ def limit_bars(limits: Mapping[str, Any]) -> None:
         sw.show_limit(f"{short(mint)} in 24 hours", each, " smallest units")
 
 
-def pocket_rows(pockets: Sequence[Pocket], wallet: CurrentWallet) -> None:
-    """Pockets that may hold something: what a call could take."""
-    for each in pockets:
-        _pocket(each, wallet)
-
-
-def _pocket(pocket: Pocket, wallet: CurrentWallet) -> None:
+def _pocket(wallet: CurrentWallet, pocket: Pocket) -> None:
+    """A pocket that may hold something: what a call could take."""
     address = pocket.address
     with sw.row():
         ui.label(pocket.position or "left over").classes("sw-strong")

@@ -22,7 +22,7 @@ from solward.types.errors import SolwardError
 from solward.types.manifest import Terms
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import close_button, confirmed, result_of, titled
+from solward_dashboard.dialogs import confirmed, looked_at, result_of, titled
 from solward_dashboard.forms import Errors, Form, FormError, same
 from solward_dashboard.frame import Poll, frame
 from solward_dashboard.lists import NewestFirst, with_words
@@ -224,11 +224,8 @@ def _schema(title: str, schema: Mapping[str, Any]) -> None:
 async def show_entries(plugin: str) -> None:
     """Show the entries of a distribution in a dialog, until it is closed."""
     wallets = await api().wallets.list()
-    with titled(f"Entries of {plugin}", wide=True) as dialog:
-        entries = _Entries(plugin, wallets)
-        close_button(dialog)
-    await entries.load()
-    await result_of(dialog)
+    async with looked_at(f"Entries of {plugin}", wide=True):
+        await _Entries(plugin, wallets).load()
 
 
 class _Entries:

@@ -34,11 +34,10 @@ from solward_dashboard import charts
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api, of_each
 from solward_dashboard.frame import Poll, frame
+from solward_dashboard.leaving import leaving_texts, number_list, rule_text
 from solward_dashboard.pages.holds import DisplayContext, hold_cards
-from solward_dashboard.pages.wallets.page import Holding, check_any, holding
-from solward_dashboard.people import People
-from solward_dashboard.refused import leaving_texts, number_list, rule_text
-from solward_dashboard.wording import counted, cut, exact, local_times, short, sol
+from solward_dashboard.pages.wallets import Holding, check_any, holding
+from solward_dashboard.wording import People, counted, cut, exact, local_times, short, sol
 
 EVERY_S = 5.0
 EXPOSURE_EVERY_S = 30.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from urllib.parse import urlencode
@@ -26,11 +26,11 @@ from solward.types.errors import InvalidRequest
 from solward.types.record import PLUGIN_DETAILS, recipient_of
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import close_button, result_of, titled
+from solward_dashboard.dialogs import looked_at
 from solward_dashboard.forms import RECIPIENT_HINT, FormError, RequestForm
 from solward_dashboard.frame import Freshness, Poll, frame
-from solward_dashboard.pages.transactions.detail import row as record_row
-from solward_dashboard.pages.transactions.detail import show_record
+from solward_dashboard.pages.transaction import row as record_row
+from solward_dashboard.pages.transaction import show_record
 from solward_dashboard.wording import ASKING, counted, midnight
 
 _ALL = TransactionFilter()
@@ -372,30 +372,25 @@ async def edit_contacts(contacts: Sequence[Contact]) -> None:
         await api().contacts.remove(contact.address)
         shown.show(await api().contacts.list())
 
-    def build(found: Sequence[Contact]) -> None:
-        sw.listed(found, lambda each: _contact(each, remove), "No recipient has a name yet.")
+    def row(contact: Contact) -> None:
+        with sw.stack("sw-line"):
+            with ui.element("div"):
+                sw.text(contact.name)
+                sw.dim(contact.address, "sw-mono")
+            if contact.created_at is not None:
+                name = f"Remove the name {contact.name}"
+                look = {"icon": "delete", "look": sw.ICON, "needs": sw.POLICY, "of": name}
+                sw.button("", lambda: remove(contact), **look)
 
-    with titled("Contacts", wide=True) as dialog:
+    async with looked_at("Contacts", wide=True):
         sw.dim(_ABOUT)
-        shown = sw.Redrawn(build, "sw-points")
+        shown = sw.Redrawn[Sequence[Contact]](
+            lambda found: sw.listed(found, row, "No recipient has a name yet."), "sw-points"
+        )
         sw.marked(shown.element, "contacts")
         shown.show(contacts)
         form = RequestForm(fields_of(request))
         sw.button("Add", save, look=sw.PRIMARY, needs=sw.POLICY, testid="add-contact")
-        close_button(dialog)
-    await result_of(dialog)
-
-
-def _contact(contact: Contact, remove: Callable[[Contact], Awaitable[None]]) -> None:
-    with sw.stack("sw-line"):
-        with ui.element("div"):
-            sw.text(contact.name)
-            sw.dim(contact.address, "sw-mono")
-        if contact.created_at is not None:
-            name = f"Remove the name {contact.name}"
-            sw.button(
-                "", lambda: remove(contact), icon="delete", look=sw.ICON, needs=sw.POLICY, of=name
-            )
 
 
 async def export(request: Request) -> Response:

@@ -1,0 +1,462 @@
+"""What leaves a wallet, or may: grants and what is left of limits, refusals and their numbers, and
+the preview of a transaction, by a dry run, before a person confirms it.
+
+Without an answer, where it is refused, and where what would be sent is not what was looked at any
+more, there is nothing to confirm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from nicegui import ui
+
+from solward.client import Balance, Hold, Judged, Trial
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.token_list import TokenList, known_decimals, token_list
+from solward.types.errors import SolwardError
+from solward.types.money import SOL_DECIMALS, format_sol
+from solward.types.record import amount_of
+from solward_dashboard import parts as sw
+from solward_dashboard.api import api
+from solward_dashboard.dialogs import result_of, titled
+from solward_dashboard.wording import People, day, exact, local_times, value_text
+
+FRESH_S: Final = 60.0
+"""A confirmed preview that is older is asked for again: prices and limits move."""
+_TIMEOUT_S: Final = 30.0
+_KEPT = {"COSTS": "Fees and rent", "*": "Every other token"}
+_NUMBERS: Final = (("asked", "Asked"), ("limit", "Allowed"), ("left", "Left"), ("used", "Used"))
+_RULES: Final = {
+    "max_per_tx": "the most of one transaction",
+    "rate_limit": "transactions in a minute",
+    "daily_limit": "the limit of a day",
+    "program_allowlist": "programs that are not known",
+    "blocked_address": "a blocked address",
+    "spending_limit_check": "the API key's limit of a day",
+    "fee_limit": "fee and rent of one transaction",
+    "simulated_effects": "more than was declared",
+    "authority_change": "control given away",
+    "costs_limit": "fees and rent of a day",
+    "swap_bounds": "the price of a swap",
+    "grants": "grants",
+    "freeze": "frozen",
+    "clock": "a wrong clock",
+}
+
+
+def grants_left() -> sw.Redrawn[Sequence[Mapping[str, Any]]]:
+    """A card of each principal's grants with a bar a limit, as `GET /wallets/:id/limits` and
+    `GET /agents/:id/limits` have them; hidden where nobody is under grants."""
+    return sw.card_of(
+        "Grants",
+        lambda found: [*map(_principal, found)],
+        "grants",
+        ("Policy", "/policy"),
+        hides=True,
+    )
+
+
+def _principal(found: Mapping[str, Any]) -> None:
+    kind = found["who"].partition(":")[0]
+    with sw.stack("sw-bars"):
+        sw.text(f"{kind.capitalize()} {found['name']}", "sw-strong sw-text")
+        if not found["grants"]:
+            sw.text("May only read.")
+        for grant in found["grants"]:
+            sw.text(grant["sentence"])
+            for limit in grant["limits"]:
+                share = sw.share(Decimal(limit["used"]), Decimal(limit["limit"]))
+                sw.show_bar(limit["sentence"], "", share)
+
+
+def can_leave() -> sw.Redrawn[Mapping[str, Any]]:
+    """A card of the most that can leave a wallet in a day, of each asset, or why nothing bounds it,
+    as `GET /wallets/:id/limits` has it."""
+    with sw.card("What can leave this wallet today", "can-leave"):
+        shown = sw.Redrawn(_leaving_rows)
+        sw.dim("Whoever asks but you: all agents, keys and schedules that may use it, at once.")
+    return shown
+
+
+def _leaving_rows(found: Mapping[str, Any]) -> None:
+    for asset, each in found["assets"].items():
+        with sw.row():
+            ui.label(asset_name(asset)).classes("sw-strong sw-mono")
+            ui.space()
+            is_bounded = each["most"] is not None
+            sw.text(most_text(asset, each), "sw-number" if is_bounded else "sw-bad sw-text")
+
+
+def asset_name(asset: str) -> str:
+    """An asset of `canLeave` in words: fees and rent, every other token, or its own name."""
+    return _KEPT.get(asset, asset)
+
+
+def most_text(asset: str, each: Mapping[str, Any]) -> str:
+    """`at most 20 USDC`, or that nothing bounds it, and why."""
+    if each["most"] is None:
+        return f"not bounded: {each['reason']}"
+    unit = "dollars' worth" if asset == "*" else "SOL" if asset == "COSTS" else asset
+    beside = each.get("dollarsBeside")
+    text = f"at most {each['most']} {unit}"
+    return text if beside is None else f"{text}, and {beside} dollars' worth beside"
+
+
+def open_holds() -> sw.Redrawn[Sequence[Hold]]:
+    """A card of what somebody asks for and waits; hidden where nothing does."""
+    return sw.card_of(
+        "Waits for a person", lambda found: [*map(_hold, found)], "open-holds", hides=True
+    )
+
+
+def _hold(hold: Hold) -> None:
+    with ui.element("div"):
+        sw.text(hold.sentence)
+        with sw.row():
+            sw.dim(f"until {day(hold.expires_at)}")
+            ui.link("Decide", f"/holds/{hold.id}")
+
+
+def rule_text(rule: str) -> str:
+    """The rule's name, and what it is about where it is built in."""
+    about = _RULES.get(rule)
+    return rule if about is None or about == rule else f"{rule}: {about}"
+
+
+def number_texts(numbers: Mapping[str, str], tokens: TokenList) -> list[str]:
+    """`Asked 3 SOL`, `Allowed 2 SOL`, as far as a refusal says them."""
+    mint = numbers.get("mint")
+    unit = (tokens.symbol_of(mint) if mint else None) or numbers.get("unit", "")
+    window = numbers.get("window", "")
+    texts = []
+    for name, title in _NUMBERS:
+        if name in numbers and (name, numbers[name]) != ("used", "0"):
+            text = f"{title} {numbers[name]} {unit}".rstrip()
+            if name == "limit" and window:
+                text += f" in a {window}" if window == "minute" else f" in {window}"
+            texts.append(text)
+    return texts
+
+
+def leaving_texts(judged: Judged, tokens: TokenList, people: People) -> list[list[str]]:
+    """What could have left, each with its lines of to whom: by the bytes where these were judged,
+    else what was asked for."""
+    if judged.could_leave is None:
+        return _request_texts(judged, tokens, people)
+    found = []
+    for line in judged.could_leave.lines:
+        amount, *to = line_texts(line, tokens, people)
+        found.append([f"{amount} by {str(line['operation']).replace('_', ' ')}", *to])
+    if judged.could_leave.costs_sol:
+        found.append([f"{exact(judged.could_leave.costs_sol)} SOL of fee and rent"])
+    return found
+
+
+def _request_texts(judged: Judged, tokens: TokenList, people: People) -> list[list[str]]:
+    record = judged.transaction
+    found = amount_of(record.type, record.details)
+    if found is None:
+        return []
+    asset = found.asset or str(record.details.get("symbol", ""))
+    unit = asset if asset == "SOL" else tokens.symbol_of(asset) or f"of the token {asset}"
+    text = f"{value_text(found.amount)} {unit} by {record.type.replace('_', ' ')}"
+    to = record.details.get("to")
+    return [[text] if not isinstance(to, str) else [text, f"to {people.receiver(to)}"]]
+
+
+def number_list(numbers: Mapping[str, str], tokens: TokenList) -> None:
+    """The numbers of a refusal, side by side; nothing where it says none."""
+    texts = number_texts(numbers, tokens)
+    if texts:
+        with ui.element("ul").classes("sw-numbers").props('data-testid="numbers"'):
+            for text in texts:
+                with ui.element("li"):
+                    ui.label(text).classes("sw-text")
+
+
+def leaving_list(judged: Judged, tokens: TokenList, people: People) -> None:
+    """What could have left, a paragraph each."""
+    for first, *further in leaving_texts(judged, tokens, people):
+        with ui.element("div"):
+            ui.label(first).classes("sw-strong sw-text")
+            for words in further:
+                ui.label(words).classes("sw-mono")
+
+
+def line_texts(line: Mapping[str, Any], tokens: TokenList, people: People) -> list[str]:
+    """`3 SOL`, `to wallet savings, <address>`, and on which account; of what nobody receives the
+    amount alone."""
+    amount = units_text(line["asset"], int(line["units"]), tokens, line)
+    receiver, owner = line.get("account"), line.get("owner")
+    if receiver is None:
+        return [amount]
+    if owner is None or owner == receiver:
+        return [amount, f"to {people.receiver(receiver)}"]
+    return [amount, f"to {people.receiver(owner)}", f"on its account {receiver}"]
+
+
+def units_text(
+    asset: str, units: int, tokens: TokenList, line: Mapping[str, Any] | None = None
+) -> str:
+    """An amount in whole units with the asset; the mint is whole where nothing names it."""
+    if asset == "SOL":
+        return f"{format_sol(units)} SOL"
+    decimals = (line or {}).get("decimals", known_decimals(asset))
+    name = tokens.symbol_of(asset) or f"of the token {asset}"
+    if decimals is None:
+        return f"{units:,} smallest units {name}"
+    return f"{exact(Decimal(units).scaleb(-int(decimals)))} {name}"
+
+
+def left_texts(
+    limits: Mapping[str, Any],
+    sol: Decimal,
+    costs: Decimal,
+    tokens: Mapping[str, tuple[int, str, int]] | None = None,
+) -> list[str]:
+    """`6.7 of 10 SOL in 24 hours`, a text for each limit that it counts against.
+
+    Args:
+        limits: of `GET /wallets/:id/limits`.
+        sol: leaves; fee and rent are `costs`.
+        tokens: mint -> smallest units that leave, the token's symbol and its decimals.
+    """
+    found = []
+    if sol:
+        found.append(_left(limits["dailySpendingLimitSol"], sol, "SOL in 24 hours"))
+    for mint, (units, symbol, decimals) in (tokens or {}).items():
+        day = limits.get("dailyTokens", {}).get(mint)
+        if day is None:
+            found.append(f"nothing limits the {symbol} of a day in this wallet")
+            continue
+        whole = {
+            name: Decimal(day[name]).scaleb(-decimals) for name in ("limit", "spent", "reserved")
+        }
+        found.append(_left(whole, Decimal(units).scaleb(-decimals), f"{symbol} in 24 hours"))
+    found.append(_left(limits["maxCostsSolPerDay"], costs, "SOL of fees and rent in 24 hours"))
+    return found
+
+
+def _left(limit: Mapping[str, Any], taken: Decimal, unit: str) -> str:
+    if limit["limit"] is None:
+        return f"no limit of {unit}"
+    most = Decimal(limit["limit"])
+    left = most - Decimal(limit["spent"]) - Decimal(limit["reserved"]) - taken
+    if left < 0:
+        return f"{exact(-left)} too much for the {exact(most)} {unit}"
+    return f"{exact(left)} of {exact(most)} {unit}"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the effects of a dry run are read with.
+
+    Attributes:
+        limits: of the wallet, before the transaction.
+        balance: of the wallet; its tokens say their decimals.
+    """
+
+    people: People
+    tokens: TokenList
+    limits: Mapping[str, Any]
+    balance: Balance
+
+    def decimals(self, mint: str) -> int | None:
+        """Of a token that a list or the wallet knows."""
+        held = (each.decimals for each in self.balance.tokens if each.mint == mint)
+        known = known_decimals(mint)
+        return next(held, None) if known is None else known
+
+
+async def surroundings(wallet_id: str) -> Surroundings:
+    """Of a wallet, as it is now."""
+    health, people, limits, balance = await asyncio.gather(
+        api().health(),
+        People.ask(),
+        api().wallets.limits(wallet_id),
+        api().wallets.balance(wallet_id),
+    )
+    return Surroundings(people, token_list(health.network), limits, balance)
+
+
+def effect_texts(trial: Trial, around: Surroundings) -> list[tuple[str, str]]:
+    """(title, text) of what leaves, what arrives, fee and rent, and what is left of the limits."""
+    effects = trial.effects
+    if effects is None:
+        return [("What it does", "not known before: the network makes it, not this wallet")]
+    sol, fee, rent = (Decimal(effects[name]) for name in ("solOut", "fee", "rent"))
+    found = []
+    if sol:
+        found.append(("Leaves", f"{exact(sol)} SOL"))
+    out = {mint: int(units) for mint, units in effects["tokensOut"].items()}
+    found += [("Leaves", _units(mint, units, around)) for mint, units in out.items()]
+    if not sol and not out:
+        found.append(("Leaves", "nothing but fee and rent"))
+    for mint, units in effects["tokensIn"].items():
+        found.append(("Arrives", _units(mint, int(units), around)))
+    found.append(("Network fee", f"{exact(fee)} SOL"))
+    if rent:
+        many = effects["accountsCreated"]
+        accounts = "1 new account" if many == 1 else f"{many} new accounts"
+        found.append(("Rent", f"{exact(rent)} SOL for {accounts}"))
+    for change in effects["authorityChanges"]:
+        whom = "nobody" if change["to"] is None else around.people.receiver(change["to"])
+        found.append((f"{change['kind']} of {change['account']}", f"passes to {whom}"))
+    for account, receiver in effects["closedAccounts"].items():
+        found.append((f"Closes {account}", f"its SOL goes to {around.people.receiver(receiver)}"))
+    tokens = {
+        mint: (
+            units,
+            around.tokens.symbol_of(mint) or f"token {mint}",
+            around.decimals(mint) or 0,
+        )
+        for mint, units in out.items()
+    }
+    left = left_texts(around.limits, sol, fee + rent, tokens)
+    return [*found, ("Left of the wallet's limits after it", "\n".join(left))]
+
+
+def _units(mint: str, units: int, around: Surroundings) -> str:
+    if mint == WRAPPED_SOL_MINT:
+        return f"{exact(Decimal(units).scaleb(-SOL_DECIMALS))} SOL"
+    decimals = around.decimals(mint)
+    return units_text(
+        mint, units, around.tokens, {} if decimals is None else {"decimals": decimals}
+    )
+
+
+@dataclass(slots=True)
+class Preview:
+    """Asks for a dry run, shows the answer, and is confirmed only by a fresh one.
+
+    Attributes:
+        place: where the answer is shown.
+        confirm: its button is shown where there is something to confirm; `again` where the service
+            did not answer.
+        answered_s: when what can be confirmed was answered, by the monotonic clock.
+    """
+
+    wallet_id: str
+    trial: Callable[[], Awaitable[Trial]]
+    is_current: Callable[[], bool]
+    place: ui.element
+    confirm: ui.button
+    again: ui.button
+    answered_s: float | None = None
+
+    async def ask(self, note: str = "") -> None:
+        """Ask for a dry run and show what it says."""
+        self.answered_s = None
+        self._clear()
+        with self.place:
+            sw.dim("Asking the service what it would do …", "").props("role=status")
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                trial, around = await asyncio.gather(self.trial(), surroundings(self.wallet_id))
+        except TimeoutError:
+            self._fail(f"The service did not answer within {_TIMEOUT_S:g} s. Nothing was sent.")
+        except SolwardError as error:
+            self._fail(f"{error}. Nothing was sent.".replace("..", "."))
+        else:
+            if self.place.is_deleted:
+                return
+            self._show(trial, around, note)
+
+    async def confirms(self) -> bool:
+        """Whether what is confirmed is what was looked at, and not long ago.
+
+        Otherwise it says so, and asks again where the answer is old.
+        """
+        answered_s = self.answered_s
+        if answered_s is None:
+            return False
+        if not self.is_current():
+            self.answered_s = None
+            self._fail(
+                "The form was changed since: this is not what would be sent. Cancel, and look"
+                " again.",
+                again=False,
+            )
+            return False
+        if time.monotonic() - answered_s <= FRESH_S:
+            return True
+        await self.ask("It was asked once more: the answer was old. Look again.")
+        return False
+
+    def _show(self, trial: Trial, around: Surroundings, note: str) -> None:
+        self._clear()
+        with self.place:
+            if note:
+                sw.text(note).props("role=status")
+            if not trial.allowed:
+                _refusal(trial, around.tokens)
+            with sw.facts("effects"):
+                # What is refused has no effect: its numbers say what is left.
+                sw.lines(effect_texts(trial, around) if trial.allowed else ())
+        self.answered_s = time.monotonic() if trial.allowed else None
+        self.confirm.set_visibility(trial.allowed)
+
+    def _fail(self, why: str, *, again: bool = True) -> None:
+        if self.place.is_deleted:
+            return
+        self._clear(again=again)
+        with self.place:
+            shown = sw.text(why, "sw-outcome sw-outcome-bad sw-text", testid="preview-failed")
+            shown.props("role=alert")
+
+    def _clear(self, *, again: bool = False) -> None:
+        """Show nothing, and nothing to confirm."""
+        self.place.clear()
+        self.confirm.set_visibility(False)
+        self.again.set_visibility(again)
+
+
+def _refusal(trial: Trial, tokens: TokenList) -> None:
+    with ui.element("div").classes("sw-outcome sw-outcome-bad").props('data-testid="refused"'):
+        rule = trial.rule
+        title = "It would fail" if rule is None else f"Refused by {rule_text(rule)}"
+        sw.text(f"{title}. Nothing was sent.", "sw-strong sw-text")
+        sw.text(local_times(trial.reason or ""))
+        number_list(trial.numbers, tokens)
+
+
+async def previewed(
+    wallet_id: str,
+    question: str,
+    asked: Sequence[tuple[str, str]],
+    verb: str,
+    trial: Callable[[], Awaitable[Trial]],
+    is_current: Callable[[], bool] = lambda: True,
+) -> bool:
+    """Whether a person confirms what a dry run shows; a dismissed dialog is no.
+
+    Args:
+        asked: what was asked for, as (title, text).
+        trial: asks for the dry run.
+        is_current: whether what would be sent is still what was asked for.
+    """
+    with titled(question) as dialog:
+        with sw.facts():
+            sw.lines(asked)
+        place = sw.stack("sw-form")
+        with sw.row("sw-end"):
+            ui.button("Cancel", on_click=lambda: dialog.submit(None)).props("flat no-caps")
+            again = ui.button("Ask again").props('no-caps outline data-testid="ask-again"')
+            confirm = ui.button(verb).props('no-caps unelevated data-testid="confirm"')
+    preview = Preview(wallet_id, trial, is_current, place, confirm, again)
+
+    async def confirmed() -> None:
+        if await preview.confirms():
+            dialog.submit(True)
+
+    confirm.on_click(confirmed)
+    again.on_click(lambda: preview.ask())
+    with dialog:
+        ui.timer(0, preview.ask, once=True)
+    return bool(await result_of(dialog))

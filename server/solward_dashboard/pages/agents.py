@@ -1,0 +1,568 @@
+"""The agents page: a card an agent, with its last decision and its buttons; the page of one, with
+its strategy, limits and decisions, newest first; and the chat."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from nicegui import ui
+
+from solward.client import Agent, Decision, Hold, NotFoundError
+from solward.resources.agents import Said
+from solward.resources.declare import declared_fields
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.types.errors import SolwardError
+from solward_dashboard import parts as sw
+from solward_dashboard.api import api
+from solward_dashboard.dialogs import confirmed
+from solward_dashboard.frame import Poll, frame, frame_of_one
+from solward_dashboard.leaving import grants_left, open_holds
+from solward_dashboard.lists import NewestFirst, PagedCards, with_words
+from solward_dashboard.pages.agent_form import change_agent, create_agent
+from solward_dashboard.wording import (
+    ago,
+    cut,
+    interval_text,
+    local_times,
+    plain,
+    second,
+    short,
+    value_text,
+)
+
+EVERY_S = 5.0
+SHOWN = 12
+SEARCH_LABEL = "Search by name, status, wallet or model"
+_NONE_YET = "No agent yet. Make one: it gets a wallet of its own, and spends within its guardrails."
+_MODEL_BARS = (
+    ("Tokens in a day", "maxTokensPerDay", "tokens", ""),
+    ("Model's price in a day", "maxUsdPerDay", "usd", " USD"),
+)
+_STATUS_CLASSES = {"running": "sw-confirmed", "paused": "sw-pending", "error": "sw-blocked"}
+NEWEST = 20
+# Entries of a page that stays open; loading older ones raises it.
+_MOST = 500
+_LONG_DETAIL = 30
+# Statuses in which an agent can be paused, stopped and chatted with (docs/agents.md).
+ACTIVE = ("running", "error")
+_LONGEST = declared_fields(Said)["message"].schema()["maxLength"]
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """An agent's last decision, and its limits (`GET /agents/:id/limits`)."""
+
+    last: Decision | None
+    limits: Mapping[str, Any]
+
+
+def page() -> None:
+    """Built once a visitor; elements are updated in place."""
+    with frame("/agents") as freshness:
+        chat = Chat()
+        # Names of wallets never change.
+        wallets: dict[str, str] = {}
+        cards = PagedCards[Agent, Activity](
+            "agents",
+            SEARCH_LABEL,
+            SHOWN,
+            lambda agents, search: matching(agents, wallets, search),
+            lambda agent: _Card(agent, wallets, chat.open),
+            _NONE_YET,
+            activity,
+        )
+        with cards.toolbar:
+            sw.button("New agent", create_agent, icon="add", look=sw.PRIMARY, needs=sw.POLICY)
+
+        async def fetch() -> tuple[Sequence[Agent], Mapping[str, Activity | None]]:
+            agents = await api().agents.list()
+            if not {each.wallet_id for each in agents} <= wallets.keys():
+                wallets.update({each.id: each.name for each in await api().wallets.list()})
+            return agents, await cards.fetch(agents)
+
+        def show(found: tuple[Sequence[Agent], Mapping[str, Activity | None]]) -> None:
+            agents, activities = found
+            running = sum(each.status == "running" for each in agents)
+            cards.show(agents, activities, f", {running} running")
+            chat.show(agents)
+
+        Poll(freshness, EVERY_S, fetch, show)
+
+
+async def activity(agent_id: str) -> Activity | None:
+    """An agent's activity; None where it was deleted since it was listed."""
+    try:
+        decisions, limits = await asyncio.gather(
+            api().agents.decisions(agent_id, limit=1), api().agents.limits(agent_id)
+        )
+    except NotFoundError:
+        return None
+    return Activity(decisions[0] if decisions else None, limits)
+
+
+class _Card:
+    def __init__(
+        self, agent: Agent, wallets: Mapping[str, str], chat: Callable[[Agent], None]
+    ) -> None:
+        self._wallets = wallets
+        with ui.element("li").classes("sw-card") as self.element:
+            with sw.row("sw-nowrap"):
+                self._name = ui.link(agent.name, f"/agents/{agent.id}")
+                self._name.classes("sw-card-title sw-text")
+                ui.space()
+                self._status = status_badge()
+            with sw.row("sw-dim"):
+                self._wallet = ui.link("…", f"/wallets/{agent.wallet_id}")
+                self._model = sw.text()
+            self._strategy = Strategy()
+            self._bars = limit_bars()
+            with sw.stack("sw-last"):
+                with sw.row("sw-nowrap"):
+                    self._action = sw.text("No decision yet", "sw-mono sw-cut sw-grow")
+                    self._ago = sw.dim("", "sw-keep")
+                self._outcome = sw.text("", "sw-text sw-two")
+                self._reasoning = sw.dim("", "sw-text sw-two")
+            self._error = sw.told("sw-bad sw-text sw-clamp")
+            with sw.row("sw-switches"):
+                self._buttons = agent_buttons(chat)
+                ui.space()
+                more = ui.link("Decisions", f"/agents/{agent.id}").classes("sw-more")
+                more.props["aria-label"] = f"Decisions of {agent.name}"
+
+    def show(self, agent: Agent, found: Activity | None) -> None:
+        sw.marked(self.element, f"agent-{agent.name}")
+        self._name.set_text(agent.name)
+        self._status.show(agent.status)
+        self._wallet.set_text(self._wallets.get(agent.wallet_id, "its wallet"))
+        self._model.set_text(provider_text(agent))
+        self._strategy.show(agent.strategy)
+        self._buttons.show(agent)
+        last = None if found is None else found.last
+        # The last decision's outcome repeats the error.
+        repeated = last is not None and last.outcome == agent.error
+        self._error.set_text("" if repeated else local_times(agent.error or ""))
+        if found is not None:
+            self._bars.show(found.limits)
+        if last is not None:
+            self._action.set_text(action_text(last))
+            self._ago.set_text(f"cycle {last.cycle:,}, {ago(last.timestamp)}")
+            self._outcome.set_text(local_times(last.outcome))
+            self._reasoning.set_text(last.reasoning)
+
+
+def status_badge() -> sw.Redrawn[str]:
+    """An agent's status, in colour and in words."""
+
+    def build(status: str) -> None:
+        sw.marked(ui.badge(status), "status").classes(_STATUS_CLASSES.get(status, "sw-idle"))
+
+    return sw.Redrawn(build, "sw-keep")
+
+
+def limit_bars() -> sw.Redrawn[Mapping[str, Any]]:
+    """The day's SOL, and tokens and dollars of the model where they are limited: a bar each."""
+
+    def build(limits: Mapping[str, Any]) -> None:
+        sw.show_limit("Spent in 24 hours", limits["dailySpendingLimitSol"], " SOL")
+        model = limits.get("model", {})
+        budget, used = model.get("budget", {}), model.get("lastDay", {})
+        for title, name, of, unit in _MODEL_BARS:
+            if budget.get(name) is not None:
+                sw.show_limit(title, {"limit": budget[name], "spent": used[of]}, unit)
+
+    return sw.Redrawn(build, "sw-bars")
+
+
+def agent_buttons(chat: Callable[[Agent], None], *, leaves: bool = False) -> sw.Redrawn[Agent]:
+    """The buttons that an agent's status allows: start, pause, stop, chat, delete.
+
+    Args:
+        leaves: whether the page of all agents is shown when this one is deleted.
+    """
+
+    def build(agent: Agent) -> None:
+        calls, active = api().agents, agent.status in ACTIVE
+
+        def switch(
+            verb: str, icon: str, call: Callable[[str], Awaitable[Any]], needs: str = sw.OPERATE
+        ) -> None:
+            made = sw.action(
+                verb, lambda: call(agent.id), icon=icon, look=sw.SMALL, needs=needs, of=agent.name
+            )
+            made.classes("sw-switch")
+
+        async def delete() -> None:
+            await calls.delete(agent.id)
+            if leaves:
+                ui.navigate.to("/agents")
+
+        if agent.status != "running":
+            # The first start decides that it acts at all.
+            needs = sw.POLICY if agent.status == "idle" else sw.OPERATE
+            switch("Start", "play_arrow", calls.start, needs)
+        if active:
+            switch("Pause", "pause", calls.pause)
+        if active or agent.status == "paused":
+            switch("Stop", "stop", calls.stop)
+        of = f"with {agent.name}"
+        talk = sw.button(
+            "Chat", lambda: chat(agent), icon="chat", look=sw.SMALL, needs=sw.POLICY, of=of
+        )
+        talk.classes("sw-switch").set_enabled(active)
+        details = ["Its decisions and its memory go; its transactions stay in the history."]
+        if active:
+            details.insert(0, "It is running. It is stopped first.")
+        sw.action(
+            "",
+            delete,
+            ask=lambda: confirmed(f"Delete {agent.name}?", details, "Delete"),
+            icon="delete_outline",
+            look=sw.ICON,
+            needs=sw.POLICY,
+            of=f"Delete {agent.name}",
+        )
+
+    return sw.Redrawn(build, "sw-row", of=lambda agent: (agent.id, agent.name, agent.status))
+
+
+class Strategy:
+    """An agent's strategy: its beginning, and all of it on demand where that is more."""
+
+    def __init__(self) -> None:
+        self._text = sw.text("", "sw-text sw-clamp")
+        self._more = ui.button("Whole strategy", color=None, on_click=self._toggle)
+        self._more.props(f"{sw.FLAT} aria-expanded=false").classes("sw-more sw-start")
+        self._expanded = False
+
+    def show(self, strategy: str) -> None:
+        """Update the text."""
+        self._text.set_text(strategy.strip())
+
+    def _toggle(self) -> None:
+        self._expanded = not self._expanded
+        sw.set_class(self._text, "sw-clamp", not self._expanded)
+        self._more.set_text("Less" if self._expanded else "Whole strategy")
+        self._more.props["aria-expanded"] = "true" if self._expanded else "false"
+
+
+def matching(agents: Sequence[Agent], wallets: Mapping[str, str], search: str) -> list[Agent]:
+    """Agents whose name, wallet, status, provider and model contain every word of the search."""
+    return with_words(
+        search,
+        agents,
+        lambda each: (
+            each.name,
+            wallets.get(each.wallet_id, ""),
+            each.status,
+            each.llm_provider,
+            each.llm_model,
+        ),
+    )
+
+
+def action_text(decision: Decision) -> str:
+    """The skill and its parameters, if any."""
+    return "no action" if decision.action is None else decision.action.removesuffix("({})")
+
+
+def usage_text(usage: Mapping[str, Any] | None) -> str:
+    """`912 + 41 tokens, about 0.000161 USD`; empty where the provider does not count."""
+    if usage is None:
+        return ""
+    cost = usage.get("costUsd")
+    price = "" if cost is None else f", about {plain(cost)} USD"
+    return f"{plain(usage['inputTokens'])} + {plain(usage['outputTokens'])} tokens{price}"
+
+
+def provider_text(agent: Agent) -> str:
+    """Provider and model of an agent, and how often it decides."""
+    demo = "" if agent.is_llm else " (not a language model)"
+    model = "" if agent.llm_model == agent.llm_provider else f", model {agent.llm_model}"
+    return f"{agent.llm_provider}{demo}{model}, {interval_text(agent.loop_interval_ms)}"
+
+
+@dataclass(frozen=True, slots=True)
+class OneAgent:
+    """Everything the page shows."""
+
+    agent: Agent
+    wallet: str
+    limits: Mapping[str, Any]
+    newest: tuple[Decision, ...]
+    waiting: tuple[Hold, ...]
+
+
+async def fetch(agent_id: str) -> OneAgent:
+    """Everything of an agent."""
+    agent, limits, newest = await asyncio.gather(
+        api().agents.get(agent_id),
+        api().agents.limits(agent_id),
+        api().agents.decisions(agent_id, limit=NEWEST),
+    )
+    wallet, waiting = await asyncio.gather(
+        api().wallets.get(agent.wallet_id),
+        api().holds.list(wallet_id=agent.wallet_id, is_open=True),
+    )
+    own = tuple(each for each in waiting if each.agent_id == agent_id)
+    return OneAgent(agent, wallet.name, limits, newest, own)
+
+
+def one(agent_id: str) -> None:
+    """Built once a visitor; elements are updated in place."""
+    with frame_of_one("/agents", "Agent", agent_id) as shown:
+        chat = Chat()
+        latest: list[Agent] = []
+        with sw.card(testid="head"):
+            with sw.row():
+                status = status_badge()
+                head = sw.Redrawn(_head, "sw-row")
+            error = sw.told("sw-bad sw-text")
+            with sw.row():
+                buttons = agent_buttons(chat.open, leaves=True)
+                for words, icon, act in (
+                    ("Change", "edit", lambda: change_agent(latest[0])),
+                    ("Clone", "content_copy", lambda: create_agent(latest[0])),
+                ):
+                    sw.button(words, act, icon=icon, look=sw.SMALL, needs=sw.POLICY)
+        with sw.stack("sw-wide"):
+            with sw.card("Strategy"):
+                strategy = Strategy()
+            with sw.card("Limits"):
+                used = limit_bars()
+                rails, model = sw.dim(), sw.dim()
+        waiting = open_holds()
+        grants = grants_left()
+        with sw.card("Decisions", "timeline"):
+            decisions = NewestFirst[Decision](
+                "decision",
+                _entry,
+                lambda last: api().agents.decisions(agent_id, limit=NEWEST, before=last.cycle),
+                NEWEST,
+                key=lambda decision: decision.cycle,
+                none="It has not decided anything yet. Start it.",
+                testid="decisions",
+                more="Older decisions",
+                most=_MOST,
+            )
+
+        def show(found: OneAgent) -> None:
+            agent = found.agent
+            latest[:] = [agent]
+            status.show(agent.status)
+            head.show(found)
+            error.set_text(local_times(agent.error or ""))
+            buttons.show(agent)
+            strategy.show(agent.strategy)
+            used.show(found.limits)
+            waiting.show(found.waiting)
+            grants.show(found.limits["grants"])
+            rails.set_text(
+                f"At most {plain(agent.guardrails['maxSolPerTransaction'])} SOL in a transaction"
+                f" and {plain(agent.guardrails['maxTransactionsPerMinute'])} transactions in a"
+                " minute."
+            )
+            model.set_text(_usage_text(found))
+            decisions.show(found.newest)
+            chat.show([agent])
+
+        shown.poll(EVERY_S, lambda: fetch(agent_id), show, lambda found: found.agent.name)
+
+
+def _head(found: OneAgent) -> None:
+    agent = found.agent
+    ui.link(f"Wallet {found.wallet}", f"/wallets/{agent.wallet_id}")
+    ui.link("Payments of its wallet", f"/payments?wallet={agent.wallet_id}")
+    options = ", ".join(f"{name} {value_text(each)}" for name, each in agent.llm_options.items())
+    asked = f", asked with {options}" if options else ""
+    sw.text(f"Provider {provider_text(agent)}{asked}, made {ago(agent.created_at)}")
+
+
+def _usage_text(latest: OneAgent) -> str:
+    used = latest.limits.get("model", {}).get("lastDay", {})
+    tokens = used.get("tokens", 0)
+    if not tokens:
+        return "No tokens of a language model in the last day."
+    unpriced = used.get("unpricedTokens", 0)
+    rest = f", and {plain(unpriced)} tokens whose price is not known" if unpriced else ""
+    price = f"about {plain(used.get('usd', 0))} USD{rest}"
+    return f"{plain(tokens)} tokens of its model in the last day, {price}."
+
+
+def _entry(decision: Decision) -> ui.element:
+    def build() -> None:
+        # Most entries are never expanded.
+        if expansion.value and not body.default_slot.children:
+            with body:
+                _facts(decision)
+
+    cycle = f"Cycle {decision.cycle:,}"
+    with ui.element("li") as item:
+        expansion = ui.expansion(cycle, on_value_change=build).classes("sw-decision")
+        # Named by its header, not by a word that stands beside it.
+        expansion.props["toggle-aria-label"] = ""
+        sw.marked(expansion, f"decision-{decision.cycle}")
+        with expansion.add_slot("header"), sw.stack("sw-grow"):
+            with sw.row("sw-nowrap"):
+                sw.dim(cycle, "sw-keep")
+                sw.text(cut(action_text(decision)), "sw-mono sw-cut sw-grow")
+                sw.Age(decision.timestamp).classes("sw-dim sw-keep")
+            sw.text(cut(local_times(decision.outcome)), "sw-cut")
+        with expansion, sw.facts() as body:
+            pass
+    return item
+
+
+def _facts(decision: Decision) -> None:
+    sw.fact("Observation", observation_text(decision.observations))
+    sw.fact("Reasoning", decision.reasoning)
+    sw.fact("Action", decision.action or "none", "sw-mono sw-pre")
+    sw.fact("Outcome", local_times(decision.outcome))
+    if used := usage_text(decision.usage):
+        sw.fact("Model", used)
+    sw.fact("Time", second(decision.timestamp))
+
+
+def observation_text(observation: Mapping[str, Any]) -> str:
+    """The observed wallet, line by line; or why it could not be observed."""
+    if "error" in observation:
+        return f"The wallet could not be observed: {observation['error']}"
+    lines = [
+        f"{observation['walletName']} ({observation['walletAddress']})",
+        f"{plain(observation['solBalance'])} SOL",
+    ]
+    for each in observation["tokenBalances"]:
+        token = "wSOL" if each["mint"] == WRAPPED_SOL_MINT else each.get("symbol") or each["mint"]
+        lines.append(f"{plain(each['uiBalance'])} {token}")
+    if observation["recentTransactions"]:
+        lines.append("Last transactions:")
+    for each in observation["recentTransactions"]:
+        details = [f"{name} {_detail(value)}" for name, value in each.get("details", {}).items()]
+        kind = each["type"].replace("_", " ")
+        lines.append(f"- {kind} {each['status']}: {cut(', '.join(details))}")
+    return "\n".join(lines)
+
+
+def _detail(value: Any) -> str:
+    said = value_text(value)
+    return short(said) if len(said) > _LONG_DETAIL else said
+
+
+class Chat:
+    """A dialog; the conversation with each agent is kept as long as the page."""
+
+    def __init__(self) -> None:
+        self._agent: Agent | None = None
+        self._conversations: dict[str, _Conversation] = {}
+        with ui.dialog() as self._dialog, ui.card().classes("sw-dialog sw-dialog-wide"):
+            self._dialog.props('aria-label="Chat"')
+            with sw.row("sw-nowrap"):
+                self._title = sw.heading().classes("sw-text")
+                ui.space()
+                close = ui.button(icon="close", color=None, on_click=self._dialog.close)
+                close.props('flat round dense aria-label="Close"')
+            self._note = sw.dim()
+            self._area = ui.scroll_area().classes("sw-chat")
+            self._area.props('role=log aria-live=polite data-testid="chat"')
+            with sw.row("sw-nowrap"):
+                self._input = ui.input("Message").props("outlined dense autofocus")
+                self._input.props(f"maxlength={_LONGEST} autocomplete=off").classes("sw-grow")
+                self._input.on("keydown.enter", self._send)
+                self._button = ui.button("Send", on_click=self._send)
+                self._button.props('no-caps unelevated data-testid="send"')
+                self._stop_button = ui.button("Stop", color=None, on_click=self._stop)
+                self._stop_button.props('outline no-caps aria-label="Stop the answer"')
+
+    def open(self, agent: Agent) -> None:
+        """Continue the conversation with this agent."""
+        self._agent = agent
+        if agent.id not in self._conversations:
+            with self._area:
+                self._conversations[agent.id] = _Conversation()
+        for agent_id, conversation in self._conversations.items():
+            conversation.place.set_visibility(agent_id == agent.id)
+        self._title.set_text(f"Chat with {agent.name}")
+        self._show()
+        self._dialog.open()
+
+    def show(self, agents: Sequence[Agent]) -> None:
+        """Update the agent's status."""
+        for each in agents:
+            if self._agent is not None and self._agent.id == each.id:
+                self._agent = each
+                self._show()
+
+    def _show(self) -> None:
+        agent = self._agent
+        if agent is None:
+            return
+        active = agent.status in ACTIVE
+        note = "It answers and executes nothing."
+        if not agent.is_llm:
+            note = "It is not a language model: it answers by fixed rules, and executes nothing."
+        self._note.set_text(note if active else "It is not running. Start it to write with it.")
+        busy = self._conversations[agent.id].task is not None
+        self._button.set_enabled(active and not busy)
+        self._stop_button.set_visibility(busy)
+
+    async def _send(self) -> None:
+        agent, message = self._agent, (self._input.value or "").strip()
+        if agent is None or agent.status not in ACTIVE or not message:
+            return
+        conversation = self._conversations[agent.id]
+        if conversation.task is not None:
+            return
+        self._input.set_value("")
+        # A task, so that the stop button can cancel it.
+        conversation.task = asyncio.create_task(conversation.ask(agent, message, self._area))
+        self._show()
+        try:
+            await asyncio.wait([conversation.task])
+        finally:
+            conversation.task.cancel()
+            conversation.task = None
+            self._show()
+
+    def _stop(self) -> None:
+        conversation = self._conversations.get(self._agent.id) if self._agent else None
+        if conversation is not None and conversation.task is not None:
+            conversation.task.cancel()
+
+
+class _Conversation:
+    def __init__(self) -> None:
+        self.place = ui.element("div").classes("sw-form")
+        self.task: asyncio.Task[None] | None = None
+
+    async def ask(self, agent: Agent, message: str, area: ui.scroll_area) -> None:
+        """Show the message, and the response piece by piece."""
+        self._add_message(message, "You", sent=True)
+        answer = self._add_message("…", agent.name, sent=False)
+        area.scroll_to(percent=1)
+        received = ""
+        try:
+            async with aclosing(api().agents.chat_stream(agent.id, message)) as pieces:
+                async for piece in pieces:
+                    if self.place.is_deleted:
+                        return
+                    received += piece
+                    answer.set_text(received)
+                    area.scroll_to(percent=1)
+            if not received.strip():
+                answer.set_text("(no answer)")
+        except SolwardError as error:
+            answer.set_text(f"{received}\n{error}".strip())
+            answer.classes(add="sw-bad")
+        except asyncio.CancelledError:
+            answer.set_text(f"{received} (stopped)".strip())
+            raise
+        finally:
+            area.scroll_to(percent=1)
+
+    def _add_message(self, words: str, name: str, *, sent: bool) -> ui.label:
+        with self.place, ui.element("div").classes("sw-said" + (" sw-said-by-me" if sent else "")):
+            sw.dim(name)
+            return sw.text(words, testid="said" if sent else "answer")

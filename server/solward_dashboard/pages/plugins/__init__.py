@@ -1,1 +1,0 @@
-"""The plugins page: what is loaded, settings of skills, and what plugins keep."""
