@@ -14,6 +14,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import solward
@@ -156,24 +157,33 @@ from solward.resources.declare import Raw
 
 Grants: TypeAlias = Sequence[Raw | str]
 """
+
+
+def _calls(module: ModuleType, *paths: str) -> tuple[Call[Any], ...]:
+    """The calls that a module declares, those below the paths where some are given."""
+    found = (each for each in vars(module).values() if isinstance(each, Call))
+    return tuple(each for each in found if not paths or each.path.startswith(paths))
+
+
 # The client's class with the methods -> what it calls.
 CALLS: Mapping[str, tuple[Call[Any], ...]] = {
-    "Keys": credentials.KEY_CALLS,
-    "Admins": credentials.ADMIN_CALLS,
-    "Holds": holds.CALLS,
-    "Payments": payments.CALLS,
-    "PolicyRequests": policy.CALLS,
-    "AgentRequests": agents.AGENT_CALLS,
-    "Contacts": policy.CONTACT_CALLS,
-    "PluginStateRequests": plugins.STATE_CALLS,
-    "TransactionRequests": transactions.CALLS,
-    "Schedules": schedules.CALLS,
+    "Keys": _calls(credentials, "/keys"),
+    "Admins": _calls(credentials, "/admins"),
+    "Holds": _calls(holds),
+    "Payments": _calls(payments),
+    "PolicyRequests": _calls(policy, "/policy"),
+    "AgentRequests": _calls(agents),
+    "Contacts": _calls(policy, "/contacts"),
+    "PluginStateRequests": _calls(plugins, "/plugins/", "/wallets/"),
+    "TransactionRequests": _calls(transactions),
+    "Schedules": _calls(schedules),
     "ServiceRequests": (
-        *service.CALLS,
-        *plugins.CALLS,
+        *_calls(service),
+        plugins.LIST_SKILLS,
+        plugins.LIST_PLUGINS,
         events.LIST_AUDIT,
     ),
-    "WalletRequests": wallets.CALLS,
+    "WalletRequests": _calls(wallets),
 }
 
 

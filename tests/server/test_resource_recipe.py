@@ -39,7 +39,6 @@ class Note(Answer):
 ADD_NOTE = Call("addNote", "POST /notes", "Keep a note.", Note, body=NewNote)
 GET_NOTE = Call("getNote", "GET /notes/{note_id}", "A note.", Note)
 LIST_NOTES = Call("listNotes", "GET /notes", "The notes, oldest first.", Note, listed="notes")
-CALLS = (ADD_NOTE, GET_NOTE, LIST_NOTES)
 '''
 TABLE = """
 notes = Table(
@@ -155,7 +154,7 @@ CHANGES = {
         )
     },
     WRITER: {
-        '    "Keys": credentials.KEY_CALLS,\n': '    "Notes": notes.CALLS,\n',
+        '    "Keys": _calls(credentials, "/keys"),\n': '    "Notes": _calls(notes),\n',
         "    holds,\n": "    notes,\n",
     },
     f"{FRAMEWORK}/client/client.py": {

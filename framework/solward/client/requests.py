@@ -320,6 +320,10 @@ class AgentRequests(Asking):
     async def pause(self, agent_id: str) -> agents.SwitchedAgent:
         """Set a running agent aside."""
 
+    @asks(agents.GET_AGENT_LIMITS)
+    async def limits(self, agent_id: str) -> Raw:
+        """An agent's own limits, and what is spent of them."""
+
     @asks(agents.LIST_DECISIONS)
     async def decisions(
         self, agent_id: str, *, limit: int | None = None, before: int | None = None
@@ -338,10 +342,6 @@ class AgentRequests(Asking):
         Args:
             limit: how many at most; 100 where it is None.
         """
-
-    @asks(agents.GET_AGENT_LIMITS)
-    async def limits(self, agent_id: str) -> Raw:
-        """An agent's own limits, and what is spent of them."""
 
 
 class Contacts(Asking):

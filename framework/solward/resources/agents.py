@@ -553,18 +553,3 @@ CHAT = Call(
     name=None,
     about="With `Accept: text/event-stream` the answer comes while it is made.",
 )
-AGENT_CALLS: tuple[Call[Any], ...] = (
-    CREATE_AGENT,
-    LIST_AGENT_TEMPLATES,
-    LIST_AGENTS,
-    GET_AGENT,
-    CHANGE_AGENT,
-    DELETE_AGENT,
-    START_AGENT,
-    STOP_AGENT,
-    PAUSE_AGENT,
-    LIST_DECISIONS,
-    LIST_MEMORY,
-    GET_AGENT_LIMITS,
-    CHAT,
-)

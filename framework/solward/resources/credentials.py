@@ -314,7 +314,6 @@ ROTATE_KEY = Call(
     " rotates no key that ends later.",
 )
 REVOKE_KEY = Call("revokeKey", "DELETE /keys/{key_id}", "Revoke an API key at once.", Revoked)
-KEY_CALLS = (CREATE_KEY, LIST_KEYS, GET_OWN_KEY, ROTATE_KEY, REVOKE_KEY)
 
 CREATE_ADMIN = Call(
     "createAdmin",
@@ -343,4 +342,3 @@ REVOKE_ADMIN = Call(
     about="Its event streams and dashboard sessions end too. What it made stays; keys and"
     " credentials among it end no later than it would have.",
 )
-ADMIN_CALLS = (CREATE_ADMIN, LIST_ADMINS, OWN_ADMIN, REVOKE_ADMIN)

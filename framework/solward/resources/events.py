@@ -20,7 +20,6 @@ from solward.resources.fields import (
     WalletId,
     Whole,
 )
-from solward.resources.schema import whole
 from solward.resources.shared import LIMIT, Example
 from solward.types.events import EventKind
 
@@ -36,7 +35,7 @@ class StreamedEvents(Request):
 
     types: Sequence[str] | None = declared(_TYPES, default=None)
     last_event_id: str | None = declared(
-        Shape(LAST_EVENT, form=whole("", 0), cli="--after"), default=None
+        Shape(LAST_EVENT, form=Whole("").shown(), cli="--after"), default=None
     )
 
 

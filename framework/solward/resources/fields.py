@@ -730,6 +730,11 @@ def object_schema(fields: Iterable[Field]) -> Schema:
     return made | ({"required": required} if required else {}) | {"additionalProperties": False}
 
 
+def shown(of: Field | Schema) -> Schema:
+    """What an answer's value is described by: a field as it is shown, or the schema itself."""
+    return of.shown() if isinstance(of, Field) else of
+
+
 def nullable(schema: Schema) -> Schema:
     """The schema, or null."""
     if isinstance(schema.get("type"), str):

@@ -18,16 +18,11 @@ from solward.resources.fields import (
     Text,
     Texts,
     Time,
+    Units,
     WalletId,
+    Whole,
 )
-from solward.resources.schema import (
-    array,
-    mapping,
-    response_object,
-    text,
-    units,
-    whole,
-)
+from solward.resources.schema import array, mapping, response_object
 from solward.resources.shared import LIMIT, Example
 from solward.types.record import HoldState
 from solward.types.roles import ADMIN
@@ -39,12 +34,12 @@ _ASKED = (
 )
 LINE = response_object(
     {
-        "operation": text("Such as `transfer`."),
-        "asset": text("`SOL` or a mint."),
-        "units": units("Smallest units."),
-        "account": text("What receives it, whole."),
-        "owner": text("Whose account that is, where it is proved."),
-        "decimals": whole("Of a whole unit.", 0, 255),
+        "operation": Text("Such as `transfer`."),
+        "asset": Text("`SOL` or a mint."),
+        "units": Units("Smallest units."),
+        "account": Text("What receives it, whole."),
+        "owner": Text("Whose account that is, where it is proved."),
+        "decimals": Whole("Of a whole unit.", least=0, most=255),
     },
     optional=["account", "owner", "decimals"],
 )
@@ -151,14 +146,16 @@ class Hold(Answer):
         )
     )
     costs_sol: Decimal = declared(
-        Shape("Network fee and rent, at most, in lamports.", form=units(""), example="5000"),
+        Shape(
+            "Network fee and rent, at most, in lamports.", form=Units("").shown(), example="5000"
+        ),
         named="costsLamports",
         read=sol,
     )
     arrives: Mapping[str, int] = declared(
         Shape(
             "mint -> least units that must arrive.",
-            form=mapping(units("Smallest units."), ""),
+            form=mapping(Units("Smallest units."), ""),
             example={},
         ),
         read=_units,
@@ -253,4 +250,3 @@ DECIDE_HOLD = Call(
     about="The signature is the credential; no key and no secret is sent. It counts once and for"
     " five minutes.",
 )
-CALLS = (LIST_HOLDS, GET_HOLD, APPROVE_HOLD, DENY_HOLD)

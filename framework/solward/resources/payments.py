@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 from solward.resources.declare import Answer, Call, Raw, Request, answer_of, declared, resource
 from solward.resources.fields import (
     Address,
+    Amount,
     Choice,
     Flag,
     Id,
@@ -24,7 +25,7 @@ from solward.resources.fields import (
     Time,
     Whole,
 )
-from solward.resources.schema import mapping, number, text
+from solward.resources.schema import mapping
 from solward.resources.shared import Example, OfWallet
 from solward.resources.transactions import Trial
 from solward.types.errors import InvalidRequest
@@ -63,7 +64,7 @@ class _Headers(Json):
         return headers
 
     def _bounds(self) -> Schema:
-        return {"additionalProperties": text("A value.")}
+        return {"additionalProperties": Text("A value.").shown()}
 
 
 @resource
@@ -145,9 +146,7 @@ class PaymentTerms(Answer):
     method: str = declared(Choice("Of the request.", options=METHODS))
     asset: str = declared(Text("`SOL` or a mint.", example="SOL"))
     symbol: str | None = declared(Text("Of the asset, where it is known."), default=None)
-    amount: Decimal = declared(
-        Shape("Whole units.", form=number("", exclusiveMinimum=0), example=0.01)
-    )
+    amount: Decimal = declared(Shape("Whole units.", form=Amount("").schema(), example=0.01))
     pay_to: str = declared(Address("Who is paid: the owner of what receives."))
 
 
@@ -203,7 +202,7 @@ class SiteResponse(Answer):
     headers: Mapping[str, str] = declared(
         Shape(
             "By name, in lower case; without cookies and those of the connection.",
-            form=mapping(text("Those of one name together."), ""),
+            form=mapping(Text("Those of one name together."), ""),
             example={"content-type": "application/json"},
         )
     )
@@ -295,4 +294,3 @@ LIST_PAYMENTS = Call(
 GET_PAYMENT = Call(
     "getPayment", "GET /payments/{payment_id}", "A payment and its answer.", StoredPayment
 )
-CALLS = (PAY, LIST_PAYMENTS, GET_PAYMENT)

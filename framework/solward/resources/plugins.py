@@ -22,7 +22,7 @@ from solward.resources.fields import (
     Whole,
     nullable,
 )
-from solward.resources.schema import array, flag, mapping, response_object, text, whole
+from solward.resources.schema import array, mapping, response_object
 from solward.resources.shared import LIMIT
 from solward.types.entries import MAX_KEY, MAX_LISTED
 from solward.types.manifest import Manifest, ProblemCode, Terms, read_manifest, read_terms
@@ -36,16 +36,16 @@ _MANIFEST = Shape(
     "What the plugin needs; null where it declares nothing.",
     form=response_object(
         {
-            "sites": array(text("A host name, with its port where that is not 443.")),
-            "operations": nullable(array(text("A name."), "Null: as effects and grants allow.")),
-            "assets": nullable(array(text("A symbol or a mint."), "Null: as grants allow.")),
-            "storageMb": whole("Megabytes of files.", 0),
+            "sites": array(Text("A host name, with its port where that is not 443.")),
+            "operations": nullable(array(Text("A name."), "Null: as effects and grants allow.")),
+            "assets": nullable(array(Text("A symbol or a mint."), "Null: as grants allow.")),
+            "storageMb": Whole("Megabytes of files.", least=0),
             "secrets": array(
                 response_object(
                     {
-                        "env": text("The service's environment variable."),
-                        "site": text("The one site that gets it."),
-                        "inQuery": flag("It may stand in a query, not in headers alone."),
+                        "env": Text("The service's environment variable."),
+                        "site": Text("The one site that gets it."),
+                        "inQuery": Flag("It may stand in a query, not in headers alone."),
                     }
                 )
             ),
@@ -58,8 +58,8 @@ _SECRETS = Shape(
     form=array(
         response_object(
             {
-                "env": text("The service's environment variable."),
-                "set": flag("Whether it has a value; never the value."),
+                "env": Text("The service's environment variable."),
+                "set": Flag("Whether it has a value; never the value."),
             }
         )
     ),
@@ -213,7 +213,6 @@ LIST_PLUGINS = Call(
     Plugins,
     name="plugins",
 )
-CALLS = (LIST_SKILLS, LIST_PLUGINS)
 
 
 @resource
@@ -371,4 +370,3 @@ PURGE = Call(
     about="For every wallet, not to be undone. Only of a distribution of which nothing is loaded."
     " Its files are deleted by `solward plugins remove --purge` alone.",
 )
-STATE_CALLS = (SHOW_SETTINGS, SET, UNSET, LIST_ENTRIES, DELETE_ENTRY, PURGE)

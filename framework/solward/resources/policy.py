@@ -25,7 +25,7 @@ from solward.resources.fields import (
     Whole,
     nullable,
 )
-from solward.resources.schema import address, array, mapping
+from solward.resources.schema import array, mapping
 from solward.resources.shared import Example
 
 MAX_DAYS = 366
@@ -60,7 +60,7 @@ _VERSION = Whole(
 )
 _BOOK = Shape(
     "Address book: groups that `to` of a grant says as `@name`.",
-    form=mapping(array(address("An address."), "The group's."), ""),
+    form=mapping(array(Address("An address."), "The group's."), ""),
     example={"vendors": [Example.ADDRESS]},
 )
 _GRANTS = Shape(
@@ -252,7 +252,6 @@ CHECK_POLICY = Call(
     body=PolicyDraft,
     takes_json=True,
 )
-CALLS = (GET_POLICY, REPLACE_POLICY, GET_GRANTS, REPLACE_GRANTS, REPLAY_POLICY, CHECK_POLICY)
 
 
 @resource
@@ -302,4 +301,3 @@ PUT_CONTACT = Call(
 REMOVE_CONTACT = Call(
     "removeContact", "DELETE /contacts/{contact_id}", "Take a recipient's name away.", Removed
 )
-CONTACT_CALLS: tuple[Call[Any], ...] = (LIST_CONTACTS, PUT_CONTACT, REMOVE_CONTACT)

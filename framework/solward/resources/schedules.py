@@ -24,7 +24,7 @@ from solward.resources.fields import (
     Time,
     Whole,
 )
-from solward.resources.schema import array, identifier
+from solward.resources.schema import array
 from solward.resources.shared import Deleted, Example
 
 RUNS_KEPT: Final = 200
@@ -222,7 +222,7 @@ class ScheduleRun(Answer):
     transaction_ids: tuple[str, ...] = declared(
         Shape(
             "What it made, the first first.",
-            form=array(identifier("A record.")),
+            form=array(Id("A record.")),
             example=["8c3b1a52-0d0f-4c5e-8a39-2f4e9d1c7a10"],
         )
     )
@@ -303,15 +303,4 @@ LIST_RUNS = Call(
     name="runs",
     listed="runs",
     about=f"The latest {RUNS_KEPT} are kept.",
-)
-CALLS = (
-    CREATE_SCHEDULE,
-    LIST_SCHEDULES,
-    GET_SCHEDULE,
-    CHANGE_SCHEDULE,
-    DELETE_SCHEDULE,
-    PAUSE_SCHEDULE,
-    RESUME_SCHEDULE,
-    RUN_SCHEDULE,
-    LIST_RUNS,
 )

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from solward.resources.fields import ADDRESS, TIMESTAMP, Schema, nullable
+from solward.resources.fields import Field, Schema, nullable, shown
 
 JSON = "application/json"
-
-DIGITS = r"^\d+$"
 
 # Keywords whose value is a schema, several, or several by name.
 _SCHEMA = frozenset({"contains", "else", "if", "items", "not", "propertyNames", "then"})
@@ -23,11 +21,12 @@ def ref(name: str) -> Schema:
 
 
 def response_object(
-    properties: Mapping[str, Schema], *, optional: Sequence[str] = (), **more: Any
+    properties: Mapping[str, Field | Schema], *, optional: Sequence[str] = (), **more: Any
 ) -> Schema:
     """A closed object: all properties but the optional ones are required, no others allowed."""
     required = [name for name in properties if name not in optional]
-    schema: Schema = {"type": "object", "properties": dict(properties)}
+    described = {name: shown(each) for name, each in properties.items()}
+    schema: Schema = {"type": "object", "properties": described}
     if required:
         schema["required"] = required
     return schema | {"additionalProperties": False} | more
@@ -67,77 +66,17 @@ def without_booleans(schema: Any) -> Any:
     return found
 
 
-def text(description: str, longest: int | None = None, **more: Any) -> Schema:
-    """A string; with `longest`, of at least one character."""
-    bounds = {} if longest is None else {"minLength": 1, "maxLength": longest}
-    return {"type": "string", "description": description} | bounds | more
-
-
-def choice(description: str, *values: str, **more: Any) -> Schema:
-    """One of these strings."""
-    return {"type": "string", "description": description, "enum": list(values)} | more
-
-
-def number(description: str, **more: Any) -> Schema:
-    """A number, read and written with all its digits."""
-    return {"type": "number", "description": description} | more
-
-
-def whole(
-    description: str, least: int | None = None, most: int | None = None, **more: Any
-) -> Schema:
-    """A whole number within bounds."""
-    bounds = {"minimum": least, "maximum": most}
-    set_bounds = {name: value for name, value in bounds.items() if value is not None}
-    return {"type": "integer", "description": description} | set_bounds | more
-
-
-def flag(description: str, **more: Any) -> Schema:
-    """A boolean."""
-    return {"type": "boolean", "description": description} | more
-
-
-def array(items: Schema, description: str = "", most: int | None = None) -> Schema:
+def array(items: Field | Schema, description: str = "", most: int | None = None) -> Schema:
     """An array."""
-    schema: Schema = {"type": "array", "items": items}
+    schema: Schema = {"type": "array", "items": shown(items)}
     if description:
         schema["description"] = description
     return schema if most is None else schema | {"maxItems": most}
 
 
-def mapping(values: Schema, description: str) -> Schema:
+def mapping(values: Field | Schema, description: str) -> Schema:
     """An object whose property names are data, such as mints."""
-    return {"type": "object", "description": description, "additionalProperties": values}
-
-
-def identifier(description: str) -> Schema:
-    """The UUID of a stored record."""
-    return {"type": "string", "format": "uuid", "description": description}
-
-
-def address(description: str) -> Schema:
-    """A base58 public key."""
-    return {"type": "string", "pattern": ADDRESS, "description": description}
-
-
-def timestamp(description: str) -> Schema:
-    """UTC with milliseconds."""
-    return {
-        "type": "string",
-        "format": "date-time",
-        "pattern": TIMESTAMP,
-        "description": description,
-    }
-
-
-def sol(description: str) -> Schema:
-    """An amount of SOL in a response."""
-    return number(description, minimum=0)
-
-
-def units(description: str) -> Schema:
-    """Smallest units of a mint, as a string of digits."""
-    return {"type": "string", "pattern": DIGITS, "description": description}
+    return {"type": "object", "description": description, "additionalProperties": shown(values)}
 
 
 def examples(**values: Any) -> dict[str, Any]:

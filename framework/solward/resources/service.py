@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from solward.resources.declare import Answer, Call, Request, declared, resource
 from solward.resources.fields import (
@@ -23,17 +23,16 @@ from solward.resources.fields import (
     WalletId,
     Whole,
 )
-from solward.resources.schema import choice, response_object, whole
+from solward.resources.schema import response_object
 from solward.resources.shared import LIMIT, Example
 
 # The contract has some of them twice.
 _AGENTS = ("total", "running", "totalAgents", "runningAgents", "stoppedAgents", "idleAgents")
 _WEBHOOKS = ("approvals", "alerts")
-_WEBHOOK = choice(
+_WEBHOOK = Choice(
     "`failing` while its receiver does not take what it is told; absent where the webhook is not"
     " set.",
-    "ok",
-    "failing",
+    options=("ok", "failing"),
 )
 REASON = Text("Shown to whoever is refused.", example="incident 7")
 _WALLET = WalletId("One wallet; left out, the whole service.", cli="--wallet")
@@ -65,7 +64,7 @@ class Health(Answer):
     agents: Mapping[str, int] = declared(
         Shape(
             "How many there are.",
-            form=response_object({name: whole(name, 0) for name in _AGENTS}),
+            form=response_object({name: Whole(name) for name in _AGENTS}),
             example=dict.fromkeys(_AGENTS, 0),
         )
     )
@@ -232,4 +231,3 @@ QUOTE_SWAP = Call(
     name=None,
     about="Nothing is sent, reserved or recorded.",
 )
-CALLS: tuple[Call[Any], ...] = (GET_HEALTH, LIST_SETTINGS, LIST_FROZEN, FREEZE, UNFREEZE)

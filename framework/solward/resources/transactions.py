@@ -17,11 +17,13 @@ from solward.resources.declare import (
     answer_of,
     declared,
     resource,
+    sol,
+    whole,
 )
-from solward.resources.declare import sol as sol_of
-from solward.resources.declare import whole as whole_json
 from solward.resources.fields import (
+    Address,
     AgentId,
+    Amount,
     Choice,
     Flag,
     Id,
@@ -32,22 +34,13 @@ from solward.resources.fields import (
     Text,
     Texts,
     Time,
+    Units,
     WalletId,
     Whole,
     nullable,
 )
 from solward.resources.holds import LINE
-from solward.resources.schema import (
-    address,
-    array,
-    mapping,
-    ref,
-    response_object,
-    sol,
-    text,
-    units,
-    whole,
-)
+from solward.resources.schema import array, mapping, ref, response_object
 from solward.resources.shared import LIMIT, Example, OfWallet
 from solward.types.money import U64_MAX
 from solward.types.record import REFUSALS_OF, TransactionStatus, TransactionType
@@ -62,27 +55,27 @@ _NUMBERS = {
     "mint": "Of the token, where the unit names it by its mint and not by its symbol.",
 }
 NUMBERS = response_object(
-    {name: text(meaning) for name, meaning in _NUMBERS.items()}, optional=tuple(_NUMBERS)
+    {name: Text(meaning) for name, meaning in _NUMBERS.items()}, optional=tuple(_NUMBERS)
 )
 _EFFECTS = response_object(
     {
-        "solOut": sol("Gross."),
-        "fee": sol("The network's fee."),
-        "rent": sol("Rent of accounts it opens."),
-        "accountsCreated": whole("How many it opens.", 0),
-        "tokensOut": mapping(units("Smallest units."), "By mint."),
-        "tokensIn": mapping(units("Smallest units."), "By mint; SOL under the wrapped SOL mint."),
-        "programs": array(address("A program."), "The programs it calls."),
+        "solOut": Amount("Gross."),
+        "fee": Amount("The network's fee."),
+        "rent": Amount("Rent of accounts it opens."),
+        "accountsCreated": Whole("How many it opens.", least=0),
+        "tokensOut": mapping(Units("Smallest units."), "By mint."),
+        "tokensIn": mapping(Units("Smallest units."), "By mint; SOL under the wrapped SOL mint."),
+        "programs": array(Address("A program."), "The programs it calls."),
         "authorityChanges": array(
             response_object(
                 {
-                    "kind": text("Of authority."),
-                    "account": address("Whose."),
-                    "to": nullable(address("Who gets it; null is nobody.")),
+                    "kind": Text("Of authority."),
+                    "account": Address("Whose."),
+                    "to": nullable(Address("Who gets it; null is nobody.").shown()),
                 }
             )
         ),
-        "closedAccounts": mapping(text("Who gets its SOL."), "By account."),
+        "closedAccounts": mapping(Text("Who gets its SOL."), "By account."),
     }
 )
 _RULES = Texts(
@@ -180,7 +173,7 @@ class Transaction(Answer):
     type: str = declared(
         Shape(
             "What it is; a plugin may give a transaction of its own another type.",
-            form=text("", examples=list(TransactionType)),
+            form=Text("").shown() | {"examples": list(TransactionType)},
             example="transfer",
         )
     )
@@ -226,9 +219,11 @@ class CouldLeave(Answer):
         Shape("What its bytes could take.", form=array(LINE), example=[])
     )
     costs_sol: Decimal = declared(
-        Shape("Network fee and rent, at most, in lamports.", form=units(""), example="5000"),
+        Shape(
+            "Network fee and rent, at most, in lamports.", form=Units("").shown(), example="5000"
+        ),
         named="costsLamports",
-        read=sol_of,
+        read=sol,
     )
 
 
@@ -253,7 +248,7 @@ class Judged(Answer):
 
     component: ClassVar = "JudgedTransaction"
 
-    transaction: Transaction = field(metadata=whole_json(Transaction.of))
+    transaction: Transaction = field(metadata=whole(Transaction.of))
     refusal: Refusal | None = declared(Json("Why it was refused."), default=None)
     could_leave: CouldLeave | None = declared(
         Json("The most that it could take.", example=answer_example(CouldLeave)), default=None
@@ -283,7 +278,9 @@ class Refusals(Answer):
     last_day: int = declared(Whole("Refused in the last 24 hours."), named="lastDay.count")
     by_rule: Mapping[str, int] = declared(
         Shape(
-            "Most first.", form=mapping(whole("Of the count.", 0), ""), example={"max_per_tx": 1}
+            "Most first.",
+            form=mapping(Whole("Of the count.", least=0), ""),
+            example={"max_per_tx": 1},
         ),
         named="lastDay.byRule",
     )
@@ -375,11 +372,4 @@ LIST_REFUSALS = Call(
     name="refusals",
     about=f"Among the newest {REFUSALS_OF:,} transactions. A key that is confined to one wallet"
     " sees that wallet's.",
-)
-CALLS = (
-    EXPORT_TRANSACTIONS,
-    LIST_TRANSACTIONS,
-    LIST_WALLET_TRANSACTIONS,
-    GET_TRANSACTION,
-    LIST_REFUSALS,
 )

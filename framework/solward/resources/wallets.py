@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from solward.resources.declare import Answer, Call, Request, decimal, declared, resource
 from solward.resources.fields import (
-    ADDRESS,
     Address,
     Amount,
     Choice,
@@ -24,7 +23,7 @@ from solward.resources.fields import (
     Units,
     Whole,
 )
-from solward.resources.schema import array, mapping, number, text, units
+from solward.resources.schema import array, mapping
 from solward.resources.shared import LIMIT, CanLeave, Example, Limits
 from solward.resources.transactions import Transaction
 from solward.types.address_book import DEFAULT_NAME
@@ -128,11 +127,11 @@ class Worth(Answer):
 
     total: Decimal = declared(Amount("Dollars of all that has a price."))
     assets: Mapping[str, Decimal] = declared(
-        Shape("By `SOL` or mint.", form=mapping(number("Dollars.", minimum=0), ""), example={}),
+        Shape("By `SOL` or mint.", form=mapping(Amount("Dollars."), ""), example={}),
         read=_decimals,
     )
     unpriced: Mapping[str, str] = declared(
-        Shape("What has no price, by `SOL` or mint.", form=mapping(text("Why."), ""), example={})
+        Shape("What has no price, by `SOL` or mint.", form=mapping(Text("Why."), ""), example={})
     )
 
 
@@ -205,12 +204,12 @@ class Pocket(Answer):
     )
     position: str | None = declared(Text("Its name.", example="pool 3"), default=None)
     mints: tuple[str, ...] = declared(
-        Shape("Tokens it may hold.", form=array(text("A mint.", pattern=ADDRESS)), example=[])
+        Shape("Tokens it may hold.", form=array(Address("A mint.")), example=[])
     )
     at_risk: Mapping[str, str] = declared(
         Shape(
             "Put in and not taken home, by `SOL` or mint.",
-            form=mapping(units("Smallest units."), ""),
+            form=mapping(Units("Smallest units."), ""),
             example={"SOL": "5000000"},
         )
     )
@@ -339,16 +338,4 @@ LIST_STAKES = Call(
     "Stake accounts the wallet may unstake or withdraw.",
     Stakes,
     name="stakes",
-)
-CALLS: tuple[Call[Any], ...] = (
-    CREATE_WALLET,
-    LIST_WALLETS,
-    GET_WALLET,
-    CHANGE_WALLET,
-    GET_BALANCE,
-    GET_LIMITS,
-    GET_RECLAIMABLE,
-    GET_POCKETS,
-    SWEEP_POCKET,
-    LIST_STAKES,
 )

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from solward.operations.declared import Operation as Declared
-from solward.resources.fields import ADDRESS, Address, Field, Recipient, Schema, camel
-from solward.resources.schema import JSON, examples, flag, ref, request_object, response_object
+from solward.resources.fields import ADDRESS, Address, Field, Flag, Recipient, Schema, camel
+from solward.resources.schema import JSON, examples, ref, request_object, response_object
 from solward.resources.shared import Example
 from solward.solana.programs import SYSTEM_PROGRAM
 from solward.vault.guardrails.rules import RULES
@@ -75,7 +75,7 @@ def money_operation(declared: Declared) -> Operation:
         extra["metadata"] = response_object({name: details[name] for name in declared.metadata})
         extra_example["metadata"] = {name: declared.answer[name] for name in declared.metadata}
     if declared.flag:
-        extra[declared.flag] = flag("True once it is confirmed.")
+        extra[declared.flag] = Flag("True once it is confirmed.").shown()
         extra_example[declared.flag] = True
     is_flat = declared.is_flat
     schema = response_object(

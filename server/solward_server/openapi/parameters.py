@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from solward.resources.events import LAST_EVENT
-from solward.resources.fields import Schema, camel
-from solward.resources.schema import (
-    address,
-    flag,
-    identifier,
-    text,
-    whole,
+from solward.resources.fields import (
+    Address,
+    Field,
+    Flag,
+    Id,
+    RawText,
+    Schema,
+    Text,
+    Whole,
+    camel,
+    shown,
 )
 from solward.resources.shared import Example
 from solward.types.errors import SkillNotFound
@@ -21,55 +25,59 @@ from solward_server.openapi.errors import NO_AGENT, NO_WALLET
 Parameter = dict[str, Any]
 
 
-def _parameter(place: str, name: str, schema: Schema, **more: Any) -> Parameter:
+def _parameter(place: str, name: str, of: Field | Schema, **more: Any) -> Parameter:
+    schema = shown(of)
     description = schema["description"]
     bare = {key: value for key, value in schema.items() if key != "description"}
     return {"name": name, "in": place, "description": description, "schema": bare} | more
 
 
-def header(name: str, schema: Schema) -> Parameter:
+def header(name: str, of: Field | Schema) -> Parameter:
     """A required header."""
-    return _parameter("header", name, schema, required=True)
+    return _parameter("header", name, of, required=True)
 
 
-def query(name: str, schema: Schema, **more: Any) -> Parameter:
+def query(name: str, of: Field | Schema, **more: Any) -> Parameter:
     """An optional query parameter."""
-    return _parameter("query", name, schema, **more)
+    return _parameter("query", name, of, **more)
 
 
 POCKET = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 _RECORD = "93698b99-39ce-4d15-841f-684b9de7d8bc"
-# Part of a path, by its name in calls -> its schema, an example, and the text of a 404: empty where
-# the part names no record.
-_PARTS: dict[str, tuple[Schema, str, str]] = {
-    "wallet_id": (identifier("The wallet."), Example.WALLET, NO_WALLET),
-    "agent_id": (identifier("The agent."), Example.AGENT, NO_AGENT),
-    "pocket_id": (address("The pocket."), POCKET, "Pocket not found"),
-    "hold_id": (identifier("The hold."), Example.HOLD, "Hold not found"),
-    "transaction_id": (identifier("The record."), _RECORD, "Transaction not found"),
-    "key_id": (identifier("The key."), Example.KEY, "API key not found"),
+# Part of a path, by its name in calls -> its kind or schema, an example, and the text of a 404:
+# empty where the part names no record.
+_PARTS: dict[str, tuple[Field | Schema, str, str]] = {
+    "wallet_id": (Id("The wallet."), Example.WALLET, NO_WALLET),
+    "agent_id": (Id("The agent."), Example.AGENT, NO_AGENT),
+    "pocket_id": (Address("The pocket."), POCKET, "Pocket not found"),
+    "hold_id": (Id("The hold."), Example.HOLD, "Hold not found"),
+    "transaction_id": (Id("The record."), _RECORD, "Transaction not found"),
+    "key_id": (Id("The key."), Example.KEY, "API key not found"),
     "admin_id": (
-        identifier("The admin credential."),
+        Id("The admin credential."),
         Example.CREDENTIAL,
         "Admin credential not found",
     ),
-    "schedule_id": (identifier("The schedule."), Example.SCHEDULE, "Schedule not found"),
-    "contact_id": (address("The recipient."), POCKET, "Contact not found"),
+    "schedule_id": (Id("The schedule."), Example.SCHEDULE, "Schedule not found"),
+    "contact_id": (Address("The recipient."), POCKET, "Contact not found"),
     "skill": (
-        text("The skill's name.", 64),
+        Text("The skill's name.", most=64).schema(),
         "transfer",
         str(SkillNotFound("nope", ["airdrop", "transfer"])),
     ),
-    "name": (text("The setting's name.", 200), "signingKey", ""),
-    "file": (text("One of the files the page names."), "swagger-ui.css", "Not found"),
-    "plugin": (text("The plugin's distribution.", 200), "acme-tools", ""),
+    "name": (Text("The setting's name.").schema(), "signingKey", ""),
+    "file": (Text("One of the files the page names."), "swagger-ui.css", "Not found"),
+    "plugin": (Text("The plugin's distribution.").schema(), "acme-tools", ""),
     "principal": (
-        text("Such as `agent:scout` or `key:<id>`: a kind, and an id or a unique name.", 300)
-        | {"minLength": 3},
+        RawText(
+            "Such as `agent:scout` or `key:<id>`: a kind, and an id or a unique name.",
+            least=3,
+            most=300,
+        ).schema(),
         f"agent:{Example.AGENT}",
         "principal: no agent has the id or name 'scout'",
     ),
-    "payment_id": (identifier("The payment."), _RECORD, "Payment not found"),
+    "payment_id": (Id("The payment."), _RECORD, "Payment not found"),
 }
 PATH_PARAMETERS: dict[str, Parameter] = {
     name: _parameter("path", camel(name), schema, required=True, example=example)
@@ -80,21 +88,21 @@ NOT_FOUND = {name: missing for name, (_, _, missing) in _PARTS.items() if missin
 WALLET_ID = PATH_PARAMETERS["wallet_id"]
 
 
-DRY_RUN = query("dryRun", flag("Judge and simulate only; nothing is recorded, reserved or sent."))
-DRY_RUN_FLAG = flag("As in the query; either of them asks for it.")
+DRY_RUN = query("dryRun", Flag("Judge and simulate only; nothing is recorded, reserved or sent."))
+DRY_RUN_FLAG = Flag("As in the query; either of them asks for it.").shown()
 """The same in a request's body."""
 IDEMPOTENCY_KEY = _parameter(
     "header",
     "Idempotency-Key",
-    text(
+    Text(
         f"{KEY_FORM}. The same key with the same body, however often it is sent, makes one "
         "transaction; the first answer is given again.",
-        MAX_KEY,
-        pattern="^[!-~]([ -~]*[!-~])?$",
-    ),
+        most=MAX_KEY,
+        pattern="[!-~]([ -~]*[!-~])?",
+    ).schema(),
 )
 
-LAST_EVENT_HEADER = _parameter("header", "Last-Event-ID", whole(LAST_EVENT, 0))
+LAST_EVENT_HEADER = _parameter("header", "Last-Event-ID", Whole(LAST_EVENT))
 
 PARAMETERS: dict[str, Parameter] = {
     "DryRun": DRY_RUN,

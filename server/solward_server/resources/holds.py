@@ -10,7 +10,7 @@ from quart import request
 from solward.notify.webhook import REFUSALS, SentDecision
 from solward.resources import holds as calls
 from solward.resources.declare import Call
-from solward.resources.schema import text
+from solward.resources.fields import Text
 from solward.support.webhook_signature import NONCE, SIGNATURE, TIMESTAMP
 from solward.types.errors import NotFound
 from solward.types.roles import Role
@@ -99,14 +99,14 @@ async def deny(context: RouteContext, hold_id: str) -> dict[str, Any]:
     },
     parameters=(
         PATH_PARAMETERS["hold_id"],
-        header(TIMESTAMP, text("Seconds since 1970.", pattern="^[1-9][0-9]{0,11}$")),
-        header(NONCE, text("Never sent before.", pattern="^[A-Za-z0-9_-]{16,128}$")),
+        header(TIMESTAMP, Text("Seconds since 1970.", pattern="[1-9][0-9]{0,11}")),
+        header(NONCE, Text("Never sent before.", pattern="[A-Za-z0-9_-]{16,128}")),
         header(
             SIGNATURE,
-            text(
+            Text(
                 "`v1=` and the HMAC-SHA-256 of `v1:decision:`, the hold's id, `:`, the timestamp,"
                 " `:`, the nonce, `:` and the body.",
-                pattern="^v1=[0-9a-f]{64}$",
+                pattern="v1=[0-9a-f]{64}",
             ),
         ),
     ),
