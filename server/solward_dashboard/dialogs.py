@@ -97,7 +97,6 @@ async def filled(
     verb: str,
     send: Callable[[Any], Awaitable[T]] = _as_it_is,
     *,
-    wide: bool = False,
     testid: str = "confirm",
 ) -> T | None:
     """What the service answers to what a form is filled in with; None where the user cancels.
@@ -123,7 +122,7 @@ async def filled(
         finally:
             dialog.props(remove="persistent")
 
-    with titled(title, wide=wide) as dialog:
+    with titled(title) as dialog:
         made = form()
         buttons = submit_buttons(dialog, verb, submit, testid)
     found: T | None = await result_of(dialog)

@@ -13,6 +13,7 @@ Its contents are read as values of the schema, pure and exact.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from nicegui import ui
 from nicegui.elements.mixins.validation_element import ValidationElement
@@ -46,6 +47,8 @@ _FIGURE = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _SIMPLE = {"string", "number", "integer", "boolean", "null"}
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,60}(?:\.[0-9]{0,60})?|\.[0-9]{1,60})", re.ASCII)
 _REQUIRED = "is required"
+# The value of an absent field.
+_ABSENT: Final = object()
 # Of a form's own schema: what the values of `enum` are called. JSON Schema has no such word.
 _LABELS = "solward:labels"
 RECIPIENT_HINT = "An address, or the name of a wallet or a contact."
@@ -109,20 +112,16 @@ class Field:
 
 
 def fields_of(
-    schema: Mapping[str, Any], values: Mapping[str, Any] | None = None
+    schema: Mapping[str, Any], values: Mapping[str, Any] | None = None, depth: int = 0
 ) -> tuple[Field, ...]:
     """The fields of an object's schema, the required ones first.
 
     Args:
         values: known values; they override defaults.
     """
-    return _fields(schema, values or {}, 0)
-
-
-def _fields(schema: Mapping[str, Any], values: Mapping[str, Any], depth: int) -> tuple[Field, ...]:
     required = schema.get("required", ())
     found = [
-        field_of(name, each, name in required, values.get(name), depth)
+        field_of(name, each, name in required, (values or {}).get(name), depth)
         for name, each in schema.get("properties", {}).items()
     ]
     return tuple(sorted(found, key=lambda each: not each.required))
@@ -137,7 +136,7 @@ def field_of(
     kind, choices = _kind(schema, required, depth)
     field = Field(name, label, kind, required, _help(schema), schema, choices=choices)
     if kind is Kind.GROUP:
-        fields = _fields(schema, known if isinstance(known, Mapping) else {}, depth + 1)
+        fields = fields_of(schema, known if isinstance(known, Mapping) else {}, depth + 1)
         initial = {each.name: each.initial for each in fields}
         unset = initial if value is None and not required else None
         return replace(field, fields=fields, initial=initial, unset=unset)
@@ -209,16 +208,13 @@ def _kind(schema: Mapping[str, Any], required: bool, depth: int) -> tuple[Kind, 
 
 def _choices(schema: Mapping[str, Any]) -> tuple[Any, ...] | None:
     """The possible values where the schema lists them."""
-    found: list[Any] | None = None
     if "const" in schema:
-        found = [schema["const"]]
-    elif "enum" in schema:
-        found = list(schema["enum"])
-    else:
-        branches = [_choices(each) for each in _branches(schema)]
-        if branches and all(each is not None for each in branches):
-            found = [value for each in branches if each is not None for value in each]
-    return None if found is None else tuple(found)
+        return (schema["const"],)
+    if "enum" in schema:
+        return tuple(schema["enum"])
+    branches = [_choices(each) for each in _branches(schema)]
+    known = [each for each in branches if each is not None]
+    return tuple(itertools.chain(*known)) if branches and len(known) == len(branches) else None
 
 
 def _kinds(schema: Mapping[str, Any]) -> set[str]:
@@ -367,7 +363,9 @@ class _Input(Protocol):
 
 class _Group:
     def __init__(self, fields: tuple[Field, ...], path: Path) -> None:
-        self._inputs = {each.name: _input_of(each, (*path, each.name)) for each in fields}
+        self._inputs = {
+            each.name: _INPUTS.get(each.kind, _Single)(each, (*path, each.name)) for each in fields
+        }
 
     def content(self) -> dict[str, Any]:
         return {name: part.content() for name, part in self._inputs.items()}
@@ -391,7 +389,7 @@ class _Single:
 
     def __init__(self, field: Field, path: Path) -> None:
         self._path = path
-        self._element = _ELEMENTS[field.kind](field)
+        self._element = _element(field)
         self._element.without_auto_validation()
         self._element.classes("sw-field").props("outlined dense hide-bottom-space")
         self._element.props["data-testid"] = f"field-{path_text(path)}"
@@ -481,7 +479,7 @@ class _Lines:
         item = self._field.item
         assert item is not None
         with ui.element("div").classes("sw-line"):
-            part = _input_of(item, (*self._path, at))
+            part = _INPUTS.get(item.kind, _Single)(item, (*self._path, at))
             part.set_content(content)
             self._items.append(part)
             less = ui.button(icon="remove_circle_outline", color=None).props("flat round dense")
@@ -493,11 +491,6 @@ class _Lines:
     def _add(self) -> None:
         assert self._field.item is not None
         self.set_content([*self.content(), self._field.item.initial])
-
-
-def _input_of(field: Field, path: Path) -> _Input:
-    factory: Callable[[Field, Path], _Input] = _INPUTS.get(field.kind, _Single)
-    return factory(field, path)
 
 
 _INPUTS: dict[Kind, Callable[[Field, Path], _Input]] = {
@@ -522,8 +515,20 @@ def _label(field: Field) -> str:
     return field.label if field.required else f"{field.label} (optional)"
 
 
-def _input(field: Field) -> ValidationElement[Any]:
-    element = ui.input(_label(field))
+def _element(field: Field) -> ValidationElement[Any]:
+    label = _label(field)
+    if field.kind is Kind.CHOICE:
+        names = {True: "yes", False: "no", None: "nothing"}
+        labels = field.schema.get(_LABELS) or [
+            names[each] if each is None or isinstance(each, bool) else str(each)
+            for each in field.choices
+        ]
+        many = len(labels) > sw.MANY
+        options = dict(enumerate(labels))
+        return ui.select(options, label=label, clearable=not field.required, with_input=many)
+    if field.kind in (Kind.LONG_TEXT, Kind.JSON):
+        return ui.textarea(label).props("autogrow")
+    element = ui.input(label)
     if field.schema.get("format") == "password" or field.schema.get("writeOnly"):
         element.props("type=password autocomplete=off")
     elif field.kind is Kind.NUMBER:
@@ -531,38 +536,6 @@ def _input(field: Field) -> ValidationElement[Any]:
     else:
         element.props("autocomplete=off spellcheck=false")
     return element
-
-
-def _area(field: Field) -> ValidationElement[Any]:
-    return ui.textarea(_label(field)).props("autogrow")
-
-
-def _select(field: Field) -> ValidationElement[Any]:
-    names = {True: "yes", False: "no", None: "nothing"}
-    labels = field.schema.get(_LABELS) or [
-        names[each] if each is None or isinstance(each, bool) else str(each)
-        for each in field.choices
-    ]
-    options = dict(enumerate(labels))
-    many = len(options) > sw.MANY
-    return ui.select(options, label=_label(field), clearable=not field.required, with_input=many)
-
-
-_ELEMENTS: dict[Kind, Callable[[Field], ValidationElement[Any]]] = {
-    Kind.TEXT: _input,
-    Kind.NUMBER: _input,
-    Kind.SIMPLE: _input,
-    Kind.LONG_TEXT: _area,
-    Kind.JSON: _area,
-    Kind.CHOICE: _select,
-}
-
-
-class _Absent:
-    """The value of an absent field."""
-
-
-_ABSENT = _Absent()
 
 
 def read(
@@ -605,7 +578,7 @@ def _group(
     values: dict[str, Any] = {}
     for field in fields:
         value = _value(field, content.get(field.name), (*path, field.name), errors)
-        if not isinstance(value, _Absent):
+        if value is not _ABSENT:
             values[field.name] = value
     return values
 
@@ -639,20 +612,20 @@ def _list(field: Field, content: Sequence[Any], path: Path, errors: Errors) -> A
         return _ABSENT
     values = [_value(field.item, each, (*path, at), errors) for at, each in enumerate(content)]
     if not any(each[: len(path)] == path for each in errors):
-        problem = _problem(field.schema, values)
+        problem = _problem(field, values)
         if problem is not None:
             errors[path] = problem
     return values
 
 
 def _checked(field: Field, value: Any, path: Path, errors: Errors) -> Any:
-    if isinstance(value, _Absent):
+    if value is _ABSENT:
         if field.required:
-            if _problem(field.schema, None) is None:
+            if _problem(field, None) is None:
                 return None
             errors[path] = _REQUIRED
         return value
-    problem = _problem(field.schema, value)
+    problem = _problem(field, value)
     if problem is not None:
         errors[path] = problem
     return value
@@ -668,21 +641,11 @@ def _parse(field: Field, text: str) -> Any:
             raise ValueError(f"must be JSON: {error}") from None
     if field.kind is not Kind.SIMPLE:
         return text
-    for value in _meanings(text):
-        if _problem(field.schema, value) is None:
-            return value
-    return text
-
-
-def _meanings(text: str) -> list[Any]:
-    """The possible values of a text, the narrowest type first."""
-    meanings: list[Any] = []
+    # The narrowest type that it may be of.
+    value: Any = {"true": True, "false": False}.get(text.strip(), text)
     if _NUMBER.fullmatch(text.strip()):
-        meanings.append(_number(text))
-    words = {"true": True, "false": False}
-    if text.strip() in words:
-        meanings.append(words[text.strip()])
-    return meanings
+        value = _number(text)
+    return value if _problem(field, value) is None else text
 
 
 def _number(text: str) -> Decimal | int:
@@ -693,10 +656,10 @@ def _number(text: str) -> Decimal | int:
     return int(number) if "." not in plain else number
 
 
-def _problem(schema: Mapping[str, Any], value: Any) -> str | None:
+def _problem(field: Field, value: Any) -> str | None:
     """Why a value does not fit, in the service's words; None where it does."""
     try:
-        _validate({"properties": {"value": schema}}, {"value": value})
+        _validate({"properties": {"value": field.schema}}, {"value": value})
     except InvalidRequest as error:
         return "; ".join(each.removeprefix("value: ") for each in str(error).split("; value: "))
     return None

@@ -153,7 +153,9 @@ def frame(path: str, kind: str = "") -> Iterator[Freshness]:
     # What its role may not do is not offered: the style sheet hides what is marked so.
     ui.query("body").classes(f"sw-role-{role()}")
     ui.colors(primary="#0f766e")
-    dark = ui.dark_mode(_dark_cookie())
+    request = ui.context.client.request
+    stored = request.cookies.get(_DARK, "") if request else ""
+    dark = ui.dark_mode({"1": True, "0": False}.get(stored))
     with ui.header().classes("sw-header"):
         menu = ui.button(icon="menu", color=None).props('flat round dense aria-label="Menu"')
         menu.classes("sw-menu")
@@ -172,7 +174,11 @@ def frame(path: str, kind: str = "") -> Iterator[Freshness]:
         for route, name, icon in PAGES:
             if route == _ADMINS and role() is not Role.POLICY:
                 continue
-            with _nav_link(route, name, icon, current=route == path):
+            with ui.link(target=route).classes("sw-nav-link") as link:
+                if route == path:
+                    link.props("aria-current=page")
+                ui.icon(icon).props("aria-hidden=true")
+                ui.label(name)
                 if route == _HOLDS:
                     waiting.add_badge()
     menu.on_click(drawer.toggle)
@@ -183,16 +189,6 @@ def frame(path: str, kind: str = "") -> Iterator[Freshness]:
         Poll(freshness, _FROZEN_EVERY_S, FreezeSwitch.fetch, freeze.show)
         yield freshness
     ui.skip_link("Skip to the content", target=main)
-
-
-def _nav_link(route: str, name: str, icon: str, *, current: bool) -> ui.link:
-    link = ui.link(target=route).classes("sw-nav-link")
-    if current:
-        link.props("aria-current=page")
-    with link:
-        ui.icon(icon).props("aria-hidden=true")
-        ui.label(name)
-    return link
 
 
 class _Waiting:
@@ -221,11 +217,6 @@ class _Waiting:
         self._link.props["aria-label"] = f"{number} wait for you"
         for each in (self._badge, self._link):
             each.set_visibility(count > 0)
-
-
-def _dark_cookie() -> bool | None:
-    request = ui.context.client.request
-    return {"1": True, "0": False}.get(request.cookies.get(_DARK, "") if request else "")
 
 
 def _dark_switch(dark: ui.dark_mode) -> None:

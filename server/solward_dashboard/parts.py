@@ -396,7 +396,6 @@ def card_of(
     more: tuple[str, str] | None = None,
     *,
     hides: bool = False,
-    of: Callable[[T], object] = lambda value: value,
 ) -> Redrawn[T]:
     """A card whose list is built anew where it shows something else.
 
@@ -404,7 +403,7 @@ def card_of(
         hides: whether the card is hidden while there is nothing.
     """
     with card(title, testid, more) as made:
-        return Redrawn(build, of=of, hides=made if hides else None)
+        return Redrawn(build, hides=made if hides else None)
 
 
 def listed(values: Iterable[T], show: Callable[[T], object], none: str) -> None:

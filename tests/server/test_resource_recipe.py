@@ -149,8 +149,8 @@ CHANGES = {
         "    settings.routes,\n": "    notes.routes,\n",
     },
     f"{SERVER}/openapi/parameters.py": {
-        '    "payment_id": (identifier("The payment."), _RECORD, "Payment not found"),\n': (
-            '    "note_id": (identifier("The note."), _RECORD, "Note not found"),\n'
+        '    "payment_id": (Id("The payment."), _RECORD, "Payment not found"),\n': (
+            '    "note_id": (Id("The note."), _RECORD, "Note not found"),\n'
         )
     },
     WRITER: {

@@ -170,7 +170,9 @@ class Wallets(WalletRequests, Operations[Transaction]):
                 `idempotency_key` gets what became of it.
             Unreachable: what became of it is not known; the error has the key.
         """
-        fields = _paid_request(url, method, headers, body, max, protocol)
+        asked = {"url": url, "method": method, "headers": headers, "body": body, "max": max}
+        # A trial is asked for in the query.
+        fields = requested(PaidRequest, **asked, protocol=protocol, dry_run=None)
         path = _path(wallet_id, "pay")
         return await self._http.pay(PaidAnswer.of, path, fields, idempotency_key)
 
@@ -186,7 +188,8 @@ class Wallets(WalletRequests, Operations[Transaction]):
         protocol: str | None = None,
     ) -> PaymentQuote:
         """What `pay` would pay now: the request is made without a payment."""
-        fields = _paid_request(url, method, headers, body, max, protocol)
+        asked = {"url": url, "method": method, "headers": headers, "body": body, "max": max}
+        fields = requested(PaidRequest, **asked, protocol=protocol, dry_run=None)
         path = _path(wallet_id, "pay")
         return await self._http.pay(PaymentQuote.of, path, fields, None, dry_run=True)
 
@@ -203,28 +206,6 @@ class Wallets(WalletRequests, Operations[Transaction]):
         self, wallet_id: str, route: str, body: Mapping[str, Any], key: str | None
     ) -> Trial:
         return await self._http.pay(Trial.of, _path(wallet_id, route), body, key, dry_run=True)
-
-
-def _paid_request(
-    url: str,
-    method: str,
-    headers: Mapping[str, str] | None,
-    body: str | None,
-    most: str | None,
-    protocol: str | None,
-) -> dict[str, Any]:
-    """The body of a request that may be paid for."""
-    # A trial is asked for in the query.
-    return requested(
-        PaidRequest,
-        url=url,
-        method=method,
-        headers=headers,
-        body=body,
-        max=most,
-        protocol=protocol,
-        dry_run=None,
-    )
 
 
 def _result(raw: Any) -> str:

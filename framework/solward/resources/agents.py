@@ -20,6 +20,7 @@ from solward.resources.declare import (
     answer_schema,
     declared,
     resource,
+    shape_of,
 )
 from solward.resources.fields import (
     REQUIRED,
@@ -164,21 +165,9 @@ class Agent(Answer):
     loop_interval_ms: int = declared(
         Whole("From the start of a cycle to the next.", least=1_000, most=2**31 - 1, example=5_000)
     )
-    guardrails: Mapping[str, Any] = declared(
-        Shape(
-            "Its own limits.",
-            form=answer_reference(OwnGuardrails),
-            example=answer_example(OwnGuardrails),
-        )
-    )
+    guardrails: Mapping[str, Any] = declared(shape_of("Its own limits.", OwnGuardrails))
     llm_options: Mapping[str, Any] = declared(Json("By the provider's own schema.", example={}))
-    llm_budget: Mapping[str, Any] = declared(
-        Shape(
-            "What is absent has no limit.",
-            form=answer_reference(OwnBudget),
-            example=answer_example(OwnBudget),
-        )
-    )
+    llm_budget: Mapping[str, Any] = declared(shape_of("What is absent has no limit.", OwnBudget))
     is_llm: bool = declared(Flag("False for the rule-based demo provider.", example=False))
     created_at: datetime = declared(Time("When it was made.", example="2026-11-21T10:49:52.500Z"))
     error: str | None = declared(Text("Why its last cycle failed; only then."), default=None)
@@ -467,22 +456,14 @@ class AgentTemplate(Answer):
     summary: str = declared(Text("What an agent of it does."))
     strategy: str = declared(Text("For a language model.", example="You report ..."))
     loop_interval_ms: int = declared(Whole("Between cycles.", least=1000, example=3_600_000))
-    guardrails: Mapping[str, Any] = declared(
-        Shape(
-            "Its limits.",
-            form=answer_reference(OwnGuardrails),
-            example=answer_example(OwnGuardrails),
-        )
-    )
+    guardrails: Mapping[str, Any] = declared(shape_of("Its limits.", OwnGuardrails))
     grants: tuple[Raw, ...] = declared(
         GrantList("As `POST /agents` takes them; none: it signs nothing.")
     )
     sentences: tuple[str, ...] = declared(Texts("The grants in words.", each="A sentence."))
     can_leave: Mapping[str, Any] = declared(
-        Shape(
-            "The most that this agent alone can move out of a wallet in any 24 hours.",
-            form=answer_schema(CanLeave),
-            example=answer_example(CanLeave),
+        shape_of(
+            "The most that this agent alone can move out of a wallet in any 24 hours.", CanLeave
         )
     )
 

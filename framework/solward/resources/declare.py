@@ -43,6 +43,7 @@ from solward.resources.fields import (
     Json,
     Schema,
     Setting,
+    Shape,
     Time,
     camel,
     nullable,
@@ -443,6 +444,11 @@ def answer_reference(kind: type[Answer]) -> Schema:
     """What an answer is described by: a reference where the description has it once."""
     name = vars(kind).get("component")
     return answer_schema(kind) if name is None else ref(name)
+
+
+def shape_of(text: str, kind: type[Answer]) -> Shape:
+    """A value of the form of an answer, which is kept as its JSON."""
+    return Shape(text, form=answer_reference(kind), example=answer_example(kind))
 
 
 def _shown(kind: Any, declared: Field) -> Schema:

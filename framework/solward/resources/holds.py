@@ -43,6 +43,8 @@ LINE = response_object(
     },
     optional=["account", "owner", "decimals"],
 )
+COSTS = Shape("Network fee and rent, at most, in lamports.", form=Units("").shown(), example="5000")
+_EXPIRES = Time("Until when it may be approved.", example="2026-11-21T11:34:55.814Z")
 
 
 @resource
@@ -145,13 +147,7 @@ class Hold(Answer):
             ],
         )
     )
-    costs_sol: Decimal = declared(
-        Shape(
-            "Network fee and rent, at most, in lamports.", form=Units("").shown(), example="5000"
-        ),
-        named="costsLamports",
-        read=sol,
-    )
+    costs_sol: Decimal = declared(COSTS, named="costsLamports", read=sol)
     arrives: Mapping[str, int] = declared(
         Shape(
             "mint -> least units that must arrive.",
@@ -165,9 +161,7 @@ class Hold(Answer):
     )
     repeats: bool = declared(Flag("Its caller has to ask again once it is approved."))
     created_at: datetime = declared(Time("When it was held."))
-    expires_at: datetime = declared(
-        Time("Until when it may be approved.", example="2026-11-21T11:34:55.814Z")
-    )
+    expires_at: datetime = declared(_EXPIRES)
     decided_by: str | None = declared(Text("`admin`, `webhook` or `key:<id>`."), default=None)
     decided_at: datetime | None = declared(Time("When."), default=None)
     note: str | None = declared(Text("What they wrote beside it."), default=None)
@@ -185,9 +179,7 @@ class HeldRequest(Answer):
         Id("The hold; `/holds/:id` says what becomes of it.", example=Example.HOLD)
     )
     sentence: str = declared(Text("What is asked, and why a person is.", example=_ASKED))
-    expires_at: datetime = declared(
-        Time("Until when it may be approved.", example="2026-11-21T11:34:55.814Z")
-    )
+    expires_at: datetime = declared(_EXPIRES)
     approve_at: str = declared(
         Text(
             "The dashboard's page on which a person decides.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from solward.resources.fields import Field, Schema, nullable, shown
+from solward.resources.fields import Field, Schema, shown
 
 JSON = "application/json"
 
@@ -30,23 +30,6 @@ def response_object(
     if required:
         schema["required"] = required
     return schema | {"additionalProperties": False} | more
-
-
-def request_object(
-    properties: Mapping[str, Schema],
-    *,
-    required: Sequence[str] = (),
-    **more: Any,
-) -> Schema:
-    """A closed object. Null counts as absent."""
-    described = {
-        name: schema if name in required else nullable(schema)
-        for name, schema in properties.items()
-    }
-    body: Schema = {"type": "object", "properties": described, "additionalProperties": False}
-    if required:
-        body["required"] = list(required)
-    return body | more
 
 
 def without_booleans(schema: Any) -> Any:

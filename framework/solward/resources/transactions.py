@@ -39,7 +39,7 @@ from solward.resources.fields import (
     Whole,
     nullable,
 )
-from solward.resources.holds import LINE
+from solward.resources.holds import COSTS, LINE
 from solward.resources.schema import array, mapping, ref, response_object
 from solward.resources.shared import LIMIT, Example, OfWallet
 from solward.types.money import U64_MAX
@@ -218,13 +218,7 @@ class CouldLeave(Answer):
     lines: tuple[Mapping[str, Any], ...] = declared(
         Shape("What its bytes could take.", form=array(LINE), example=[])
     )
-    costs_sol: Decimal = declared(
-        Shape(
-            "Network fee and rent, at most, in lamports.", form=Units("").shown(), example="5000"
-        ),
-        named="costsLamports",
-        read=sol,
-    )
+    costs_sol: Decimal = declared(COSTS, named="costsLamports", read=sol)
 
 
 @resource

@@ -53,6 +53,8 @@ EXPOSED = 25
 SHOWN = 10
 """The most assets in the list of what wallets hold."""
 _MOST_HOLDS = 100
+_SOL, _COSTS, _OTHERS = "SOL", "COSTS", "*"
+_NO_LEDGER = "the ledger does not answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +184,19 @@ def page() -> None:
             decisions = sw.card_of("Recent decisions", _decisions, more=("All agents", "/agents"))
 
         def show(latest: Overview) -> None:
-            _show_health(latest.health, service, network)
-            running, total = latest.health.agents["running"], latest.health.agents["total"]
+            health, rules = latest.health, latest.refusals.by_rule
+            good = health.status == "ok"
+            service.set("ok" if good else "degraded", f"version {health.version}", bad=not good)
+            answers = f"slot {health.slot:,}" if health.ledger_healthy else _NO_LEDGER
+            network.set(health.network, answers, bad=not health.ledger_healthy)
+            running, total = health.agents["running"], health.agents["total"]
             agents.set(str(running), f"of {total}" if total else "none made yet")
             spent.set(sol(latest.spent), latest.spent_by)
             now = datetime.now(UTC)
-            _show_refused(latest.refusals, blocked)
+            count = f"{latest.refusals.last_day:,}"
+            most = next(iter(rules), None)
+            note = "nothing was refused" if most is None else f"most by {most}: {rules[most]:,}"
+            blocked.set(count if latest.refusals.is_complete else f"{count} or more", note)
             waiting.show(latest.holds, latest.context)
             refused.show((latest.refusals, latest.context))
             times.show(charts.by_time(latest.transactions, now), latest.transactions)
@@ -199,23 +208,6 @@ def page() -> None:
         Poll(freshness, EVERY_S, fetch, show)
         # Each balance is a request of the ledger.
         Poll(freshness, EXPOSURE_EVERY_S, fetch_exposures, exposed.show)
-
-
-def _show_refused(refusals: Refusals, figure: _Figure) -> None:
-    count = f"{refusals.last_day:,}" + ("" if refusals.is_complete else " or more")
-    rules = refusals.by_rule
-    most = next(iter(rules), None)
-    note = "nothing was refused" if most is None else f"most by {most}: {rules[most]:,}"
-    figure.set(count, note)
-
-
-def _show_health(health: Health, service: _Figure, network: _Figure) -> None:
-    good = health.status == "ok"
-    service.set("ok" if good else "degraded", f"version {health.version}", bad=not good)
-    if health.ledger_healthy:
-        network.set(health.network, f"slot {health.slot:,}")
-    else:
-        network.set(health.network, "the ledger does not answer", bad=True)
 
 
 class _Figure:
@@ -388,9 +380,6 @@ def _decisions(decisions: Sequence[tuple[str, Decision]]) -> None:
             sw.text(cut(local_times(each.outcome)), "sw-dim sw-cut")
 
 
-_SOL, _COSTS, _OTHERS = "SOL", "COSTS", "*"
-
-
 @dataclass(slots=True)
 class Exposure:
     """One asset over some wallets; amounts are whole units.
@@ -521,15 +510,11 @@ def summed(
     sol, *tokens = sums.values()
     tokens.sort(key=lambda each: (-len(each.reasons), each.at_worst == 0, each.name, each.mint))
     frozen = sum(bool(limits.get("frozen")) for _, limits in rows)
-    return Exposures((sol, *tokens), _others_text(others), len(rows), wallets, frozen, unread)
-
-
-def _others_text(bounds: Sequence[Mapping[str, Any]]) -> str:
-    loose = [each["reason"] for each in bounds if each["most"] is None]
-    if loose:
-        return _unbounded(loose)
-    dollars = sum((Decimal(each["most"]) for each in bounds), Decimal(0))
-    return f"at most {exact(dollars)} dollars' worth" if dollars else ""
+    loose = [each["reason"] for each in others if each["most"] is None]
+    dollars = sum((Decimal(each["most"] or 0) for each in others), Decimal(0))
+    bounded = f"at most {exact(dollars)} dollars' worth" if dollars else ""
+    rest = _unbounded(loose) if loose else bounded
+    return Exposures((sol, *tokens), rest, len(rows), wallets, frozen, unread)
 
 
 async def fetch_exposures() -> Exposures:

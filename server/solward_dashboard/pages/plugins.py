@@ -91,7 +91,8 @@ def _build(shown: tuple[Loaded, bool]) -> None:
     found, everything = shown
     # Not searched: what is wrong is not to be overlooked.
     _problems(found.plugins)
-    _distributions(found.plugins.distributions)
+    if found.plugins.distributions:
+        _distributions(found.plugins.distributions)
     declared = {each.name: each for each in found.skills}
     for kind, title in _TITLES.items():
         plugins = [each for each in found.plugins.plugins if each.kind == kind]
@@ -164,8 +165,6 @@ def _problems(plugins: Plugins) -> None:
 
 def _distributions(distributions: Sequence[PluginDistribution]) -> None:
     """Where others' plugins are installed, and what was accepted of those in their own folders."""
-    if not distributions:
-        return
     with (
         sw.card(f"Installed from others ({len(distributions)})", "distributions"),
         sw.stack("sw-list"),
@@ -371,7 +370,16 @@ async def edit(skill: str) -> None:
             wanted = changes(found, form.values())
         except FormError:
             return
-        errors = await _saved(skill, wanted)
+        # What the service refuses, by field: one that does not fit keeps no other back.
+        state, errors = api().plugin_state, Errors()
+        for name, value in wanted.items():
+            try:
+                if value is None:
+                    await state.unset(skill, name)
+                else:
+                    await state.set(skill, name, value)
+            except SolwardError as error:
+                errors[(name,)] = str(error)
         if errors:
             form.show_errors(errors)
             return
@@ -403,17 +411,3 @@ def _states(found: SkillSettings, unset: Callable[[str], Awaitable[None]]) -> No
             sw.dim("set; what is typed replaces it" if is_set else "not set")
             if is_set:
                 sw.button("Unset", partial(unset, name), look=sw.FLAT, needs=sw.POLICY, of=name)
-
-
-async def _saved(skill: str, wanted: Mapping[str, Any]) -> Errors:
-    """What the service refuses, by field: one that does not fit does not keep the others back."""
-    state, errors = api().plugin_state, Errors()
-    for name, value in wanted.items():
-        try:
-            if value is None:
-                await state.unset(skill, name)
-            else:
-                await state.set(skill, name, value)
-        except SolwardError as error:
-            errors[(name,)] = str(error)
-    return errors

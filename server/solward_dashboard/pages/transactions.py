@@ -227,9 +227,13 @@ class Table:
 
     def _draw(self) -> None:
         """Show the rows that fit, and how many of all that is."""
-        found = [each for each in self._known.values() if self._matches(each)]
         tokens = token_list(self._shown.network)
         names = self._wallets
+        found = [
+            each
+            for each in self._known.values()
+            if matches(each, self._filter, self._search, names.get(each.wallet_id, ""))
+        ]
         rows = [
             record_row(each, names.get(each.wallet_id, each.wallet_id), tokens, self._recipients)
             for each in found
@@ -254,9 +258,6 @@ class Table:
             )
         else:
             self._empty.set_text("No transaction yet. Airdrop some SOL on the Wallets page.")
-
-    def _matches(self, record: Transaction) -> bool:
-        return matches(record, self._filter, self._search, self._wallets.get(record.wallet_id, ""))
 
     async def _filtered(self) -> None:
         try:
@@ -405,17 +406,15 @@ async def export(request: Request) -> Response:
     except ClientError as error:
         return PlainTextResponse(str(error), 502)
     name = f"solward-transactions-{iso(now_ms())[:10]}.csv"
+
+    async def passed_on() -> AsyncGenerator[bytes, None]:
+        async with contextlib.aclosing(pieces):
+            yield first
+            async for piece in pieces:
+                yield piece
+
     return StreamingResponse(
-        _passed_on(first, pieces),
+        passed_on(),
         media_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
-
-
-async def _passed_on(
-    first: bytes, pieces: AsyncGenerator[bytes, None]
-) -> AsyncGenerator[bytes, None]:
-    async with contextlib.aclosing(pieces):
-        yield first
-        async for piece in pieces:
-            yield piece

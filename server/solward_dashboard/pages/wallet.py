@@ -62,6 +62,7 @@ _AGENTS = 4
 _RECENT = 8
 # Token accounts that are named with why they keep their rent.
 _KEPT = 5
+_NO_STAKE = "Nothing staked. Run the skill stake_sol to stake some."
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,9 @@ def page(wallet_id: str) -> None:
             with sw.stack():
                 schedules = Schedules(wallet)
                 stakes: sw.Redrawn[Sequence[Stake]] = sw.card_of(
-                    "Stakes", lambda found: stake_rows(found, wallet), "stakes"
+                    "Stakes",
+                    lambda found: sw.listed(found, partial(_stake, wallet), _NO_STAKE),
+                    "stakes",
                 )
             recent = sw.card_of("Last transactions", recent_rows, "recent")
 
@@ -372,6 +375,11 @@ def rent_rows(found: Reclaimable | None, wallet: CurrentWallet) -> None:
     if found is None:
         return
     said = f"{plain(found.reclaimable)} SOL of {counted(len(found.accounts), 'token account')}"
+
+    def reclaimed(made: Sequence[Transaction]) -> str:
+        total = sum((each.details.get("reclaimed", 0) for each in made), Decimal(0))
+        return f"Reclaim: {made[-1].status}, {plain(total)} SOL"
+
     if found.accounts:
         with sw.row():
             sw.text(said)
@@ -386,7 +394,7 @@ def rent_rows(found: Reclaimable | None, wallet: CurrentWallet) -> None:
                     "Reclaim",
                     lambda: api().wallets.dry_run.reclaim_rent(wallet().id),
                 ),
-                said=_reclaimed,
+                said=reclaimed,
                 look=sw.SMALL,
                 needs=sw.POLICY,
             )
@@ -395,18 +403,8 @@ def rent_rows(found: Reclaimable | None, wallet: CurrentWallet) -> None:
             sw.dim(f"{short(each.account)} keeps its rent: {each.reason}")
 
 
-def _reclaimed(made: Sequence[Transaction]) -> str:
-    total = sum((each.details.get("reclaimed", 0) for each in made), Decimal(0))
-    return f"Reclaim: {made[-1].status}, {plain(total)} SOL"
-
-
-def stake_rows(stakes: Sequence[Stake], wallet: CurrentWallet) -> None:
-    """Stake accounts with their actions."""
-    none = "Nothing staked. Run the skill stake_sol to stake some."
-    sw.listed(stakes, lambda each: _stake(each, wallet), none)
-
-
-def _stake(stake: Stake, wallet: CurrentWallet) -> None:
+def _stake(wallet: CurrentWallet, stake: Stake) -> None:
+    """A stake account with its action."""
     verb = "Withdraw" if stake.can_be_withdrawn else "Unstake"
     name = "withdraw_stake" if stake.can_be_withdrawn else "unstake"
 

@@ -6,8 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from solward.operations.declared import Operation as Declared
-from solward.resources.fields import ADDRESS, Address, Field, Flag, Recipient, Schema, camel
-from solward.resources.schema import JSON, examples, ref, request_object, response_object
+from solward.resources.fields import (
+    ADDRESS,
+    Address,
+    Field,
+    Flag,
+    Recipient,
+    Schema,
+    camel,
+    nullable,
+)
+from solward.resources.schema import JSON, examples, ref, response_object
 from solward.resources.shared import Example
 from solward.solana.programs import SYSTEM_PROGRAM
 from solward.vault.guardrails.rules import RULES
@@ -131,15 +140,12 @@ def money_response(about: str, **answers: tuple[Schema, Any]) -> Operation:
 
 def operation_body(declared: Declared, more: Mapping[str, Schema] = {}) -> Operation:
     """The body that an operation's fields make, and `more`."""
-    required = [each.json for each in declared.fields if each.is_required]
-    return request_body(
-        request_object(
-            {each.json: _parameter(each) for each in declared.fields} | dict(more),
-            required=required,
-        ),
-        dict(declared.example),
-        required=bool(required),
-    )
+    required = {each.json for each in declared.fields if each.is_required}
+    found = {each.json: _parameter(each) for each in declared.fields} | dict(more)
+    # Null counts as absent.
+    described = {n: each if n in required else nullable(each) for n, each in found.items()}
+    schema = response_object(described, optional=[*found.keys() - required])
+    return request_body(schema, dict(declared.example), required=bool(required))
 
 
 def _parameter(field: Field) -> Schema:
