@@ -312,9 +312,7 @@ async def _can_leave(wallet_id: str) -> str:
 
 
 def _value_text(value: Any) -> str:
-    if isinstance(value, list | dict):
-        return jsontext.dumps(value)
-    return "none" if value is None else value_text(value)
+    return jsontext.dumps(value) if isinstance(value, list | dict) else value_text(value)
 
 
 def _ended(record: Transaction) -> str:
@@ -494,11 +492,13 @@ def _shown(kind: type[Request]) -> list[Field]:
 
 
 def _field_lines(kind: type[Request], values: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{each.label}: {_value_text(values[each.json])}"
-        for each in fields_of(kind)
-        if each.json in values
-    ]
+    """What is asked for, a line each, as it is sent."""
+    found = [(each.label, values[each.json]) for each in fields_of(kind) if each.json in values]
+    lines = []
+    for label, value in found:
+        said = jsontext.dumps(value) if isinstance(value, list | dict) else value
+        lines.append(f"{label}: {'none' if said is None else said}")
+    return lines
 
 
 def _state_text(schedule: Schedule) -> str:
