@@ -125,7 +125,7 @@ def test_an_operation_made_by_the_recipe_is_found_everywhere(tmp_path: Path) -> 
         declared.read_text().replace("\n\nOPERATIONS:", DECLARATION + "\n\nOPERATIONS:")
     )
     plan = _named("sol.py", "framework/solward/operations/")
-    _append(tree / plan, "MAX_AIRDROP_SOL, TRANSFER", ", TIP", PLAN)
+    _append(tree / plan, "    RECLAIM_RENT,\n", "    TIP,\n", PLAN)
     (tree / plan).write_text(
         (tree / plan)
         .read_text()
