@@ -23,9 +23,9 @@ from solward.testing.conformance import (
     check_path_or_name,
     check_skill,
 )
-from solward.testing.conformance.observed_run import Subject, WatchedSkill
 from solward.testing.conformance.report import lowest
 from solward.testing.conformance.runner import check, loaded, open_conformance, run
+from solward.testing.conformance.skill_runs import Subject, WatchedSkill
 from solward.testing.conformance.skills import check_money
 from solward.testing.targets import entry_point_of
 

@@ -56,16 +56,15 @@ def _within_base64(secret: bytes) -> Iterator[str]:
         yield text[first : (before + len(secret)) // 3 * 4]
 
 
-def _random_values() -> dict[str, str]:
-    return {name: f"canary-{secrets.token_hex(16)}" for name in VARIABLES}
-
-
 @dataclass(slots=True)
 class Canaries:
     """One set of secrets: variables, the private keys of the wallets made so far, and secret
     settings of skills."""
 
-    variables: Mapping[str, str] = field(default_factory=_random_values, repr=False)
+    variables: Mapping[str, str] = field(
+        default_factory=lambda: {name: f"canary-{secrets.token_hex(16)}" for name in VARIABLES},
+        repr=False,
+    )
     _forms: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property

@@ -116,7 +116,11 @@ def installed_entry_points(name: str) -> list[EntryPoint]:
     every = _installed()
     found = [each for each in every if each.name == plain and group in ("", each.group)]
     if not found:
-        found = [each for each in every if each.dist and _has_name(each.dist, name)]
+        found = [
+            each
+            for each in every
+            if each.dist and canonical(each.dist.metadata["Name"] or "") == canonical(name)
+        ]
     # A distribution can be on the path twice.
     return list({(each.group, each.name, each.value): each for each in found}.values())
 
@@ -228,7 +232,3 @@ def _plugins_of(distribution: Distribution) -> Iterable[EntryPoint]:
     with contextlib.suppress(Exception):
         return [each for each in distribution.entry_points if each.group in GROUPS]
     return []
-
-
-def _has_name(distribution: Distribution, name: str) -> bool:
-    return canonical(distribution.metadata["Name"] or "") == canonical(name)

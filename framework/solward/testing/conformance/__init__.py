@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from solders.pubkey import Pubkey
 
     from solward.testing.conformance.guardrails import Pair
-    from solward.testing.conformance.observed_run import Case
+    from solward.testing.conformance.skill_runs import Case
     from solward.testing.stand import Stand
     from solward.types.payment import HttpAnswer
     from solward.types.venue import QuoteRequest

@@ -10,8 +10,7 @@ from decimal import Decimal
 from solward.hosts.wire.methods import Observed
 from solward.solana.token_list import token_list
 from solward.solana.tokens import TOKEN_ACCOUNT_RENT
-from solward.testing.conformance.higher_tiers import errors_finding
-from solward.testing.conformance.report import Finding, Outcome, finding
+from solward.testing.conformance.report import Finding, Outcome, errors_finding, finding
 from solward.testing.conformance.watch import Watch
 from solward.types.guardrail import (
     AuthorityChange,
@@ -76,13 +75,20 @@ async def guardrail_findings(
         if any(each.changed for each in seen):
             impure.append("changes what it is given")
         odd += [each.odd for each in seen if each.odd]
+    reasons = [
+        each.reason if isinstance(each, Hold) else each for each in answers if each is not None
+    ]
     return [
         finding("does_not_raise", raised, f"{len(pairs)} transactions"),
         finding("pure", impure),
         finding("answer", [*map(_odd, odd), *_malformed(answers)]),
         _cases(answers, refused, allowed, held),
-        _quick(slow),
-        *([errors_finding(_reasons(answers))] if tiered else []),
+        finding(
+            "quick",
+            [f"took {slow * 1000:.0f} ms; every transaction waits for it"] if slow > SLOW_S else (),
+            warns=True,
+        ),
+        *([errors_finding(reasons)] if tiered else []),
     ]
 
 
@@ -140,10 +146,6 @@ def transactions() -> Iterator[Pair]:
     )  # fmt: skip
 
 
-def _reasons(answers: Sequence[str | Hold | None]) -> list[str]:
-    return [each.reason if isinstance(each, Hold) else each for each in answers if each is not None]
-
-
 def _odd(answer: str) -> str:
     return (
         f"answers {answer}; a refusal is text, a question to a person Hold with text,"
@@ -190,8 +192,3 @@ def _cases(
     if not trouble and all(answers):
         return Finding("cases", Outcome.WARNING, "all that was tried was refused; give `allowed`")
     return finding("cases", trouble, f"{sum(map(bool, answers))} of {len(answers)} refused")
-
-
-def _quick(seconds: float) -> Finding:
-    slow = [f"took {seconds * 1000:.0f} ms; every transaction waits for it"]
-    return finding("quick", slow if seconds > SLOW_S else (), warns=True)

@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any, Final
 
 from solward.hosts.inside.plugins import Plugins, handlers, imported
@@ -293,15 +293,11 @@ class Watchdog:
         while frame is not None:
             if self._is_call(frame.f_code):
                 return place
-            if _module(frame).startswith("solward."):
+            if str(frame.f_globals.get("__name__", "")).startswith("solward."):
                 return ""
             place = f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
             frame = frame.f_back
         return ""
-
-
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
 
 
 class RecordedParams(dict[str, Any]):

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from solward.plugins.loaded import LoadedPayment
 from solward.support import jsontext
 from solward.support.base58 import b58encode
-from solward.testing.conformance.higher_tiers import errors_finding
-from solward.testing.conformance.report import GIVEN_IN, Finding, finding
+from solward.testing.conformance.report import GIVEN_IN, Finding, errors_finding, finding
 from solward.testing.conformance.watch import Watch, error_text
 from solward.types.errors import InvalidRequest, SolwardError
 from solward.types.payment import (

@@ -14,8 +14,7 @@ from solward.plugins import LoadedProvider
 from solward.support import jsontext
 from solward.testing.canaries import STAND_IN
 from solward.testing.conformance import samples
-from solward.testing.conformance.higher_tiers import errors_finding
-from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, finding
+from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, errors_finding, finding
 from solward.testing.conformance.watch import Watch, error_text, name_of
 from solward.testing.scripted import provider_request
 from solward.types.errors import InvalidRequest, ProviderError, SolwardError

@@ -40,11 +40,10 @@ from solward.plugins.load import ThreadedRule
 from solward.testing.canaries import Canaries, plugin_secret
 from solward.testing.conformance.cases import Cases, of_project
 from solward.testing.conformance.guardrails import guardrail_findings
-from solward.testing.conformance.higher_tiers import manifest_finding
 from solward.testing.conformance.observer import TENANT
 from solward.testing.conformance.payments import payment_findings
 from solward.testing.conformance.providers import provider_findings
-from solward.testing.conformance.report import Finding, Outcome, Report
+from solward.testing.conformance.report import Finding, Outcome, Report, manifest_finding
 from solward.testing.conformance.skills import skill_findings
 from solward.testing.conformance.venues import venue_findings
 from solward.testing.conformance.watch import HostWatch, ProcessWatch, Watch, WatchedCapabilities

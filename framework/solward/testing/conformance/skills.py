@@ -19,19 +19,26 @@ from solward.plugins import LoadedSkill
 from solward.plugins.parameters import Parameters
 from solward.testing.canaries import setting_secret
 from solward.testing.conformance import samples
-from solward.testing.conformance.cancellation import check_cancellation, check_concurrency
-from solward.testing.conformance.higher_tiers import errors_finding
-from solward.testing.conformance.observed_run import (
+from solward.testing.conformance.observer import BLOCKED_S, declared_paths, present_paths
+from solward.testing.conformance.report import (
+    GIVEN_IN,
+    Finding,
+    Outcome,
+    errors_finding,
+    finding,
+    joined,
+)
+from solward.testing.conformance.skill_runs import (
     Case,
     Run,
     Subject,
     WatchedSkill,
+    check_cancellation,
+    check_concurrency,
     observe_run,
     prepared,
     run_once,
 )
-from solward.testing.conformance.observer import BLOCKED_S, declared_paths, present_paths
-from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, finding, joined
 from solward.testing.conformance.watch import Held, Watch
 from solward.testing.stand import Stand, TestWallet, checked_settings
 from solward.types.errors import InvalidRequest, SkillError
@@ -86,28 +93,25 @@ async def skill_findings(
     with capture_logs() as subject.logged:
         async with watch.blocking() as held:
             findings = await _checked(subject, unsampled)
-            beside = await _beside(subject, findings) if tiered else []
+            beside = await _of_higher_tiers(subject, findings) if tiered else []
     findings += [_blocking(subject, held), *beside]
     return [replace(each, detail=stand.canaries.hidden(each.detail)) for each in findings]
 
 
-async def _beside(subject: Subject, findings: Sequence[Finding]) -> list[Finding]:
-    """What the higher tiers ask for."""
+async def _of_higher_tiers(subject: Subject, findings: Sequence[Finding]) -> list[Finding]:
+    """What the higher tiers ask for: clear errors, and that money moves as its records say."""
     errors = [
         run.error
         for run in subject.runs
         if run.error is not None and run.seen.raised is not None and run.seen.raised.deliberate
     ]
-    return [errors_finding(errors), await _money(subject, findings)]
-
-
-async def _money(subject: Subject, findings: Sequence[Finding]) -> Finding:
     if subject.skill.spec.effects is Effects.READ:
-        return Finding("money", Outcome.OK, "moves none")
-    if any(each.outcome is Outcome.FAILED for each in findings):
-        return Finding("money", Outcome.SKIPPED, "first mend what fails")
-    cases = [case for case, _ in subject.good]
-    return await check_money(subject, cases)
+        money = Finding("money", Outcome.OK, "moves none")
+    elif any(each.outcome is Outcome.FAILED for each in findings):
+        money = Finding("money", Outcome.SKIPPED, "first mend what fails")
+    else:
+        money = await check_money(subject, [case for case, _ in subject.good])
+    return [errors_finding(errors), money]
 
 
 async def _checked(subject: Subject, unsampled: samples.Unsampled | None) -> list[Finding]:
@@ -345,7 +349,11 @@ async def check_money(subject: Subject, cases: Sequence[Case]) -> Finding:
     landed = 0
     for at, case in enumerate(cases):
         first, change = await _run(subject, case)
-        signatures = _landed(first)
+        signatures = [
+            each.signature
+            for each in first.records
+            if each.status is TransactionStatus.CONFIRMED and each.signature is not None
+        ]
         if not signatures:
             continue
         landed += 1
@@ -382,14 +390,6 @@ async def _run(subject: Subject, case: Case, *, frozen: bool = False) -> tuple[R
     return run, _changes(
         {name: after.get(name, 0) - before.get(name, 0) for name in before | after}
     )
-
-
-def _landed(run: Run) -> list[str]:
-    return [
-        each.signature
-        for each in run.records
-        if each.status is TransactionStatus.CONFIRMED and each.signature is not None
-    ]
 
 
 async def _held(wallet: TestWallet) -> dict[str, int]:

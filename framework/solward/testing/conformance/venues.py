@@ -23,8 +23,7 @@ from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list
 from solward.solana.tokens import read_mint
 from solward.testing.canaries import plugin_secret
-from solward.testing.conformance.higher_tiers import errors_finding
-from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, finding
+from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, errors_finding, finding
 from solward.testing.conformance.watch import Watch, error_text
 from solward.testing.stand import Stand, TestWallet, open_stand
 from solward.types.errors import InvalidRequest, LedgerUnavailable, SkillError, SolwardError

@@ -1,0 +1,380 @@
+"""One run of a skill, observed: parameters read, what it asked for, texts, tasks, records; and the
+checks of one cancelled while it waits, and of several on different wallets at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import itertools
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from solward.database import plugin_entries
+from solward.hosts.host import DISABLED, ENDED
+from solward.hosts.wire.methods import Observed
+from solward.plugins import LoadedSkill, run_skill
+from solward.plugins.discovery import canonical
+from solward.plugins.interceptors import GRACE_S
+from solward.testing.conformance.report import Finding, Outcome, finding
+from solward.testing.conformance.watch import Asking, CapabilityUse, Gate, Watch
+from solward.testing.stand import Stand, TestWallet
+from solward.types.errors import SkillError
+from solward.types.record import TransactionRecord
+from solward.types.skill import Effects
+
+Case = Mapping[str, Any] | Callable[[TestWallet], Any]
+
+_numbers = itertools.count(1)
+
+
+@dataclass(slots=True, eq=False)
+class WatchedSkill:
+    """A loaded skill, where it is seen, and what is set for it."""
+
+    loaded: LoadedSkill
+    watch: Watch
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    # By wallet: its calls are kept where it runs, in their order.
+    _calls: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    async def observed(self, run: Run) -> Observed:
+        """A run as its skill's code has it until now."""
+        seen = await self.watch.observed(run.wallet.id, run.number)
+        if seen.executed:
+            self._calls[run.wallet.id] = run.number + 1
+        return seen
+
+    def begin(self, wallet: TestWallet, params: Any) -> Run:
+        """A run on a wallet, which has no other at the time."""
+        return Run(self, wallet, params, self._calls[wallet.id])
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """Everything one run did.
+
+    Attributes:
+        number: of the wallet's calls, from 0.
+        outcome: its text, None when it raised.
+        error: the exception its caller got.
+        seen: what its own code did, whatever its caller got.
+        asked: what it asked the service for.
+        records: records stored for its wallet meanwhile.
+        unrecorded: signatures of its wallet on the ledger without a record.
+    """
+
+    skill: WatchedSkill
+    wallet: TestWallet
+    params: Any
+    number: int
+    outcome: str | None = None
+    error: BaseException | None = None
+    seen: Observed = field(default_factory=Observed)
+    asked: list[CapabilityUse] = field(default_factory=list)
+    records: list[TransactionRecord] = field(default_factory=list)
+    unrecorded: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    async def look(self) -> Observed:
+        """See again what its code has done."""
+        self.seen = await self.skill.observed(self)
+        return self.seen
+
+    @property
+    def requested(self) -> list[str]:
+        """The money calls that it asked for."""
+        return [each.operation for each in self.asked if each.operation]
+
+    @property
+    def texts(self) -> list[str]:
+        """Every text it returned or raised."""
+        texts = [self.outcome] if isinstance(self.outcome, str) else []
+        if self.error is not None:
+            texts += [str(self.error), repr(self.error)]
+        return texts if self.seen.raised is None else [*texts, self.seen.raised.shown]
+
+    @property
+    def crashed(self) -> bool:
+        """Whether it raised anything but a deliberate error, or ended its host."""
+        raised = self.seen.raised
+        if raised is not None and not (raised.deliberate or raised.cancelled):
+            return True
+        return isinstance(self.error, SkillError) and self.error.code in (ENDED, DISABLED)
+
+    @property
+    def trouble(self) -> str:
+        """The error and its place, for the plugin's author."""
+        raised = self.seen.raised
+        if raised is not None and (raised.place or self.error is None):
+            return f"{raised.type}{' at ' if raised.place else ''}{raised.place}: {raised.text}"
+        return f"{type(self.error).__name__}: {self.error}" if self.error is not None else ""
+
+
+async def observe_run(
+    skill: WatchedSkill, wallet: TestWallet, params: object, *, gate: Gate | None = None
+) -> Run:
+    """Run a skill as the service does; raises only `CancelledError`."""
+    known = {record.id for record in await wallet.records()}
+    before = set(await _signatures(wallet))
+    run = await run_once(skill, wallet, params, gate=gate)
+    records = await wallet.records()
+    run.records = [record for record in records if record.id not in known]
+    recorded = {record.signature for record in records}
+    after = await _signatures(wallet)
+    run.unrecorded = [each for each in after if each not in before and each not in recorded]
+    return run
+
+
+async def run_once(
+    skill: WatchedSkill, wallet: TestWallet, params: object, *, gate: Gate | None = None
+) -> Run:
+    """As `observe_run`, without reading the wallet's records and the ledger."""
+    run = skill.begin(wallet, params)
+    started = time.monotonic()
+    try:
+        run.outcome = await start(run, gate=gate)
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        run.error = error
+    run.seconds = time.monotonic() - started
+    await run.look()
+    return run
+
+
+async def start(run: Run, *, gate: Gate | None = None) -> str:
+    """The run itself; raises as `run_skill`."""
+    skill = run.skill.loaded
+    own = run.wallet.context(skill, settings=run.skill.settings)
+    context = run.skill.watch.context(run, own, gate)
+    return await run_skill(skill, run.params, context, emit=lambda _name, _data: None)
+
+
+async def _signatures(wallet: TestWallet) -> list[str]:
+    found = await wallet.stand.localnet.call("getSignaturesForAddress", [wallet.address])
+    return [str(each["signature"]) for each in found]
+
+
+async def prepared(case: Case, wallet: TestWallet) -> dict[str, Any]:
+    """Prepare a case on this wallet; returns its parameters."""
+    params = case(wallet) if callable(case) else case
+    if inspect.isawaitable(params):
+        params = await params
+    return dict(params)
+
+
+@dataclass(slots=True)
+class Subject:
+    """A skill under test.
+
+    Attributes:
+        generated: its only case was generated from its schema, and may name what does not exist.
+        made_up: names of its secret settings that nobody gave.
+        unset: that a required setting is not set, in the words of the call that it ends; or empty.
+        logged: what was logged since the checks began.
+        good: cases that ran to an outcome, with the run.
+        runs: every run so far.
+    """
+
+    watched: WatchedSkill
+    stand: Stand
+    cases: Sequence[Case]
+    generated: bool = False
+    made_up: Sequence[str] = ()
+    unset: str = ""
+    logged: Sequence[Mapping[str, Any]] = ()
+    good: list[tuple[Case, Run]] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def skill(self) -> LoadedSkill:
+        """As it is loaded."""
+        return self.watched.loaded
+
+    async def wallet(self) -> TestWallet:
+        """A new wallet with a name of its own."""
+        return await self.stand.wallet(f"conformance-{next(_numbers)}-wallet")
+
+    async def run(self, case: Case) -> Run:
+        """A case on a new wallet."""
+        wallet = await self.wallet()
+        run = await observe_run(self.watched, wallet, await prepared(case, wallet))
+        self.runs.append(run)
+        return run
+
+
+# Calls on the context that return before the one at which the skill is cancelled.
+CANCELLED_AFTER = (0, 1, 2)
+# A skill without such a call is cancelled after this time.
+UNGATED_S = 0.3
+# After the end, tasks may need a moment to end too.
+LOOKS_S = 0.01
+TASKS_LOOKS = 10
+AT_ONCE = 3
+ALL_ARRIVED_S = 2.0
+
+
+class BlockingGate:
+    """Lets `passes` calls through and blocks every later one for ever."""
+
+    def __init__(self, passes: int) -> None:
+        self.reached = asyncio.Event()
+        self._passes = passes
+
+    async def enter(self, run: Asking) -> None:
+        """See `Gate.enter`."""
+        self._passes -= 1
+        if self._passes < 0:
+            self.reached.set()
+            await asyncio.Event().wait()
+
+
+class StartingGate:
+    """Blocks every run's first call until all runs have arrived; after that they alternate."""
+
+    def __init__(self, runs: int) -> None:
+        self._runs = runs
+        self._all_arrived = asyncio.Event()
+        self._arrived: set[str] = set()
+
+    def arrive(self, wallet: TestWallet) -> None:
+        """Count the run on a wallet as arrived; also called when a run ends."""
+        self._arrived.add(wallet.id)
+        if len(self._arrived) == self._runs:
+            self._all_arrived.set()
+
+    async def enter(self, run: Asking) -> None:
+        """See `Gate.enter`."""
+        self.arrive(run.wallet)
+        # A run that waits for something else first must not block the others for ever.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ALL_ARRIVED_S):
+                await self._all_arrived.wait()
+        await asyncio.sleep(0)
+
+
+async def check_cancellation(subject: Subject, case: Case) -> Finding:
+    """Wherever it is cancelled, the skill ends at once and leaves no task."""
+    places = 0
+    for passes in CANCELLED_AFTER:
+        wallet = await subject.wallet()
+        run = subject.watched.begin(wallet, await prepared(case, wallet))
+        cancelled_at = await _cancelled(run, BlockingGate(passes))
+        subject.runs.append(run)
+        trouble = "" if cancelled_at is None else await _after(run, cancelled_at + GRACE_S)
+        if trouble:
+            await subject.watched.watch.restart()
+            return Finding("timeout", Outcome.FAILED, trouble)
+        if cancelled_at is None:
+            break
+        places += 1
+    if not places:
+        return Finding("timeout", Outcome.OK, "ends by itself before it could be cancelled")
+    return Finding("timeout", Outcome.OK, f"cancelled at {places} places, it ended at once")
+
+
+async def _cancelled(run: Run, gate: BlockingGate) -> float | None:
+    """Run until the gate blocks, and cancel it there; when that was, None where it ended before."""
+    task = asyncio.ensure_future(start(run, gate=gate))
+    blocked = asyncio.ensure_future(gate.reached.wait())
+    await asyncio.wait({task, blocked}, timeout=UNGATED_S, return_when=asyncio.FIRST_COMPLETED)
+    blocked.cancel()
+    if task.done():
+        if not task.cancelled() and task.exception() is None:
+            run.outcome = task.result()
+        await run.look()
+        return None
+    cancelled_at = asyncio.get_running_loop().time()
+    task.cancel()
+    await asyncio.wait({task}, timeout=2 * GRACE_S)
+    return cancelled_at
+
+
+async def _after(run: Run, until: float) -> str:
+    """The fault of a cancelled run; empty where there is none.
+
+    Args:
+        until: when it must have ended, by the loop's clock.
+    """
+    loop = asyncio.get_running_loop()
+    seen = await run.look()
+    while seen.executed and not seen.ended and loop.time() < until:
+        await asyncio.sleep(LOOKS_S)
+        seen = await run.look()
+    for _ in range(TASKS_LOOKS):
+        if not seen.tasks:
+            break
+        await asyncio.sleep(LOOKS_S)
+        seen = await run.look()
+    if seen.executed and not seen.ended:
+        return f"still runs {GRACE_S:g} s after it was cancelled"
+    # One that was not cancelled ended before.
+    if seen.cancelled and seen.returned:
+        return "goes on after it is cancelled: let CancelledError pass"
+    if seen.cancelled and seen.raised is not None and not seen.raised.cancelled:
+        return f"turns its cancellation into {seen.raised.type}"
+    return f"leaves a task running: {seen.tasks[0]:.160}" if seen.tasks else ""
+
+
+async def check_concurrency(subject: Subject) -> Finding:
+    """Runs on different wallets at once have the same results as runs alone."""
+    gate, skill, good = StartingGate(AT_ONCE), subject.watched, subject.good
+
+    async def one(wallet: TestWallet, params: object) -> Run:
+        try:
+            return await observe_run(skill, wallet, params, gate=gate)
+        finally:
+            gate.arrive(wallet)
+
+    cases = [good[at % len(good)] for at in range(AT_ONCE)]
+    wallets = [await subject.wallet() for _ in cases]
+    params = [
+        await prepared(case, wallet) for (case, _), wallet in zip(cases, wallets, strict=True)
+    ]
+    together = await asyncio.gather(*map(one, wallets, params))
+    subject.runs += together
+    trouble: list[str] = []
+    for run, (_, alone) in zip(together, cases, strict=True):
+        others = [other for other in wallets if other is not run.wallet]
+        trouble += _mixed(run, alone, others)
+        if skill.loaded.spec.effects is Effects.READ and not trouble:
+            trouble += await _differs(skill, run)
+    return finding("concurrency", trouble, f"{AT_ONCE} at once, each its own")
+
+
+def _mixed(run: Run, alone: Run, others: Sequence[TestWallet]) -> list[str]:
+    if run.error is not None:
+        return [f"fails beside others: {run.trouble}"]
+    outcome = run.outcome or ""
+    for other in others:
+        if any(word in outcome for word in (other.address, other.id, other.name)):
+            return [f"the outcome on {run.wallet.name} tells of {other.name}: state is shared"]
+    made = [(record.type, record.status) for record in run.records]
+    expected = [(record.type, record.status) for record in alone.records]
+    if made != expected:
+        return [
+            f"beside others it made {len(made)} transactions on a wallet, alone {len(expected)}"
+        ]
+    return []
+
+
+async def _differs(skill: WatchedSkill, run: Run) -> list[str]:
+    """A skill that reads only has the same outcome alone, if two runs alone have the same; each
+    of them keeps nothing yet."""
+    await _forget(skill, run.wallet)
+    first = await observe_run(skill, run.wallet, run.params)
+    await _forget(skill, run.wallet)
+    second = await observe_run(skill, run.wallet, run.params)
+    if first.outcome == second.outcome != run.outcome:
+        return [f"on {run.wallet.name} it tells something else beside others than alone"]
+    return []
+
+
+async def _forget(skill: WatchedSkill, wallet: TestWallet) -> None:
+    """Delete what the skill keeps for a wallet."""
+    async with wallet.stand.service.database.write() as connection:
+        await plugin_entries.clear(connection, canonical(skill.loaded.distribution), wallet.id)
