@@ -111,7 +111,7 @@ MUTATIONS = [
         "Embedded ledger: production reaches it through the cluster",
     ),
     (
-        "plugins/solward_plugins/skills/wait.py",
+        "plugins/solward_plugins/skills/reading.py",
         "import solward.plugins",
         "Plugins: the public surface alone, as a third party's",
     ),

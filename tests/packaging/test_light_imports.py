@@ -148,7 +148,7 @@ def test_it_is_light(weights: dict[str, Weight], max_cpu_s: float, module: str) 
 
 def test_the_names_come_from_the_modules_that_are_weighed() -> None:
     assert {"solward.context", "solward.types.errors", "solward.types.venue"} <= set(HOMES)
-    assert "solward_plugins.skills.airdrop" in MODULES
+    assert "solward_plugins.skills.operations" in MODULES
 
 
 @promise("clients-need-no-posix")

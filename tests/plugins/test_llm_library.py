@@ -54,7 +54,7 @@ def run(program: str) -> Any:
 
 def test_loading_every_provider_imports_no_litellm() -> None:
     told = run(
-        "import solward_plugins.providers.openai\n"
+        "import solward_plugins.providers.vendors\n"
         "from solward.plugins import load_registry\n"
         "names = sorted(load_registry(['solward']).providers)\n"
         "heavy = sorted({'litellm', 'openai', 'tiktoken', 'aiohttp'} & set(sys.modules))\n"
@@ -94,7 +94,8 @@ def test_many_that_ask_at_once_make_it_ready_once_without_stalling_the_loop() ->
     told = run(
         "import asyncio, threading, time\n"
         "from solward_plugins.llm import library\n"
-        "from solward_plugins.providers.openai import VENDOR\n"
+        "from solward_plugins.providers.vendors import OPENAI\n"
+        "VENDOR = OPENAI.vendor\n"
         "prepared = []\n"
         "prepare = library._prepare\n"
         "def counted(vendor):\n"
@@ -152,7 +153,8 @@ def test_calls_share_a_client_whatever_their_keys_and_load_no_vocabulary() -> No
 def test_no_vocabulary_is_kept_and_tokens_are_counted_all_the_same() -> None:
     told = run(
         "from solward_plugins.llm import library\n"
-        "from solward_plugins.providers.anthropic import VENDOR\n"
+        "from solward_plugins.providers.vendors import ANTHROPIC\n"
+        "VENDOR = ANTHROPIC.vendor\n"
         "litellm = library._prepare(VENDOR)\n"
         "utils = sys.modules['litellm.utils']\n"
         "kept = [utils.json_data, utils.claude_json_str]\n"

@@ -9,7 +9,7 @@ import pytest
 from solward import hookimpl
 from solward.plugins import load
 from solward.plugins.load import load_registry
-from solward_plugins.skills import airdrop
+from solward_plugins.skills import pay_request
 
 
 def test_a_further_registry_checks_no_built_in_plugin_again(
@@ -25,9 +25,9 @@ def test_a_further_registry_checks_no_built_in_plugin_again(
     monkeypatch.setattr(load, "_BUILT_IN", {})
     first, second = load_registry(()), load_registry(())
     assert len(times) == 1
-    assert first.skills["airdrop"] is second.skills["airdrop"]
+    assert first.skills["pay_request"] is second.skills["pay_request"]
 
-    spec = airdrop.skill_spec
-    monkeypatch.setattr(airdrop, "skill_spec", hookimpl(lambda: spec()))
+    spec = pay_request.skill_spec
+    monkeypatch.setattr(pay_request, "skill_spec", hookimpl(lambda: spec()))
     load_registry(())
     assert len(times) == 2

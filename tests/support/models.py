@@ -14,10 +14,10 @@ from solward.plugins import LoadedProvider, Registry, load_registry
 from solward_plugins.llm import call
 from solward_plugins.llm.call import RetryPolicy
 from solward_plugins.llm.vendor import Vendor
-from solward_plugins.providers import anthropic, gemini, grok, openai
+from solward_plugins.providers.vendors import ANTHROPIC, GEMINI, GROK, OPENAI
 
 VENDORS: dict[str, Vendor] = {
-    module.VENDOR.name: module.VENDOR for module in (openai, anthropic, grok, gemini)
+    each.vendor.name: each.vendor for each in (OPENAI, ANTHROPIC, GROK, GEMINI)
 }
 KEY = "canary-7f3a9c51e8d24b60"
 

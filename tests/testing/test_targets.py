@@ -134,11 +134,11 @@ def test_a_name_in_two_groups_must_say_which(shelf: Shelf) -> None:
 
 
 def test_a_module_is_found_with_the_distribution_that_installs_it() -> None:
-    import solward_plugins.skills.wait as module
+    import solward_plugins.skills.pay_request as module
 
-    for given in (module, "solward_plugins.skills.wait", "wait"):
+    for given in (module, "solward_plugins.skills.pay_request", "pay_request"):
         target = target_of(given)
-        assert (target.name, target.distribution) == ("wait", "solward")
+        assert (target.name, target.distribution) == ("pay_request", "solward")
 
 
 async def test_a_plugin_of_another_kind_is_refused() -> None:

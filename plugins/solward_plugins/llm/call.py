@@ -1,6 +1,5 @@
 """One completion of a vendor's model, whole or streamed, through litellm: its attempts within one
-total deadline, and its answer in Solward's types. And `VendorPlugin`, which is what the entry point
-of a vendor's models names.
+total deadline, and its answer in Solward's types.
 
 Prompt caching: an agent sends the same tools and system prompt in every cycle, and Anthropic caches
 them where the request is marked. A write costs a quarter more than the same tokens uncached, and is
@@ -36,9 +35,7 @@ from solward import (
     ModelPrice,
     ProviderContext,
     ProviderError,
-    ProviderSpec,
     Usage,
-    hookimpl,
     json_safe,
     tool_definitions,
 )
@@ -601,35 +598,3 @@ def _uncached(message: Mapping[str, Any]) -> dict[str, Any]:
 
 def _key(vendor: Vendor, arguments: Mapping[str, Any]) -> tuple[str, str, str]:
     return vendor.name, str(arguments["model"]), str(arguments["api_base"])
-
-
-@dataclass(frozen=True, slots=True)
-class VendorPlugin:
-    """The models of a vendor as a provider plugin."""
-
-    vendor: Vendor
-
-    @hookimpl
-    def provider_spec(self) -> ProviderSpec:
-        """The declaration."""
-        return self.vendor.spec()
-
-    @hookimpl
-    async def provider_complete(
-        self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
-    ) -> Completion:
-        """One answer; raises `ProviderError`."""
-        return await complete(self.vendor, request, options, context)
-
-    @hookimpl
-    async def provider_stream(
-        self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
-    ) -> AsyncIterator[str | Usage]:
-        """One answer in pieces; raises `ProviderError`."""
-        async for piece in stream(self.vendor, request, options, context):
-            yield piece
-
-    @hookimpl
-    async def provider_price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
-        """The model's dearest rates, None where litellm's list does not have it."""
-        return await price(self.vendor, model, options)

@@ -97,7 +97,10 @@ def _prepare(vendor: Vendor) -> Any:
         logger.setLevel(max(logger.level, logging.WARNING))
     _lighten()
     _forget_vocabulary(litellm)
-    _read_strictly()
+    # Solward's reading of answers is under every client of litellm's: it passes a `client` that it
+    # is given not on to OpenAI's Responses.
+    handler: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
+    handler.AsyncHTTPHandler.create_async_transport = staticmethod(VendorTransport)
     _warm(litellm, vendor)
     _settle_memory()
     return litellm
@@ -142,11 +145,11 @@ def _lighten() -> None:
     utils._dispatch_success_logging = _nothing
     utils.update_response_metadata = _nothing
     main: Any = importlib.import_module("litellm.main")
-    main._drop_anthropic_only_tool_keys = _unchanged
+    main._drop_anthropic_only_tool_keys = lambda tools: tools
     main._get_encoding = _nothing
     main.get_model_info_helper = _kept(main.get_model_info_helper)
     chat: Any = importlib.import_module("litellm.llms.openai.chat.gpt_transformation")
-    chat.OpenAIGPTConfig._sanitized_tools_update_for_openai = _no_changes
+    chat.OpenAIGPTConfig._sanitized_tools_update_for_openai = lambda *_arguments: {}
     types: Any = importlib.import_module("litellm.types.utils")
     types.LlmProviders.value = property(attrgetter("_value_"))
 
@@ -171,25 +174,8 @@ def _kept(look_up: Callable[..., Mapping[str, Any]]) -> Callable[..., dict[str, 
     return listed
 
 
-def _read_strictly() -> None:
-    """Put Solward's reading of answers under every client of litellm's: it passes a `client` that
-    it is given not on to OpenAI's Responses."""
-    handler: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
-    handler.AsyncHTTPHandler.create_async_transport = staticmethod(VendorTransport)
-
-
 def _nothing(*_arguments: Any, **_named: Any) -> None:
     """In place of a function of litellm."""
-
-
-def _unchanged(tools: Any) -> Any:
-    """In place of one that looks for something to change."""
-    return tools
-
-
-def _no_changes(*_arguments: Any) -> Mapping[str, Any]:
-    """In place of one that answers with what to change."""
-    return {}
 
 
 def _warm(litellm: Any, vendor: Vendor) -> None:

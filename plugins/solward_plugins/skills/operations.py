@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +14,7 @@ from solward import (
     SkillContext,
     SkillSpec,
     TransactionRecord,
+    TransactionStatus,
     format_amount,
     format_sol,
     from_units,
@@ -21,7 +22,6 @@ from solward import (
     operation_parameters,
     read_mint,
 )
-from solward_plugins.wording import tell
 
 Details = Mapping[str, Any]
 
@@ -40,6 +40,8 @@ class OperationSkill:
             braces: amounts are shown exactly, `symbol` is the symbol of `mint` where it has one.
         submitted: the same as a noun, for a transaction whose fate is not known yet.
         again: what must not be done meanwhile.
+        unsettled: what is said of such a transaction, before its signature.
+        means: what the revocation of each kind of authority means; `means` in the texts.
         follows: what comes next, or how to go back.
         after: says more, of the parameters and the details.
     """
@@ -50,6 +52,11 @@ class OperationSkill:
     done: str
     submitted: str
     again: str = "repeat it"
+    unsettled: str = (
+        "Submitted {submitted} Status: {status}."
+        " It is not known yet whether it lands; do not {again}."
+    )
+    means: Mapping[str, str] = field(default_factory=dict)
     follows: str = ""
     after: Callable[[Details, Details, SkillContext], Awaitable[str]] = _nothing
     examples: tuple[Details, ...] = ()
@@ -70,19 +77,25 @@ class OperationSkill:
     async def skill_execute(self, params: dict[str, Any], context: SkillContext) -> str:
         """What was done, the transaction's status and signature, and what follows."""
         perform = getattr(context, self.operation)
-        given = {_argument(name): value for name, value in params.items()}
+        given = {
+            re.sub(r"[A-Z]", lambda found: f"_{found[0].lower()}", name): value
+            for name, value in params.items()
+        }
         record: TransactionRecord = await perform(**given)
         shown = {name: _shown(name, each, context) for name, each in record.details.items()}
         if "mint" in shown:
             shown.setdefault("symbol", _symbol(shown["mint"], context))
-        done, submitted = self.done.format_map(shown), self.submitted.format_map(shown)
-        told = tell(record, done, submitted, self.again)
+        if "authorityType" in shown:
+            shown["means"] = self.means[shown["authorityType"]]
+        if record.status is TransactionStatus.CONFIRMED:
+            told = f"{self.done.format_map(shown)} Status: confirmed."
+        else:
+            submitted = self.submitted.format_map(shown)
+            told = self.unsettled.format_map(
+                shown | {"submitted": submitted, "status": record.status, "again": self.again}
+            )
+        told += f" Signature: {record.signature}."
         return f"{told}{await self.after(params, record.details, context)}{self.follows}"
-
-
-def _argument(field: str) -> str:
-    """The argument of the context's method that takes a field."""
-    return re.sub(r"[A-Z]", lambda found: f"_{found[0].lower()}", field)
 
 
 def _shown(name: str, value: Any, context: SkillContext) -> str:
@@ -129,6 +142,20 @@ async def _reason(params: Details, details: Details, _context: SkillContext) -> 
         return ""
     return f" Why this validator: {details['validatorReason']}."
 
+
+AIRDROP = OperationSkill(
+    name="airdrop",
+    operation="airdrop",
+    description=(
+        "Ask the development network's faucet for free test SOL. Consider it when the SOL"
+        " balance is low. Not available on mainnet."
+    ),
+    done="Received an airdrop of {amount} SOL to {to}.",
+    submitted="an airdrop of {amount} SOL to {to}.",
+    # Asked for again it costs nothing.
+    unsettled="Requested {submitted} Status: {status}.",
+    examples=({}, {"amount": 2}),
+)
 
 TRANSFER = OperationSkill(
     name="transfer",
@@ -210,6 +237,21 @@ BURN_TOKENS = OperationSkill(
     done="Burned {amount} of {symbol}.",
     submitted="the burning of {amount} of {symbol}.",
     after=_left,
+)
+
+REVOKE_MINT_AUTHORITY = OperationSkill(
+    name="revoke_mint_authority",
+    operation="revoke_authority",
+    description=(
+        "Give up for ever the wallet's right to mint more of a token, or with authorityType"
+        " freeze its right to freeze holders' accounts. It cannot be undone."
+    ),
+    done="Revoked the {authorityType} authority of {mint}. {means}",
+    submitted="the revocation of the {authorityType} authority of {mint}.",
+    means={
+        "mint": "Its supply is fixed for ever.",
+        "freeze": "Nobody can freeze its holders' accounts any more.",
+    },
 )
 
 CLOSE_TOKEN_ACCOUNT = OperationSkill(

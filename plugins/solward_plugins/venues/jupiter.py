@@ -190,7 +190,28 @@ async def venue_swap(quote: Quote, wallet: str, context: VenueContext) -> SwapTr
     """
     if _api(context) != "order":
         raise InvalidRequest("The swap venue refuses a taker that holds what it sells")
-    return await _order_swap(quote, wallet, context)
+    body = await _order(context, _again(quote, None) | {"taker": wallet}, _NO_MAKERS)
+    try:
+        wire = base64.b64decode(body["transaction"] or "", validate=True)
+        router, code = str(body["router"]), body.get("errorCode")
+        payer = body.get("signatureFeePayer")
+        height = _integer(body["lastValidBlockHeight"]) if wire else 0
+    except _MALFORMED:
+        raise unexpected() from None
+    if not wire:
+        known = _ORDER_ERRORS.get((router == "jupiterz", code)) if type(code) is int else None
+        reason = known or line(body.get("errorMessage") or body.get("error") or "no reason")
+        raise InvalidRequest(f"The swap venue made no transaction: {reason}")
+    if payer is not None and payer != wallet:
+        raise LedgerUnavailable("The swap venue's order has another signer, who signs there alone")
+    newer = _order_quote(body)
+    if newer.minimum_out < quote.minimum_out:
+        # It would promise less than the quote the slippage was given for.
+        raise InvalidRequest(
+            f"The price moved: the swap venue promises {newer.minimum_out} units now, and"
+            f" {quote.minimum_out} were quoted"
+        )
+    return SwapTransaction(wire, height)
 
 
 async def _order(context: VenueContext, query: Mapping[str, str], without: str) -> dict[str, Any]:
@@ -211,25 +232,6 @@ def _order_quote(body: Mapping[str, Any]) -> Quote:
     return _quote({**body, "priceImpactPct": str(loss)}, {})
 
 
-async def _order_swap(quote: Quote, taker: str, context: VenueContext) -> SwapTransaction:
-    body = await _order(context, _again(quote, None) | {"taker": taker}, _NO_MAKERS)
-    try:
-        wire = base64.b64decode(body["transaction"] or "", validate=True)
-        router, code = str(body["router"]), body.get("errorCode")
-        payer = body.get("signatureFeePayer")
-        height = _integer(body["lastValidBlockHeight"]) if wire else 0
-    except _MALFORMED:
-        raise unexpected() from None
-    if not wire:
-        known = _ORDER_ERRORS.get((router == "jupiterz", code)) if type(code) is int else None
-        reason = known or line(body.get("errorMessage") or body.get("error") or "no reason")
-        raise InvalidRequest(f"The swap venue made no transaction: {reason}")
-    if payer is not None and payer != taker:
-        raise LedgerUnavailable("The swap venue's order has another signer, who signs there alone")
-    _check_kept(quote, _order_quote(body))
-    return SwapTransaction(wire, height)
-
-
 # Version 1.
 
 
@@ -242,13 +244,6 @@ async def _v1_quote(
     return _quote(body, {"quoteResponse": body})
 
 
-async def _v1_offer(quote: Quote, max_accounts: int | None, context: VenueContext) -> Quote:
-    """The quote itself, or one over fewer accounts that is no worse than its minimum."""
-    if max_accounts is None and "quoteResponse" in quote.raw:
-        return quote
-    return await _v1_quote(context, _again(quote, None), max_accounts)
-
-
 async def _v1_instructions(
     quote: Quote,
     taker: str,
@@ -256,7 +251,10 @@ async def _v1_instructions(
     max_accounts: int | None,
     context: VenueContext,
 ) -> SwapInstructions:
-    offer = await _v1_offer(quote, max_accounts, context)
+    offer = quote
+    if max_accounts is not None or "quoteResponse" not in quote.raw:
+        # Over fewer accounts, and no worse than the quote's minimum.
+        offer = await _v1_quote(context, _again(quote, None), max_accounts)
     body = await ask(
         context,
         "POST",
@@ -312,15 +310,6 @@ def _again(quote: Quote, max_accounts: int | None) -> dict[str, str]:
     """The request of a quote, for the same swap at the price of now."""
     query = _query(quote.input_mint, quote.output_mint, quote.in_amount, quote.slippage_bps)
     return query if max_accounts is None else query | {"maxAccounts": str(max_accounts)}
-
-
-def _check_kept(quote: Quote, newer: Quote) -> None:
-    """Refuse a swap that would promise less than the quote the slippage was given for."""
-    if newer.minimum_out < quote.minimum_out:
-        raise InvalidRequest(
-            f"The price moved: the swap venue promises {newer.minimum_out} units now, and"
-            f" {quote.minimum_out} were quoted"
-        )
 
 
 def _quote(body: Mapping[str, Any], raw: Mapping[str, Any]) -> Quote:

@@ -287,15 +287,11 @@ async def _trades(
     trades = [
         _trade(pool, pair, states, epoch)
         for pool in (_pool(each.address, states[each.address]) for each in fitting)
-        if pool is not None and _trading(pool, now)
+        if pool is not None and not pool.disabled and pool.opens_at <= now
     ]
     if not trades:
         raise InvalidRequest("The pool of this pair does not trade now")
     return trades
-
-
-def _trading(pool: Pool, now: int) -> bool:
-    return not pool.disabled and pool.opens_at <= now
 
 
 def _pool(address: str, account: Account | None) -> Pool | None:

@@ -134,7 +134,7 @@ def routes(settings: Settings) -> list[Route]:
     """Every address that checks ask, of the settings or the product's own."""
     from solward.service.cluster import coingecko_headers, jupiter_url
     from solward.settings.vendors import VendorSettings
-    from solward_plugins.providers import anthropic, gemini, grok, openai
+    from solward_plugins.providers.vendors import ANTHROPIC, GEMINI, GROK, OPENAI
 
     found = [
         Route(f"rpc-{number}", "solana_rpc_url", url)
@@ -147,7 +147,7 @@ def routes(settings: Settings) -> list[Route]:
         key = settings.key_for("coingecko_api_key", "coingecko_api_url")
         headers = coingecko_headers(url, key)
         found.append(Route("coingecko", "coingecko_api_url", url, headers))
-    for vendor in (each.VENDOR for each in (anthropic, gemini, grok, openai)):
+    for vendor in (each.vendor for each in (ANTHROPIC, GEMINI, GROK, OPENAI)):
         variable = vendor.base_url_env.lower()
         if variable in VendorSettings.model_fields and settings.configured(vendor.spec()):
             found.append(

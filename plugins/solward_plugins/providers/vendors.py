@@ -1,0 +1,111 @@
+"""The models of four vendors, each an entry point: Anthropic's, Google's, xAI's, and OpenAI's with
+any server that speaks its Chat Completions.
+
+Each vendor's key is its `key_env`; its `base_url_env` is an address to call instead of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from solward import (
+    Completion,
+    CompletionRequest,
+    ModelPrice,
+    ProviderContext,
+    ProviderSpec,
+    Usage,
+    hookimpl,
+)
+from solward_plugins.llm.call import complete, price, stream
+from solward_plugins.llm.vendor import Vendor
+
+
+@dataclass(frozen=True, slots=True)
+class VendorPlugin:
+    """The models of a vendor as a provider plugin."""
+
+    vendor: Vendor
+
+    @hookimpl
+    def provider_spec(self) -> ProviderSpec:
+        """The declaration."""
+        return self.vendor.spec()
+
+    @hookimpl
+    async def provider_complete(
+        self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
+    ) -> Completion:
+        """One answer; raises `ProviderError`."""
+        return await complete(self.vendor, request, options, context)
+
+    @hookimpl
+    async def provider_stream(
+        self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
+    ) -> AsyncIterator[str | Usage]:
+        """One answer in pieces; raises `ProviderError`."""
+        async for piece in stream(self.vendor, request, options, context):
+            yield piece
+
+    @hookimpl
+    async def provider_price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
+        """The model's dearest rates, None where litellm's list does not have it."""
+        return await price(self.vendor, model, options)
+
+
+ANTHROPIC = VendorPlugin(
+    Vendor(
+        name="anthropic",
+        company="Anthropic",
+        prefix="anthropic",
+        address="https://api.anthropic.com",
+        default_model="claude-sonnet-5-5",
+        key_env="ANTHROPIC_API_KEY",
+        base_url_env="ANTHROPIC_API_BASE",
+        efforts=("low", "medium", "high"),
+        max_temperature=1,
+        caches_on_request=True,
+    )
+)
+
+GEMINI = VendorPlugin(
+    Vendor(
+        name="gemini",
+        company="Google",
+        prefix="gemini",
+        address="https://generativelanguage.googleapis.com/v1beta",
+        default_model="gemini-3.8-flash",
+        key_env="GEMINI_API_KEY",
+        base_url_env="GEMINI_API_BASE",
+        efforts=("minimal", "low", "medium", "high"),
+        narrow_schemas=True,
+    )
+)
+
+GROK = VendorPlugin(
+    Vendor(
+        name="grok",
+        company="xAI",
+        prefix="xai",
+        address="https://api.x.ai/v1",
+        default_model="grok-4.7",
+        key_env="XAI_API_KEY",
+        base_url_env="XAI_API_BASE",
+        efforts=("low", "medium", "high"),
+    )
+)
+
+OPENAI = VendorPlugin(
+    Vendor(
+        name="openai",
+        company="OpenAI",
+        prefix="openai",
+        address="https://api.openai.com/v1",
+        default_model="gpt-5.2",
+        key_env="OPENAI_API_KEY",
+        base_url_env="OPENAI_BASE_URL",
+        efforts=("none", "minimal", "low", "medium", "high", "xhigh"),
+    )
+)
