@@ -226,7 +226,11 @@ def _vote(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
         raise Unparsable(f"{version} is no vote state")
     info: Parsed = {"nodePubkey": read.key(), "authorizedWithdrawer": read.key()}
     info["commission"] = _commission_v4(read) if version == _VOTE_4 else read.u8()
-    info["votes"] = [_lockout(read, has_latency=version != _VOTE_1_14_11) for _ in _items(read)]
+    info["votes"] = []
+    for _ in _items(read):
+        # Later versions have each vote's latency before it.
+        read.take(0 if version == _VOTE_1_14_11 else 1)
+        info["votes"].append({"slot": read.u64(), "confirmationCount": read.u32()})
     info["rootSlot"] = read.u64() if read.boolean() else None
     info["authorizedVoters"] = [
         {"epoch": read.u64(), "authorizedVoter": read.key()} for _ in _items(read)
@@ -256,12 +260,6 @@ def _commission_v4(read: Reader) -> int:
     return percent
 
 
-def _lockout(read: Reader, *, has_latency: bool) -> Parsed:
-    if has_latency:
-        read.u8()
-    return {"slot": read.u64(), "confirmationCount": read.u32()}
-
-
 def _prior_voters(read: Reader) -> list[Parsed]:
     voters = [
         {
@@ -278,23 +276,20 @@ def _prior_voters(read: Reader) -> list[Parsed]:
 def _sysvar(pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
     address, read = str(pubkey), Reader(account.data)
     if address == STAKE_HISTORY_SYSVAR:
-        return {"type": "stakeHistory", "info": _stake_history(read)}
+        try:
+            history = read_stake_history(account.data)
+        except struct.error as error:
+            raise Unparsable(str(error)) from None
+        names = ("effective", "activating", "deactivating")
+        entries = [
+            {"epoch": epoch, "stakeHistory": dict(zip(names, entry, strict=True))}
+            for epoch, entry in history.items()
+        ]
+        return {"type": "stakeHistory", "info": entries}
     if address not in _SYSVARS:
         raise Unparsable(f"no parser for the sysvar {address}")
     name, fields = _SYSVARS[address]
     return {"type": name, "info": read_fields(fields, read)}
-
-
-def _stake_history(read: Reader) -> list[Parsed]:
-    try:
-        history = read_stake_history(read.take(read.left()))
-    except struct.error as error:
-        raise Unparsable(str(error)) from None
-    names = ("effective", "activating", "deactivating")
-    return [
-        {"epoch": epoch, "stakeHistory": dict(zip(names, entry, strict=True))}
-        for epoch, entry in history.items()
-    ]
 
 
 _SYSVARS: Mapping[str, tuple[str, Fields]] = {

@@ -151,67 +151,52 @@ def _encode(
         return [b58encode(record.wire), encoding]
     if encoding == "base64":
         return [base64.b64encode(record.wire).decode("ascii"), encoding]
-    message = transaction.message
-    return {
-        "signatures": [str(signature) for signature in transaction.signatures],
-        "message": _parsed_message(message, len(record.loaded_writable), addresses)
-        if encoding == "jsonParsed"
-        else _raw_message(message),
-    }
+    signatures = [str(signature) for signature in transaction.signatures]
+    loaded, parsed = len(record.loaded_writable), encoding == "jsonParsed"
+    message = _message(transaction.message, addresses, loaded, parsed=parsed)
+    return {"signatures": signatures, "message": message}
 
 
-def _raw_message(message: VersionedMessage) -> Json:
-    header = message.header
-    body: Json = {
-        "header": {
+def _message(
+    message: VersionedMessage, addresses: Sequence[str], writable_loaded: int, *, parsed: bool
+) -> Json:
+    body: Json = {"recentBlockhash": str(message.recent_blockhash)}
+    if parsed:
+        static = len(message.account_keys)
+        body["accountKeys"] = [
+            {
+                "pubkey": address,
+                "writable": is_writable(message, index)
+                if index < static
+                else index < static + writable_loaded,
+                "signer": message.is_signer(index),
+                "source": "transaction" if index < static else "lookupTable",
+            }
+            for index, address in enumerate(addresses)
+        ]
+        body["instructions"] = [
+            _parsed_instruction(
+                addresses, each.program_id_index, each.accounts, bytes(each.data), 1
+            )
+            for each in message.instructions
+        ]
+    else:
+        header = message.header
+        body["header"] = {
             "numRequiredSignatures": header.num_required_signatures,
             "numReadonlySignedAccounts": header.num_readonly_signed_accounts,
             "numReadonlyUnsignedAccounts": header.num_readonly_unsigned_accounts,
-        },
-        "accountKeys": [str(key) for key in message.account_keys],
-        "recentBlockhash": str(message.recent_blockhash),
-        "instructions": [
+        }
+        body["accountKeys"] = [str(key) for key in message.account_keys]
+        body["instructions"] = [
             {
-                "programIdIndex": instruction.program_id_index,
-                "accounts": list(instruction.accounts),
-                "data": b58encode(bytes(instruction.data)),
+                "programIdIndex": each.program_id_index,
+                "accounts": list(each.accounts),
+                "data": b58encode(bytes(each.data)),
                 "stackHeight": 1,
             }
-            for instruction in message.instructions
-        ],
-    }
-    return body | _extras(message)
-
-
-def _parsed_message(
-    message: VersionedMessage, writable_loaded: int, addresses: Sequence[str]
-) -> Json:
-    static = len(message.account_keys)
-    accounts = [
-        {
-            "pubkey": address,
-            "writable": is_writable(message, index)
-            if index < static
-            else index < static + writable_loaded,
-            "signer": message.is_signer(index),
-            "source": "transaction" if index < static else "lookupTable",
-        }
-        for index, address in enumerate(addresses)
-    ]
-    body: Json = {
-        "accountKeys": accounts,
-        "recentBlockhash": str(message.recent_blockhash),
-        "instructions": [
-            _parsed_instruction(
-                addresses,
-                instruction.program_id_index,
-                instruction.accounts,
-                bytes(instruction.data),
-                1,
-            )
-            for instruction in message.instructions
-        ],
-    }
+            for each in message.instructions
+        ]
     return body | _extras(message)
 
 

@@ -208,22 +208,14 @@ def get_transaction_count(ledger: LocalLedger, params: Params) -> int:
 
 
 def get_cluster_nodes(ledger: LocalLedger, _params: Params) -> list[dict[str, Any]]:
+    nowhere = ("gossip", "pubsub", "rpc", "serveRepair", "tpu", "tpuForwards", "tpuForwardsQuic")
     return [
         {
             "featureSet": FEATURE_SET,
-            "gossip": None,
             "pubkey": str(ledger.cast.identity.pubkey()),
-            "pubsub": None,
-            "rpc": None,
-            "serveRepair": None,
             "shredVersion": 1,
-            "tpu": None,
-            "tpuForwards": None,
-            "tpuForwardsQuic": None,
-            "tpuQuic": None,
-            "tpuVote": None,
-            "tvu": None,
             "version": API_VERSION,
+            **dict.fromkeys((*nowhere, "tpuQuic", "tpuVote", "tvu")),
         }
     ]
 
