@@ -54,6 +54,11 @@ MUTATIONS = [
         "Vault: no plugin, agent, server or vendor",
     ),
     (
+        "framework/solward/operations/perform.py",
+        "import solward.vault.custody.envelope",
+        "Keys: opened in custody",
+    ),
+    (
         "framework/solward/hosts/inside/main.py",
         "import solward.vault.custody.service",
         "Inside a plugin host: no keys, settings or stores",
@@ -137,7 +142,7 @@ def finding(module: str, line: str, contract: str) -> str:
     importer, imported = name_of(module), line.removeprefix("import ")
     if contract.startswith("No circles"):
         return f"No cycles are allowed in {importer.rpartition('.')[0]}."
-    if contract.endswith("through the cluster"):
+    if contract.endswith(("through the cluster", "opened in custody")):
         return f"- {importer} -> {imported} "
     return f"{importer} may not import {imported} " if line else f"- {importer}\n"
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from tests.promises import promise
 from tests.support.services import serving_api
 
+from solward.service.holdings import worth
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.vault.grants.dollars import NoPrice, Price, worth
+from solward.vault.grants.dollars import NoPrice, Price
 
 
 @promise("balance-in-dollars")

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlalchemy import func, select
+
 from solward.database.database import Database
 from solward.database.plugin_entries import StoreBounds
+from solward.database.tables import switches, wallets
 from solward.plugins import Registry
 from solward.settings import Settings
 from solward.settings.settings import MAINNET
@@ -17,7 +20,6 @@ from solward.vault.guardrails.rules import Policy, ScopeLimits
 from solward.vault.money.engine import EngineOptions
 from solward.vault.money.judge.prices import Prices
 from solward.vault.store import spending
-from solward.vault.store.spending import FrozenSwitch
 
 
 def wallet_limits(settings: Settings) -> ScopeLimits:
@@ -71,6 +73,21 @@ def engine_options(
 
 
 @dataclass(frozen=True, slots=True)
+class FrozenSwitch:
+    """What is frozen, why, and since when.
+
+    Attributes:
+        wallet_id: None for the service, and with it every wallet.
+        name: the wallet's.
+    """
+
+    wallet_id: str | None
+    name: str | None
+    reason: str | None
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class FreezeSwitches:
     """Sets and reads the switches.
 
@@ -91,9 +108,30 @@ class FreezeSwitches:
     async def frozen(
         self, at_most: int
     ) -> tuple[FrozenSwitch | None, tuple[FrozenSwitch, ...], int]:
-        """See `spending.frozen_switches`."""
+        """The service's switch, None where it is not frozen; those of frozen wallets, `at_most` of
+        them, the latest first; how many wallets are frozen."""
+        of_wallet = switches.c.scope == "wallet:" + wallets.c.id
+        of_service = switches.c.scope == spending.SERVICE_SCOPE
+        frozen = switches.c.frozen.is_(True)
+        columns = (switches.c.reason, switches.c.changed_ms)
+        first = (
+            select(wallets.c.id, wallets.c.name, *columns)
+            .join_from(switches, wallets, of_wallet)
+            .where(frozen)
+            .order_by(switches.c.changed_ms.desc(), wallets.c.id)
+            .limit(at_most)
+        )
         async with self._database.read() as connection:
-            return await spending.frozen_switches(connection, at_most)
+            service = (await connection.execute(select(*columns).where(of_service, frozen))).first()
+            rows = (await connection.execute(first)).all()
+            count = await connection.scalar(select(func.count()).where(~of_service, frozen))
+        return (
+            None
+            if service is None
+            else FrozenSwitch(None, None, service.reason, int(service.changed_ms)),
+            tuple(FrozenSwitch(row.id, row.name, row.reason, int(row.changed_ms)) for row in rows),
+            int(count or 0),
+        )
 
     async def _set(self, wallet_id: str | None, frozen: bool, reason: str | None) -> None:
         scope = spending.SERVICE_SCOPE

@@ -36,8 +36,13 @@ from solward.types.provider import CompletionRequest, Message
 from solward.types.venue import BEST_VENUE, FUNDS_FIRST, QuoteRequest
 from solward.vault.grants.dollars import NoPrice
 from solward.vault.ledger.client import Ledger
-from solward.vault.ledger.protocol import CONFIRMED, FINALIZED, has_certificate
-from solward.vault.ledger.slot_time import bounded_s, sampled_s
+from solward.vault.ledger.protocol import (
+    CONFIRMED,
+    FINALIZED,
+    bounded_s,
+    has_certificate,
+    sampled_s,
+)
 from solward.vault.ledger.transport import HttpTransport, host_of, is_enough
 from solward.vault.money.engine import confirm_wait_s
 from solward.vault.money.judge.assess import MAX_AGE_BLOCKS

@@ -13,6 +13,7 @@ from solward.resources import wallets as calls
 from solward.resources.declare import answer_json
 from solward.resources.schedules import ScheduleStatus
 from solward.schedules.journal import spends
+from solward.service.holdings import Worth
 from solward.service.limits import wallet_limits
 from solward.service.service import Solward
 from solward.types.errors import (
@@ -24,7 +25,6 @@ from solward.types.errors import (
 from solward.types.money import from_units, lamports_to_sol
 from solward.types.roles import Role
 from solward.vault.custody import MOST_OF_A_KEY
-from solward.vault.grants.dollars import Worth
 from solward.vault.grants.model import USD_DECIMALS
 from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.store import spending

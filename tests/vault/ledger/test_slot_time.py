@@ -18,7 +18,7 @@ from solward.solana.protocol import LEAST_SLOT_MS, MOST_SLOT_MS, UNMEASURED_SLOT
 from solward.types.money import U64_MAX
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.failover import FailoverTransport, Node
-from solward.vault.ledger.slot_time import (
+from solward.vault.ledger.protocol import (
     LEAST_OVER_S,
     OVER_S,
     SlotTime,

@@ -1,8 +1,7 @@
 """Key custody and the wallets on it."""
 
 from solward.vault.custody.keyring import KeySource
-from solward.vault.custody.model import Wallet
-from solward.vault.custody.pockets import Pocket
+from solward.vault.custody.model import Pocket, Wallet
 from solward.vault.custody.service import MOST_OF_A_KEY, Signer, Wallets
 
 __all__ = ["MOST_OF_A_KEY", "KeySource", "Pocket", "Signer", "Wallet", "Wallets"]

@@ -1,7 +1,15 @@
-"""A wallet without its key, and what its fields may hold."""
+"""A wallet and a pocket without their keys, what a wallet's fields may hold, and the keys that a
+file and a counter give.
+
+Pocket keys are for single uses, made of a wallet's own key and a counter, pure. A program that is
+not understood gets the signature of a pocket, never that of the wallet, so it can take no more than
+was put into the pocket. Nothing of a pocket's key is stored: the wallet's key and the counter give
+it again.
+"""
 
 from __future__ import annotations
 
+import hmac
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -19,6 +27,8 @@ MAX_NAME = 64
 MAX_TAGS = 20
 
 _KEYPAIR_BYTES = 64
+_PURPOSE = b"pocket"
+_COUNTER_BYTES = 8
 _WORDS = re.compile(r"[0-9A-Za-z]+")
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
@@ -47,6 +57,15 @@ class Wallet:
             "createdAt": iso(self.created_ms),
             "tags": list(self.tags),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Pocket:
+    """A pocket without its key; `address` is its base58 public key, `counter` starts at 1."""
+
+    wallet_id: str
+    counter: int
+    address: str
 
 
 def wallet_of(row: Mapping[str, Any]) -> Wallet:
@@ -122,3 +141,10 @@ def parse_keypair_file(text: str) -> Keypair:
     if bytes(keypair.pubkey()) != raw[32:]:
         raise InvalidRequest("keypair is damaged: its public key is not that of its private key")
     return keypair
+
+
+def pocket_keypair(wallet: Keypair, counter: int) -> Keypair:
+    """The key of a wallet's pocket: HMAC-SHA-256 of `pocket` and the counter (8 bytes, big endian)
+    under the wallet's 32-byte secret, as the ed25519 seed."""
+    message = _PURPOSE + counter.to_bytes(_COUNTER_BYTES, "big")
+    return Keypair.from_seed(hmac.digest(wallet.secret(), message, "sha256"))

@@ -29,13 +29,14 @@ from solward.vault.custody.envelope import Envelope, address_of, open_envelope, 
 from solward.vault.custody.keyring import KeySource
 from solward.vault.custody.keystore import Keystore, envelope_of
 from solward.vault.custody.model import (
+    Pocket,
     Wallet,
     check_name,
     check_tags,
     parse_keypair_file,
+    pocket_keypair,
     wallet_of,
 )
-from solward.vault.custody.pockets import Pocket, pocket_keypair
 from solward.vault.store import pockets as pocket_store
 from solward.vault.store import wallets as store
 from solward.vault.store.pockets import PocketRow
@@ -171,11 +172,6 @@ class Wallets:
                 return
             last = rows[-1].id
 
-    def _next_ms(self) -> int:
-        """Now, and later than the wallet that this process made last: they are listed by it."""
-        self._newest_ms = max(now_ms(), self._newest_ms + 1)
-        return self._newest_ms
-
     async def newest_json(
         self, limit: int, before: str | None = None, *, maker: bool = False
     ) -> Sequence[bytes]:
@@ -300,12 +296,14 @@ class Wallets:
     async def _store(
         self, keypair: Keypair, name: str, tags: Sequence[str], *, imported: bool = False
     ) -> Wallet:
+        # Later than the wallet that this process made last: they are listed by it.
+        self._newest_ms = max(now_ms(), self._newest_ms + 1)
         wallet = Wallet(
             id=str(uuid.uuid4()),
             name=check_name(name),
             address=address_of(keypair),
             tags=check_tags(tags),
-            created_ms=self._next_ms(),
+            created_ms=self._newest_ms,
             created_by=principal(),
         )
         async with self._database.write() as connection:

@@ -44,7 +44,7 @@ from solward.vault.grants.model import (
     Why,
     Window,
 )
-from solward.vault.grants.spelling import hours_text, time_text
+from solward.vault.grants.spelling import hours_text, joined, time_text
 
 Need: TypeAlias = tuple[str, str, int]
 """A sum that `decide` reads: scope, asset (`USD`, `COSTS` and `RATE` too) and length in ms of the
@@ -586,8 +586,7 @@ def _sites(via: Sequence[str]) -> str:
     named = [each.removeprefix(SITE) for each in via]
     if len(named) > _SAID_SITES + 1:
         named = [*named[:_SAID_SITES], f"{len(named) - _SAID_SITES} others"]
-    *first, last = named
-    return f"{', '.join(first)} or {last}" if first else last
+    return joined(named, " or ")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
-from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import known_decimals
 from solward.support.durations import MINUTE_MS
 from solward.types.guardrail import SOL, Line
@@ -155,45 +154,6 @@ def micro_dollars(units: int, decimals: int | None, price: AssetPrice) -> int | 
         )
     usd, whole = price.usd, int(10**decimals)
     return -(-units * MICRO_DOLLARS * usd.numerator // (usd.denominator * whole))
-
-
-@dataclass(frozen=True, slots=True)
-class Worth:
-    """What holdings are worth, for people to see.
-
-    Attributes:
-        micro_dollars: asset -> micro-dollars, of what has a price.
-        unpriced: asset -> why it has none.
-    """
-
-    micro_dollars: Mapping[str, int]
-    unpriced: Mapping[str, str]
-
-    @property
-    def total(self) -> int:
-        """Micro-dollars of all that has a price."""
-        return sum(self.micro_dollars.values())
-
-
-def worth(
-    holdings: Mapping[str, tuple[int, int | None]], prices: Mapping[str, AssetPrice]
-) -> Worth:
-    """What holdings are worth, each rounded up.
-
-    Args:
-        holdings: asset -> smallest units and decimals.
-        prices: of all assets of `holdings`, wrapped SOL under `SOL`.
-    """
-    known: dict[str, int] = {}
-    unpriced: dict[str, str] = {}
-    for asset, (units, decimals) in holdings.items():
-        price = prices.get(SOL if asset == WRAPPED_SOL_MINT else asset, NOT_ASKED)
-        found = micro_dollars(units, decimals, price)
-        if isinstance(found, NoPrice):
-            unpriced[asset] = found.reason
-        else:
-            known[asset] = found
-    return Worth(known, unpriced)
 
 
 def line_dollars(lines: Sequence[Line], prices: Mapping[str, AssetPrice]) -> tuple[int | str, ...]:

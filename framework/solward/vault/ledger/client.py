@@ -30,13 +30,15 @@ from solward.vault.ledger.protocol import (
     SignatureRow,
     SignatureStatus,
     SimulationResult,
+    SlotTime,
     Tip,
     has_certificate,
     in_word,
     is_final,
+    newest_slot,
     refuses_confirmed,
+    together_s,
 )
-from solward.vault.ledger.slot_time import SlotTime, newest_slot, together_s
 from solward.vault.ledger.transport import ManyNodes, SeesChanges, Transport
 
 T = TypeVar("T")

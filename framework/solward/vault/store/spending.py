@@ -168,49 +168,6 @@ async def switches_and_version(
     return None if found is None else str(found), int(version)
 
 
-@dataclass(frozen=True, slots=True)
-class FrozenSwitch:
-    """What is frozen, why, and since when.
-
-    Attributes:
-        wallet_id: None for the service, and with it every wallet.
-        name: the wallet's.
-    """
-
-    wallet_id: str | None
-    name: str | None
-    reason: str | None
-    since_ms: int
-
-
-async def frozen_switches(
-    connection: AsyncConnection, at_most: int
-) -> tuple[FrozenSwitch | None, tuple[FrozenSwitch, ...], int]:
-    """The service's switch, None where it is not frozen; those of frozen wallets, `at_most` of
-    them, the latest first; how many wallets are frozen."""
-    of_wallet = switches.c.scope == "wallet:" + wallets.c.id
-    frozen = switches.c.frozen.is_(True)
-    columns = (switches.c.reason, switches.c.changed_ms)
-    service = (
-        await connection.execute(select(*columns).where(switches.c.scope == SERVICE_SCOPE, frozen))
-    ).first()
-    rows = await connection.execute(
-        select(wallets.c.id, wallets.c.name, *columns)
-        .join_from(switches, wallets, of_wallet)
-        .where(frozen)
-        .order_by(switches.c.changed_ms.desc(), wallets.c.id)
-        .limit(at_most)
-    )
-    counted = select(func.count()).where(switches.c.scope != SERVICE_SCOPE, frozen)
-    return (
-        None
-        if service is None
-        else FrozenSwitch(None, None, service.reason, int(service.changed_ms)),
-        tuple(FrozenSwitch(row.id, row.name, row.reason, int(row.changed_ms)) for row in rows),
-        int((await connection.execute(counted)).scalar_one()),
-    )
-
-
 async def set_frozen(
     connection: AsyncConnection, scope: str, frozen: bool, reason: str | None = None
 ) -> None:
