@@ -26,8 +26,8 @@ from aiohttp import web
 from tests.support.http import served
 
 from solward.support import jsontext
-from solward.support.base58 import b58decode, b58encode
-from solward_cli.doctor.recording import decoded_base64, is_address, placeholder
+from solward.support.base58 import b58decode, b58encode, is_address
+from solward_cli.doctor.recording import decoded_base64, placeholder
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
 

@@ -20,8 +20,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, cast
 
-from solders.pubkey import Pubkey
-
 from solward.context.operations import OperationMethods
 from solward.plugins.containment import contained_call
 from solward.plugins.discovery import Candidate, Folders, Place, candidates_of, canonical, survey
@@ -55,6 +53,7 @@ from solward.plugins.skill_settings import SkillSettings
 from solward.settings.settings import allowed_for_providers, is_pools_variable
 from solward.settings.vendors import ADDRESS_ENDINGS
 from solward.support import jsontext
+from solward.support.base58 import is_address
 from solward.types.errors import InvalidRequest, PluginError, SkillError
 from solward.types.guardrail import Hold, Intent, TransactionEffects
 from solward.types.manifest import (
@@ -552,7 +551,7 @@ def check_manifest(spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
             known = ", ".join(sorted(_OPERATIONS))
             raise broken(f"{at} must be one of {known}; not {_shown(operation)}")
     for at, asset in _entries("assets", manifest.assets):
-        if not isinstance(asset, str) or not (_SYMBOL.fullmatch(asset) or _is_address(asset)):
+        if not isinstance(asset, str) or not (_SYMBOL.fullmatch(asset) or is_address(asset)):
             raise broken(f"{at} must be a symbol or a mint's base58 address, not {_shown(asset)}")
     storage = manifest.storage_mb
     if isinstance(storage, bool) or not isinstance(storage, int):
@@ -603,14 +602,6 @@ def _entries(field: str, values: object) -> Iterator[tuple[str, Any]]:
 
 def _shown(value: object) -> str:
     return repr(value)[:80] if type(value) is str else type(value).__name__
-
-
-def _is_address(text: str) -> bool:
-    try:
-        Pubkey.from_string(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _check_variables(spec: ProviderSpec | VenueSpec) -> None:

@@ -29,7 +29,7 @@ from pydantic import SecretStr
 from solward.solana import programs
 from solward.solana.token_list import token_list
 from solward.support import jsontext
-from solward.support.base58 import b58decode, b58encode
+from solward.support.base58 import b58decode, b58encode, is_address
 from solward.telemetry.scrub import REDACTED, known_secrets, names_secret, scrub_text
 from solward.types.errors import ConfigError
 
@@ -371,13 +371,3 @@ def decoded_base64(text: str) -> bytes | None:
         return base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error):
         return None
-
-
-def is_address(text: str) -> bool:
-    """Whether `text` is 32 bytes in base58."""
-    if not 32 <= len(text) <= 44:
-        return False
-    try:
-        return len(b58decode(text)) == _ADDRESS_BYTES
-    except ValueError:
-        return False

@@ -15,11 +15,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from msgspec import structs
-from solders.pubkey import Pubkey
 
 from solward.operations.policies.grant_sentences import document_sentence
 from solward.solana.programs import TOKEN_2022_WRAPPED_SOL_MINT, WRAPPED_SOL_MINT
 from solward.support import jsontext
+from solward.support.base58 import is_address
 from solward.support.durations import MINUTE_MS
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import SOL, Operation
@@ -200,14 +200,17 @@ def mints_named(value: object) -> frozenset[str]:
             for each in (assets, into):
                 if isinstance(each, dict | list):
                     found.update(
-                        text for text in each if isinstance(text, str) and _is_address(text)
+                        text for text in each if isinstance(text, str) and is_address(text)
                     )
     return frozenset(found)
 
 
 def grant_json(grant: Grant, names: Names) -> dict[str, Any]:
     """The document that reads as this grant."""
-    document: dict[str, Any] = {"who": grant.who, "may": may_words(grant)}
+    may = [operation.value for operation in Operation if operation in grant.may]
+    if grant.approves:
+        may.append(APPROVE)
+    document: dict[str, Any] = {"who": grant.who, "may": may}
     for name, form in _FORMS.items():
         value = getattr(grant, _ATTRIBUTES[name])
         if value != getattr(_PLAIN, _ATTRIBUTES[name]):
@@ -218,12 +221,6 @@ def grant_json(grant: Grant, names: Names) -> dict[str, Any]:
 def grant_sentence(grant: Grant, names: Names) -> str:
     """All that a grant says, in one sentence; what it leaves at its default is not said."""
     return document_sentence(grant_json(grant, names), names)
-
-
-def may_words(grant: Grant) -> list[str]:
-    """The words of `may`, in the order of `Operation`."""
-    words = [operation.value for operation in Operation if operation in grant.may]
-    return [*words, APPROVE] if grant.approves else words
 
 
 def read_book(value: object, path: str) -> dict[str, tuple[str, ...]]:
@@ -387,10 +384,6 @@ def _rates(value: object, path: str, _names: Names) -> tuple[Window, ...]:
     return _windows(value, path, lambda each, at: _whole(each, at, 1, MAX_RATE))
 
 
-def _costs(value: object, path: str, _names: Names) -> int:
-    return _amount(value, path, SOL_DECIMALS, SOL)
-
-
 def _amount(value: object, path: str, decimals: int, unit: str) -> int:
     """The smallest units of an amount, which is a decimal string of whole units."""
     expected = f'a decimal string of {unit} such as "1.5" is expected'
@@ -415,7 +408,7 @@ def _to(value: object, path: str, names: Names) -> tuple[str, ...]:
         if text.startswith("@"):
             if not _BOOK_NAME.fullmatch(text[1:]) or not names.in_book(text[1:]):
                 raise InvalidRequest(f"{at}: the address book has no {_shown(text[1:])}")
-        elif text not in (ANYBODY, OWN) and not _is_address(text):
+        elif text not in (ANYBODY, OWN) and not is_address(text):
             raise InvalidRequest(
                 f"{at}: {ANYBODY}, {OWN}, an address or @name of the address book is expected, "
                 f"not {_shown(text)}"
@@ -535,7 +528,10 @@ _FORMS: Final = {
     "assets": _Form(_assets, _assets_json),
     "to": _Form(_to, lambda to, _: list(to)),
     "new": _Form(_new, lambda new, _: new.value),
-    "costs": _Form(_costs, lambda lamports, _: amount_text(lamports, SOL_DECIMALS)),
+    "costs": _Form(
+        lambda value, path, _: _amount(value, path, SOL_DECIMALS, SOL),
+        lambda lamports, _: amount_text(lamports, SOL_DECIMALS),
+    ),
     "rate": _Form(_rates, lambda rates, _: {window_text(w.length_ms): w.most for w in rates}),
     "hours": _Form(_hours, lambda hours, _: hours_text(hours)),
     "until": _Form(_until, lambda ms, _: time_text(ms)),
@@ -556,7 +552,7 @@ def _members(value: object, path: str, name: str) -> tuple[str, ...]:
 
     def address(each: object, at: str) -> str:
         # No contact's name: it may be another's when the document is put again.
-        if not isinstance(each, str) or not _is_address(each):
+        if not isinstance(each, str) or not is_address(each):
             raise InvalidRequest(f"{at}: an address, base58 of 32 bytes, is expected")
         return each
 
@@ -610,13 +606,6 @@ def _whole(value: object, path: str, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InvalidRequest(f"{path}: a whole number of {least} to {most:,} is expected")
     return value
-
-
-def _is_address(text: str) -> bool:
-    try:
-        return str(Pubkey.from_string(text)) == text
-    except ValueError:
-        return False
 
 
 def _shown(text: str) -> str:

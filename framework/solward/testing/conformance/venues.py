@@ -22,6 +22,7 @@ from solward.plugins.loaded import LoadedVenue
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list
 from solward.solana.tokens import read_mint
+from solward.support.base58 import is_address
 from solward.testing.canaries import plugin_secret
 from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, errors_finding, finding
 from solward.testing.conformance.watch import Watch, error_text
@@ -278,7 +279,7 @@ def _of_instructions(made: object, taker: str, destination: str) -> list[str]:
         *made.tables,
         *(key for held in made.tables.values() for key in held),
     ]
-    trouble += [f"{each!r} is no address" for each in addresses if not _is_address(each)]
+    trouble += [f"{each!r} is no address" for each in addresses if not is_address(each)]
     units = made.compute_units
     if units is not None and (type(units) is not int or not 0 < units <= 1_400_000):
         trouble.append("compute_units must be from 1 to 1,400,000, or None")
@@ -340,10 +341,3 @@ def _failing(failure: Any) -> Callable[[httpx.Request], httpx.Response]:
         raise failure("failing")
 
     return answer
-
-
-def _is_address(value: object) -> bool:
-    try:
-        return isinstance(value, str) and str(Pubkey.from_string(value)) == value
-    except ValueError:
-        return False

@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from solders.keypair import Keypair
 from sqlalchemy.exc import IntegrityError
@@ -311,9 +310,19 @@ class Wallets:
             # Sealed inside the transaction: a rotation ends after every key that is sealed under
             # the old version.
             ring = await self._keystore.newest(connection)
-            cached = _CachedWallet(wallet, seal(ring.current, ring.version, wallet.id, keypair))
-            await store.insert_wallet(connection, _row_of(cached), imported=imported)
-        self._keep(cached)
+            envelope = seal(ring.current, ring.version, wallet.id, keypair)
+            row = {
+                "id": wallet.id,
+                "name": wallet.name,
+                "public_key": wallet.address,
+                "tags": list(wallet.tags),
+                "created_ms": wallet.created_ms,
+                "kek_version": envelope.kek_version,
+                "wrapped_data_key": envelope.wrapped_data_key,
+                "sealed_key": envelope.sealed_key,
+            }
+            await store.insert_wallet(connection, row, imported=imported)
+        self._keep(_CachedWallet(wallet, envelope))
         return wallet
 
 
@@ -337,20 +346,6 @@ def _json(row: Row, maker: bool) -> bytes:
     tags = tuple(row.tags)
     wallet = Wallet(row.id, row.name, row.public_key, tags, row.created_ms, row.created_by)
     return jsontext.dumps_own(wallet.to_json(maker=maker)).encode()
-
-
-def _row_of(cached: _CachedWallet) -> dict[str, Any]:
-    wallet, envelope = cached.wallet, cached.envelope
-    return {
-        "id": wallet.id,
-        "name": wallet.name,
-        "public_key": wallet.address,
-        "tags": list(wallet.tags),
-        "created_ms": wallet.created_ms,
-        "kek_version": envelope.kek_version,
-        "wrapped_data_key": envelope.wrapped_data_key,
-        "sealed_key": envelope.sealed_key,
-    }
 
 
 def key_source(settings: Settings, home: Path) -> KeySource:

@@ -75,7 +75,8 @@ def checked(
         return NoPrice(f"the price source {source} answered no exact numbers")
     if usd <= 0:
         return NoPrice(f"the price source {source} says that it is worth nothing")
-    if _bits(usd) > _MAX_BITS or not _LEAST <= usd <= _MOST:
+    bits = max(usd.numerator.bit_length(), usd.denominator.bit_length())
+    if bits > _MAX_BITS or not _LEAST <= usd <= _MOST:
         return NoPrice(f"the price source {source} answered a price that cannot be right")
     known = SOL_DECIMALS if asset == SOL else known_decimals(asset)
     if not 0 <= decimals <= _MAX_DECIMALS or known not in (None, decimals):
@@ -164,13 +165,10 @@ def line_dollars(lines: Sequence[Line], prices: Mapping[str, AssetPrice]) -> tup
     """
     worth: list[int | str] = []
     for line in lines:
-        found = 0 if line.units == 0 else _line(line, prices)
+        price = prices.get(line.asset, NOT_ASKED)
+        found = micro_dollars(line.units, line.decimals, price) if line.units else 0
         worth.append(found.reason if isinstance(found, NoPrice) else found)
     return tuple(worth)
-
-
-def _line(line: Line, prices: Mapping[str, AssetPrice]) -> int | NoPrice:
-    return micro_dollars(line.units, line.decimals, prices.get(line.asset, NOT_ASKED))
 
 
 def to_json(prices: Mapping[str, AssetPrice]) -> dict[str, Any]:
@@ -202,7 +200,3 @@ def _timely(price: Price, now_ms: int, max_age_ms: int) -> AssetPrice:
             f"its price is {-(-age // 1000)} s old, and counts for {max_age_ms // 1000} s"
         )
     return price
-
-
-def _bits(number: Fraction) -> int:
-    return max(number.numerator.bit_length(), number.denominator.bit_length())
