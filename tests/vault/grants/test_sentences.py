@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +40,7 @@ from solward.vault.grants.sentences import (
     fixed_details,
     hold_sentence,
     left_sentence,
+    reason_sentence,
 )
 from solward.vault.grants.spelling import Names
 
@@ -49,6 +50,7 @@ HOUR, DAY = 3_600_000, 86_400_000
 ROOM = 1_795_356_270_000
 
 PAY_USDC = Line(Operation.TRANSFER, USDC, 3_000_000, "account", VENDOR, 6)
+SENDS = Intent("transfer", "w")
 BURN_BONK = Line(Operation.BURN, BONK, 250_000, decimals=5)
 
 
@@ -202,7 +204,7 @@ def test_no_name_forges_a_sentence(names: list[str], wallet: str) -> None:
         refusal = finding_sentence(finding, known)
         assert refusal.isprintable()
         assert refusal.endswith(" has no grant to burn BONK.")
-        waits = hold_sentence(grant.who, "w1", (PAY_USDC,), (finding,), known)
+        waits = hold_sentence(grant.who, "w1", (PAY_USDC,), known, SENDS)
         assert waits.isprintable()
         # What is outside quotes is ours: the same words whatever the names are.
         assert _outside_quotes(refusal, agent, known) == "Agent N has no grant to burn BONK."
@@ -421,23 +423,28 @@ def test_a_finding_of_which_little_is_known_has_a_sentence_too(why: Why) -> None
         assert "None" not in text
 
 
+def held(lines: Sequence[Line], intent: Intent = SENDS, **more: Any) -> str:
+    return hold_sentence(SCOUT, POCKET, lines, KNOWN, intent, **more)
+
+
 def test_what_waits_for_a_person_says_who_asks_what_to_whom_and_why() -> None:
     above = Finding(
         Why.ABOVE_HOLD, SCOUT, PAY_USDC, 3, limit=2_000_000, requested=3_000_000, decimals=6
     )
     unknown = Line(Operation.TRANSFER, PEPE, 12, STRANGER)
-    assert hold_sentence(SCOUT, POCKET, (PAY_USDC, BURN_BONK, unknown), (above,), KNOWN) == (
+    assert held((PAY_USDC, BURN_BONK, unknown)) == (
         f"Agent scout asks to transfer 3 USDC to {VENDOR}, burn 2.5 BONK and transfer 12 smallest "
-        f"units of {PEPE} to {STRANGER}, from wallet pocket. 3 USDC is more than the 2 USDC above "
-        "which grant 3 of agent scout asks a person."
+        f"units of {PEPE} to {STRANGER}, from wallet pocket."
+    )
+    assert reason_sentence(above, KNOWN) == (
+        "3 USDC is more than the 2 USDC above which grant 3 of agent scout asks a person."
     )
     alike = Finding(Why.NEW_RECIPIENT, SCOUT, PAY_USDC, 3, detail=STRANGER)
-    assert hold_sentence(SCOUT, POCKET, (PAY_USDC,), (above, alike), KNOWN).endswith(
-        f" asks a person. {VENDOR} was never paid from this wallet, though it looks like "
-        f"{STRANGER}, which was; grant 3 of agent scout asks a person about such."
+    assert reason_sentence(alike, KNOWN) == (
+        f"{VENDOR} was never paid from this wallet, though it looks like {STRANGER}, which was;"
+        " grant 3 of agent scout asks a person about such."
     )
-    seller = hold_sentence(SCOUT, POCKET, (PAY_SELLER,), (), KNOWN, ["site:127.0.0.1:4021"])
-    assert seller == (
+    assert held((PAY_SELLER,), sites=["site:127.0.0.1:4021"]) == (
         f"Agent scout asks to pay 3 USDC to {VENDOR}, from wallet pocket, through 127.0.0.1:4021."
     )
     funding = Line(Operation.FUND, SOL, 250_000_000, VENDOR)
@@ -446,10 +453,10 @@ def test_what_waits_for_a_person_says_who_asks_what_to_whom_and_why() -> None:
         ({VENDOR: POCKET}, "the own wallet pocket"),
         ({}, "an own wallet"),
     ):
-        assert hold_sentence(SCOUT, POCKET, (funding,), (), KNOWN, own=own) == (
+        assert held((funding,), own=own) == (
             f"Agent scout asks to fund {wallet} with 0.25 SOL to {VENDOR}, from wallet pocket."
         )
-    assert hold_sentence("key:k1", "w2", (), (), KNOWN) == (
+    assert hold_sentence("key:k1", "w2", (), KNOWN, SENDS) == (
         "Key ci asks to make a transaction that takes nothing but its costs, from wallet"
         ' "till" (w2).'
     )
@@ -461,7 +468,7 @@ SAID_BY_LINES = {"transfer", "token_transfer", "swap", "burn"}
 
 def asked(type_: str, details: Mapping[str, Any], **more: Any) -> str:
     intent = Intent(type_, "w", details=details, **more)
-    return hold_sentence(SCOUT, POCKET, (), (), KNOWN, intent=intent, digest="ab" * 32)
+    return held((), intent, digest="ab" * 32)
 
 
 @promise("acts-read-differently")
@@ -488,23 +495,20 @@ def test_no_two_operations_read_the_same_to_who_approves_them() -> None:
 @promise("acts-read-differently")
 def test_a_plugins_own_transaction_is_told_by_its_bytes_and_its_words_as_its_own() -> None:
     intent = Intent("other", "w", details={"pluginDetails": {"to": "a friend", "amount": 1}})
-    text = hold_sentence(SCOUT, POCKET, (PAY_USDC,), (), KNOWN, intent=intent, digest="ab" * 32)
+    text = held((PAY_USDC,), intent, digest="ab" * 32)
     assert text == (
         f"Agent scout asks to transfer 3 USDC to {VENDOR} (request abababababab), from wallet"
         ' pocket. The plugin says of it, unchecked: "{\\"amount\\":1,\\"to\\":\\"a friend\\"}".'
     )
     closing = asked("other", {}, may_close=frozenset({STRANGER}))
     assert f"takes nothing but its costs, which may close {STRANGER}" in closing
-    one, two = (
-        hold_sentence(SCOUT, POCKET, (), (), KNOWN, intent=intent, digest=each * 32)
-        for each in ("ab", "cd")
-    )
+    one, two = (held((), intent, digest=each * 32) for each in ("ab", "cd"))
     assert one != two
 
 
 def test_what_must_arrive_is_said() -> None:
     least = (Line(Operation.SWAP, SOL, 2_000_000_000), Line(Operation.SWAP, PEPE, 7))
-    text = hold_sentence(SCOUT, POCKET, (PAY_USDC,), (), KNOWN, arrives=least)
+    text = held((PAY_USDC,), arrives=least)
     assert f" for at least 2 SOL and 7 smallest units of {PEPE}, from wallet pocket." in text
 
 

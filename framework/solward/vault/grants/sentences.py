@@ -6,7 +6,7 @@ Plain text of one line, for people and models alike. What a grant says as a sent
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -70,42 +70,40 @@ def hold_sentence(
     who: str,
     wallet_id: str,
     lines: Sequence[Line],
-    findings: Iterable[Finding],
     names: Names,
+    intent: Intent,
+    *,
     sites: Sequence[str] = (),
     own: Mapping[str, str] = _NONE_OWN,
-    intent: Intent | None = None,
     arrives: Sequence[Line] = (),
     digest: str = "",
 ) -> str:
-    """What waits for a person: who asks for what, to whom, and why a person is asked.
+    """What waits for a person: who asks for what, and to whom.
 
     Args:
+        intent: what was planned.
         sites: principals of the chain that are sites.
         own: address -> id, of recipients that are wallets of this service.
-        intent: what was planned; None where the lines say all.
         arrives: the least that must arrive, of each asset.
         digest: SHA-256 of the whole request, where it tells apart what no words can: instructions
             that a plugin made, and the body of a request that is paid for.
     """
     each = [_line(line, names, own.get(_address(line))) for line in lines]
     asked = joined(each) if each else "make a transaction that takes nothing but its costs"
-    if intent is not None:
-        asked = _act(intent, asked, digest, names)
+    asked = _act(intent, asked, digest, names)
     if arrives:
         asked += f" for at least {joined([_quantity(each, names) for each in arrives])}"
-    reasons = " ".join(reason_sentence(each, names) for each in findings)
     asker = capital(principal_name(who, names))
     text = f"{asker} asks to {asked}, from wallet {named('wallet', wallet_id, names)}"
     if sites:
         text += THROUGH + joined([each.removeprefix(SITE) for each in sites])
     text += "."
-    words = None if intent is None else intent.details.get(PLUGIN_DETAILS)
+    words = intent.details.get(PLUGIN_DETAILS)
     if words:
         said = jsontext.dumps(words, canonical=True)
         cut = said if len(said) <= _MOST_SAID else f"{said[:_MOST_SAID]}…"
         text += f" The plugin says of it, unchecked: {quoted(cut)}."
-    return f"{text} {reasons}" if reasons else text
+    return text
 
 
 @dataclass(frozen=True, slots=True)

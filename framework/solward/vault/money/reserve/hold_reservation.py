@@ -244,10 +244,10 @@ class HoldReserver:
         named = (*chain, *(f"wallet:{each}" for each in own.values()))
         names = await self._granting.names(connection, named)
         sites = [each for each in chain if each.startswith(SITE)]
-        wallet, intent = record.wallet_id, question.intent
         wanted = hold_sentence(
-            actor.principal, wallet, lines, (), names, sites, own, intent, leaving.least, opaque
-        )
+            actor.principal, record.wallet_id, lines, names, question.intent,
+            sites=sites, own=own, arrives=leaving.least, digest=opaque,
+        )  # fmt: skip
         return Hold(
             id=str(uuid.uuid4()),
             wallet_id=record.wallet_id,
