@@ -15,7 +15,6 @@ from decimal import Decimal
 from typing import Any, Final
 
 from solders.instruction import Instruction
-from solders.pubkey import Pubkey
 
 from solward.context.pocket import PocketRequest
 from solward.solana.accounts import most_rent
@@ -36,6 +35,7 @@ from solward.solana.tokens import (
     read_mint,
 )
 from solward.support import jsontext
+from solward.support.base58 import is_address
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import Intent
 from solward.types.ledger import ReadLedger
@@ -379,14 +379,14 @@ def read_request(given: PocketRequest) -> PocketRequest:
         raise InvalidRequest("lamports or tokens must be given: the pocket pays its own fee")
     if len(_mints(request)) > _MAX_MINTS:
         raise InvalidRequest(f"a pocket holds at most {_MAX_MINTS} mints")
-    for mint in _mints(request):
-        _address(mint, "mints")
+    if not all(map(is_address, _mints(request))):
+        raise InvalidRequest("mints must be base58 addresses")
     if (request.program is None) != (request.position is None):
         raise InvalidRequest("program and position must be given together")
     if request.stays and request.position is None:
         raise InvalidRequest("stays needs program and position: what stays must have a name")
-    if request.program is not None:
-        _address(request.program, "program")
+    if request.program is not None and not is_address(request.program):
+        raise InvalidRequest("program must be base58 addresses")
     name = request.position
     if name is not None and not (0 < len(name) <= _MAX_NAME and name.isprintable()):
         raise InvalidRequest(f"position must be text of 1 to {_MAX_NAME} printable characters")
@@ -447,26 +447,21 @@ def _amounts(amounts: Mapping[str, int], field: str, *, least: int) -> None:
             raise InvalidRequest(f"{field} must be whole numbers of smallest units from {least} on")
 
 
-def _address(value: str, field: str) -> None:
-    try:
-        Pubkey.from_string(value)
-    except (TypeError, ValueError):
-        raise InvalidRequest(f"{field} must be base58 addresses") from None
+# What a plugin declares of a transaction.
+_DECLARED: Final = (
+    *("type", "lamports_out", "rent_lamports", "tokens_out", "tokens_in"),
+    *("destinations", "may_close", "details"),
+)
 
 
 def recipe_of(instructions: Sequence[Instruction], intent: Intent) -> dict[str, Any]:
     """JSON-able; no blockhash is in it, nor anything else of a node."""
+    declared = {name: getattr(intent, name) for name in _DECLARED}
     return {
         "instructions": [base64.b64encode(bytes(each)).decode() for each in instructions],
         "intent": {
-            "type": intent.type,
-            "lamportsOut": intent.lamports_out,
-            "rentLamports": intent.rent_lamports,
-            "tokensOut": dict(intent.tokens_out),
-            "tokensIn": dict(intent.tokens_in),
-            "destinations": sorted(intent.destinations),
-            "mayClose": sorted(intent.may_close),
-            "details": dict(intent.details),
+            name: sorted(value) if isinstance(value, frozenset) else value
+            for name, value in declared.items()
         },
     }
 
@@ -477,15 +472,5 @@ def read_recipe(recipe: Mapping[str, Any]) -> tuple[Intent, list[Instruction]]:
     stored = recipe["intent"]
     stated = dict(stored["details"])
     words = stated.pop(PLUGIN_DETAILS, {})
-    intent = Intent(
-        type=stored["type"],
-        wallet="",
-        lamports_out=stored["lamportsOut"],
-        rent_lamports=stored["rentLamports"],
-        tokens_out=stored["tokensOut"],
-        tokens_in=stored["tokensIn"],
-        destinations=frozenset(stored["destinations"]),
-        may_close=frozenset(stored["mayClose"]),
-        details={**stated, **words},
-    )
-    return intent, made
+    sets = {name: frozenset(stored[name]) for name in ("destinations", "may_close")}
+    return Intent(wallet="", **stored | sets | {"details": {**stated, **words}}), made

@@ -46,7 +46,7 @@ from solward.types.ledger import ReadLedger
 from solward.types.money import (
     SOL_DECIMALS,
     U64_MAX,
-    format_amount,
+    amount_text,
     format_sol,
     from_units,
     to_units,
@@ -182,13 +182,12 @@ async def plan_swap(
         )
     swap = await _read_request(tokens, ledger, input_token, output_token, amount, slippage_bps)
     offers = await every_offer(venues.enabled(), partial(_offer, request=swap.request))
-    offers.sort(key=_worth, reverse=True)
+    offers.sort(key=lambda each: _worth(each.quote), reverse=True)
     at_least = limits.at_least.get(swap.request.output_mint, 0)
     if offers[0].quote.out_amount < at_least:
         decimals = swap.target.side.decimals
         now, shown = (
-            format_amount(from_units(units, decimals))
-            for units in (offers[0].quote.out_amount, at_least)
+            amount_text(units, decimals) for units in (offers[0].quote.out_amount, at_least)
         )
         raise InvalidRequest(f"the price moved: {now} would arrive, and at least {shown} was shown")
     failed: SolwardError | None = None
@@ -207,9 +206,9 @@ async def plan_swap(
     raise failed
 
 
-def _worth(offer: _Offer) -> tuple[int, int]:
-    """What sorts offers of the same swap: what arrives, then what must."""
-    return offer.quote.out_amount, offer.quote.minimum_out
+def _worth(quote: Quote) -> tuple[int, int]:
+    """What sorts quotes of the same swap: what arrives, then what must."""
+    return quote.out_amount, quote.minimum_out
 
 
 async def _one_transaction(
@@ -269,7 +268,9 @@ async def _one_transaction(
     for answered in too_large if version and versions.may_fall_back else ():
         draft = await drafted(answered, 0)
         if draft is not None:
-            _log.warning("swap_in_version_0", venue=venue.name, accounts=_named(answered[0].swap))
+            called = answered[0].swap
+            named = {called.program_id, *(meta.pubkey for meta in called.accounts)}
+            _log.warning("swap_in_version_0", venue=venue.name, accounts=len(named))
             return draft
     raise _too_large()
 
@@ -293,11 +294,6 @@ async def _answers(
         newer = _checked(answer.quote, request)
         check_swap(answer.swap, wallet, made.pocket)
         yield answer, newer, await _extra(ledger, answer, made)
-
-
-def _named(swap: Instruction) -> int:
-    """How many accounts an instruction names, its program among them."""
-    return len({swap.program_id, *(meta.pubkey for meta in swap.accounts)})
 
 
 def _too_large() -> LedgerUnavailable:
@@ -510,8 +506,7 @@ async def read_quote(
     async def quoted(venue: Venue) -> Quote:
         return _checked(await venue.plugin.quote(swap.request, venue.context), swap.request)
 
-    quotes = await every_offer(venues.enabled(), quoted)
-    return max(quotes, key=lambda quote: (quote.out_amount, quote.minimum_out))
+    return max(await every_offer(venues.enabled(), quoted), key=_worth)
 
 
 async def _offer(venue: Venue, request: QuoteRequest) -> _Offer:

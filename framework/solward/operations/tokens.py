@@ -77,7 +77,13 @@ from solward.solana.tokens import (
 from solward.types.errors import InvalidRequest, NotEnough
 from solward.types.guardrail import Intent
 from solward.types.ledger import ReadLedger, TokenHolding
-from solward.types.money import U64_MAX, format_amount, from_units, lamports_to_sol, to_units
+from solward.types.money import (
+    U64_MAX,
+    amount_text,
+    from_units,
+    lamports_to_sol,
+    to_units,
+)
 from solward.types.record import TransactionType
 from solward.vault.money.request import Draft
 
@@ -116,10 +122,10 @@ async def plan_mint_supply(
     units = to_units(amount, found.decimals, "amount")
     _check_authority(found, wallet, "mint")
     if found.supply + units > U64_MAX:
-        room = from_units(U64_MAX - found.supply, found.decimals)
+        room = amount_text(U64_MAX - found.supply, found.decimals)
         raise InvalidRequest(
-            "amount is larger than the ledger can hold: at most"
-            f" {format_amount(room)} more of {found.address} can be minted"
+            f"amount is larger than the ledger can hold: at most {room} more of {found.address}"
+            " can be minted"
         )
     account = associated_address(wallet, found.address, found.program)
     state = await ledger.account(account)
@@ -225,7 +231,7 @@ async def plan_close_account(
     held.sort(key=lambda each: (each.units, not _is_associated(each, wallet), each.account))
     empty = held[0]
     if empty.units:
-        balance = format_amount(from_units(sum(each.units for each in held), empty.decimals))
+        balance = amount_text(sum(each.units for each in held), empty.decimals)
         way = "unwrap it" if empty.mint == WRAPPED_SOL_MINT else "burn or swap it first"
         raise InvalidRequest(
             f"mint: the wallet's token account still holds {balance} of {empty.mint}; {way}"
@@ -302,7 +308,7 @@ async def _taken(
     balance = sum(holding.units for holding in held)
     if units > balance:
         raise NotEnough(
-            f"amount is more than the {format_amount(from_units(balance, mint.decimals))}"
+            f"amount is more than the {amount_text(balance, mint.decimals)}"
             f" of {mint.address} the wallet holds"
         )
     taken = []

@@ -53,23 +53,19 @@ class Balances:
         }
 
 
-async def read_balances(
-    ledger: ReadLedger, tokens: TokenList, address: str, *, empty: bool = False
-) -> Balances:
-    """Read a wallet's holdings; raises `LedgerError` when the ledger does not answer.
-
-    Args:
-        empty: also tokens of which it has an open account and holds none.
-    """
-    return balances_of(
-        await ledger.balance(address), await ledger.holdings(address), tokens, empty=empty
-    )
+async def read_balances(ledger: ReadLedger, tokens: TokenList, address: str) -> Balances:
+    """Read a wallet's holdings; raises `LedgerError` when the ledger does not answer."""
+    return balances_of(await ledger.balance(address), await ledger.holdings(address), tokens)
 
 
 def balances_of(
     lamports: int, holdings: Iterable[TokenHolding], tokens: TokenList, *, empty: bool = False
 ) -> Balances:
-    """What a wallet holds, by mint; see `read_balances`."""
+    """What a wallet holds, by mint.
+
+    Args:
+        empty: also tokens of which it has an open account and holds none.
+    """
     units: dict[str, int] = {}
     decimals: dict[str, int] = {}
     for holding in holdings:

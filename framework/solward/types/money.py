@@ -76,6 +76,11 @@ def format_amount(value: Decimal | int) -> str:
     return f"{Decimal(value):f}"
 
 
+def amount_text(units: int, decimals: int) -> str:
+    """Smallest units -> text of whole units, exactly."""
+    return format_amount(from_units(units, decimals))
+
+
 def format_sol(lamports: int, places: int | None = None) -> str:
     """Lamports as SOL text, exact; with `places`, rounded towards zero to that many decimals."""
     sol = lamports_to_sol(lamports)

@@ -241,18 +241,15 @@ class TransactionRecord:
             details=dict(self.details),
             guardrailsApplied=list(self.guardrails_applied),
             timestamp=iso(self.created_ms),
-            fee=self._fee() if fee else None,
+            fee=present(
+                lamports=self.fee_lamports,
+                computeUnits=self.compute_units,
+                computeUnitLimit=self.compute_unit_limit,
+                priorityFeeMicroLamports=self.compute_unit_price,
+            )
+            if fee and self.fee_lamports is not None
+            else None,
             error=self.error,
-        )
-
-    def _fee(self) -> dict[str, int] | None:
-        if self.fee_lamports is None:
-            return None
-        return present(
-            lamports=self.fee_lamports,
-            computeUnits=self.compute_units,
-            computeUnitLimit=self.compute_unit_limit,
-            priorityFeeMicroLamports=self.compute_unit_price,
         )
 
 

@@ -31,7 +31,7 @@ from solward.solana.token_list import token_list
 from solward.solana.tokens import TOKEN_ACCOUNT_BYTES, associated_address
 from solward.types.errors import LedgerError, LedgerRejected, SkillError, SolwardError
 from solward.types.guardrail import SOL
-from solward.types.money import SOL_DECIMALS, format_amount, format_sol, from_units
+from solward.types.money import amount_text, format_amount, format_sol
 from solward.types.provider import CompletionRequest, Message
 from solward.types.venue import BEST_VENUE, FUNDS_FIRST, QuoteRequest
 from solward.vault.grants.dollars import NoPrice
@@ -430,10 +430,9 @@ async def _offers(subject: Subject, venue: Venue, into: KnownToken) -> list[Line
     except SolwardError as error:
         return [fail(name, f"{host}: {error}", _venue_advice(venue))]
     out, least = (
-        format_amount(from_units(units, into.decimals))
-        for units in (quote.out_amount, quote.minimum_out)
+        amount_text(units, into.decimals) for units in (quote.out_amount, quote.minimum_out)
     )
-    sol = format_amount(from_units(_SMALL_SWAP, SOL_DECIMALS))
+    sol = format_sol(_SMALL_SWAP)
     impact = format_amount((quote.price_impact * 100).quantize(Decimal("0.01")))
     found = f"{host}: {sol} SOL gives {out} {into.symbol}, at least {least}; impact {impact} %"
     lines = [ok(name, found)]

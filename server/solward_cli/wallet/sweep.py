@@ -19,6 +19,7 @@ from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.protocol import MOST_RENT_PER_BYTE, rent_of
 from solward.types.errors import InvalidRequest
 from solward.types.money import (
+    amount_text,
     format_amount,
     format_sol,
     from_units,
@@ -253,7 +254,7 @@ class Sweep:
                     continue
             done.add(token.mint)
             if units < token.units:
-                rest = format_amount(from_units(token.units - units, token.decimals))
+                rest = amount_text(token.units - units, token.decimals)
                 why = "TOKEN_LIMITS leaves no more of it today"
                 self._leave(f"{rest} {name}", why, _ADVICE["daily_limit"])
 

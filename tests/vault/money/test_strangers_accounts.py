@@ -36,7 +36,7 @@ from tests.support.engine import RENT_SYSVAR, STAKE, by_hand, locked_stake
 from tests.support.tokens import TOKEN, TOKEN_2022, TokenBench
 
 from solward.context.pocket import PocketRequest
-from solward.solana.balances import read_balances
+from solward.solana.balances import balances_of
 from solward.solana.foreign_rights import foreign_rights
 from solward.solana.programs import (
     CLOCK_SYSVAR,
@@ -90,7 +90,9 @@ async def test_an_account_whose_mint_was_closed_stops_nothing_and_can_be_closed(
     mint = await tokens.mint(units=5_000_000)
     known = token_list("localnet")
 
-    shown = await read_balances(tokens.bench.ledger, known, tokens.address, empty=True)
+    ledger = tokens.bench.ledger
+    holdings = await ledger.holdings(tokens.address)
+    shown = balances_of(await ledger.balance(tokens.address), holdings, known, empty=True)
     assert {(each.mint, each.units) for each in shown.tokens} == {(mint, 5_000_000), (gone, 0)}
     await does(tokens, "transfer_token", mint=mint, to=str(Keypair().pubkey()), amount=1)
     await does(tokens, "burn", mint=mint, amount=1)

@@ -38,7 +38,7 @@ from solward.types.errors import InvalidRequest, PaymentRefused
 from solward.types.guardrail import SOL, Intent
 from solward.types.ledger import ReadLedger
 from solward.types.manifest import site_name
-from solward.types.money import SOL_DECIMALS, format_amount, from_units
+from solward.types.money import SOL_DECIMALS, amount_text, format_amount, from_units
 from solward.types.payment import MAX_UNITS, PaymentMode, PaymentOffer, offer_json
 from solward.types.record import TransactionType
 from solward.types.site import without_default_port
@@ -250,11 +250,6 @@ def refused(site: str, reasons: Sequence[tuple[str, InvalidRequest]]) -> Payment
     )
 
 
-def amount_text(units: int, decimals: int) -> str:
-    """Whole units, exactly."""
-    return format_amount(from_units(units, decimals))
-
-
 def shown(text: str) -> str:
     """What a seller wrote, in quotation marks."""
     return jsontext.dumps(one_line(text))
@@ -275,7 +270,8 @@ def _check_words(offer: PaymentOffer) -> None:
     addresses += [] if offer.asset == SOL else [offer.asset]
     if not all(map(is_address, addresses)):
         raise PaymentRefused("address_invalid", "it names what is no Solana address")
-    if offer.memo is not None and not 1 <= len(_encoded(offer.memo)) <= MAX_MEMO_BYTES:
+    memo = None if offer.memo is None else offer.memo.encode("utf-8", "replace")
+    if memo is not None and not 1 <= len(memo) <= MAX_MEMO_BYTES:
         raise PaymentRefused(
             "memo_invalid", f"its memo must be text of 1 to {MAX_MEMO_BYTES} bytes"
         )
@@ -341,10 +337,6 @@ def _reason(error: InvalidRequest) -> str:
     return error.reason if isinstance(error, PaymentRefused) else one_line(str(error))
 
 
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "replace")
-
-
 def payment_draft(wallet: str, request: SellerRequest, chosen: Chosen) -> Draft:
     """The draft of a payment, without compute budget.
 
@@ -372,7 +364,8 @@ def payment_draft(wallet: str, request: SellerRequest, chosen: Chosen) -> Draft:
             for to, units in parts
         ]
         receivers = {*accounts, *accounts.values()}
-    memos = [] if memo is None else [_memo(memo)]
+    # Without a signer, which `spl.memo` always names: the wallet signs the message already.
+    memos = [] if memo is None else [Instruction(MEMO_PROGRAM_ID, memo.encode(), [])]
     is_sol = asset.mint == SOL
     site = site_name(request.site)
     intent = Intent(
@@ -412,8 +405,3 @@ def payment_draft(wallet: str, request: SellerRequest, chosen: Chosen) -> Draft:
         most_unit_price=offer.most_unit_price,
     )
     return Draft(intent, (*transfers, *memos), payment=payment)
-
-
-def _memo(text: str) -> Instruction:
-    # Without a signer, which `spl.memo` always names: the wallet signs the message already.
-    return Instruction(MEMO_PROGRAM_ID, text.encode(), [])

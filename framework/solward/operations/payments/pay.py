@@ -59,7 +59,6 @@ from solward.types.payment import (
     PaymentMode,
     PaymentOffer,
     PaymentProof,
-    PaymentState,
     PaymentView,
     PayRequest,
     Served,
@@ -209,8 +208,7 @@ class Payments:
             chosen = await self._choose(wallet, asked, found.answer)
         draft = payment_draft(wallet.address, asked, chosen)
         trial = await self.engine.dry_run(wallet_id, actor, draft)
-        symbol = SOL if chosen.asset.mint == SOL else self.tokens.symbol_of(chosen.asset.mint)
-        description = one_line(chosen.offer.description)
+        symbol, description = self._symbol(chosen.asset.mint), one_line(chosen.offer.description)
         return PaymentQuote(answer, draft.payment, trial, symbol, description)
 
     async def again(self, transaction_id: str, request: SellerRequest | PayRequest) -> PaidAnswer:
@@ -278,7 +276,8 @@ class Payments:
             raise NotFound("Payment not found")
         if given is not None and row.answer == replace(given, headers=(), body=b"", is_whole=False):
             row = replace(row, answer=given)
-        return stored_answer(row, payment_view(record, row, states[record.id], self.tokens))
+        symbol = self._symbol(row.asset)
+        return stored_answer(row, store.payment_view(record, row, states[record.id], symbol))
 
     async def listed(
         self, wallet_id: str | None, limit: int, before: str | None
@@ -299,9 +298,12 @@ class Payments:
             states = await store.states(connection, ids)
             records = await transaction_store.of_ids(connection, ids)
         return [
-            payment_view(records[row.transaction_id], row, states[row.transaction_id], self.tokens)
-            for row in rows
+            store.payment_view(records[id_], row, states[id_], self._symbol(row.asset))
+            for id_, row in zip(ids, rows, strict=True)
         ]
+
+    def _symbol(self, asset: str) -> str | None:
+        return SOL if asset == SOL else self.tokens.symbol_of(asset)
 
     @property
     def _most_of_one(self) -> int:
@@ -527,19 +529,6 @@ def _as_paid(found: SiteAnswer) -> PaidAnswer:
         payment=None,
         truncated=found.truncated,
     )
-
-
-def payment_view(
-    record: TransactionRecord, row: PaymentRow, state: PaymentState, tokens: TokenList
-) -> PaymentView:
-    """A payment as its callers see it.
-
-    Args:
-        record: of the same transaction.
-        state: where it stands.
-    """
-    symbol = SOL if row.asset == SOL else tokens.symbol_of(row.asset)
-    return store.payment_view(record, row, state, symbol)
 
 
 def stored_answer(row: PaymentRow, view: PaymentView) -> PaidAnswer:

@@ -23,7 +23,7 @@ from solward.support.base58 import is_address
 from solward.support.durations import MINUTE_MS
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import SOL, Operation
-from solward.types.money import SOL_DECIMALS
+from solward.types.money import SOL_DECIMALS, amount_text
 from solward.types.site import SITE, read_site
 from solward.vault.grants.model import (
     ANY_ASSET,
@@ -44,7 +44,6 @@ from solward.vault.grants.model import (
 from solward.vault.grants.spelling import (
     APPROVE,
     Names,
-    amount_text,
     hours_text,
     quoted,
     time_text,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from solward.solana.token_list import TokenList, known_decimals
 from solward.support.clock import iso
 from solward.support.durations import DAY_MS
 from solward.types.guardrail import COSTS, SOL, Operation
-from solward.types.money import SOL_DECIMALS, lamports_to_sol
+from solward.types.money import SOL_DECIMALS, amount_text, lamports_to_sol
 from solward.types.roles import KEY_PRINCIPAL_PREFIX, is_key
 from solward.vault.grants.decide import Need
 from solward.vault.grants.model import (
@@ -30,7 +30,7 @@ from solward.vault.grants.model import (
     from_stored,
 )
 from solward.vault.grants.sentences import left_sentence
-from solward.vault.grants.spelling import Names, amount_text, unit_name, window_text
+from solward.vault.grants.spelling import Names, unit_name, window_text
 from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.judge.granting import names_of, room_at, used
 from solward.vault.store import grants as store
@@ -402,6 +402,15 @@ async def limits_reports(
 def _report(
     limits: ScopeLimits, spent: spending.Spent, held_units: Mapping[str, int]
 ) -> dict[str, Any]:
+    def day(limit: int | None, asset: str, shown: Callable[[int | None], Any]) -> dict[str, Any]:
+        counted, reserved = spent.units_last_day.get(asset, 0), held_units.get(asset, 0)
+        return {
+            "limit": shown(limit),
+            "spent": shown(counted - reserved),
+            "reserved": shown(reserved),
+            "left": shown(_left(limit, counted)),
+        }
+
     return {
         "maxSolPerTransaction": {"limit": _sol(limits.max_lamports_per_tx)},
         "maxTransactionsPerMinute": {
@@ -409,35 +418,9 @@ def _report(
             "used": spent.tx_last_minute,
             "left": _left(limits.max_tx_per_minute, spent.tx_last_minute),
         },
-        "dailySpendingLimitSol": _day(limits.daily_lamports, spending.SOL_ASSET, spent, held_units),
-        "maxCostsSolPerDay": _day(
-            limits.daily_costs_lamports, spending.COSTS_ASSET, spent, held_units
-        ),
-        "dailyTokens": {
-            mint: _tokens(limit, spent.units_last_day.get(mint, 0), held_units.get(mint, 0))
-            for mint, limit in limits.daily_tokens.items()
-        },
-    }
-
-
-def _day(
-    limit: int | None, asset: str, spent: spending.Spent, held: Mapping[str, int]
-) -> dict[str, Any]:
-    counted, reserved = spent.units_last_day.get(asset, 0), held.get(asset, 0)
-    return {
-        "limit": _sol(limit),
-        "spent": lamports_to_sol(counted - reserved),
-        "reserved": lamports_to_sol(reserved),
-        "left": _sol(_left(limit, counted)),
-    }
-
-
-def _tokens(limit: int, counted: int, reserved: int) -> dict[str, str]:
-    return {
-        "limit": str(limit),
-        "spent": str(counted - reserved),
-        "reserved": str(reserved),
-        "left": str(_left(limit, counted)),
+        "dailySpendingLimitSol": day(limits.daily_lamports, spending.SOL_ASSET, _sol),
+        "maxCostsSolPerDay": day(limits.daily_costs_lamports, spending.COSTS_ASSET, _sol),
+        "dailyTokens": {mint: day(limit, mint, str) for mint, limit in limits.daily_tokens.items()},
     }
 
 

@@ -17,7 +17,7 @@ from typing import Final
 from solward.support import jsontext
 from solward.support.durations import DAY_MS, MINUTE_MS
 from solward.types.guardrail import SOL, Intent, Line, Operation
-from solward.types.money import SOL_DECIMALS, format_amount
+from solward.types.money import SOL_DECIMALS, amount_text, format_amount
 from solward.types.record import PLUGIN_DETAILS, TransactionType
 from solward.types.site import SITE
 from solward.vault.grants.model import RATE, USD, Finding, Why, Window
@@ -27,7 +27,6 @@ from solward.vault.grants.spelling import (
     THROUGH,
     Names,
     amount_of,
-    amount_text,
     asset_unit,
     capital,
     dollars,

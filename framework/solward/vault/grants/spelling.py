@@ -17,7 +17,7 @@ from solward.solana.token_list import TokenList, known_decimals
 from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import COSTS, SOL, Operation
-from solward.types.money import format_amount, from_units
+from solward.types.money import amount_text
 from solward.types.site import SITE
 from solward.vault.grants.model import RATE, USD, USD_DECIMALS, Hours
 
@@ -103,11 +103,6 @@ def unit_name(asset: str, names: Names) -> str:
         except InvalidRequest:  # pragma: no cover - a list that does not know its own symbol
             pass
     return asset
-
-
-def amount_text(units: int, decimals: int) -> str:
-    """Smallest units as the text of whole units, exact."""
-    return format_amount(from_units(units, decimals))
 
 
 def window_text(length_ms: int) -> str:

@@ -15,7 +15,7 @@ from solders.pubkey import Pubkey
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.protocol import DEFAULT_MAX_NETWORK_FEE
 from solward.types.guardrail import Hold, Intent, TransactionEffects
-from solward.types.money import SOL_DECIMALS, format_amount, from_units
+from solward.types.money import SOL_DECIMALS, amount_text
 from solward.vault.grants.judged import GRANTS_RULE
 from solward.vault.refusal import Refusal, RefusalNumbers
 
@@ -494,9 +494,7 @@ class _Unit:
 
     def amount(self, units: int) -> str:
         """Smallest units as whole SOL or tokens, or unchanged where the decimals are not known."""
-        return (
-            str(units) if self.decimals is None else format_amount(from_units(units, self.decimals))
-        )
+        return str(units) if self.decimals is None else amount_text(units, self.decimals)
 
     def numbers(self, asked: int, limit: int) -> RefusalNumbers:
         """Of smallest units, for one transaction."""

@@ -19,7 +19,7 @@ from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.support import jsontext
 from solward.types.errors import HoldDecided, IdempotencyInFlight, IdempotencyMismatch
 from solward.types.guardrail import SOL, Intent, Line, Operation
-from solward.types.money import SOL_DECIMALS, format_amount, format_sol, from_units
+from solward.types.money import SOL_DECIMALS, amount_text, format_sol
 from solward.types.record import (
     GENERATED_KEY,
     Hold,
@@ -627,7 +627,7 @@ def _amount(asset: str, units: int, decimals: int | None) -> str:
         return f"{format_sol(units)} SOL"
     if decimals is None:
         return f"{units} units of {asset}"
-    return f"{format_amount(from_units(units, decimals))} {asset}"
+    return f"{amount_text(units, decimals)} {asset}"
 
 
 def _to(line: Line) -> str:

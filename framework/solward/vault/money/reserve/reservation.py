@@ -27,7 +27,7 @@ from solward.types.guardrail import (
     Request,
     TransactionEffects,
 )
-from solward.types.money import format_amount, from_units
+from solward.types.money import amount_text
 from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.types.roles import is_key
 from solward.vault.grants.dollars import AssetPrice
@@ -205,9 +205,7 @@ async def _price_change(connection: AsyncConnection, question: Question) -> str 
     last = await payment_store.last_paid(connection, question.wallet_id, payment.url, payment.asset)
     if last is None or payment.units * 100 <= last * (100 + MOST_RISE_PERCENT):
         return None
-    now, before = (
-        format_amount(from_units(units, payment.decimals)) for units in (payment.units, last)
-    )
+    now, before = (amount_text(units, payment.decimals) for units in (payment.units, last))
     return (
         f"the price of {payment.url} is {now} now, more than {MOST_RISE_PERCENT}% above the"
         f" {before} paid last in {payment.asset}"
