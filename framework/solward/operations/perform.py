@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from solward.context.pocket import PocketRequest
 from solward.operations import staking  # noqa: F401
 from solward.operations import tokens as _tokens  # noqa: F401
 from solward.operations.declared import OPERATIONS, SWAP, Operation
-from solward.operations.plans import PLANS, Plan, run_plan
+from solward.operations.plans import PLANS, Plan
 from solward.operations.plugin_draft import plain, plan_use, plugin_draft, read_request, recipe_of
 from solward.operations.sol import Reclaimable, read_reclaimable
 from solward.operations.swap import NO_SWAP_LIMITS, SwapLimits, read_quote
@@ -178,8 +179,8 @@ class Operations:
     ) -> TransactionRecord:
         wallet_id = wallet.id
         try:
-            sources = self._of(plan.sources, more)
-            planned = await run_plan(plan, wallet.address, **sources, **values)
+            made = plan.function(wallet.address, **self._of(plan.sources, more), **values)
+            planned = await made if inspect.isawaitable(made) else made
         except (InvalidRequest, NoVenue):
             raise
         except SolwardError as error:

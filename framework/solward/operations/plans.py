@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from solward.operations.declared import Operation
 from solward.types.guardrail import Intent
@@ -51,9 +51,3 @@ def plans(operation: Operation) -> Callable[[Function], Function]:
         return function
 
     return register
-
-
-async def run_plan(plan: Plan, wallet: str, /, **arguments: Any) -> Planned:
-    """Run a plan for the wallet of this address, with its sources and the operation's fields."""
-    planned = plan.function(wallet, **arguments)
-    return await planned if inspect.isawaitable(planned) else planned

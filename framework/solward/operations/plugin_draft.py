@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from typing import Any, Final
 
@@ -447,16 +447,9 @@ def _amounts(amounts: Mapping[str, int], field: str, *, least: int) -> None:
             raise InvalidRequest(f"{field} must be whole numbers of smallest units from {least} on")
 
 
-# What a plugin declares of a transaction.
-_DECLARED: Final = (
-    *("type", "lamports_out", "rent_lamports", "tokens_out", "tokens_in"),
-    *("destinations", "may_close", "details"),
-)
-
-
 def recipe_of(instructions: Sequence[Instruction], intent: Intent) -> dict[str, Any]:
     """JSON-able; no blockhash is in it, nor anything else of a node."""
-    declared = {name: getattr(intent, name) for name in _DECLARED}
+    declared = {each.name: getattr(intent, each.name) for each in fields(Intent)} | {"wallet": ""}
     return {
         "instructions": [base64.b64encode(bytes(each)).decode() for each in instructions],
         "intent": {
@@ -472,5 +465,5 @@ def read_recipe(recipe: Mapping[str, Any]) -> tuple[Intent, list[Instruction]]:
     stored = recipe["intent"]
     stated = dict(stored["details"])
     words = stated.pop(PLUGIN_DETAILS, {})
-    sets = {name: frozenset(stored[name]) for name in ("destinations", "may_close")}
-    return Intent(wallet="", **stored | sets | {"details": {**stated, **words}}), made
+    sets = {name: frozenset(stored[name]) for name in ("destinations", "may_close", "may_revoke")}
+    return Intent(**stored | sets | {"details": {**stated, **words}}), made

@@ -32,7 +32,6 @@ its own validator chosen. The stake stays the wallet's: it decides who earns a c
 from __future__ import annotations
 
 import hashlib
-import secrets
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +50,7 @@ from solward.operations.declared import STAKE, UNSTAKE, WITHDRAW_STAKE
 from solward.operations.plans import plans
 from solward.operations.sol import parse_address
 from solward.solana.accounts import rent_now
-from solward.solana.builders import create_seeded
+from solward.solana.builders import create_seeded, new_seed
 from solward.solana.programs import (
     CLOCK_SYSVAR,
     RENT_SYSVAR,
@@ -69,17 +68,13 @@ from solward.solana.stakes import (
 )
 from solward.types.errors import InvalidRequest, LedgerRejected
 from solward.types.guardrail import Intent
-from solward.types.ledger import ReadLedger, VoteAccount
+from solward.types.ledger import NOT_SERVED, ReadLedger, VoteAccount
 from solward.types.money import format_sol, lamports_to_sol, sol_to_lamports
 from solward.types.record import TransactionType
 from solward.vault.money.request import Draft
 from solward.vault.store import transactions
 
-# A seed has at most 32 bytes: 128 random bits as hex.
-_SEED_BYTES = 16
 _NO_LOCKUP = bytes(48)
-# JSON-RPC 2.0: the method does not exist, or is not offered.
-_METHOD_NOT_FOUND = -32601
 
 MAX_COMMISSION_PERCENT: Final = 10
 MIN_CREDITS_PERCENT: Final = 90
@@ -112,7 +107,7 @@ async def plan_stake(
             f" delegation of {format_sol(minimum)} SOL and {format_sol(rent)} SOL of rent"
         )
     chosen = await (_default(ledger, wallet) if named is None else _voter(ledger, named))
-    owner, seed = Pubkey.from_string(wallet), secrets.token_hex(_SEED_BYTES)
+    owner, seed = Pubkey.from_string(wallet), new_seed()
     stake = Pubkey.create_with_seed(owner, seed, STAKE_PROGRAM_ID)
     intent = Intent(
         type=TransactionType.STAKE,
@@ -246,7 +241,7 @@ async def _minimum_delegation(ledger: ReadLedger) -> int:
     try:
         return await ledger.stake_minimum_delegation()
     except LedgerRejected as error:
-        if error.code != _METHOD_NOT_FOUND:
+        if error.code != NOT_SERVED:
             raise
         return 1
 
@@ -255,7 +250,7 @@ async def _default(ledger: ReadLedger, wallet: str) -> ChosenValidator:
     try:
         accounts = await ledger.vote_accounts()
     except LedgerRejected as error:
-        if error.code != _METHOD_NOT_FOUND:
+        if error.code != NOT_SERVED:
             raise
         raise InvalidRequest(
             "validator is required: the node does not list validators (getVoteAccounts)"

@@ -15,7 +15,6 @@ to it may be lost; the token account such an owner has already can be named inst
 
 from __future__ import annotations
 
-import secrets
 import struct
 from decimal import Decimal
 
@@ -51,6 +50,7 @@ from solward.solana.accounts import most_rent, rent_now
 from solward.solana.builders import (
     close_account,
     create_seeded,
+    new_seed,
     open_associated,
     send_tokens,
 )
@@ -93,8 +93,6 @@ _AUTHORITIES = {"mint": AuthorityType.MINT_TOKENS, "freeze": AuthorityType.FREEZ
 _MINT_WITH_POINTER_BYTES = 166 + 4 + 64
 # The extensions of a launched mint: metadata pointer and metadata.
 _EXTENSIONS = (18, 19)
-# A seed has at most 32 bytes: 128 random bits as hex.
-_SEED_BYTES = 16
 
 # Data of TransferCheckedWithFee: its two numbers, then amount, decimals and fee.
 _WITH_FEE = struct.Struct("<2sQBQ")
@@ -353,7 +351,7 @@ async def plan_launch_token(
     """
     units = to_units(initial_supply, decimals, "initialSupply")
     owner, program = Pubkey.from_string(wallet), TOKEN_2022_PROGRAM_ID
-    seed = secrets.token_hex(_SEED_BYTES)
+    seed = new_seed()
     address = Pubkey.create_with_seed(owner, seed, program)
     mint = Mint(
         address=str(address),
@@ -367,7 +365,9 @@ async def plan_launch_token(
         extensions=_EXTENSIONS,
     )
     account = associated_address(wallet, mint.address, mint.program)
-    texts = _strings(name, symbol, "")
+    # Each after its length; the last is the address of more metadata.
+    encoded = (name.encode(), symbol.encode(), b"")
+    texts = b"".join(len(each).to_bytes(4, "little") + each for each in encoded)
     # The metadata is written by growing the account, whose rent must be there before.
     mint_rent = await rent_now(
         ledger, _MINT_WITH_POINTER_BYTES + TOKEN_METADATA_FIXED_BYTES + len(texts)
@@ -420,11 +420,6 @@ def _describe(owner: Pubkey, mint: Pubkey, texts: bytes) -> Instruction:
         AccountMeta(owner, True, False),
     ]
     return Instruction(TOKEN_2022_PROGRAM_ID, TOKEN_METADATA_INITIALIZE + texts, accounts)
-
-
-def _strings(*texts: str) -> bytes:
-    encoded = [text.encode() for text in texts]
-    return b"".join(len(text).to_bytes(4, "little") + text for text in encoded)
 
 
 @plans(TRANSFER_TOKEN)

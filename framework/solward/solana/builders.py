@@ -3,6 +3,7 @@ text."""
 
 from __future__ import annotations
 
+import secrets
 from typing import Final
 
 from solders.instruction import Instruction
@@ -23,6 +24,11 @@ def pay(source: str, target: str, lamports: int) -> Instruction:
     """Send lamports of a key."""
     params = TransferParams(from_pubkey=_key(source), to_pubkey=_key(target), lamports=lamports)
     return transfer(params)
+
+
+def new_seed() -> str:
+    """A random seed of an address: 128 bits as hex, which are the 32 bytes that a seed may have."""
+    return secrets.token_hex(16)
 
 
 def create_seeded(owner: str, seed: str, program: str, lamports: int, size: int) -> Instruction:

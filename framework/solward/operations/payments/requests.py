@@ -158,6 +158,8 @@ def read_request(request: PayRequest, *, needs_most: bool) -> SellerRequest:
         raise InvalidRequest(f"body must not be larger than {MAX_BODY_BYTES >> 20} MiB")
     if body and method in _NO_BODY:
         raise InvalidRequest(f"body must be absent: {method} has none; method may be POST")
+    named = sorted([name.lower(), value] for name, value in headers)
+    whole = jsontext.dumps([method, url, named, hashlib.sha256(body).hexdigest()], canonical=True)
     return SellerRequest(
         url=url,
         site=site,
@@ -167,7 +169,7 @@ def read_request(request: PayRequest, *, needs_most: bool) -> SellerRequest:
         body=body,
         most=most,
         protocol=request.protocol,
-        fingerprint=_fingerprint(method, url, headers, body),
+        fingerprint=hashlib.sha256(whole.encode()).hexdigest(),
     )
 
 
@@ -222,12 +224,6 @@ def with_headers(
     """Headers with `more` in place of those of the same name."""
     names = {name.lower() for name, _ in more}
     return (*(each for each in given if each[0].lower() not in names), *more)
-
-
-def _fingerprint(method: str, url: str, headers: tuple[tuple[str, str], ...], body: bytes) -> str:
-    named = sorted([name.lower(), value] for name, value in headers)
-    whole = [method, url, named, hashlib.sha256(body).hexdigest()]
-    return hashlib.sha256(jsontext.dumps(whole, canonical=True).encode()).hexdigest()
 
 
 MAX_ANSWER_BYTES: Final = 1 << 20

@@ -81,7 +81,14 @@ async def replace_policy(
     async with database.write() as connection:
         await lock_policy(connection, if_version)
         before = await read_policy(connection)
-        await _put_book(connection, before.book, book)
+        was, now = (
+            {name: sorted(each[name]) for name in sorted(each)} for each in (before.book, book)
+        )
+        if was != now:
+            await names.put_book(connection, now)
+            record_act(
+                connection, EventKind.POLICY_CHANGED, {"who": "book"}, {"book": was}, {"book": now}
+            )
         for who in sorted({*before.sets, *sets}):
             await _put_set(database, connection, who, before.sets.get(who), sets.get(who))
         return await store.count_up(connection)
@@ -169,15 +176,6 @@ async def _put_set(
 
 def _audited(grants: Sequence[Grant] | None) -> dict[str, Any]:
     return {"grants": None if grants is None else [stored_form(grant) for grant in grants]}
-
-
-async def _put_book(connection: AsyncConnection, before: Groups, after: Groups) -> None:
-    was, now = ({name: sorted(each[name]) for name in sorted(each)} for each in (before, after))
-    if was != now:
-        await names.put_book(connection, now)
-        record_act(
-            connection, EventKind.POLICY_CHANGED, {"who": "book"}, {"book": was}, {"book": now}
-        )
 
 
 # What new grants start with.
