@@ -23,7 +23,7 @@ PERSISTENT = {"dialogs.shown_once"}
 # The overview, and a wallet with its forms and tabs; `long` walks over the other pages.
 BUSY = ("/", "/wallets/{wallet_id}")
 # Over another dialog, which stays.
-NESTED = {"pages.agents.strategy.reviewed"}
+NESTED = {"pages.agent_form.reviewed"}
 _PLACE = "return [scrollY, getSelection().toString()]"
 _TABBABLE = """
 const which = "a[href], button, input, textarea, select, [tabindex]";
