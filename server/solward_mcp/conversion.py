@@ -86,11 +86,17 @@ def tool_of(skill: Skill, *, one_wallet: bool, triable: bool = False) -> Json:
         triable: whether a call may ask for a dry run.
     """
     reads = skill.effects == READ
+    schema = {
+        name: item for name, item in skill.parameters.items() if name not in _PROPERTY_KEYWORDS
+    }
+    schema.setdefault("properties", {})
+    if triable:
+        schema = with_dry_run(schema)
     return {
         **tool(
             skill.name,
             skill.description,
-            _input_schema(skill, one_wallet, triable),
+            with_wallet(schema, wallet_parameter(skill), one_wallet=one_wallet),
             READ_OUTPUT if reads else spend_output(triable=triable),
             reads=reads,
         ),
@@ -178,16 +184,6 @@ def with_dry_run(schema: Mapping[str, Any]) -> Json:
         " nothing is sent, reserved or recorded.",
     }
     return {**schema, "properties": {**schema.get("properties", {}), DRY_RUN: dry_run}}
-
-
-def _input_schema(skill: Skill, one_wallet: bool, triable: bool) -> Json:
-    schema = {
-        name: item for name, item in skill.parameters.items() if name not in _PROPERTY_KEYWORDS
-    }
-    schema.setdefault("properties", {})
-    if triable:
-        schema = with_dry_run(schema)
-    return with_wallet(schema, wallet_parameter(skill), one_wallet=one_wallet)
 
 
 def plain(value: Any) -> Any:

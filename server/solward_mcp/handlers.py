@@ -17,7 +17,7 @@ from solward.client import ApiError, ClientError, NotFoundError, Transaction, Un
 from solward.support import jsontext
 from solward_mcp import tools
 from solward_mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, Json, ProtocolError
-from solward_mcp.scope import WalletChoice, WalletScope
+from solward_mcp.session import WalletChoice, WalletScope
 
 INSTRUCTIONS = (
     "Solana wallets of a Solward service. Each tool acts on one wallet. Every transaction passes "
@@ -85,7 +85,7 @@ async def list_resources(scope: WalletScope) -> Json:
     return {"resources": collections + single}
 
 
-def list_templates() -> Json:
+async def list_templates() -> Json:
     """URI templates with a wallet's id; its name works too."""
     return {
         "resourceTemplates": [

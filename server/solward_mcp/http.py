@@ -20,10 +20,9 @@ from mcp_types.version import LATEST_PROTOCOL_VERSION
 from solward.client import SolwardClient
 from solward.support import jsontext
 from solward_mcp.handlers import TIMEOUT_S
-from solward_mcp.held import Callers
 from solward_mcp.protocol import Json, cancelled_id, refusal_of
-from solward_mcp.scope import WalletScope
 from solward_mcp.server import mcp_server
+from solward_mcp.session import Callers, WalletScope
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -164,9 +163,7 @@ def _is_negotiated(version: bytes, message: Json) -> bool:
     if message.get("method") == "initialize":
         return True
     is_later = _DATE.fullmatch(version) and version > LATEST_PROTOCOL_VERSION.encode()
-    return bool(is_later) and not _has_envelope(message.get("params"))
-
-
-def _has_envelope(params: Any) -> bool:
+    params = message.get("params")
     meta = params.get("_meta") if isinstance(params, Mapping) else None
-    return isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
+    has_envelope = isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
+    return bool(is_later) and not has_envelope

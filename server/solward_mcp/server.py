@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -23,8 +23,7 @@ from solward import __version__
 from solward_mcp import handlers, tools
 from solward_mcp.handlers import INSTRUCTIONS, responded
 from solward_mcp.protocol import Json, ProtocolError
-from solward_mcp.recovery import RecoveryNotifier
-from solward_mcp.scope import WalletScope
+from solward_mcp.session import RecoveryNotifier, WalletScope
 
 _Context = ServerRequestContext[Any]
 _Result = TypeVar("_Result", bound=BaseModel)
@@ -38,55 +37,41 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier | None = None) -> 
     """
     bus = InMemorySubscriptionBus()
 
-    async def sent(context: _Context, kind: type[_Result], work: Awaitable[Json]) -> _Result:
-        def unreachable() -> None:
-            if notifier is not None:
-                notifier.watch(partial(_announce, bus, context.session))
+    def sending(kind: type[_Result], work: Callable[[_Context, Any], Awaitable[Json]]) -> Any:
+        """The handler of a request, whose answer is what `work` gives."""
 
-        try:
-            return kind.model_validate(await responded(work, unreachable))
-        except ProtocolError as error:
-            raise MCPError(error.code, str(error), error.data) from None
+        async def send(context: _Context, params: Any) -> _Result:
+            def unreachable() -> None:
+                if notifier is not None:
+                    notifier.watch(partial(_announce, bus, context.session))
 
-    async def list_tools(
-        context: _Context, _params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
-        return await sent(context, types.ListToolsResult, tools.list_tools(scope))
+            try:
+                return kind.model_validate(await responded(work(context, params), unreachable))
+            except ProtocolError as error:
+                raise MCPError(error.code, str(error), error.data) from None
 
-    async def call_tool(
-        context: _Context, params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
-        work = tools.call_tool(
-            scope, params.name, params.arguments, context.meta, str(context.request_id)
-        )
-        return await sent(context, types.CallToolResult, work)
+        return send
 
-    async def list_resources(
-        context: _Context, _params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
-        return await sent(context, types.ListResourcesResult, handlers.list_resources(scope))
-
-    async def list_templates(
-        _context: _Context, _params: types.PaginatedRequestParams | None
-    ) -> types.ListResourceTemplatesResult:
-        return types.ListResourceTemplatesResult.model_validate(handlers.list_templates())
-
-    async def read_resource(
-        context: _Context, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        work = handlers.read_resource(scope, params.uri)
-        return await sent(context, types.ReadResourceResult, work)
+    def call_tool(context: _Context, params: types.CallToolRequestParams) -> Awaitable[Json]:
+        id_ = str(context.request_id)
+        return tools.call_tool(scope, params.name, params.arguments, context.meta, id_)
 
     return Server(
         "solward",
         version=__version__,
         title="Solward",
         instructions=INSTRUCTIONS,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-        on_list_resources=list_resources,
-        on_list_resource_templates=list_templates,
-        on_read_resource=read_resource,
+        on_list_tools=sending(types.ListToolsResult, lambda *_: tools.list_tools(scope)),
+        on_call_tool=sending(types.CallToolResult, call_tool),
+        on_list_resources=sending(
+            types.ListResourcesResult, lambda *_: handlers.list_resources(scope)
+        ),
+        on_list_resource_templates=sending(
+            types.ListResourceTemplatesResult, lambda *_: handlers.list_templates()
+        ),
+        on_read_resource=sending(
+            types.ReadResourceResult, lambda _, params: handlers.read_resource(scope, params.uri)
+        ),
         # `subscriptions/listen`: the notifications of the 2026 protocol.
         on_subscriptions_listen=None if notifier is None else ListenHandler(bus),
     )

@@ -19,8 +19,7 @@ from solward.client import SolwardClient
 from solward.support import jsontext
 from solward_mcp.handlers import TIMEOUT_S
 from solward_mcp.protocol import Json, cancelled_id, is_id, refusal_of
-from solward_mcp.recovery import RecoveryNotifier
-from solward_mcp.scope import WalletScope
+from solward_mcp.session import RecoveryNotifier, WalletScope
 
 # As the service's largest body, that of a payment.
 _MAX_MESSAGE_BYTES: Final = 2 << 20

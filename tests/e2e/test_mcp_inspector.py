@@ -16,7 +16,7 @@ import pytest
 from tests.support.environments import npm_environment
 from tests.support.processes import SECRET, Service, funded_wallet, sol_of
 
-from solward_mcp import paying
+from solward_mcp import tools as built_in
 
 LOCKED = Path(__file__).parent / "inspector"
 LAUNCHER = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
@@ -105,7 +105,7 @@ def test_the_inspector_lists_calls_and_reads(service: Service, inspector: Inspec
         # --strict judges every schema for the models' vendors.
         tools = inspector.run("tools/list", "--strict")["tools"]
         # `pay` is the tool of the skill that pays.
-        assert {tool["name"] for tool in tools} > (skills - {paying.SKILL}) | {paying.PAY}
+        assert {tool["name"] for tool in tools} > (skills - {built_in.PAY_SKILL}) | {built_in.PAY}
         paid = (f"wallet={wallet}", f"to={payee['address']}")
         assert "0.25" in inspector.tool("transfer", *paid, "amount=0.25")
         assert sol_of(rest, payee["walletId"]) == Decimal("0.25")

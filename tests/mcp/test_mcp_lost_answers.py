@@ -14,9 +14,8 @@ from tests.support.services import Break, Carrier, times
 from solward.client import SolwardClient
 from solward.types.errors import API_HEADER, API_VERSION
 from solward_mcp import tools
-from solward_mcp.held import Callers
 from solward_mcp.protocol import IDEMPOTENCY_META
-from solward_mcp.scope import WalletScope
+from solward_mcp.session import Callers, WalletScope
 
 __all__ = ["carrier", "client"]
 

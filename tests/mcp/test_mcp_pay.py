@@ -14,7 +14,7 @@ from tests.mcp.test_mcp_http import post
 from tests.support.services import Api, serving_api
 
 from solward_mcp.conversion import BadArgument
-from solward_mcp.paying import MOST_TEXT, read_params
+from solward_mcp.tools import MOST_TEXT, read_params
 
 pytestmark = pytest.mark.samples(
     "test_what_is_free_is_answered_with_the_answer_and_no_payment",

@@ -174,7 +174,7 @@ def test_a_key_no_header_could_carry_is_refused(key: object) -> None:
         idempotency_key({IDEMPOTENCY_META: key})
 
 
-def test_the_documentation_lists_the_hints_and_the_addresses_as_they_are() -> None:
+async def test_the_documentation_lists_the_hints_and_the_addresses_as_they_are() -> None:
     page = (DOCS / "mcp.md").read_text()
     for name in ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"):
         read, spend = (
@@ -182,7 +182,8 @@ def test_the_documentation_lists_the_hints_and_the_addresses_as_they_are() -> No
             for effects in ("read", "spend")
         )
         assert f"| `{name}` | {read} | {spend} |" in page
-    patterns = [each["uriTemplate"] for each in handlers.list_templates()["resourceTemplates"]]
+    templates = (await handlers.list_templates())["resourceTemplates"]
+    patterns = [each["uriTemplate"] for each in templates]
     documented = re.findall(r"^\| `(solward://[^`]+)` \|", page, re.MULTILINE)
     assert sorted(documented) == sorted([handlers.WALLETS, handlers.TRANSACTIONS, *patterns])
     assert f"at most {handlers.MAX_WALLETS}" in page
