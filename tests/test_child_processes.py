@@ -17,7 +17,7 @@ from tests.support.repository import ROOT
 
 from solward.settings import Settings
 from solward.support.child_processes import child_environment
-from solward_cli.up import command
+from solward_cli import up
 
 HOSTILE = {
     "API_SECRET": "secret",
@@ -78,7 +78,7 @@ def test_the_dashboards_process_gets_the_secrets_of_the_dashboard_alone(
 ) -> None:
     settings = Settings(solward_home=tmp_path, dashboard_password=SecretStr("of the pages"))
     with socket.socket() as listening:
-        process = command._start(settings, "http://127.0.0.1:1", listening)
+        process = up._start(settings, "http://127.0.0.1:1", listening)
     with process:
         assert process.stdin
         process.stdin.close()

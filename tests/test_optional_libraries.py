@@ -48,7 +48,7 @@ def test_a_service_imports_nothing_for_a_terminal_or_for_trio() -> None:
     code = (
         "from solward_cli.entrypoint import import_lean; import_lean()\n"
         "import solward.service.service, solward_server.serve\n"
-        "import solward_cli.up.demo, solward_cli.up.seller"
+        "import solward_cli.up.demo"
     )
     assert not _imported(code) & {"pygments", "rich", "trio", "watchfiles"}
 
@@ -57,7 +57,7 @@ def test_a_service_imports_nothing_for_a_terminal_or_for_trio() -> None:
 def test_the_dashboard_imports_no_client_of_sockets_and_no_ledgers_library() -> None:
     code = (
         "from solward_cli.entrypoint import import_lean, read_settings; import_lean()\n"
-        "from solward_cli.dashboard import import_pages; import_pages(); read_settings()"
+        "from solward_cli.server import import_pages; import_pages(); read_settings()"
     )
     assert not _imported(code) & {
         "aiohttp",

@@ -54,20 +54,18 @@ _COMMANDS = {
 }
 # The module of a command that is in none of its own name.
 _MODULES = {
-    "up": "up.command",
-    "wallet": "wallet.command",
     "key": "credentials",
     "admin": "credentials",
     "alerts": "audit",
     "contacts": "policy",
     "events": "audit",
     "models": "plugins.folders",
-    "frozen": "freeze",
-    "unfreeze": "freeze",
+    "dashboard": "server",
+    "database": "config",
+    "freeze": "policy",
+    "frozen": "policy",
+    "unfreeze": "policy",
     "restore": "backup",
-    "doctor": "doctor.command",
-    "plugins": "plugins.command",
-    "skills": "plugins.skills",
     "version": "config",
     "worker": "server",
 }

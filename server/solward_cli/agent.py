@@ -13,9 +13,8 @@ from solward.resources import agents
 from solward.resources.agents import AgentChange, Guardrails, LlmBudget, NewAgent
 from solward.resources.declare import fields_of
 from solward_cli.declared import asks, lists, request_options, sent
+from solward_cli.entrypoint import count_option
 from solward_cli.named import argument
-from solward_cli.options import count_option
-from solward_cli.plugins.skills import parameters
 from solward_cli.render import (
     Output,
     amount,
@@ -30,7 +29,8 @@ from solward_cli.render import (
     visible,
 )
 from solward_cli.service_call import ServiceCall, fail, interruptible, service_call, waiting
-from solward_cli.wallet.command import limits_table
+from solward_cli.skills import parameters
+from solward_cli.wallet import limits_table
 
 if TYPE_CHECKING:
     from solward.client import Agent, Event

@@ -17,8 +17,13 @@ from solward.support import jsontext
 from solward.support.clock import iso
 from solward.types.errors import AuditBroken
 from solward_cli.declared import default_of, request_options, sent
-from solward_cli.entrypoint import home_command, inspected_database, read_audit_key, refuse_unused
-from solward_cli.options import count_option
+from solward_cli.entrypoint import (
+    count_option,
+    home_command,
+    inspected_database,
+    read_audit_key,
+    refuse_unused,
+)
 from solward_cli.render import Output, answer_table, plain, short, summary, visible
 from solward_cli.service_call import ServiceCall, service_call
 

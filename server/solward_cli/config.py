@@ -1,4 +1,5 @@
-"""`solward config show` and `running`, and `solward version`."""
+"""`solward config show` and `running`, and `solward version`; and `solward database upgrade`: the
+queue's tables, after an upgrade of procrastinate."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import click
 
 from solward import __version__
 from solward.types.errors import ConfigError
-from solward_cli.entrypoint import refusals
+from solward_cli.entrypoint import home_command, offline_database, refusals
 from solward_cli.render import Output, answer_table, is_terminal, table
 from solward_cli.render import show as show_text
 from solward_cli.service_call import ServiceCall, service_call
@@ -81,3 +82,30 @@ async def running(call: ServiceCall, every: bool) -> Output:
 def version() -> None:
     """Print the version of Solward."""
     click.echo(__version__)
+
+
+@click.group()
+def database() -> None:
+    """The database that DATABASE_URL names."""
+
+
+@database.command()
+@home_command
+async def upgrade(settings: Settings) -> None:
+    """Bring the queue's tables up to the installed procrastinate, while the service is stopped.
+
+    A service whose tables are older refuses to start until then. Each migration is applied whole or
+    not at all; interrupted, the command goes on where it was. Make a backup first: nothing takes a
+    migration back. On SQLite there is no queue, and nothing to do.
+    """
+    async with offline_database(settings) as opened:
+        if not opened.shared:
+            click.echo("On SQLite there is no queue: nothing to upgrade.")
+            return
+        from procrastinate import __version__ as release
+
+        from solward.agents.store import queue_tables
+
+        for name in await queue_tables.upgrade(opened):
+            click.echo(f"Applied {name}")
+    click.echo(f"The queue's tables fit procrastinate {release}.")

@@ -35,8 +35,8 @@ from solward.resources.fields import (
     WalletId,
     Whole,
 )
+from solward_cli.entrypoint import expiry, past, several, yes_option
 from solward_cli.named import AGENT_ID, BY_NAME, PRINCIPAL, RECIPIENT, WALLET_ID
-from solward_cli.options import expiry, past, several, yes_option
 from solward_cli.render import Cell, Output, answer_table, plain, visible
 from solward_cli.service_call import ServiceCall, confirmed, exact, service_call, waiting
 

@@ -18,8 +18,8 @@ from solward.resources.holds import (
     ListedHolds,
 )
 from solward_cli.declared import asks, request_options
+from solward_cli.entrypoint import yes_option
 from solward_cli.named import argument
-from solward_cli.options import yes_option
 from solward_cli.render import Output, amount, answer_fields, answer_table, show
 from solward_cli.service_call import EXIT_FAILED, ServiceCall, confirmed, service_call
 

@@ -40,7 +40,7 @@ async def rotate(settings: Settings, kind: str | None) -> None:
     A new key file takes the place of the old one; a new passphrase is asked for. The old secret
     opens nothing afterwards, except older backups. Interrupted, the next start finishes it.
     """
-    from solward.settings.secret_rules import weaknesses
+    from solward.settings.secrecy import weaknesses
     from solward.vault.custody import KeySource
     from solward.vault.custody.service import KEY_FILE
 

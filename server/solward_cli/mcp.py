@@ -25,9 +25,8 @@ from solward.support import jsontext
 from solward.support.atomic_files import write_file
 from solward.types.errors import InvalidRequest
 from solward_cli.declared import request_options, sent
-from solward_cli.entrypoint import read_settings, refusals
+from solward_cli.entrypoint import log_level_option, read_settings, refusals, yes_option
 from solward_cli.named import WALLET
-from solward_cli.options import log_level_option, yes_option
 from solward_cli.render import Output, plain, visible
 from solward_cli.service_call import ServiceCall, confirmed, service_call
 

@@ -1,5 +1,6 @@
-"""`solward policy show|add|remove|check|replay`: who may do what, and how much of it; and
-`solward contacts add|list|remove`: what recipients are called."""
+"""`solward policy show|add|remove|check|replay`: who may do what, and how much of it; `solward
+contacts add|list|remove`: what recipients are called; `solward freeze`, `frozen`, `unfreeze`: the
+switch that stops every new transaction."""
 
 from __future__ import annotations
 
@@ -17,10 +18,11 @@ from solward.resources.policy import (
     REMOVE_CONTACT,
     ReplayRequest,
 )
+from solward.resources.service import FREEZE, LIST_FROZEN, UNFREEZE, Frozen, Switch
 from solward.support import jsontext
 from solward_cli.declared import asks, lists, request_options
-from solward_cli.options import yes_option
-from solward_cli.render import Output, answer_table, plain, table, together
+from solward_cli.entrypoint import yes_option
+from solward_cli.render import Output, answer_table, moment, plain, table, together, visible
 from solward_cli.render import show as show_text
 from solward_cli.service_call import ServiceCall, confirmed, fail, service_call
 
@@ -246,4 +248,41 @@ asks(
     "Take CONTACT's name away: by its name or its address.",
     "{answer.address} has no name any more.",
     question="Take the name {contact.name} away from {contact.address}?",
+)
+
+
+def _switch(switch: Switch) -> Output:
+    what = "The service" if switch.wallet_id is None else f"The wallet {switch.wallet_id}"
+    return plain(f"{what} is {'frozen' if switch.frozen else 'not frozen'}.")
+
+
+def _frozen(found: Frozen) -> Output:
+    service = "The service is not frozen."
+    if found.since is not None:
+        why = f": {visible(found.reason)}" if found.reason else ""
+        service = f"The service is frozen since {moment(found.since)} UTC{why}"
+    none = "No wallet is frozen by itself."
+    cells = (("WALLET", lambda each: each.name), "since", "reason")
+    wallets = answer_table(found.wallets, *cells, empty=none)
+    more = found.frozen_wallets - len(found.wallets)
+    return together(plain(service), wallets, *([plain(f"and {more} more wallets")] if more else []))
+
+
+freeze = asks(
+    None,
+    FREEZE,
+    "Stop every new transaction at once, until `unfreeze`; it needs the admin secret.",
+    _switch,
+)
+unfreeze = asks(
+    None,
+    UNFREEZE,
+    "Allow transactions again; the service's switch and a wallet's are two.",
+    _switch,
+)
+frozen = asks(
+    None,
+    LIST_FROZEN,
+    "Say what is frozen, since when and why; it needs the admin secret.",
+    _frozen,
 )

@@ -12,11 +12,11 @@ from solward.resources import schedules
 from solward.resources.declare import fields_of
 from solward.resources.schedules import ChangedSchedule, NewSchedule, Schedule
 from solward_cli.declared import asks, lists, option_name, request_options, sent
+from solward_cli.entrypoint import several
 from solward_cli.named import argument
-from solward_cli.options import several
-from solward_cli.plugins.skills import parameters
 from solward_cli.render import Output, answer_fields
 from solward_cli.service_call import EXIT_FAILED, EXIT_HELD, ServiceCall, service_call, waiting
+from solward_cli.skills import parameters
 
 if TYPE_CHECKING:
     from solward.client import Wallet

@@ -18,9 +18,9 @@ from solward.solana.token_list import token_list
 from solward.support.atomic_files import whole_file
 from solward.types.money import format_sol
 from solward_cli.declared import default_of, request_options, sent
+from solward_cli.entrypoint import count_option
 from solward_cli.named import TRANSACTION, WALLET_ID
 from solward_cli.named import transaction as named_transaction
-from solward_cli.options import count_option
 from solward_cli.render import (
     Output,
     amount,

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from solward.settings import Settings
 from solward.settings.addresses import is_loopback
-from solward.settings.secret_rules import weaknesses
+from solward.settings.secrecy import weaknesses
 from solward.types.errors import ConfigError
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")

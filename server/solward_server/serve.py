@@ -1,4 +1,4 @@
-"""The application, and serving it until a stop is requested."""
+"""The REST application and a worker's small one, and serving each until a stop is requested."""
 
 from __future__ import annotations
 
@@ -8,31 +8,36 @@ import signal
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
 from quart import Quart
 
 from solward.credentials.credentials import Credentials
+from solward.credentials.rates import traffic_limiter
 from solward.service.service import Solward
 from solward.serving.bounds import Bounds
 from solward.serving.loop import serve_http
+from solward.support.tasks import in_background
 from solward.types.errors import StoreError
-from solward_server.gauges import filling_gauges
 from solward_server.http import middleware
-from solward_server.http.auth import authenticate
+from solward_server.http.auth import authenticate, public
 from solward_server.http.body import (
     MAX_BODY_BYTES,
     ExactJSON,
     SizedRequest,
-    check_encodings,
-    check_paths,
-    close_requests,
+    check_requests,
 )
 from solward_server.http.errors import handle_errors
+from solward_server.http.middleware import ObservedQuart
 from solward_server.http.route_context import RouteContext
 from solward_server.listening import connections_allowed
-from solward_server.resources import BLUEPRINTS, PREFIX, docs, metrics, openapi
+from solward_server.resources import BLUEPRINTS, PREFIX, metrics, openapi
 from solward_server.resources.mcp import mount_mcp
+from solward_server.resources.metrics import filling_gauges
+
+if TYPE_CHECKING:
+    from solward.agents.worker import Worker
 
 SECOND_SIGNAL_S = 1.0
 
@@ -135,14 +140,12 @@ def create_app(service: Solward) -> Quart:
         # routes.
         middleware.check_hosts(app, service.settings)
     authenticate(app, service.settings, service.credentials, context.traffic)
-    check_paths(app)
-    check_encodings(app)
-    close_requests(app, PREFIX)
+    check_requests(app, PREFIX)
     handle_errors(app, service.settings)
     for make_blueprint in BLUEPRINTS:
         blueprint = make_blueprint(context)
         app.register_blueprint(blueprint, url_prefix=PREFIX + (blueprint.url_prefix or ""))
-    app.register_blueprint(docs.routes.blueprint(docs.folder()))
+    app.register_blueprint(openapi.page.blueprint(openapi.folder()))
     app.register_blueprint(metrics.routes.blueprint())
     mount_mcp(app, service.settings)
     described = openapi.blueprint(app, lambda: service.live.registry, PREFIX, service.settings)
@@ -151,12 +154,9 @@ def create_app(service: Solward) -> Quart:
 
     @app.while_serving
     async def key_uses() -> AsyncGenerator[None, None]:
-        task = asyncio.create_task(_flush_regularly(service.credentials))
-        with filling_gauges(service, "api"):
-            yield
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        async with in_background(_flush_regularly(service.credentials), "key-uses"):
+            with filling_gauges(service, "api"):
+                yield
         await _flush(service.credentials)
 
     return app
@@ -173,3 +173,52 @@ async def _flush(credentials: Credentials) -> None:
         await credentials.flush()
     except StoreError as error:
         _log.warning("key_uses_not_written", error=str(error))
+
+
+READY_WAIT_S = 1.0
+
+
+def create_worker_app(service: Solward, worker: Worker) -> Quart:
+    """`/healthz` and `/readyz`, public, for supervisors; `/metrics` for the admin."""
+    app = ObservedQuart("solward_worker")
+    authenticate(
+        app,
+        service.settings,
+        service.credentials,
+        traffic_limiter(service.database),
+    )
+    handle_errors(app, service.settings)
+    app.register_blueprint(metrics.routes.blueprint())
+
+    @app.get("/healthz")
+    @public
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/readyz")
+    @public
+    async def readyz() -> tuple[dict[str, bool], int]:
+        ledger, queue = await asyncio.gather(service.display.health(), _queue_ready(worker))
+        # The queue is in the database, so it stands for both.
+        parts = {"ledger": bool(ledger["healthy"]), "queue": queue}
+        return parts, 200 if all(parts.values()) else 503
+
+    return app
+
+
+async def serve_worker(
+    service: Solward, worker: Worker, listening: socket.socket, stop: asyncio.Event
+) -> None:
+    """Serve the endpoint until `stop` is set."""
+    app = create_worker_app(service, worker)
+    with filling_gauges(service, "worker"):
+        bounds = Bounds(connections=connections_allowed())
+        await serve_http(app, listening, stop.wait, bounds)
+
+
+async def _queue_ready(worker: Worker) -> bool:
+    try:
+        async with asyncio.timeout(READY_WAIT_S):
+            return await worker.ready()
+    except (TimeoutError, StoreError):
+        return False

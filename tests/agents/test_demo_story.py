@@ -25,7 +25,7 @@ from solward.settings import Settings
 from solward.solana.protocol import MOST_RENT_PER_BYTE, rent_of
 from solward.types.record import HoldState, TransactionRecord, TransactionStatus
 from solward.vault.store.spending import COSTS_ASSET
-from solward_cli.up import demo, screen, seller
+from solward_cli.up import demo, screen
 from solward_plugins.providers import rules
 
 pytestmark = pytest.mark.more
@@ -80,8 +80,8 @@ async def first_minute(
     assert soon == len(ROUTINE)
     monkeypatch.setattr(demo, "STRATEGY", strategy)
     # More than a minute of the story passes in these seconds.
-    shop = seller.listen_for_buyers()
-    site = seller.site_of(shop)
+    shop = demo.listen_for_buyers()
+    site = demo.site_of(shop)
     if not sells:
         shop.close()
     more = {"max_transactions_per_minute": 9, "payments_private_sites": (site,), **given}
@@ -89,7 +89,7 @@ async def first_minute(
     printed: list[str] = []
     async with (
         Solward.open(settings, demo=True) as service,
-        seller.selling(service.localnet, shop if sells else None),
+        demo.selling(service.localnet, shop if sells else None),
     ):
         with service.events.subscribe() as events:
             seed = await demo.seed_demo(service, site)

@@ -24,7 +24,7 @@ from tests.support.cli import STRANGER, Live
 from tests.support.processes import SECRET, free_port
 
 from solward.support import jsontext
-from solward_cli.plugins.skills import parameters
+from solward_cli.skills import parameters
 
 OTHER = "Fb73vWgaqFqrgQhw8siHhR5txdYdMaMnSQVMfvyES5YV"
 

@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 from solward.testing.conformance import Finding, Outcome, Report
 from solward_cli import main
+from solward_cli.plugins import KINDS, create
 from solward_cli.plugins.check import advice
-from solward_cli.plugins.new import KINDS, create
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from tests.support.plugins import Shelf, shelf, skill_source
 
 from solward_cli import main
-from solward_cli.plugins.command import LEFT_OUT, LOADED, Row, _show
+from solward_cli.plugins import LEFT_OUT, LOADED, Row, _show
 
 __all__ = ["shelf"]
 

@@ -12,9 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from solward.plugins import load_registry
-from solward_cli import main
-from solward_cli.plugins import new as plugin_new
-from solward_cli.plugins.new import KINDS, TEMPLATE, contents, create, template_root
+from solward_cli import main, plugins
+from solward_cli.plugins import KINDS, TEMPLATE, contents, create, template_root
 
 MODULES = {
     "skill": {"tip", "total"},
@@ -154,11 +153,11 @@ def test_an_unknown_kind_is_refused_with_the_known_ones(folder: Path) -> None:
 
 
 def test_a_failure_half_way_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(name: str, kind: plugin_new.Kind) -> Iterator[tuple[Path, str]]:
+    def full(name: str, kind: plugins.Kind) -> Iterator[tuple[Path, str]]:
         yield from list(contents(name, kind))[:3]
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(plugin_new, "contents", full)
+    monkeypatch.setattr(plugins, "contents", full)
     result = new("tip_jar")
     assert result.exit_code == 2
     assert result.stderr == "Error: tip_jar cannot be made: No space left on device\n"
@@ -173,7 +172,7 @@ def test_what_tests_and_builds_left_in_the_template_is_not_copied(
     for name in ("__pycache__", ".pytest_cache", ".mypy_cache", "dist"):
         (root / "src" / name).mkdir()
         (root / "src" / name / "left.pyc").write_bytes(b"\xff\xfe")
-    monkeypatch.setattr(plugin_new, "template_root", lambda: root)
+    monkeypatch.setattr(plugins, "template_root", lambda: root)
     assert new("tip_jar").exit_code == 0
     assert list((folder / "tip_jar").rglob("left.pyc")) == []
 

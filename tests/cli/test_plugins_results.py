@@ -182,7 +182,7 @@ def test_a_wheel_is_checked_signed_verified_and_installed(tmp_path: Path) -> Non
 
 @pytest.mark.more
 def test_what_is_no_wheel_is_not_signed(tmp_path: Path) -> None:
-    from solward_cli.plugins.new import KINDS, create
+    from solward_cli.plugins import KINDS, create
 
     create("fresh", KINDS["guardrail"], tmp_path / "fresh")
     plugins("key", "check.key")

@@ -31,7 +31,7 @@ from solward.types.money import LAMPORTS_PER_SOL, format_sol
 from solward.vault.money.request import ADMIN
 from solward_cli.recording_transport import RecordingTransport
 from solward_cli.service_call import ServiceCall
-from solward_cli.wallet.sweep import (
+from solward_cli.sweep import (
     _MORE,
     FEE,
     LEAST_PART,

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from tests.support.processes import ended, running, up_client
 
-from solward_cli.up import demo, seller
+from solward_cli.up import demo
 
 pytestmark = pytest.mark.more
 
@@ -31,17 +31,17 @@ def test_the_demo_sells_on_a_loopback_port_and_says_where_until_it_stops(tmp_pat
 def test_where_its_port_is_taken_it_sells_on_another(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server((demo.HOST, 0)) as other:
         port = other.getsockname()[1]
-        monkeypatch.setattr(seller, "PORT", port)
-        with seller.listen_for_buyers() as shop:
-            host, _, own = seller.site_of(shop).partition(":")
+        monkeypatch.setattr(demo, "PORT", port)
+        with demo.listen_for_buyers() as shop:
+            host, _, own = demo.site_of(shop).partition(":")
             assert host == demo.HOST
             assert int(own) not in (0, port)
             # At the next start that one, and what is no port is none.
-        with seller.listen_for_buyers(f"{demo.HOST}:{own}") as again:
-            assert seller.site_of(again) == f"{demo.HOST}:{own}"
+        with demo.listen_for_buyers(f"{demo.HOST}:{own}") as again:
+            assert demo.site_of(again) == f"{demo.HOST}:{own}"
         for last in (f"{demo.HOST}:{port}", f"{demo.HOST}:99999"):
-            with seller.listen_for_buyers(last) as free:
-                assert seller.site_of(free) != last
+            with demo.listen_for_buyers(last) as free:
+                assert demo.site_of(free) != last
 
 
 def test_it_sells_where_it_did_before(tmp_path: Path) -> None:
@@ -61,9 +61,9 @@ def test_it_sells_where_it_did_before(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         # Another demo on this machine may have it.
         with contextlib.suppress(OSError):
-            stack.enter_context(socket.create_server((demo.HOST, seller.PORT)))
+            stack.enter_context(socket.create_server((demo.HOST, demo.PORT)))
         site, strategy, granted = started()
-    assert site != f"{demo.HOST}:{seller.PORT}"
+    assert site != f"{demo.HOST}:{demo.PORT}"
     assert f"http://{site}/forecast" in strategy
     assert granted == f"site:{site}"
     assert started() == (site, strategy, granted)

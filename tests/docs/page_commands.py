@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from solward.settings.secret_rules import is_well_known
+from solward.settings.secrecy import is_well_known
 
 
 def page_commands(page: str) -> list[tuple[str, list[str]]]:

@@ -9,7 +9,7 @@ import pytest
 from tests.support.repository import ROOT
 
 from solward.settings import Settings
-from solward.settings.secret_rules import LEAST_BYTES, is_well_known, least_different
+from solward.settings.secrecy import LEAST_BYTES, is_well_known, least_different
 
 PAGE = ROOT / "docs" / "configuration.md"
 ROW = re.compile(r"^\| `([A-Z0-9_]+)` \| (.+) \| (.+) \| `(.+)` \|$", re.MULTILINE)

@@ -18,7 +18,7 @@ from tests.support.repository import DOCS, ROOT
 
 from solward.settings import Settings
 from solward_cli import main
-from solward_cli.doctor.command import CHECKS
+from solward_cli.doctor import CHECKS
 
 PAGE = (DOCS / "mainnet.md").read_text()
 SETTINGS = page_settings(PAGE)

@@ -16,7 +16,7 @@ from tests.support.vendors.process import vendor_process
 
 from solward.settings import Settings
 from solward.settings.home import default_models_folder
-from solward.settings.masking import secret_fields
+from solward.settings.secrecy import secret_fields
 
 pytestmark = pytest.mark.more
 

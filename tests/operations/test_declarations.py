@@ -17,7 +17,7 @@ from solward.operations.declared import OPERATIONS, Operation
 from solward.operations.plans import PLANS
 from solward.resources.fields import REQUIRED, Amount, Field, Text, Whole
 from solward.types.errors import InvalidRequest
-from solward_cli.wallet.command import COMMANDS
+from solward_cli.wallet import COMMANDS
 
 REST, CLI = (DOCS / "rest.md").read_text(), (DOCS / "cli.md").read_text()
 # The vendor's own API, as the embedded market and its adapter speak it; files that are written

@@ -44,7 +44,7 @@ from solward.types.record import (
     amount_of,
     recipient_of,
 )
-from solward_server.history_csv import Naming, header, rows
+from solward_server.resources.transactions import Naming, csv_header, csv_rows
 
 SOL = 10**9
 ME, HER, MINT = (Keypair.from_seed(bytes([n]) * 32).pubkey() for n in (1, 2, 3))
@@ -401,7 +401,7 @@ async def test_what_a_plugin_says_is_never_shown_as_what_its_bytes_do(
     assert amount_of(type_, record.details) == AssetAmount(1, "SOL")
     assert recipient_of(type_, record.details) == STRANGER
     assert record.signature != words["signature"]
-    [line] = csv.DictReader(io.StringIO((header() + rows([record], NAMING)).decode()))
+    [line] = csv.DictReader(io.StringIO((csv_header() + csv_rows([record], NAMING)).decode()))
     assert (line["amount"], line["unit"], line["counterpart"]) == ("1", "SOL", STRANGER)
 
 

@@ -68,7 +68,7 @@ from tests.support.services import STRANGER, serving_api
 
 from solward import SkillContext, operation_parameters
 from solward.client import Operations
-from solward_cli.wallet.command import wallet as commands
+from solward_cli.wallet import wallet as commands
 from solward_dashboard.pages.wallet_actions import of_operation
 from solward.operations.declared import OPERATIONS
 from solward_plugins.skills import tip_jar

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.repository import ROOT
 
-from solward_cli.plugins.new import KINDS, contents
+from solward_cli.plugins import KINDS, contents
 
 NAMES = {
     "skill": "tip_jar",

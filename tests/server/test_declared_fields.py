@@ -49,13 +49,12 @@ from solward.support import jsontext
 from solward.types.errors import InvalidRequest
 from solward_cli.agent import agent
 from solward_cli.credentials import admin, key
-from solward_cli.freeze import freeze, unfreeze
 from solward_cli.hold import hold
 from solward_cli.pay import pay
-from solward_cli.plugins.skills import settings
-from solward_cli.policy import contacts, policy
+from solward_cli.policy import contacts, freeze, policy, unfreeze
 from solward_cli.schedule import schedule
-from solward_cli.wallet.command import wallet
+from solward_cli.skills import settings
+from solward_cli.wallet import wallet
 from solward_dashboard.forms import form_schema
 from solward_dashboard.pages import transactions
 from solward_dashboard.pages.agent_form import AgentForms

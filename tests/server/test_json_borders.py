@@ -33,7 +33,7 @@ from solward.types.provider import ToolCall
 from solward.vault.ledger.transport import HttpTransport
 from solward_cli import main
 from solward_cli.mcp import HostFile
-from solward_cli.plugins.skills import value_of
+from solward_cli.skills import value_of
 from solward_plugins.llm.answers import AnswerWatch
 from solward_plugins.payments import x402
 from solward_plugins.payments.reading import json_in_header

@@ -23,7 +23,7 @@ from solward.plugins import load_registry
 from solward.plugins.schema import checked_schema
 from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, Access, rule_of
 from solward_server.http.body import NOT_JSON
-from solward_server.openapi.operation import SECURITY
+from solward_server.openapi.route import SECURITY
 from solward_server.resources import PREFIX
 from solward_server.resources.openapi import describe, least_roles
 

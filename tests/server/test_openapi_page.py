@@ -7,7 +7,7 @@ import re
 import pytest
 from tests.support.services import Api
 
-from solward_server.resources.docs import FILES, START
+from solward_server.resources.openapi import FILES, START
 
 ADDRESS = re.compile(r"""(?:src|href)=["']([^"']+)["']""")
 

@@ -18,7 +18,7 @@ from solward.client import ClientError, SolwardClient
 from solward.types.address_book import AddressBook
 from solward.types.errors import InvalidRequest, SolwardError
 from solward_cli.named import recipient
-from solward_mcp.scope import WalletScope
+from solward_mcp.session import WalletScope
 from solward_mcp.tools import call_tool
 
 OTHER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"

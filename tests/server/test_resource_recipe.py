@@ -146,9 +146,9 @@ CHANGES = {
     f"{FRAMEWORK}/database/tables.py": {"# API keys and admin credentials.\n": TABLE},
     f"{SERVER}/resources/__init__.py": {
         "    holds,\n": "    notes,\n",
-        "    settings.routes,\n": "    notes.routes,\n",
+        "    service.settings,\n": "    notes.routes,\n",
     },
-    f"{SERVER}/openapi/parameters.py": {
+    f"{SERVER}/openapi/components.py": {
         '    "payment_id": (Id("The payment."), _RECORD, "Payment not found"),\n': (
             '    "note_id": (Id("The note."), _RECORD, "Note not found"),\n'
         )

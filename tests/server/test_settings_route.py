@@ -11,8 +11,7 @@ from tests.support.services import SECRET, serving_api
 
 from solward.client import Setting
 from solward.settings import Settings
-from solward.settings.masking import secret_fields
-from solward.settings.report import report
+from solward.settings.secrecy import secret_fields
 
 CANARY = "canary-4f1d0c9e7b-do-not-show-me-anywhere"
 # Those that a service cannot be opened with.
@@ -36,7 +35,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def of(settings: Settings) -> dict[str, Setting]:
-    return {each["name"]: Setting.of(each) for each in report(settings)}
+    return {each["name"]: Setting.of(each) for each in settings.report()}
 
 
 def test_each_says_where_it_comes_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

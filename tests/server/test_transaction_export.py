@@ -26,8 +26,8 @@ from solward.service.service import Solward
 from solward.solana.token_list import token_list
 from solward.types.address_book import AddressBook, Known
 from solward.types.record import TransactionRecord, TransactionStatus
-from solward_server import history_csv
-from solward_server.history_csv import COLUMNS, Naming, harmless
+from solward_server.resources import transactions
+from solward_server.resources.transactions import COLUMNS, Naming, harmless
 
 OTHER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 TOKENS = token_list("localnet")
@@ -51,7 +51,7 @@ def read(text: bytes) -> list[dict[str, str]]:
 
 
 def row_of(record: TransactionRecord, **naming: Any) -> dict[str, str]:
-    text = history_csv.header() + history_csv.rows(
+    text = transactions.csv_header() + transactions.csv_rows(
         [record], Naming(TOKENS, naming.pop("decimals", {}), **naming)
     )
     (row,) = read(text)
@@ -151,11 +151,11 @@ def test_no_cell_of_untrusted_text_begins_a_formula(text: str) -> None:
     known = AddressBook.of(contacts=[Known(text, text)])
     row = row_of(hostile, known=known, wallets={"w1": text})
     for value in row.values():
-        assert not value.lstrip(" \u00a0").startswith(history_csv._FORMULA), row
+        assert not value.lstrip(" \u00a0").startswith(transactions._FORMULA), row
     # Nor does one of a spreadsheet that separates by semicolons or tabs.
     for between in (";", "; ", '";"', "\t", "\n", "\r\n"):
         for cell in re.split("[;\t\r\n]", harmless(f"a{between}{text}")):
-            assert not cell.strip('" \u00a0').startswith(history_csv._FORMULA), between
+            assert not cell.strip('" \u00a0').startswith(transactions._FORMULA), between
     # And only those cells are changed.
     assert harmless("a; b = -5; 3") == "a; b = -5; 3"
     assert harmless("1+1=2, -5") == "1+1=2, -5"
@@ -164,7 +164,7 @@ def test_no_cell_of_untrusted_text_begins_a_formula(text: str) -> None:
 @promise("csv-quotes-specials")
 def test_commas_quotes_and_line_ends_are_quoted() -> None:
     said = 'a "b", c\r\nd'
-    raw = history_csv.rows([replace(RECORD, error=said)], Naming(TOKENS, {}))
+    raw = transactions.csv_rows([replace(RECORD, error=said)], Naming(TOKENS, {}))
     assert b'"a ""b"", c\r\nd"' in raw
     assert raw.endswith(b"\r\n")
     assert row_of(replace(RECORD, error=said))["reason"] == said
@@ -248,7 +248,7 @@ class Pages:
 @pytest.fixture
 def pages(monkeypatch: pytest.MonkeyPatch) -> Pages:
     pages = Pages()
-    rows, filtered = history_csv.rows, History.every
+    rows, filtered = transactions.csv_rows, History.every
 
     def counted(records: list[TransactionRecord], naming: Naming) -> bytes:
         pages.sizes.append(len(records))
@@ -265,7 +265,7 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> Pages:
         finally:
             pages.ended.set()
 
-    monkeypatch.setattr(history_csv, "rows", counted)
+    monkeypatch.setattr(transactions, "csv_rows", counted)
     monkeypatch.setattr(History, "every", until_left)
     return pages
 

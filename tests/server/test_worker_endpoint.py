@@ -13,7 +13,7 @@ from solward.agents.queue_placement import QueuePlacement
 from solward.agents.worker import Worker
 from solward.credentials.credentials import Credentials
 from solward.database.database import Database
-from solward_server.worker_endpoint import create_worker_app
+from solward_server.serve import create_worker_app
 
 SECRET = "a-secret-for-tests-of-at-least-32-bytes"
 

@@ -14,7 +14,6 @@ from tests.support.repository import ROOT
 from solward.resources.service import Setting
 from solward.settings import Settings
 from solward.settings.addresses import address_fields, origin_of, shown_address
-from solward.settings.report import report
 from solward.telemetry.scrub import scrub_text
 from solward.types.errors import ConfigError
 
@@ -81,7 +80,7 @@ def test_no_part_that_may_be_a_key_is_shown(name: str, place: str) -> None:
         assert MARK not in str(made)
         return
     settings = made
-    shown = next(each for each in map(Setting.of, report(settings)) if each.name == name.upper())
+    shown = next(each for each in map(Setting.of, settings.report()) if each.name == name.upper())
     assert MARK not in f"{shown} {settings.masked()}"
     assert shown.set
     scheme = "postgresql" if name == "database_url" else PLACES[place].partition(":")[0]
@@ -135,12 +134,12 @@ SHOWN = {
 
 
 def test_a_default_is_public_and_shown_as_it_is() -> None:
-    found = {each.name: each for each in map(Setting.of, report(Settings()))}
+    found = {each.name: each for each in map(Setting.of, Settings().report())}
     assert found["COINGECKO_API_URL"].value == "https://api.coingecko.com/api/v3"
     assert found["CORS_ORIGINS"].value == "http://localhost:3000,http://127.0.0.1:3000"
     changed = Settings(coingecko_api_url="https://pro-api.coingecko.com/api/v3")
     shown = next(
-        each for each in map(Setting.of, report(changed)) if each.name == "COINGECKO_API_URL"
+        each for each in map(Setting.of, changed.report()) if each.name == "COINGECKO_API_URL"
     )
     assert shown.value == "https://pro-api.coingecko.com/…"
     assert shown.default == "https://api.coingecko.com/api/v3"

@@ -17,8 +17,7 @@ from tests.support.examples import examples
 from solward.database.database import database_file
 from solward.settings import Settings, default_home
 from solward.settings.access import DEVELOPMENT_SECRET
-from solward.settings.masking import forget_secrets
-from solward.settings.secret_rules import weaknesses
+from solward.settings.secrecy import forget_secrets, weaknesses
 from solward.settings.settings import allowed_for_providers
 from solward.types.errors import ConfigError
 from solward.types.provider import ProviderContext, ProviderSpec

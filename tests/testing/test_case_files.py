@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from solward.testing.conformance.cases import read_cases
 from solward.types.errors import InvalidRequest
 from solward_cli import main
-from solward_cli.plugins.new import KINDS, create
+from solward_cli.plugins import KINDS, create
 
 REQUEST = {"inputMint": "a", "outputMint": "b", "amount": 1, "slippageBps": 50}
 ANSWER = {"url": "https://a.example/", "status": 402, "headers": [["Price", "1"]], "body": "é"}

@@ -48,8 +48,13 @@ from solward.settings.addresses import (
     where_given,
 )
 from solward.settings.home import default_models_folder
-from solward.settings.masking import masked_value, secret_fields
-from solward.settings.secret_rules import HOW_TO_MAKE, LEAST_BYTES, weaknesses
+from solward.settings.secrecy import (
+    HOW_TO_MAKE,
+    LEAST_BYTES,
+    masked_value,
+    secret_fields,
+    weaknesses,
+)
 from solward.settings.variables import Variables, check_env_file, env_file_values, meant_setting
 from solward.settings.vendors import ADDRESS_ENDINGS, POOLS_ENDING, VendorSettings
 from solward.solana.protocol import (
@@ -713,7 +718,7 @@ class Settings(AccessSettings, VendorSettings):
 
         Raises:
             ConfigError: the development secret where others can reach the service or on mainnet; a
-                secret that is too short or easy to guess (`solward.settings.secret_rules`); on
+                secret that is too short or easy to guess (`solward.settings.secrecy`); on
                 mainnet, plugins that are not named.
         """
         for name in os.environ.keys() - {each.upper() for each in type(self).model_fields}:
@@ -779,6 +784,27 @@ class Settings(AccessSettings, VendorSettings):
                 "SOLANA_RPC_URL must be set where DATABASE_URL is PostgreSQL: each process would"
                 " have an embedded ledger of its own; `solward localnet` serves one to all"
             )
+
+    def report(self) -> Iterator[dict[str, Any]]:
+        """Every setting as the JSON of a `solward.resources.service.Setting`, in declared order:
+        its value in force, its default and where it comes from; of a secret only whether it is
+        set, of an address nothing that may be one."""
+        secrets = secret_fields(type(self))
+        given = {name: getattr(self, name) for name in type(self).model_fields}
+        for name, field in type(self).model_fields.items():
+            origin, is_secret = self.origin(name), name in secrets
+            default = None
+            if not is_secret:
+                default = field.get_default(call_default_factory=True, validated_data=given)
+            yield {
+                "name": name.upper(),
+                "value": None if is_secret else masked_value(field, given[name]) or None,
+                "default": masked_value(field, default) or None,
+                "source": origin.value,
+                "secret": is_secret,
+                "set": origin is not Origin.DEFAULT,
+                "ceiling": CEILING in field.metadata,
+            }
 
     def masked(self) -> dict[str, str]:
         """Every variable and its value as text, for people; secrets as asterisks, and of addresses

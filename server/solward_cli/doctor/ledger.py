@@ -135,7 +135,12 @@ class _Node:
             took = time.monotonic() - began
             judge_genesis(genesis, subject.settings.solana_network)
         except LedgerError as error:
-            return [fail(self.name, str(error), _advice(error))]
+            advice = "look at the address and its key, and at this machine's way out"
+            if isinstance(error, WrongCluster):
+                advice = "make SOLANA_NETWORK and SOLANA_RPC_URL name one network"
+            elif isinstance(error, LedgerRejected):
+                advice = _PROVIDER
+            return [fail(self.name, str(error), advice)]
         lines = [ok(self.name, f"{subject.settings.solana_network}, answered in {took:.2f} s")]
         parts = urlsplit(self.url)
         if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
@@ -342,14 +347,6 @@ def operator_of(url: str) -> str:
     host = host_of(url)
     labels = host.split(".")
     return host if labels[-1].isdecimal() or ":" in host else ".".join(labels[-2:])
-
-
-def _advice(error: Exception) -> str:
-    if isinstance(error, WrongCluster):
-        return "make SOLANA_NETWORK and SOLANA_RPC_URL name one network"
-    if isinstance(error, LedgerRejected):
-        return _PROVIDER
-    return "look at the address and its key, and at this machine's way out"
 
 
 @otherwise("Clock", _SEE_RPC)

@@ -1,0 +1,403 @@
+"""`solward plugins`; what is installed is listed without a service; and `solward plugins new`: a
+plugin copied and renamed from the shipped template."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import keyword
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from solward.types.errors import SolwardError
+from solward_cli.entrypoint import refusals, refuse
+from solward_cli.plugins import folders
+from solward_cli.plugins.check import check, key, verify
+from solward_cli.render import visible
+from solward_cli.skills import settings, store
+
+if TYPE_CHECKING:
+    from solward.client import PluginProblem
+    from solward.plugins import Registry
+    from solward.settings import Settings
+    from solward.types.manifest import Terms
+
+
+LOADED = "loaded"
+DEMO = "with --demo"
+LEFT_OUT = "left out"
+RUNNING = "running service"
+
+_STYLES = {LOADED: "green", DEMO: "cyan", LEFT_OUT: "bold red", RUNNING: "bold red"}
+# A service answers within a moment, or the list goes without it.
+_ASK_S = 5.0
+
+
+@click.group()
+def plugins() -> None:
+    """Plugins of all kinds: skills, providers, guardrails, venues, payments."""
+
+
+for _command in (check, key, verify, settings, store, *folders.COMMANDS):
+    plugins.add_command(_command)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One plugin as it is listed.
+
+    Attributes:
+        problem: why it is left out, with `detail`; else empty.
+        needs: what it declares, in words, of one that is left out what was accepted; with the
+            secrets that are not set.
+        where: the folder of its own, or empty for the service's environment.
+    """
+
+    name: str
+    kind: str
+    distribution: str
+    version: str
+    status: str
+    problem: str = ""
+    detail: str = ""
+    needs: tuple[str, ...] = ()
+    where: str = ""
+
+
+@plugins.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_plugins(as_json: bool) -> None:
+    """List every plugin found: to be loaded, or left out and why.
+
+    Where a service runs in this home, its own problems too.
+    """
+    from solward.plugins.folders.layout import described
+    from solward.settings import Settings
+
+    with refusals():
+        settings = Settings()
+        registry = asyncio.run(_registry(settings))
+    rows = list(rows_of(registry, settings))
+    known = {(row.name, row.distribution, row.problem) for row in rows}
+    rows += [
+        row
+        for row in _of_running_service(settings)
+        if (row.name, row.distribution, row.problem) not in known
+    ]
+    if as_json:
+        places = [
+            {
+                "name": place.distribution,
+                "version": place.version,
+                "own": None if place.installed is None else described(place.installed),
+                "runsInService": list(place.runs),
+                "trust": place.trust,
+            }
+            for place in registry.places
+        ]
+        listed = {"plugins": [asdict(row) for row in rows], "distributions": places}
+        click.echo(json.dumps(listed))
+        return
+    _show(rows)
+    # A shell without the service's settings has another home, whose list looks as whole.
+    click.echo(f"Of SOLWARD_HOME {settings.solward_home}.", err=True)
+    # Where third parties' code is, and what that trusts.
+    for place in registry.places:
+        if place.trust is not None:
+            name = f"{place.distribution} {place.version}"
+            text = f"{name} is in the service's environment: {place.trust}"
+            click.echo(visible(text), err=True)
+
+
+def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
+    """Loaded plugins, built-ins first, then those left out."""
+    from solward.plugins.discovery import BUILT_IN
+    from solward.types.manifest import KINDS, Terms
+
+    def needs(terms: Terms) -> tuple[str, ...]:
+        return terms.needs(settings.unset(terms))
+
+    own = {each.distribution: each.installed for each in registry.places}
+    left_out = {(KINDS.get(each.group, ""), each.plugin) for each in registry.problems}
+    loaded = {
+        (plugin.distribution != BUILT_IN, kind, name): plugin
+        for kind, name, plugin in registry.every()
+        # What refuses in place of a guardrail that is left out is none.
+        if kind != "guardrail" or (kind, name) not in left_out
+    }
+    for (_, kind, name), plugin in sorted(loaded.items(), key=lambda each: each[0]):
+        spec = getattr(plugin, "spec", None)
+        folder = own.get(plugin.distribution)
+        yield Row(
+            name,
+            kind,
+            plugin.distribution,
+            plugin.version,
+            DEMO if getattr(spec, "demo", False) else LOADED,
+            needs=needs(Terms.of(spec)),
+            where="" if folder is None else str(folder.folder),
+        )
+    accepted = {
+        (place.distribution, plugin): terms
+        for place in registry.places
+        if place.installed is not None
+        for plugin, terms in place.installed.accepted.items()
+    }
+    for problem in registry.problems:
+        terms = accepted.get((problem.distribution, f"{problem.group}:{problem.plugin}"))
+        yield Row(
+            problem.plugin,
+            KINDS.get(problem.group, ""),
+            problem.distribution,
+            problem.version,
+            LEFT_OUT,
+            problem.code.value,
+            problem.detail,
+            needs=() if terms is None else needs(terms),
+        )
+
+
+def _of_running_service(settings: Settings) -> list[Row]:
+    """Problems that a service has which runs in this home, such as another version elsewhere."""
+    from solward.client import SolwardClient
+    from solward.plugins.folders.layout import is_in_use
+
+    async def asked() -> Sequence[PluginProblem]:
+        client = SolwardClient(*settings.client_target)
+        async with asyncio.timeout(_ASK_S), client:
+            return (await client.plugins()).problems
+
+    if not is_in_use(settings.solward_home):
+        return []
+    try:
+        return [
+            Row(each.plugin, "", each.distribution or "", "", RUNNING, each.code, each.detail)
+            for each in asyncio.run(asked())
+        ]
+    except (SolwardError, TimeoutError) as error:
+        text = f"The service that runs in this home does not say its problems: {error}"
+        click.echo(visible(text), err=True)
+        return []
+
+
+async def _registry(settings: Settings) -> Registry:
+    """The plugins as a service would load them, third parties' in plugin hosts."""
+    from solward.hosts.plugins import plugin_hosts
+    from solward.plugins import open_registry
+
+    async with plugin_hosts(settings.solward_plugins_unconfined) as hosts:
+        return await open_registry(
+            settings.plugins, hosts=hosts, demo=True, home=settings.solward_home
+        )
+
+
+def _show(rows: Sequence[Row]) -> None:
+    """A row a plugin. A terminal is too narrow for what many words say: it has that in lines
+    below."""
+    from solward_cli.render import is_terminal, plain, show, table
+
+    columns = ["NAME", "KIND", "DISTRIBUTION", "VERSION", "STATUS"]
+    cells = [
+        (row.name, row.kind, row.distribution, row.version, plain(row.status, _STYLES[row.status]))
+        for row in rows
+    ]
+    if not is_terminal():
+        columns += ["PROBLEM", "DETAIL", "NEEDS", "FOLDER"]
+        words = [(row.problem, row.detail, "; ".join(row.needs), row.where) for row in rows]
+        show(table(columns, [(*one, *two) for one, two in zip(cells, words, strict=True)], ""))
+        return
+    show(table(columns, cells, ""))
+    for row in rows:
+        if row.needs:
+            show(plain(f"{row.name} needs {'; '.join(row.needs)}"))
+        if row.where:
+            show(plain(f"{row.name} is in {row.where}"))
+    for row in rows:
+        if row.problem:
+            show(plain(f"{row.name} of {row.distribution}: {row.problem}: {row.detail}"))
+
+
+TEMPLATE = "solward_plugin_template"
+MAX_NAME = 40
+_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+_ENTRY_POINTS = re.compile(r'\[project\.entry-points\."[^"]*"\]\n(?:[^\[\n].*\n)*\n')
+_SECTION = re.compile(r"^## (\w+)\n(?:(?!## ).*\n?)*", re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of plugin, and its part of the template.
+
+    Attributes:
+        group: the entry-point group.
+        plugins: what follows NAME in an entry point's name -> its module in the template.
+        heading: its section of the template's README.
+    """
+
+    group: str
+    plugins: Mapping[str, str]
+    heading: str
+
+    def entry_points(self, package: str) -> dict[str, str]:
+        """Entry point name -> module, for a plugin package."""
+        return {f"{package}{end}": f"{package}.{module}" for end, module in self.plugins.items()}
+
+
+KINDS = {
+    "skill": Kind("solward.skills", {"": "tip", "_total": "total"}, "Skill"),
+    "provider": Kind("solward.providers", {"": "provider"}, "Provider"),
+    "guardrail": Kind("solward.guardrails", {"": "guardrail"}, "Guardrail"),
+    "venue": Kind("solward.venues", {"": "venue"}, "Venue"),
+    "payment": Kind("solward.payments", {"": "payment"}, "Payment"),
+}
+
+
+@plugins.command("new")
+@click.argument("name")
+@click.argument("directory", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--kind",
+    type=click.Choice(list(KINDS)),
+    default="skill",
+    show_default=True,
+    help="What the plugin is to be.",
+)
+def new(name: str, directory: Path | None, kind: str) -> None:
+    """Make a plugin NAME in the new folder DIR, with tests that pass.
+
+    DIR is ./NAME where it is not given. The kind `skill` makes two, one that spends and one that
+    reads.
+    """
+    folder = Path(name) if directory is None else directory
+    try:
+        problem = _wrong_name(name) or _wrong_folder(folder) or _conflict(name, KINDS[kind])
+        if problem is not None:
+            refuse(problem)
+        create(name, KINDS[kind], folder)
+    except OSError as error:
+        refuse(f"{folder} cannot be made: {error.strerror or error}")
+    plugins = " and ".join(KINDS[kind].entry_points(name))
+    path = str(folder) if folder.is_absolute() else f"./{folder}"
+    click.echo(f"Made {path}: {kind} {plugins}. Next:")
+    click.echo(f"  pip install -e {shlex.quote(f'{path}[test]')}")
+    click.echo(f"  pytest {shlex.quote(path)}")
+    click.echo(f"  solward plugins check {shlex.quote(path)}")
+
+
+def create(name: str, kind: Kind, folder: Path) -> None:
+    """Write the plugin's folder completely, or not at all.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    temporary = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
+    try:
+        draft = temporary / name
+        draft.mkdir()
+        for path, text in contents(name, kind):
+            target = draft / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+        draft.rename(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def contents(name: str, kind: Kind) -> Iterator[tuple[Path, str]]:
+    """Each file of the plugin, by its path in it."""
+    root = template_root()
+    others = {module for each in KINDS.values() for module in each.plugins.values()}
+    others -= set(kind.plugins.values())
+    for source in sorted(root.rglob("*")):
+        path = source.relative_to(root)
+        generated = any(part in _GENERATED for part in path.parts)
+        if generated or not source.is_file() or path.stem.removeprefix("test_") in others:
+            continue
+        text = source.read_text(encoding="utf-8")
+        if path.name == "pyproject.toml":
+            points = kind.entry_points(TEMPLATE).items()
+            lines = "".join(f'{name} = "{module}"\n' for name, module in points)
+            table = f'[project.entry-points."{kind.group}"]\n{lines}\n'
+            first = _ENTRY_POINTS.search(text)
+            assert first is not None
+            rest = _ENTRY_POINTS.sub("", text[first.start() :])
+            text = text[: first.start()] + table + rest
+        elif path.name == "README.md":
+            left_out = {each.heading for each in KINDS.values()} - {kind.heading}
+            sections = _SECTION.sub(lambda each: "" if each[1] in left_out else each[0], text)  # noqa: B023 - used at once
+            text = sections.rstrip() + "\n"
+        yield Path(_renamed(str(path), name)), _renamed(text, name)
+
+
+# Left by tests, builds, and pip, which compiles the installed template.
+_GENERATED = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".venv", "dist"}
+
+
+def template_root() -> Path:
+    """The template: in the wheel beside `solward_cli`'s modules, else at the top of the source
+    tree."""
+    package = Path(__file__).parents[1]
+    shipped = package / "plugin_template"
+    return shipped if shipped.is_dir() else package.parents[1] / "plugin_template"
+
+
+def _renamed(text: str, name: str) -> str:
+    text = text.replace(TEMPLATE, name).replace(TEMPLATE.upper(), name.upper())
+    return text.replace(TEMPLATE.replace("_", "-"), name.replace("_", "-"))
+
+
+def _wrong_name(name: str) -> str | None:
+    if len(name) > MAX_NAME or _NAME.fullmatch(name) is None:
+        return (
+            f"NAME must be like tip_jar: a-z, 0-9 and single _ between them, at most {MAX_NAME} "
+            f"characters, a letter first; got {name[: 2 * MAX_NAME]!r}"
+        )
+    if keyword.iskeyword(name) or name in sys.stdlib_module_names:
+        return f"{name} is a module or a word of Python; choose another name"
+    return None
+
+
+def _wrong_folder(folder: Path) -> str | None:
+    if folder.exists() or folder.is_symlink():
+        return f"{folder} exists; name a new folder, or remove it"
+    if not folder.parent.is_dir():
+        return f"{folder.parent} is no folder; make it first"
+    return None
+
+
+def _conflict(name: str, kind: Kind) -> str | None:
+    """Why the name conflicts with what is installed, else None."""
+    from importlib.metadata import PackageNotFoundError, distribution
+    from importlib.util import find_spec
+
+    from solward.plugins.discovery import discover
+    from solward.vault.guardrails.rules import RULES
+
+    wanted = kind.entry_points(name)
+    for candidate in discover(("*",))[0]:
+        if candidate.name in wanted:
+            owner = "is built in" if candidate.built_in else f"is of {candidate.distribution}"
+            word = candidate.group.removeprefix("solward.").removesuffix("s")
+            return f"the {word} {candidate.name} {owner}; choose another name"
+    for rule in RULES:
+        if rule in wanted:
+            return f"the guardrail {rule} is built in; choose another name"
+    found = find_spec(name)
+    # A mere folder of that name in the working directory has no origin.
+    if found is not None and found.origin is not None:
+        return f"a module {name} is installed already; choose another name"
+    try:
+        # pip would treat the plugin as a new version of that distribution, and remove it.
+        installed = distribution(name).metadata["Name"]
+    except PackageNotFoundError:
+        return None
+    return f"a distribution {installed} is installed already; choose another name"

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from solward.types.errors import ConfigError, HomeLocked, SolwardError
-from solward_cli.entrypoint import home_command, offline_wallets, refusals
-from solward_cli.options import several
+from solward_cli.entrypoint import home_command, offline_wallets, refusals, several
 from solward_cli.render import visible
 
 if TYPE_CHECKING:

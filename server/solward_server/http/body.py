@@ -1,4 +1,5 @@
-"""JSON bodies in and out with exact numbers, and queries; a refusal names its field.
+"""JSON bodies in and out with exact numbers, server-sent events out, and queries; a refusal names
+its field.
 
 Bodies and queries of routes that change something are closed: `{"wallet_id": ...}` would confine a
 new key to no wallet, and unfreeze all of them.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -26,6 +27,7 @@ from solward.support import jsontext
 from solward.types.errors import InvalidRequest, refuse_unknown
 
 JSON = "application/json"
+EVENT_STREAM = "text/event-stream"
 MAX_BODY_BYTES = 64 * 1024
 # Holds a book of 1,000 addresses and 1,000 grants, written out.
 MAX_POLICY_BYTES = 1024 * 1024
@@ -74,24 +76,13 @@ def list_response(field: str, texts: Iterable[bytes], more: Mapping[str, Any] = 
     return Response(body, content_type=JSON)
 
 
-def check_paths(app: Quart) -> None:
-    """Refuse a NUL in a path, after the credential was checked: no name and no id has one."""
-
-    @app.before_request
-    async def check() -> None:
-        if "\x00" in request.path:
-            raise InvalidRequest(NUL_IN_PATH)
-
-
-def check_encodings(app: Quart) -> None:
-    """Refuse an encoded body, such as gzip's, after the credential was checked."""
-
-    @app.before_request
-    async def check() -> None:
-        lines = request.headers.getlist("Content-Encoding")
-        codings = {coding.strip().lower() for line in lines for coding in line.split(",")}
-        if codings - {"", "identity"} and request.method not in ("GET", "HEAD", "OPTIONS"):
-            raise UnsupportedMediaType
+def event_stream(events: AsyncGenerator[str | bytes, None] | bytes) -> Response:
+    """A response of server-sent events, which Quart's timeout of 60 s does not end."""
+    response = Response(events, 200, content_type=f"{EVENT_STREAM}; charset=utf-8")
+    response.timeout = None
+    # Without it reverse proxies buffer small pieces.
+    response.headers["X-Accel-Buffering"] = "no"
+    return response
 
 
 def max_body_bytes(path: str) -> int:
@@ -227,22 +218,39 @@ def know_fields(app: Quart, names: RoutesFields) -> None:
     app.extensions[_LOCKS] = WeakValueDictionary()
 
 
-def close_requests(app: Quart, prefix: str) -> None:
-    """Before each route below `prefix` that changes something, or asks about a change: refuse what
-    its query and its body may not have. `read_body` refuses unknown fields of a body that is read.
+def check_requests(app: Quart, prefix: str) -> None:
+    """Check each request, after its credential was checked.
 
-    A bound that is written otherwise would bind nothing, while money moves.
+    Refused are a NUL in a path, which no name and no id has; an encoded body, such as gzip's; and,
+    before each route below `prefix` that changes something or asks about a change, what its query
+    and its body may not have: a bound that is written otherwise would bind nothing, while money
+    moves. `read_body` refuses unknown fields of a body that is read.
     """
 
     @app.before_request
     async def check() -> None:
+        if "\x00" in request.path:
+            raise InvalidRequest(NUL_IN_PATH)
+        if request.method in _READING:
+            return
+        lines = request.headers.getlist("Content-Encoding")
+        codings = {coding.strip().lower() for line in lines for coding in line.split(",")}
+        if codings - {"", "identity"}:
+            raise UnsupportedMediaType
         rule = request.url_rule
-        if rule is None or request.method in _READING or not rule.rule.startswith(prefix):
+        if rule is None or not rule.rule.startswith(prefix):
             return
         names: RoutesFields = app.extensions[_EXTENSION]
         # A skill's own route is described by the skill's name, and refuses what its schema lacks.
         fields = names.get((request.method, rule.rule), RouteFields((), (), takes_key=True))
-        _refuse_keys(takes_key=fields.takes_key)
+        for name in key_headers():
+            # A key that would bind nothing: in another header, or where the route takes none.
+            if not fields.takes_key:
+                raise InvalidRequest(
+                    f"{name}: this request takes no idempotency key. Nothing was done"
+                )
+            if name.lower() != "idempotency-key":
+                raise InvalidRequest(f"{name} must be written Idempotency-Key. Nothing was done")
         refuse_unknown(request.args, fields.query, after=" in the query")
         if fields.body is None:
             data: str | bytes = await request.get_data(as_text=False)
@@ -258,15 +266,6 @@ def key_headers() -> list[str]:
         for name, _ in request.headers.items()
         if "".join(filter(str.isalnum, name.lower())).removeprefix("x") == "idempotencykey"
     ]
-
-
-def _refuse_keys(*, takes_key: bool) -> None:
-    """Refuse a key that would bind nothing: in another header, or where the route takes none."""
-    for name in key_headers():
-        if not takes_key:
-            raise InvalidRequest(f"{name}: this request takes no idempotency key. Nothing was done")
-        if name.lower() != "idempotency-key":
-            raise InvalidRequest(f"{name} must be written Idempotency-Key. Nothing was done")
 
 
 def wants_dry_run(body: Body) -> bool:

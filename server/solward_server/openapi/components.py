@@ -1,14 +1,33 @@
-"""What of `components/schemas` no answer declares: the language of grants, and errors."""
+"""`components` of the document: parameters in the path, the query and headers; and the schemas that
+no answer declares, which are the language of grants and errors."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from solward.operations.declared import MAX_SLIPPAGE_BPS
 from solward.resources.declare import answer_schema
-from solward.resources.fields import Choice, Field, Schema, Text, Whole
+from solward.resources.events import LAST_EVENT
+from solward.resources.fields import (
+    Address,
+    Choice,
+    Field,
+    Flag,
+    Id,
+    RawText,
+    Schema,
+    Text,
+    Whole,
+    camel,
+    shown,
+)
 from solward.resources.schema import array, mapping, response_object
+from solward.resources.shared import Example
 from solward.resources.transactions import NUMBERS, Transaction
-from solward.types.record import TransactionStatus
+from solward.types.errors import SkillNotFound
+from solward.types.record import KEY_FORM, MAX_KEY, TransactionStatus
 from solward.vault.grants.model import NewRecipient
+from solward_server.openapi.errors import NO_AGENT, NO_WALLET
 
 RECORD: dict[str, Schema] = answer_schema(Transaction)["properties"]
 
@@ -69,3 +88,99 @@ SCHEMAS: dict[str, Schema] = {
     ).shown(),
     "RefusalNumbers": NUMBERS,
 }
+
+
+Parameter = dict[str, Any]
+
+
+def _parameter(place: str, name: str, of: Field | Schema, **more: Any) -> Parameter:
+    schema = shown(of)
+    description = schema["description"]
+    bare = {key: value for key, value in schema.items() if key != "description"}
+    return {"name": name, "in": place, "description": description, "schema": bare} | more
+
+
+def header(name: str, of: Field | Schema) -> Parameter:
+    """A required header."""
+    return _parameter("header", name, of, required=True)
+
+
+def query(name: str, of: Field | Schema, **more: Any) -> Parameter:
+    """An optional query parameter."""
+    return _parameter("query", name, of, **more)
+
+
+POCKET = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+_RECORD = "93698b99-39ce-4d15-841f-684b9de7d8bc"
+# Part of a path, by its name in calls -> its kind or schema, an example, and the text of a 404:
+# empty where the part names no record.
+_PARTS: dict[str, tuple[Field | Schema, str, str]] = {
+    "wallet_id": (Id("The wallet."), Example.WALLET, NO_WALLET),
+    "agent_id": (Id("The agent."), Example.AGENT, NO_AGENT),
+    "pocket_id": (Address("The pocket."), POCKET, "Pocket not found"),
+    "hold_id": (Id("The hold."), Example.HOLD, "Hold not found"),
+    "transaction_id": (Id("The record."), _RECORD, "Transaction not found"),
+    "key_id": (Id("The key."), Example.KEY, "API key not found"),
+    "admin_id": (
+        Id("The admin credential."),
+        Example.CREDENTIAL,
+        "Admin credential not found",
+    ),
+    "schedule_id": (Id("The schedule."), Example.SCHEDULE, "Schedule not found"),
+    "contact_id": (Address("The recipient."), POCKET, "Contact not found"),
+    "skill": (
+        Text("The skill's name.", most=64).schema(),
+        "transfer",
+        str(SkillNotFound("nope", ["airdrop", "transfer"])),
+    ),
+    "name": (Text("The setting's name.").schema(), "signingKey", ""),
+    "file": (Text("One of the files the page names."), "swagger-ui.css", "Not found"),
+    "plugin": (Text("The plugin's distribution.").schema(), "acme-tools", ""),
+    "principal": (
+        RawText(
+            "Such as `agent:scout` or `key:<id>`: a kind, and an id or a unique name.",
+            least=3,
+            most=300,
+        ).schema(),
+        f"agent:{Example.AGENT}",
+        "principal: no agent has the id or name 'scout'",
+    ),
+    "payment_id": (Id("The payment."), _RECORD, "Payment not found"),
+}
+PATH_PARAMETERS: dict[str, Parameter] = {
+    name: _parameter("path", camel(name), schema, required=True, example=example)
+    for name, (schema, example, _) in _PARTS.items()
+}
+NOT_FOUND = {name: missing for name, (_, _, missing) in _PARTS.items() if missing}
+"""Part of a path that names a record -> the text of the 404 for a record that does not exist."""
+WALLET_ID = PATH_PARAMETERS["wallet_id"]
+
+
+DRY_RUN = query("dryRun", Flag("Judge and simulate only; nothing is recorded, reserved or sent."))
+DRY_RUN_FLAG = Flag("As in the query; either of them asks for it.").shown()
+"""The same in a request's body."""
+IDEMPOTENCY_KEY = _parameter(
+    "header",
+    "Idempotency-Key",
+    Text(
+        f"{KEY_FORM}. The same key with the same body, however often it is sent, makes one "
+        "transaction; the first answer is given again.",
+        most=MAX_KEY,
+        pattern="[!-~]([ -~]*[!-~])?",
+    ).schema(),
+)
+
+LAST_EVENT_HEADER = _parameter("header", "Last-Event-ID", Whole(LAST_EVENT))
+
+PARAMETERS: dict[str, Parameter] = {
+    "DryRun": DRY_RUN,
+    "IdempotencyKey": IDEMPOTENCY_KEY,
+} | {name.title().replace("_", ""): each for name, each in PATH_PARAMETERS.items()}
+
+
+def shared(parameter: Parameter) -> Parameter:
+    """A reference where the parameter is in `components/parameters`; any other unchanged."""
+    for name, known in PARAMETERS.items():
+        if known is parameter:
+            return {"$ref": f"#/components/parameters/{name}"}
+    return parameter

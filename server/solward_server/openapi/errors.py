@@ -197,15 +197,11 @@ def error_responses(sources: Sequence[Errors], statuses: ErrorStatus) -> dict[st
     if statuses == "semantic":
         refused = [_LIMITED, _TAKEN_OVER] if BLOCKED in found.get(403, ()) else []
         found = _by_status([*sources, {500: [*refused, _REJECTED, _UNAVAILABLE]}], statuses)
-    return {str(status): _error_response(status, found[status]) for status in sorted(found)}
-
-
-def _error_response(status: int, errors: Sequence[Error]) -> dict[str, Any]:
-    """An error's response with an example of each text; a reference where it is shared."""
-    for name, shared in _SHARED.items():
-        if shared == (status, tuple(errors)):
-            return {"$ref": f"#/components/responses/{name}"}
-    return _response(status, errors)
+    shared = {of: {"$ref": f"#/components/responses/{name}"} for name, of in _SHARED.items()}
+    return {
+        str(status): shared.get((status, tuple(errors))) or _response(status, errors)
+        for status, errors in sorted(found.items())
+    }
 
 
 def shared_responses(statuses: ErrorStatus = "contract") -> dict[str, dict[str, Any]]:

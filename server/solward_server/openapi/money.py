@@ -22,7 +22,13 @@ from solward.solana.programs import SYSTEM_PROGRAM
 from solward.vault.guardrails.rules import RULES
 from solward.vault.money.engine import CONFIRM_WAIT_S
 from solward_server.http.auth import Access
-from solward_server.openapi.components import RECORD
+from solward_server.openapi.components import (
+    DRY_RUN,
+    DRY_RUN_FLAG,
+    IDEMPOTENCY_KEY,
+    RECORD,
+    WALLET_ID,
+)
 from solward_server.openapi.errors import (
     BLOCKED,
     FAILED,
@@ -34,8 +40,7 @@ from solward_server.openapi.errors import (
     Errors,
     refusals_of,
 )
-from solward_server.openapi.operation import Operation, operation, request_body
-from solward_server.openapi.parameters import DRY_RUN, DRY_RUN_FLAG, IDEMPOTENCY_KEY, WALLET_ID
+from solward_server.openapi.route import Operation, operation, request_body
 
 REPLAYED = {
     "Idempotent-Replayed": {

@@ -1,28 +1,167 @@
-"""Routes that serve declared calls, each with its part of the OpenAPI document."""
+"""Routes that serve declared calls, each with its operation of the OpenAPI document: access,
+parameters, body, every response."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from quart import Blueprint
 
-from solward.resources.declare import Call, answer_example, answer_reference, fields_of
-from solward.resources.fields import Field, Texts, camel
-from solward.resources.schema import array, response_object
-from solward_server.http.auth import Rule
-from solward_server.openapi.errors import Errors, refusals_of
-from solward_server.openapi.operation import Operation, body_of, operation, success
-from solward_server.openapi.parameters import (
+from solward.resources.declare import (
+    Call,
+    Request,
+    answer_example,
+    answer_reference,
+    fields_of,
+    request_example,
+    request_schema,
+)
+from solward.resources.fields import Field, Schema, Texts, camel
+from solward.resources.holds import HeldRequest
+from solward.resources.schema import JSON, array, media, response_object
+from solward.settings.settings import ErrorStatus
+from solward_server.http.auth import (
+    ADMIN_REQUIRED,
+    CROWDED,
+    KEY_INVALID,
+    KEY_REQUIRED,
+    Access,
+    Rule,
+)
+from solward_server.http.body import NOT_JSON, NUL_IN_PATH
+from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR
+from solward_server.openapi.components import (
     IDEMPOTENCY_KEY,
     NOT_FOUND,
     PATH_PARAMETERS,
     Parameter,
     query,
+    shared,
 )
+from solward_server.openapi.errors import (
+    ROLE_NEEDED,
+    TOO_MANY_AT_ALL,
+    Errors,
+    error_responses,
+    refusals_of,
+)
+
+Operation = dict[str, Any]
+# Where an operation has the responses whose statuses are other ones under `ERROR_STATUS=semantic`.
+SEMANTIC_RESPONSES = "x-semantic-responses"
+
+SECURITY: dict[Access, list[dict[str, list[str]]]] = {
+    Access.PUBLIC: [],
+    Access.SIGNED: [{"signature": []}],
+    Access.KEY: [{"apiKey": []}, {"adminSecret": []}, {"adminCredential": []}],
+    Access.ADMIN: [{"adminSecret": []}, {"adminCredential": []}],
+}
+
+
+def operation(
+    operation_id: str,
+    summary: str,
+    *,
+    tag: str,
+    access: Access,
+    response: Operation,
+    description: str = "",
+    parameters: Sequence[Parameter] = (),
+    body: Operation | None = None,
+    errors: Sequence[Errors] = (),
+    may_hold: bool = False,
+) -> Operation:
+    """An operation; the errors that its access and its body imply are added.
+
+    Args:
+        response: the response of status 200, as `success` makes it.
+        body: as `request_body` makes it.
+        errors: each the contract's status -> one or more texts, or exceptions; the most specific
+            first.
+        may_hold: a grant may make it wait for a person, which is answered with 202.
+    """
+    has_path = any(each["in"] == "path" for each in parameters)
+    sources = (
+        *errors,
+        _access_errors(access),
+        _BODY_ERRORS if body is not None else {},
+        {400: NUL_IN_PATH} if has_path else {},
+        {} if access is Access.PUBLIC else {500: INTERNAL_ERROR},
+    )
+    described: Operation = {
+        "operationId": operation_id,
+        "summary": summary,
+        "tags": [tag],
+        "security": SECURITY[access],
+    }
+    if description:
+        described["description"] = description
+    if parameters:
+        described["parameters"] = [shared(each) for each in parameters]
+    if body is not None:
+        described["requestBody"] = body
+    responses: dict[str, Operation] = {"200": response}
+    if may_hold:
+        responses["202"] = success(
+            answer_reference(HeldRequest),
+            answer_example(HeldRequest),
+            description="It waits for a person.",
+        )
+    responses |= error_responses(sources, "contract")
+    described["responses"] = responses
+    if access is not Access.PUBLIC:
+        semantic = error_responses(sources, "semantic").items()
+        moved = {status: each for status, each in semantic if each != responses.get(status)}
+        described[SEMANTIC_RESPONSES] = moved
+    return described
+
+
+def with_statuses(described: Operation, statuses: ErrorStatus) -> None:
+    """Give an operation the responses of a service with this `ERROR_STATUS`."""
+    semantic = described.pop(SEMANTIC_RESPONSES, {})
+    if statuses == "semantic":
+        described["responses"] = dict(sorted((described["responses"] | semantic).items()))
+        if "description" in described:
+            described["description"] = described["description"].replace(" is 500 with ", " has ")
+
+
+def success(
+    schema: Schema, example: Any, *, description: str = "Success.", **more: Any
+) -> Operation:
+    """A JSON response of status 200; several examples come from `schema.examples`.
+
+    Args:
+        more: of the response; `content` are other forms of the same.
+    """
+    content = {JSON: media(schema, example)} | more.pop("content", {})
+    return {"description": description, "content": content} | more
+
+
+def request_body(schema: Schema, example: Any, *, required: bool = True) -> Operation:
+    """A JSON request body; `example` is None where none is known."""
+    return {"required": required, "content": {JSON: media(schema, example)}}
+
+
+def body_of(kind: type[Request]) -> Operation:
+    """The JSON body of a declared request."""
+    schema = request_schema(kind)
+    return request_body(schema, request_example(kind), required="required" in schema)
+
+
+def _access_errors(access: Access) -> Errors:
+    if access in (Access.PUBLIC, Access.SIGNED):
+        return {}
+    if access is Access.ADMIN:
+        return {401: ADMIN_REQUIRED, 403: ROLE_NEEDED, 429: CROWDED}
+    return {401: [KEY_REQUIRED, KEY_INVALID], 403: ROLE_NEEDED, 429: [TOO_MANY_AT_ALL, CROWDED]}
+
+
+_BODY_ERRORS: Errors = {400: NOT_JSON} | {each: HTTP_TEXTS[each] for each in (408, 413, 415)}
+
 
 H = TypeVar("H", bound=Callable[..., Any])
 Handler: TypeAlias = Callable[..., Awaitable[Any]]
@@ -41,7 +180,7 @@ class Route:
             of its request and the records that its path names imply.
         response: more of the response of status 200, such as its headers; all of it where the call
             declares no answer.
-        more: arguments of `openapi.operation.operation`.
+        more: arguments of `operation`.
     """
 
     call: Call[Any]
@@ -62,22 +201,19 @@ class Route:
         if call.takes_key:
             parameters.append(IDEMPOTENCY_KEY)
         given = {"tag": tag, "parameters": parameters, "body": body, "response": self._response()}
+        # How the fields of its request are refused, and records that its path names: the last that
+        # a path names is of the one before.
+        asked = call.request
+        wrong = refusals_of(fields_of(asked), in_query=call.body is None) if asked else []
+        missing = [NOT_FOUND[part] for part in reversed(call.parts) if part in NOT_FOUND]
         return operation(
             call.id,
             call.does.removesuffix("."),
             access=self.rule.access,
             description=call.about,
-            errors=(self.errors, self._implied()),
+            errors=(self.errors, {400: wrong, 404: missing}),
             **given | dict(self.more),
         )
-
-    def _implied(self) -> Errors:
-        """How the fields of its request are refused, and records that its path names."""
-        asked = self.call.request
-        wrong = refusals_of(fields_of(asked), in_query=self.call.body is None) if asked else []
-        # The last that a path names is of the one before.
-        missing = [NOT_FOUND[part] for part in reversed(self.call.parts) if part in NOT_FOUND]
-        return {400: wrong, 404: missing}
 
     def _response(self) -> Operation | None:
         kind, listed = self.call.short or self.call.answer, self.call.listed

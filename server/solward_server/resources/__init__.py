@@ -1,4 +1,5 @@
-"""The routes: one module a resource, with its handlers and its part of the OpenAPI document."""
+"""The routes: a module for each resource, or for some that belong together, with their handlers and
+their part of the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -10,21 +11,16 @@ from solward_server.http.route_context import RouteContext
 from solward_server.openapi.route import Routes
 from solward_server.resources import (
     agents,
-    chat,
-    contacts,
     credentials,
     events,
-    health,
     holds,
     operations,
     payments,
-    plugin_state,
     plugins,
     policy,
     schedules,
-    settings,
+    service,
     skills,
-    switches,
     transactions,
     wallets,
 )
@@ -32,25 +28,23 @@ from solward_server.resources import (
 PREFIX = "/api/v1"
 
 ROUTES: tuple[Routes, ...] = (
-    health.routes,
+    service.health,
     credentials.keys,
     credentials.admins,
     wallets.routes,
     transactions.routes,
-    contacts.routes,
+    policy.contacts,
     payments.routes,
     operations.quotes,
     wallets.stakes,
     skills.routes,
     schedules.routes,
     plugins.routes,
-    plugin_state.routes,
     agents.routes,
-    chat.routes,
     holds.routes,
     policy.routes,
-    switches.routes,
-    settings.routes,
+    service.switches,
+    service.settings,
     events.routes,
 )
 BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (

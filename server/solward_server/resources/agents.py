@@ -1,10 +1,15 @@
-"""Agents: create, change, start, stop, pause; their decisions, memory and limits."""
+"""Agents: create, change, start, stop, pause; their decisions, memory and limits;
+and chat with one: the response as one JSON body, or in pieces as server-sent events."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing
 from copy import deepcopy
 from typing import Any
+
+import structlog
+from quart import Response, request
 
 from solward.agents.templates import TEMPLATES
 from solward.resources import agents as calls
@@ -12,15 +17,18 @@ from solward.resources.agents import AgentStatus
 from solward.resources.declare import answer_json, request_example, request_schema
 from solward.resources.fields import Schema
 from solward.resources.schema import JSON
+from solward.support import jsontext
+from solward.types.errors import SolwardError
 from solward.types.roles import Role
-from solward_server.http.auth import admin, caller, keyed
-from solward_server.http.body import query_of, read_body
+from solward_server.http.auth import KEY_INVALID, Caller, admin, caller, keyed
+from solward_server.http.body import EVENT_STREAM, event_stream, query_of, read_body
+from solward_server.http.errors import shown_text
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.errors import NO_WALLET
-from solward_server.openapi.operation import Operation, request_body
-from solward_server.openapi.route import Routes
+from solward_server.openapi.errors import NO_WALLET, TOO_MANY
+from solward_server.openapi.route import Operation, Routes, request_body
 
 routes = Routes("agents", "Agents that act on a wallet.")
+_log = structlog.get_logger(__name__)
 
 _FORMS = [
     {
@@ -156,3 +164,81 @@ async def memory(context: RouteContext, agent_id: str) -> dict[str, Any]:
 async def limits(context: RouteContext, agent_id: str) -> dict[str, Any]:
     agent = await context.agent(agent_id)
     return await context.service.agents.limits(agent.id)
+
+
+_IN_PIECES = {
+    "schema": {
+        "type": "string",
+        "description": "Events `delta` with `text`, then `done` with `response`, or `error`.",
+    },
+    "example": 'event: delta\ndata: {"text":"I am "}\n\n'
+    'event: done\ndata: {"response":"I am a rule-based demo"}\n\n',
+}
+
+
+@routes.serve(
+    calls.CHAT,
+    keyed(Role.POLICY),
+    {
+        400: "Agent is not running",
+        429: [
+            TOO_MANY,
+            "The token budget has no room: the prompt has about 900 tokens, 100 are left "
+            "(400 used in the last day; maxTokensPerDay 500)",
+        ],
+    },
+    response={"content": {EVENT_STREAM: _IN_PIECES}},
+)
+async def chat(context: RouteContext, agent_id: str) -> dict[str, Any] | Response:
+    message = calls.Said.of(await read_body()).message
+    await context.agent(agent_id)
+    await context.may_change()
+    await context.count_request()
+    types = [JSON, EVENT_STREAM]
+    if request.accept_mimetypes.best_match(types, JSON) == EVENT_STREAM:
+        pieces = context.service.agents.chat_stream(agent_id, message)
+        return await _stream(context, caller(), pieces)
+    return {"response": await context.service.agents.chat(agent_id, message)}
+
+
+async def _stream(
+    context: RouteContext, who: Caller, pieces: AsyncGenerator[str, None]
+) -> Response:
+    # The first piece is awaited before the status is sent, so that an error has its own status.
+    try:
+        first = await anext(pieces, None)
+    except BaseException:
+        await pieces.aclose()
+        raise
+    # The provider's deadline ends a chat.
+    return event_stream(_events(context, who, first, pieces))
+
+
+async def _events(
+    context: RouteContext, who: Caller, first: str | None, pieces: AsyncGenerator[str, None]
+) -> AsyncGenerator[str, None]:
+    sent: list[str] = []
+    async with aclosing(pieces):
+        try:
+            if first is not None:
+                sent.append(first)
+                yield _event("delta", {"text": first})
+                async for piece in pieces:
+                    if await context.has_ended(who):
+                        yield _event("error", {"error": KEY_INVALID})
+                        return
+                    sent.append(piece)
+                    yield _event("delta", {"text": piece})
+        except SolwardError as error:
+            _log.warning("chat_failed", error=str(error), kind=type(error).__name__)
+            yield _event("error", {"error": shown_text(error)})
+        except Exception:
+            _log.exception("chat_crashed")
+            yield _event("error", {"error": "Internal error"})
+        else:
+            yield _event("done", {"response": "".join(sent).strip()})
+
+
+def _event(name: str, data: dict[str, str]) -> str:
+    # JSON escapes line ends, so the data is one line.
+    return f"event: {name}\ndata: {jsontext.dumps(data)}\n\n"

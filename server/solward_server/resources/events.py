@@ -19,11 +19,10 @@ from solward.types.errors import InvalidRequest
 from solward.types.events import EventKind
 from solward.types.roles import Role
 from solward_server.http.auth import Caller, admin, caller
-from solward_server.http.body import query_of
+from solward_server.http.body import EVENT_STREAM, event_stream, query_of
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.parameters import LAST_EVENT_HEADER
+from solward_server.openapi.components import LAST_EVENT_HEADER
 from solward_server.openapi.route import Routes, queried
-from solward_server.resources.chat import EVENT_STREAM, event_stream
 
 # Proxies and clients close a connection that is silent for 30 s or more.
 HEARTBEAT_S = 15.0

@@ -17,8 +17,8 @@ from solward.types.roles import Role
 from solward_server.http.auth import caller, keyed, signed
 from solward_server.http.body import query_of, read_body
 from solward_server.http.route_context import RouteContext
+from solward_server.openapi.components import NOT_FOUND, PATH_PARAMETERS, header
 from solward_server.openapi.errors import NO_WALLET
-from solward_server.openapi.parameters import NOT_FOUND, PATH_PARAMETERS, header
 from solward_server.openapi.route import H, Routes
 
 NO_WEBHOOK = "No webhook for approvals is configured"

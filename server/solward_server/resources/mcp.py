@@ -21,7 +21,7 @@ from solward_server.http.auth import Access, bearer, caller, keyed
 from solward_server.http.body import MAX_BODY_BYTES, key_headers
 from solward_server.http.errors import WrongContentType
 from solward_server.http.middleware import origin_check
-from solward_server.openapi.operation import operation, request_body, success
+from solward_server.openapi.route import operation, request_body, success
 
 PATH = "/mcp"
 

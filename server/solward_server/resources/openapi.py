@@ -1,39 +1,149 @@
-"""`GET /openapi.json`: the OpenAPI 3.1 document; tests/server compare it with every response."""
+"""`GET /openapi.json`: the OpenAPI 3.1 document; tests/server compare it with every response. And
+`/docs`: the document as a page, without a network."""
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import importlib.util
 import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from quart import Blueprint, Quart, Response
+from werkzeug.exceptions import NotFound
 from werkzeug.routing import Rule
 
 from solward import __version__
 from solward.plugins import Registry
-from solward.resources.declare import COMPONENTS, answer_schema, with_settings
+from solward.resources.declare import COMPONENTS, Call, answer_schema, with_settings
 from solward.resources.fields import Setting
 from solward.settings import Settings
 from solward.support import jsontext
 from solward.support.webhook_signature import SIGNATURE
+from solward.types.errors import ConfigError
 from solward.types.roles import Role
 from solward_server.http.auth import Access, public, rule_of
 from solward_server.http.body import RouteFields, RoutesFields, know_fields
-from solward_server.openapi.components import SCHEMAS
+from solward_server.openapi.components import IDEMPOTENCY_KEY, PARAMETERS, SCHEMAS
 from solward_server.openapi.errors import shared_responses
-from solward_server.openapi.operation import operation, success, with_statuses
-from solward_server.openapi.parameters import IDEMPOTENCY_KEY, PARAMETERS
+from solward_server.openapi.route import Routes, operation, success, with_statuses
 from solward_server.resources import (
     ROUTES,
     agents,
-    docs,
     mcp,
     metrics,
     operations,
     skills,
 )
+
+# The rest of Swagger UI's package (editors, source maps) is not served.
+FILES = {
+    "swagger-ui-bundle.js": "text/javascript",
+    "swagger-ui.css": "text/css",
+    "favicon-32x32.png": "image/png",
+}
+START = "start.js"
+
+# Credentials are typed into the page, so it may load from and send to this service only. Swagger UI
+# needs inline styles, and its icons are data URLs.
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+
+# URLs are relative: a proxy may serve the service under a path.
+_PAGE = f"""\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Solward API</title>
+<link rel="stylesheet" href="docs/swagger-ui.css">
+<link rel="icon" type="image/png" sizes="32x32" href="docs/favicon-32x32.png">
+</head>
+<body>
+<div id="swagger-ui"></div>
+<noscript>The page needs JavaScript; the description itself is at api/v1/openapi.json.</noscript>
+<script src="docs/swagger-ui-bundle.js"></script>
+<script src="docs/{START}"></script>
+</body>
+</html>
+"""
+# Credentials are not stored, and no external validator is called.
+_START_SCRIPT = """\
+SwaggerUIBundle({
+  url: "api/v1/openapi.json",
+  dom_id: "#swagger-ui",
+  deepLinking: true,
+  displayRequestDuration: true,
+  docExpansion: "none",
+  defaultModelsExpandDepth: 0,
+  persistAuthorization: false,
+  validatorUrl: null,
+});
+"""
+
+
+_SHOW: Call[Any] = Call(
+    "getDocs",
+    "GET /docs",
+    "This description as a page to read and try.",
+    None,
+    name=None,
+    about="Everything it needs comes from this service.",
+)
+_FILE: Call[Any] = Call("getDocsFile", "GET /docs/{file}", "A file of the page.", None, name=None)
+
+page = Routes("docs", "This description to read.")
+"""From the root; its handlers take `folder()`."""
+
+
+def _content(description: str, *kinds: str) -> dict[str, Any]:
+    content = {kind: {"schema": {"type": "string"}} for kind in kinds}
+    return {"description": description, "content": content}
+
+
+@page.serve(_SHOW, public, response=_content("The page.", "text/html"))
+async def show_page(_folder: Path) -> Response:
+    return _with_policy(Response(_PAGE, mimetype="text/html"))
+
+
+@page.serve(_FILE, public, response=_content("The file.", *FILES.values()))
+async def page_file(folder: Path, file: str) -> Response:
+    if file == START:
+        return _with_policy(Response(_START_SCRIPT, mimetype="text/javascript"))
+    if file not in FILES:
+        raise NotFound
+    content = await asyncio.to_thread(_read, folder / file)
+    return _with_policy(Response(content, mimetype=FILES[file]))
+
+
+# Once for all readers: a stranger may ask for it as often as there are connections.
+@functools.cache
+def _read(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def _with_policy(response: Response) -> Response:
+    response.headers["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
+    response.headers["Referrer-Policy"] = "no-referrer"
+    return response
+
+
+def folder() -> Path:
+    """Where the page's files are; raises `ConfigError` where its package is not installed."""
+    # Not imported: only the package's static files are needed.
+    found = importlib.util.find_spec("fastapi_swagger")
+    if found is None or found.origin is None:
+        raise ConfigError("The package fastapi-swagger is not installed; /docs needs its files")
+    return Path(found.origin).parent / "resources"
+
 
 _VARIABLE = re.compile(r"<(\w+?)(_id)?>")
 _SKILL = re.compile(r"(/wallets/.*/skills)/\w+$")
@@ -177,11 +287,7 @@ def _target(document: Mapping[str, Any], node: dict[str, Any]) -> dict[str, Any]
 
 
 def _path_of(rule: Rule) -> str:
-    return _VARIABLE.sub(_as_parameter, rule.rule)
-
-
-def _as_parameter(variable: re.Match[str]) -> str:
-    return "{" + variable[1] + ("Id" if variable[2] else "") + "}"
+    return _VARIABLE.sub(lambda part: f"{{{part[1]}{'Id' if part[2] else ''}}}", rule.rule)
 
 
 def describe(
@@ -203,9 +309,9 @@ def describe(
             api_paths[path] = api_paths.get(path, {}) | methods
     api_paths |= skills.skill_paths(registry.skills.values())
     api_paths |= agents.paths(registry.providers)
-    parts = (*ROUTES, docs.routes, metrics.routes)
+    parts = (*ROUTES, page, metrics.routes)
     tags = {part.tag: part.about for part in parts if part.about} | _TAGS
-    root_paths = mcp.ROOT_PATHS | docs.routes.paths() | metrics.routes.paths()
+    root_paths = mcp.ROOT_PATHS | page.paths() | metrics.routes.paths()
     paths = {prefix + path: methods for path, methods in api_paths.items()} | root_paths
     document: dict[str, Any] = {
         "openapi": "3.1.0",
@@ -221,7 +327,9 @@ def describe(
         "tags": [{"name": name, "description": text} for name, text in tags.items()],
         "paths": paths,
         "components": {
-            "schemas": {name: answer_schema(kind) for name, kind in COMPONENTS.items()} | SCHEMAS,
+            # By name: in what order they were declared is that of imports.
+            "schemas": {name: answer_schema(kind) for name, kind in sorted(COMPONENTS.items())}
+            | SCHEMAS,
             "parameters": PARAMETERS,
             "responses": shared_responses(statuses),
             "securitySchemes": {

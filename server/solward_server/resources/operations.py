@@ -1,7 +1,9 @@
-"""What moves money: a route for each declared operation; and what a swap would bring now."""
+"""What moves money: a route for each declared operation, and how every such route runs: wallet
+check, dry run, idempotency, rate limit, response; and what a swap would bring now."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,12 +11,23 @@ from quart import Blueprint, Response
 
 from solward.operations.declared import OPERATIONS, SWAP, Operation
 from solward.resources.service import QUOTE_SWAP
-from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.errors import RETRY_HEADER, IdempotencyInFlight, NotFound, TransactionError
+from solward.types.record import ACTION, TransactionRecord, TransactionStatus
 from solward.types.roles import Role
-from solward.vault.money.request import Actor
-from solward_server.http.auth import keyed
-from solward_server.http.body import read_body
-from solward_server.http.money_response import money_response
+from solward.vault.money.failures import refusal
+from solward.vault.money.judge.trial import TrialEnded
+from solward.vault.money.request import Actor, IdempotencyKey
+from solward.vault.store.idempotency import StoredResponse
+from solward_server.http.auth import caller, keyed
+from solward_server.http.body import json_response, read_body, wants_dry_run
+from solward_server.http.errors import error_response, refusal_headers
+from solward_server.http.idempotency import (
+    finish,
+    first_use,
+    idempotency_key,
+    mark_replayed,
+    replay,
+)
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import refusals_of
 from solward_server.openapi.money import money_operation, operation_body
@@ -43,33 +56,99 @@ def blueprint(context: RouteContext) -> Blueprint:
     """`POST` under a wallet, named as the operation's path."""
     routes = Blueprint("operations", __name__, url_prefix="/wallets/<wallet_id>")
     for declared in OPERATIONS.values():
-        routes.add_url_rule(
-            f"/{declared.path}",
-            endpoint=declared.name,
-            view_func=_view(context, declared),
-            methods=["POST"],
-        )
+        view = keyed(Role.POLICY)(partial(_perform, context, declared))
+        routes.add_url_rule(f"/{declared.path}", declared.name, view, methods=["POST"])
     return routes
 
 
-def _view(context: RouteContext, declared: Operation) -> Any:
-    @keyed(Role.POLICY)
-    async def view(wallet_id: str) -> Response:
-        body = await read_body()
-        # In JSON requests null is an absent field.
-        params = {name: value for name, value in body.items() if value is not None}
-
-        async def run(actor: Actor) -> TransactionRecord:
-            # Here, so that a request that is sent again is answered whatever a name means by now.
-            paying = await context.addressed(declared.name, params)
-            return await context.service.operations.perform(declared.name, wallet_id, actor, paying)
-
-        return await money_response(context, wallet_id, body, run, partial(_to_json, declared))
-
-    return view
+PATHS = {
+    f"/wallets/{{walletId}}/{declared.path}": {"post": money_operation(declared)}
+    for declared in OPERATIONS.values()
+}
 
 
-def _to_json(declared: Operation, record: TransactionRecord) -> dict[str, Any]:
+async def _perform(context: RouteContext, declared: Operation, wallet_id: str) -> Response:
+    """Run an operation for the caller and respond with its record, or replay the first response.
+
+    A blocked or failed transaction is answered here, and the answer stored; other errors are those
+    of `errors.handle_errors`.
+    """
+    body = await read_body()
+    # In JSON requests null is an absent field.
+    params = {name: value for name, value in body.items() if value is not None}
+
+    async def run(actor: Actor) -> TransactionRecord:
+        # Here, so that a request that is sent again is answered whatever a name means by now.
+        paying = await context.addressed(declared.name, params)
+        return await context.service.operations.perform(declared.name, wallet_id, actor, paying)
+
+    await context.wallet(wallet_id)
+    # A dry run does not use the key, but refuses a malformed one.
+    key = idempotency_key(body)
+    if wants_dry_run(body):
+        try:
+            await run(replace(caller().actor(), dry_run=True))
+        except TrialEnded as ended:
+            return json_response(ended.trial.to_json())
+        raise AssertionError("unreachable: a dry run ends with TrialEnded")
+    database = context.service.database
+    if key is not None:
+        stored = await first_use(database, key)
+        if stored is not None:
+            # Raises `Held` while a person is asked.
+            return await _respond_again(context, declared, key, stored)
+    await context.count_request()
+    actor = caller().actor()
+    if key is not None:
+        actor = replace(actor, idempotency=key)
+    try:
+        response = _response(declared, await run(actor))
+    except TransactionError as error:
+        response = error_response(error)
+    return response if key is None else await finish(database, key, response)
+
+
+async def _respond_again(
+    context: RouteContext, declared: Operation, key: IdempotencyKey, stored: StoredResponse
+) -> Response:
+    if stored.body is not None:
+        return await replayed(context, stored)
+    # No response was stored: the process ended, the caller went away, or a person was asked.
+    record = await _record_of(context, stored.transaction_id)
+    if record.status is TransactionStatus.PENDING:
+        raise IdempotencyInFlight
+    return mark_replayed(await finish(context.service.database, key, _response(declared, record)))
+
+
+async def _record_of(context: RouteContext, name: str) -> TransactionRecord:
+    """The record that an Idempotency-Key stands for: a transaction's id, or `Hold.action`.
+
+    Raises:
+        Held: it is a hold that is open.
+        NotFound: there is none.
+    """
+    if not name.startswith(ACTION):
+        return await context.service.history.record(name)
+    record = await context.service.engine.end_of_hold(name.removeprefix(ACTION))
+    if record is None:
+        raise NotFound("Transaction not found")
+    return record
+
+
+async def replayed(context: RouteContext, stored: StoredResponse) -> Response:
+    """The first response of a key again; a refusal names its transaction and rule again, and no
+    time to wait: the key has this answer for good."""
+    response = replay(stored)
+    if response.status_code != 200:
+        record = await _record_of(context, stored.transaction_id)
+        response.headers.update(refusal_headers(refusal(record)))
+        response.headers.pop(RETRY_HEADER, None)
+    return response
+
+
+def _response(declared: Operation, record: TransactionRecord) -> Response:
+    if record.status in (TransactionStatus.BLOCKED, TransactionStatus.FAILED):
+        return error_response(refusal(record))
     body = record.to_json(fee=True)
     if declared.is_flat:
         body = {**record.details, **body}
@@ -77,10 +156,4 @@ def _to_json(declared: Operation, record: TransactionRecord) -> dict[str, Any]:
         body["metadata"] = {name: record.details[name] for name in declared.metadata}
     if declared.flag:
         body[declared.flag] = record.status is TransactionStatus.CONFIRMED
-    return body
-
-
-PATHS = {
-    f"/wallets/{{walletId}}/{declared.path}": {"post": money_operation(declared)}
-    for declared in OPERATIONS.values()
-}
+    return json_response(body)

@@ -25,12 +25,12 @@ from solward_server.http.idempotency import (
     idempotency_key,
     mark_replayed,
 )
-from solward_server.http.money_response import replayed
 from solward_server.http.route_context import RouteContext
+from solward_server.openapi.components import DRY_RUN, IDEMPOTENCY_KEY, NOT_FOUND, WALLET_ID
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.money import money_errors, money_response
-from solward_server.openapi.parameters import DRY_RUN, IDEMPOTENCY_KEY, NOT_FOUND, WALLET_ID
 from solward_server.openapi.route import Routes
+from solward_server.resources.operations import replayed
 
 routes = Routes("payments", "Requests over HTTP that a wallet pays for.")
 

@@ -1,22 +1,30 @@
-"""Loaded plugins, and the problems of those that were left out."""
+"""Loaded plugins, and the problems of those that were left out; and what plugins keep for wallets
+and what is set for their skills, which are the operator's alone."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from solward.plugins import ProblemCode, Registry
 from solward.plugins.discovery import Place, canonical
 from solward.plugins.loaded import LoadedProvider
+from solward.resources import plugins as calls
 from solward.resources.declare import answer_json
 from solward.resources.plugins import LIST_PLUGINS, PluginProblem, Wheel
 from solward.settings import Settings
+from solward.types.errors import InvalidRequest
 from solward.types.manifest import Terms, manifest_json, terms_json
 from solward.types.roles import Role
-from solward_server.http.auth import keyed
+from solward_server.http.auth import admin, keyed
+from solward_server.http.body import query_of, read_body
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.route import Routes
 
-routes = Routes("plugins")
+_NO_VALUE = "value is required"
+_NO_SETTINGS = "The skill transfer declares no settings"
+
+routes = Routes("plugins", "What is loaded.")
 
 
 @routes.serve(LIST_PLUGINS, keyed(Role.READ))
@@ -93,3 +101,55 @@ def _provider(plugin: LoadedProvider, settings: Settings) -> dict[str, Any]:
         "baseUrlEnv": spec.base_url_env,
         "configured": settings.configured(spec),
     }
+
+
+@routes.serve(calls.SHOW_SETTINGS, admin(Role.READ), {400: _NO_SETTINGS})
+async def settings(context: RouteContext, skill: str) -> dict[str, Any]:
+    return await context.service.plugin_state.shown(skill)
+
+
+@routes.serve(calls.SET, admin(Role.POLICY), {400: [_NO_VALUE, _NO_SETTINGS]})
+async def put(context: RouteContext, skill: str, name: str) -> dict[str, Any]:
+    body = await read_body()
+    # Null is a value where the skill's schema takes it.
+    if "value" not in body:
+        raise InvalidRequest(_NO_VALUE)
+    await context.service.plugin_state.set(skill, name, body["value"])
+    return {"skill": skill, "name": name, "set": True}
+
+
+@routes.serve(calls.UNSET, admin(Role.POLICY), {400: _NO_SETTINGS})
+async def unset(context: RouteContext, skill: str, name: str) -> dict[str, Any]:
+    await context.service.plugin_state.unset(skill, name)
+    return {"skill": skill, "name": name, "set": False}
+
+
+@routes.serve(calls.LIST_ENTRIES, admin(Role.READ), {400: "prefix must be text of printable ASCII"})
+async def entries(context: RouteContext, wallet_id: str, plugin: str) -> dict[str, Any]:
+    only = query_of(calls.ListedEntries)
+    found = await context.service.plugin_state.entries(
+        _named(plugin), wallet_id, only.prefix or "", only.after, only.limit
+    )
+    return {"entries": [answer_json(calls.PluginEntry, each) for each in found]}
+
+
+@routes.serve(calls.DELETE_ENTRY, admin(Role.POLICY))
+async def forget(context: RouteContext, wallet_id: str, plugin: str) -> dict[str, Any]:
+    key = query_of(calls.OneEntry).key
+    deleted = await context.service.plugin_state.delete_entry(_named(plugin), wallet_id, key)
+    return {"plugin": canonical(plugin), "key": key, "deleted": deleted}
+
+
+@routes.serve(
+    calls.PURGE,
+    admin(Role.POLICY),
+    {400: "acme-tools is loaded (tip): remove or disable it first"},
+)
+async def purge(context: RouteContext) -> dict[str, Any]:
+    plugin = query_of(calls.OnePlugin).plugin
+    purged = await context.service.plugin_state.purge(plugin)
+    return {"plugin": canonical(plugin)} | asdict(purged)
+
+
+def _named(plugin: str) -> str:
+    return calls.OnePlugin.of({"plugin": plugin}).plugin

@@ -1,11 +1,15 @@
-"""The policy: which principals are under which grants, and the address book."""
+"""The policy: which principals are under which grants, and its groups of the address book; and
+contacts, which are what the operator calls recipients."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from solward.database.names import ContactRow
+from solward.operations.contacts import Contacts
 from solward.operations.policies.replay import replay_stored
 from solward.resources import policy as calls
+from solward.resources.declare import answer_json
 from solward.types.errors import InvalidRequest, LedgerUnavailable
 from solward.types.roles import Role
 from solward_server.http.auth import admin
@@ -22,6 +26,7 @@ _ERRORS: dict[int, Error] = {
 _CHANGED: dict[int, Error] = {409: "The policy was changed meanwhile: version 4 is in force"}
 
 routes = Routes("policy", "Grants: who may do what, and how much of it; the admin's alone.")
+contacts = Routes("contacts", "What the operator calls recipients.")
 
 
 @routes.serve(calls.GET_POLICY, admin(Role.READ))
@@ -60,3 +65,34 @@ async def replay(context: RouteContext) -> dict[str, Any]:
     draft = None if asked.draft is None else await context.service.policies.read(asked.draft)
     service = context.service
     return await replay_stored(service.database, service.tokens, asked.days, draft)
+
+
+@contacts.serve(calls.LIST_CONTACTS, admin(Role.READ))
+async def list_contacts(context: RouteContext) -> dict[str, Any]:
+    return {"contacts": list(map(_shown, await Contacts(context.service.database).listed()))}
+
+
+@contacts.serve(
+    calls.PUT_CONTACT,
+    admin(Role.POLICY),
+    {
+        400: [
+            "address must be an address, base58 of 32 bytes",
+            "name is, or looks like, that of the contact Landlord"
+            " (9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g)",
+        ]
+    },
+)
+async def put_contact(context: RouteContext) -> dict[str, Any]:
+    new = calls.NewContact.of(await read_body())
+    return _shown(await Contacts(context.service.database).put(new.address, new.name))
+
+
+@contacts.serve(calls.REMOVE_CONTACT, admin(Role.POLICY))
+async def remove_contact(context: RouteContext, contact_id: str) -> dict[str, Any]:
+    await Contacts(context.service.database).remove(contact_id)
+    return {"address": contact_id, "removed": True}
+
+
+def _shown(row: ContactRow) -> dict[str, Any]:
+    return answer_json(calls.Contact, row)

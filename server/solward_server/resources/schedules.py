@@ -17,8 +17,8 @@ from solward_server.http.body import Body, json_response, query_of, read_body
 from solward_server.http.errors import SPENDS_NOTHING, Forbidden
 from solward_server.http.idempotency import first_use, idempotency_key, replay
 from solward_server.http.route_context import RouteContext
+from solward_server.openapi.components import NOT_FOUND
 from solward_server.openapi.errors import IN_FLIGHT, MISMATCH, TOO_MANY, Errors
-from solward_server.openapi.parameters import NOT_FOUND
 from solward_server.openapi.route import Routes
 
 NOT_YOURS = "An API key changes the schedules that it made alone"

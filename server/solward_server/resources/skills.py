@@ -28,6 +28,7 @@ from solward_server.http.idempotency import (
     replay,
 )
 from solward_server.http.route_context import RouteContext
+from solward_server.openapi.components import IDEMPOTENCY_KEY, POCKET, WALLET_ID
 from solward_server.openapi.errors import (
     BLOCKED,
     FAILED,
@@ -37,9 +38,7 @@ from solward_server.openapi.errors import (
     Error,
 )
 from solward_server.openapi.money import REPLAYED
-from solward_server.openapi.operation import Operation, request_body
-from solward_server.openapi.parameters import IDEMPOTENCY_KEY, POCKET, WALLET_ID
-from solward_server.openapi.route import Route, Routes
+from solward_server.openapi.route import Operation, Route, Routes, request_body
 
 _MINT = "CnfsDnWmh34rN9EM5MLVJB7dLbe1x8VDM3mv2EQq4KZ8"
 _STAKE = "6RDVFMTdCXVaW2iFUmvQ7UvLSYbbyTUNGKEGD2XmVMzs"

@@ -26,8 +26,8 @@ from solward.types.money import (
     lamports_to_sol,
     sol_to_lamports,
 )
+from solward_cli.entrypoint import yes_option
 from solward_cli.named import RECIPIENT, argument
-from solward_cli.options import yes_option
 from solward_cli.render import Output, plain, visible
 from solward_cli.service_call import EXIT_FAILED, ServiceCall, confirmed, service_call
 

@@ -23,9 +23,9 @@ from solward.solana.token_list import known_decimals, token_list
 from solward.types.money import SOL_DECIMALS, from_units
 from solward_cli.declared import argument as shown_argument
 from solward_cli.declared import asks, lists, options
+from solward_cli.entrypoint import yes_option
 from solward_cli.keystore import export, import_
 from solward_cli.named import argument
-from solward_cli.options import yes_option
 from solward_cli.render import (
     Output,
     amount,
@@ -44,8 +44,8 @@ from solward_cli.service_call import (
     service_call,
     waiting,
 )
+from solward_cli.sweep import sweep
 from solward_cli.tx import render_record, render_trial
-from solward_cli.wallet.sweep import sweep
 
 if TYPE_CHECKING:
     from solward.client import Balance, Trial, Wallet
