@@ -33,7 +33,7 @@ MAX_LOADED_BYTES: Final = 64 << 20
 """Of the accounts that one transaction may load."""
 BLOCKHASH_BLOCKS: Final = 150
 """Blocks for which bytes on a blockhash can land (Agave's `MAX_PROCESSING_AGE`). How long a block
-takes is the cluster's (`solward.vault.ledger.slot_time`)."""
+takes is the cluster's (`solward.vault.ledger.protocol`)."""
 LEAST_SLOT_MS: Final = 100
 MOST_SLOT_MS: Final = 1_000
 """A slot is counted as no shorter and no longer, whatever a node says: a false one would have nodes
