@@ -45,10 +45,9 @@ from solward.database import outbox
 from solward.database.database import Database
 from solward.database.tables import alert_groups as groups_table
 from solward.database.tables import wallets
-from solward.notify import alert_webhook
+from solward.notify import alerts as alert_webhook
 from solward.notify import deliveries as store
-from solward.notify.alert_watch import Watch
-from solward.notify.alert_webhook import (
+from solward.notify.alerts import (
     EVENTS,
     MOST_LINES,
     MOST_TEXT,
@@ -56,6 +55,7 @@ from solward.notify.alert_webhook import (
     AlertWebhook,
     Group,
     Note,
+    Watch,
     message,
     shown,
 )

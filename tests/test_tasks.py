@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from solward.service.display_reads import _await
+from solward.service.holdings import _await
 from solward.support.tasks import end, in_background
 
 

@@ -176,7 +176,7 @@ async def test(settings: Settings) -> None:
 
     It is signed and shaped as alerts are. Exit code 1 where the receiver does not take it.
     """
-    from solward.notify.alert_webhook import send_test
+    from solward.notify.alerts import send_test
 
     sent = await send_test(settings)
     if sent.failure is not None:

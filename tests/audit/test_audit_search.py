@@ -12,8 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.promises import promise
 from tests.support.database import query_plans
 
-from solward.audit import search
-from solward.audit.search import AuditFilter
+from solward.audit import log
+from solward.audit.log import AuditFilter
 from solward.database import outbox
 from solward.database.database import Database
 
@@ -47,7 +47,7 @@ async def found(database: Database, wanted: AuditFilter, limit: int = 100) -> li
     places, before = [], None
     while True:
         async with database.read() as connection:
-            page = await search.search(connection, wanted, limit, before=before)
+            page = await log.search(connection, wanted, limit, before=before)
         assert len(page.entries) <= limit
         places += [each.created_ms // MINUTE for each in page.entries]
         if page.next is None:
@@ -79,7 +79,7 @@ async def test_pages_of_any_size_have_all_that_fit_once(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for walked, limit in product((1, 3, 10_000), (1, 2, 100)):
-        monkeypatch.setattr(search, "WALKED", walked)
+        monkeypatch.setattr(log, "WALKED", walked)
         for wanted, places in WANTED:
             assert await found(database, wanted, limit) == places, (wanted, walked, limit)
 
@@ -88,7 +88,7 @@ async def test_pages_of_any_size_have_all_that_fit_once(
 async def test_times_are_found_by_halving_however_wrong_the_clocks_are(
     database: Database, monkeypatch: pytest.MonkeyPatch, clocks_ms: int
 ) -> None:
-    monkeypatch.setattr(search, "_CLOCKS_MS", clocks_ms)
+    monkeypatch.setattr(log, "_CLOCKS_MS", clocks_ms)
     for since in NUMBERS:
         for until in range(since + 1, len(ENTRIES) + 2):
             wanted = AuditFilter(since_ms=since * MINUTE, until_ms=until * MINUTE)
@@ -97,26 +97,26 @@ async def test_times_are_found_by_halving_however_wrong_the_clocks_are(
 
 async def test_newer_entries_alone_are_found(database: Database) -> None:
     async with database.read() as connection:
-        whole = await search.search(connection, AuditFilter(), 3)
+        whole = await log.search(connection, AuditFilter(), 3)
         third = whole.entries[-1].seq
-        newer = await search.search(connection, AuditFilter(), 100, after=third)
+        newer = await log.search(connection, AuditFilter(), 100, after=third)
         assert newer.entries == whole.entries[:2]
         assert newer.next is None
-        none = await search.search(connection, AuditFilter(), 100, after=whole.entries[0].seq)
+        none = await log.search(connection, AuditFilter(), 100, after=whole.entries[0].seq)
         assert (none.entries, none.next) == ((), None)
 
 
 async def test_rare_kinds_are_found_without_walking_over_the_frequent_ones(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "WALKED", 4)
+    monkeypatch.setattr(log, "WALKED", 4)
     rare = AuditFilter(kinds=frozenset({"wallet:created"}))
     async with database.read() as connection:
         # Four are rare, and four of the eight newer than the one that is wanted are not.
-        page = await search.search(connection, rare, 100)
+        page = await log.search(connection, rare, 100)
         assert [each.event for each in page.entries] == ["wallet:created"]
         both = AuditFilter(kinds=rare.kinds | {"transaction:pending"})
-        assert (await search.search(connection, both, 100)).entries == ()
+        assert (await log.search(connection, both, 100)).entries == ()
 
 
 @pytest.mark.sqlite("its query plans")
@@ -126,7 +126,7 @@ async def test_no_page_walks_the_whole_log(database: Database) -> None:
 
     async def asked(connection: AsyncConnection) -> None:
         for wanted in (rare, any_kind):
-            await search.search(connection, wanted, 5, before=100)
+            await log.search(connection, wanted, 5, before=100)
 
     plans = await query_plans(database, asked)
     assert any("ix_audit_rare" in step for _, steps in plans for step in steps)

@@ -28,10 +28,8 @@ from tests.support.cli import (
 from tests.support.database import hold_row
 from tests.support.repository import TESTS
 
-from solward.backup.archive import write_archive
-from solward.backup.manifest import Manifest
-from solward.credentials.credential import hash_of
-from solward.credentials.credentials import Credentials
+from solward.backup.archive import Manifest, write_archive
+from solward.credentials.credentials import Credentials, hash_of
 from solward.database.database import Database
 from solward.database.schema import schema_of
 from solward.operations.contacts import Contacts

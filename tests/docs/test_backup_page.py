@@ -10,8 +10,7 @@ import pytest
 from tests.support.repository import DOCS
 
 from solward.backup import archive
-from solward.backup.manifest import FILES, NEXT_KEY_FILE
-from solward.backup.plugins import FOLDERS
+from solward.backup.archive import FILES, FOLDERS, NEXT_KEY_FILE
 from solward.types.events import EventKind
 from solward.vault.custody.envelope import ARGON2
 from solward_cli import main

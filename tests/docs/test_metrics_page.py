@@ -8,8 +8,7 @@ import yaml
 from tests.support.repository import ROOT
 
 from solward.audit.alerts import BLOCKS, BLOCKS_WITHIN_MS, Alert
-from solward.notify.alert_watch import LOOK_S
-from solward.notify.alert_webhook import EVENTS, MOST_LINES, MOST_TEXT
+from solward.notify.alerts import EVENTS, LOOK_S, MOST_LINES, MOST_TEXT
 from solward.support.durations import MINUTE_MS
 from solward.telemetry import metrics
 

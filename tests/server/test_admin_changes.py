@@ -13,7 +13,7 @@ from tests.support.database import AuditLog
 from tests.support.services import SECRET, Api, serving_api
 
 from solward.audit.acts import act, act_as, principal
-from solward.credentials.credential import hash_of
+from solward.credentials.credentials import hash_of
 
 _CHANGES = ("principal", "before", "after")
 

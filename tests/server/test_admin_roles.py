@@ -21,8 +21,7 @@ from tests.support.services import (
     settings,
 )
 
-from solward.credentials.credential import hash_of
-from solward.credentials.credentials import MOST_ADMINS, Credentials
+from solward.credentials.credentials import MOST_ADMINS, Credentials, hash_of
 from solward.database.database import Database
 from solward.schedules.journal import actor_of
 from solward.service.service import Solward

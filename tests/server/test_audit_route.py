@@ -56,7 +56,7 @@ async def test_what_is_no_filter_is_refused_by_its_name(api: Api, query: str, sa
 async def test_a_client_reads_all_that_fit_page_by_page(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("solward.audit.search.WALKED", 2)
+    monkeypatch.setattr("solward.audit.log.WALKED", 2)
     wallets = [await api.wallet() for _ in range(5)]
     async with SolwardClient("http://solward.test", SECRET, transport=Carrier(api.app)) as client:
         only = AuditFilter(types=("wallet:created",))

@@ -19,7 +19,6 @@ from tests.support.processes import written_log
 from tests.support.services import STRANGER, serving_api, settings
 
 from solward.database.database import Database
-from solward.service import display_reads as display
 from solward.service import holdings
 from solward.service.cluster import GENESIS, open_cluster
 from solward.types.errors import StoreError
@@ -79,8 +78,7 @@ async def test_of_a_service_whose_vendors_all_fail(
     tmp_path: Path, cuts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # How long is waited for a node says nothing of what is told.
-    for module in (holdings, display):
-        monkeypatch.setattr(module, "READ_WAIT_S", 0.5)
+    monkeypatch.setattr(holdings, "READ_WAIT_S", 0.5)
     said: list[str] = []
     async with receiving() as (receiver, url):
         receiver.cuts = cuts

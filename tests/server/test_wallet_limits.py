@@ -9,7 +9,7 @@ import pytest
 from tests.support.grants import grant, limit
 from tests.support.services import serving_api
 
-from solward.credentials.credential import Credential
+from solward.credentials.credentials import Credential
 from solward.operations.key_callers import limits_of
 from solward.operations.policies.changes import replace_policy
 from solward.operations.policies.grant_report import wallet_grants

@@ -1,7 +1,7 @@
 """Backup and restore of a SOLWARD_HOME: everything its wallets need, in one encrypted file."""
 
+from solward.backup.archive import Manifest
 from solward.backup.create import create_backup
-from solward.backup.manifest import Manifest
 from solward.backup.restore import restore_backup, verify_backup
 
 __all__ = ["Manifest", "create_backup", "restore_backup", "verify_backup"]

@@ -1,4 +1,6 @@
-"""The backup's file: a tar of the manifest and the copied files, compressed, then encrypted with a
+"""The backup's file, its manifest, and a home's plugins in it.
+
+The file is a tar of the manifest and the copied files, compressed, then encrypted with a
 passphrase: Argon2id for the key, AES-256-GCM in chunks of 1 MiB.
 
 Layout: the magic, the length of the header (4 bytes, big-endian), the header (JSON: format, key
@@ -6,6 +8,11 @@ derivation, verifier), then the chunks. A chunk's nonce is 7 random bytes of the
 and whether it is the last (STREAM: Hoang, Reyhanitabar, Rogaway, Vizar, "Online
 Authenticated-Encryption and its Nonce-Reuse Misuse-Resistance", 2015), and the header is
 authenticated with it: a chunk cannot be changed, moved, repeated or cut off.
+
+Of plugins it has those of folders of their own, and what plugins keep. A restored home loads only
+what was accepted: the bytes of each folder are compared with the record of its installation, and
+what differs is left out of the home. What plugins keep is copied file by file while they go on
+writing, so it is no more than what stood in each file.
 """
 
 from __future__ import annotations
@@ -13,8 +20,11 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import stat
 import sys
 import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any, Final, cast
 
@@ -22,10 +32,10 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from solward.backup.manifest import MANIFEST, Manifest, parse_manifest
-from solward.backup.plugins import make_folder
+from solward.plugins.folders import layout, storage
 from solward.support import jsontext
 from solward.support.atomic_files import whole_file
+from solward.types.bounds import Natural
 from solward.types.errors import BackupError, KeystoreError
 from solward.vault.custody.envelope import decrypt, derived, encrypt, new_kdf
 
@@ -33,19 +43,30 @@ FORMAT: Final = 1
 MAGIC: Final = b"solward-backup\n"
 CHUNK: Final = 1 << 20
 
+MANIFEST = "manifest.json"
+DATABASE = "solward.db"
+LEDGER = "localnet.db"
+KEY_FILE = "keystore.key"
+# The new key of a rotation that was killed (`wallets.keyring.next_file`).
+NEXT_KEY_FILE = "keystore.key.next"
+FILES = (DATABASE, KEY_FILE, NEXT_KEY_FILE, LEDGER)
+FOLDERS = (layout.FOLDER, storage.FOLDER)
+# A home that a backup is restored to may have a longer path; the system's own limit is 4,096.
+_MAX_PATH: Final = 1_200
+# Of what a distribution keeps: its host may hold no more, but has a second to make them.
+_MAX_KEPT: Final = 1_000
+_MAX_NAMED: Final = 20
+
 _PREFIX_BYTES: Final = 7
 _TAG_BYTES: Final = 16
 _MAX_HEADER: Final = 4096
+_MAX_MANIFEST: Final = 64 << 20
 _KNOWN: Final = b"solward backup"
-
 
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
     from backports import zstd
-
-
-_MAX_MANIFEST: Final = 64 << 20
 
 
 def refuse_existing(file: Path) -> None:
@@ -266,3 +287,156 @@ def _derive(passphrase: str, kdf: Any) -> bytes:
 
 def _bound(kdf: Any) -> bytes:
     return f"solward-backup/{FORMAT}|{jsontext.dumps(kdf, canonical=True)}".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The contents of a backup.
+
+    Attributes:
+        version: Solward's version that made it.
+        created: ISO 8601, UTC.
+        network: the network of its transactions.
+        schema: the hash of the database's schema.
+        keystore: `passphrase`, `file`, or `none` where there were no wallets yet.
+        wallets: id -> base58 public key.
+        files: name -> bytes; those of plugins by their path in the home.
+    """
+
+    version: str
+    created: str
+    network: str
+    schema: str
+    keystore: str
+    wallets: Mapping[str, str]
+    files: Mapping[str, Natural]
+
+    @property
+    def holds(self) -> list[str]:
+        """What it holds, for people: of plugins the folders alone."""
+        folders = [name.rsplit("/")[:2] for name in self.files if name not in FILES]
+        return [
+            *(name for name in self.files if name in FILES),
+            *dict.fromkeys("/".join(each) for each in folders),
+        ]
+
+    def to_json(self) -> bytes:
+        """The manifest's file."""
+        return jsontext.dumps(asdict(self)).encode()
+
+
+def parse_manifest(data: bytes) -> Manifest:
+    """The manifest in `data`; raises `BackupError`."""
+    try:
+        manifest = msgspec.convert(jsontext.read(data), Manifest)
+    except ValueError:
+        manifest = None
+    if manifest is None or DATABASE not in manifest.files or not all(map(_is_file, manifest.files)):
+        raise BackupError("The backup's manifest is not one this version reads")
+    return manifest
+
+
+def _is_file(name: str) -> bool:
+    return name in FILES or is_path(name)
+
+
+def is_path(name: str) -> bool:
+    """Whether a backup may hold a file of this name: one below a distribution's folder."""
+    first, *rest = name.split("/")
+    return (
+        first in FOLDERS
+        and len(rest) >= 2
+        and layout.is_name(rest[0])
+        and all(part not in ("", ".", "..") and "\0" not in part for part in rest)
+    )
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, for their owner alone, where they are missing."""
+    missing = []
+    while not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    for each in reversed(missing):
+        each.mkdir(mode=0o700)
+
+
+def copy_plugins(home: Path, folder: Path) -> tuple[list[str], list[str]]:
+    """Copy records, unpacked wheels and what plugins keep from a home into `folder`.
+
+    Returns:
+        The names of the copies, and in words what is left out.
+    """
+    left_out: list[str] = []
+    # What stands there stays until it is copied, also where an upgrade replaces it meanwhile.
+    with layout.in_use(home):
+        installed, unreadable = layout.installed(home)
+        left_out += unreadable.values()
+        for one in installed:
+            own = layout.plugins_folder(folder) / one.name
+            make_folder(own)
+            _copy(one.folder, own / one.folder.name, left_out)
+            layout.write(folder, one)
+    for name in storage.stored(home):
+        own = folder / storage.FOLDER / name
+        _copy(home / storage.FOLDER / name, own, left_out, _MAX_KEPT)
+    return [path for top in FOLDERS for path, _ in _below(folder, top)], left_out
+
+
+def refused(folder: Path) -> dict[str, str]:
+    """Distributions of a backup's files, in `folder`, that must not be loaded, and why."""
+    installed, unreadable = layout.installed(folder)
+    found = dict(unreadable)
+    for one in installed:
+        try:
+            same = layout.tree_digest(one.folder) == one.digest
+        except (OSError, ValueError):
+            same = False
+        if not same:
+            found[one.name] = (
+                f"{one.name} {one.version}: its files are not those that were accepted;"
+                " install it again"
+            )
+    return found
+
+
+def _below(folder: Path, top: str) -> Iterator[tuple[str, Path]]:
+    return ((f"{top}/{path}", file) for path, file in storage.files(folder / top))
+
+
+def _copy(source: Path, target: Path, left_out: list[str], most: int | None = None) -> None:
+    """Copy the files below a folder, `most` of them, whatever they are called."""
+    copied = unnamed = 0
+    for path, file in storage.files(source):
+        if "__pycache__" in path.split("/"):
+            continue  # no wheel is unpacked with it
+        try:
+            path.encode()
+            if copied == most:
+                raise ValueError(f"the folder holds more than {most:,} files")
+            if len(os.fsencode(path)) > _MAX_PATH:
+                raise ValueError("its path is too long")
+            _copy_file(file, target / path)
+            copied += 1
+        except FileNotFoundError:
+            continue  # removed meanwhile
+        except (OSError, ValueError) as error:
+            if len(left_out) >= _MAX_NAMED:
+                unnamed += 1
+                continue
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            why = "its name is no UTF-8" if isinstance(error, UnicodeError) else why
+            left_out.append(f"{os.fsencode(file)[:_MAX_PATH]!r}: {why}")
+    if unnamed:
+        left_out.append(f"{unnamed:,} more files of {source.name}")
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    make_folder(target.parent)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with open(os.open(source, flags), "rb") as content:
+        if not stat.S_ISREG(os.fstat(content.fileno()).st_mode):
+            raise OSError(None, "it is no plain file")
+        made = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(made, "wb") as copy:
+            shutil.copyfileobj(content, copy, 1 << 20)

@@ -20,9 +20,17 @@ from pathlib import Path
 from urllib.parse import quote
 
 from solward import __version__
-from solward.backup.archive import refuse_existing, write_archive
-from solward.backup.manifest import DATABASE, FILES, KEY_FILE, LEDGER, NEXT_KEY_FILE, Manifest
-from solward.backup.plugins import copy_plugins
+from solward.backup.archive import (
+    DATABASE,
+    FILES,
+    KEY_FILE,
+    LEDGER,
+    NEXT_KEY_FILE,
+    Manifest,
+    copy_plugins,
+    refuse_existing,
+    write_archive,
+)
 from solward.database.database import Database, database_file
 from solward.database.schema import has_schema, schema_of
 from solward.settings import Settings

@@ -14,10 +14,17 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from solward.backup.archive import read_archive
+from solward.backup.archive import (
+    DATABASE,
+    FOLDERS,
+    KEY_FILE,
+    LEDGER,
+    NEXT_KEY_FILE,
+    Manifest,
+    read_archive,
+    refused,
+)
 from solward.backup.create import check_file, sqlite_file
-from solward.backup.manifest import DATABASE, KEY_FILE, LEDGER, NEXT_KEY_FILE, Manifest
-from solward.backup.plugins import FOLDERS, refused
 from solward.database.database import Database
 from solward.database.schema import has_schema, schema_of
 from solward.plugins.folders.layout import plugins_folder

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from solward.credentials.credential import Credential
-from solward.credentials.credentials import Credentials
+from solward.credentials.credentials import Credential, Credentials
 from solward.credentials.rates import Limiter, TooManyRequests
 from solward.operations.policies.documents import Policies
 from solward.operations.policies.grant_report import WalletKeys

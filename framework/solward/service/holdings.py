@@ -1,24 +1,353 @@
-"""What a wallet holds, to look at: balances, what they are worth, and stakes."""
+"""What wallets hold, for people and models to look at: balances, what they are worth, and stakes.
+
+`Display` reads the ledger: for all who ask in one moment at once, and what it reads is kept for at
+most a slot. No decision over money takes it: this is no `ReadLedger`, and the import contracts keep
+it out of transactions, guardrails, operations and plugins.
+
+A state is shown while the process knows of no change of the ledger since it was asked for
+(`Ledger.changes`), so whoever was told that a transaction is confirmed never sees the state before
+it. What other processes and strangers do shows after a slot: a new state cannot be there before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+import asyncio
+import contextlib
+import contextvars
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, Generic, TypeAlias, TypeGuard, TypeVar
 
 from solward.database.database import Database
 from solward.operations.staking import recorded_stakes
-from solward.service.display_reads import Display, Shown
 from solward.solana.balances import Balances, balances_of
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.stakes import Stake, read_stakes
 from solward.solana.token_list import TokenList
+from solward.solana.tokens import token_account
+from solward.support.tasks import end
+from solward.types.errors import LedgerError, LedgerRejected, LedgerUnavailable
 from solward.types.guardrail import SOL
+from solward.types.ledger import Account, TokenHolding
 from solward.types.money import SOL_DECIMALS
 from solward.vault.custody import Wallets
 from solward.vault.grants.dollars import NOT_ASKED, AssetPrice, NoPrice, micro_dollars
+from solward.vault.ledger.answers import Malformed
 from solward.vault.ledger.client import Ledger
-from solward.vault.ledger.patience import READ_WAIT_S, within
+from solward.vault.ledger.patience import READ_WAIT_S, left, within
 from solward.vault.money.judge.prices import Prices
+
+# How late, with `Display.observed`, a token account may show that somebody else opened at his own
+# cost. To list a wallet's token accounts takes two calls for each wallet; to read those that are
+# known takes one for a hundred accounts of any wallets. With 5 s these lists were still two thirds
+# of a call for each cycle of a thousand agents (benchmarks/scale.py).
+LISTED_S: Final = 15.0
+# A node that is behind does not take back what was shown, for as long as nodes are behind.
+BEHIND_S: Final = 5.0
+# The health route answers within a second, ledger or not.
+HEALTH_WAIT_S: Final = 0.7
+# Wallets that are kept; the one that was asked for longest ago goes first.
+MOST_KEPT: Final = 10_000
+# Wallets whose token accounts are listed at one time.
+_LISTINGS: Final = 32
+# Token accounts of a wallet that are read with other wallets': as many as a call reads. Others do
+# not wait for a wallet that strangers opened thousands of accounts for; its own are listed anew.
+_SHARED: Final = 100
+# What may be of one wallet among those that are read together.
+_OF_ONE: Final = (LedgerRejected, Malformed)
+_STOPS: Final = "The ledger is not asked any more: the service stops"
+
+T = TypeVar("T")
+
+_Accounts: TypeAlias = tuple[int, Mapping[str, Account | None]]
+"""The slot that accounts were read at, and what is at each address."""
+
+_Wanted: TypeAlias = tuple[Sequence[str], asyncio.Future[_Accounts]]
+"""The accounts that a caller asks for, and who waits for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a wallet holds, to look at.
+
+    Attributes:
+        lamports: of the wallet's own account, 0 where there is none.
+        holdings: its token accounts under both token programs, empty ones included.
+        slot: in which that was read.
+    """
+
+    lamports: int
+    holdings: tuple[TokenHolding, ...]
+    slot: int
+
+
+@dataclass(slots=True)
+class _Kept(Generic[T]):
+    """An answer that is shown, or a question that is open.
+
+    Attributes:
+        changes: of the ledger, when it was asked.
+        asked_at: then, in monotonic seconds.
+    """
+
+    task: asyncio.Task[T]
+    changes: int
+    asked_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """The token accounts of a wallet, as listed when it had `lamports` and its caller knew
+    `mark`."""
+
+    lamports: int
+    mark: Hashable
+    holdings: tuple[TokenHolding, ...]
+    listed_at: float
+
+
+class Display:
+    """Shared reads of one ledger.
+
+    An error is told to all who wait for it, and to nobody after them. Who stops waiting stops
+    nothing for others.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        network: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Args:
+        clock: monotonic seconds.
+        """
+        self._ledger = ledger
+        self._network = network
+        self._clock = clock
+        self._exact: OrderedDict[str, _Kept[Shown]] = OrderedDict()
+        # The newest state that was shown of each wallet, and when it was read.
+        self._newest: OrderedDict[str, tuple[float, Shown]] = OrderedDict()
+        self._listings: OrderedDict[str, _Listing] = OrderedDict()
+        self._listing = asyncio.Semaphore(_LISTINGS)
+        self._slot: _Kept[int] | None = None
+        # The accounts that callers of this moment ask for, and the call that reads them.
+        self._wanted: list[_Wanted] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def wallet(self, address: str) -> Shown:
+        """What a wallet holds.
+
+        Raises:
+            LedgerError: the ledger did not answer, also where it took longer than the caller has.
+        """
+        found = self._exact.get(address)
+        if not self._is_shown(found) or found.changes != self._ledger.changes:
+            found = self._exact[address] = self._ask(partial(self._read, address))
+        _use(self._exact, address)
+        return await _await(found.task)
+
+    async def observed(self, address: str, mark: Hashable = None) -> Shown:
+        """As `wallet`, for many wallets again and again: those asked for in one moment are read in
+        one call for each hundred accounts, always anew. A token account that somebody else opens
+        at his own cost shows within `LISTED_S`; one that the wallet pays for shows at once.
+
+        Args:
+            mark: what the caller knows of the wallet's own transactions: what another process
+                confirmed is another mark, and shows at once too.
+
+        Raises:
+            LedgerError: see `wallet`.
+        """
+        began = self._clock()
+        listing = self._listings.get(address)
+        if listing is not None and (listing.mark != mark or began - listing.listed_at > LISTED_S):
+            listing = None
+        known = () if listing is None else listing.holdings
+        try:
+            slot, accounts = await self._accounts([address, *(each.account for each in known)])
+        except _OF_ONE:
+            # They are listed anew by who asks next: one of these may be no account.
+            self._listings.pop(address, None)
+            raise
+        lamports = _lamports(accounts[address])
+        holdings = None
+        # Whoever opens a token account pays for it: with the lamports of then, it opened none.
+        if listing is not None and listing.lamports == lamports:
+            holdings = _holdings(address, known, accounts)
+        if holdings is None:
+            # After the lamports were read: what is opened in between changes them, and counts then.
+            async with self._listing:
+                listed_at = self._clock()
+                holdings = await self._ledger.holdings(address)
+            self._listings.pop(address, None)
+            if len(holdings) <= _SHARED:
+                self._listings[address] = _Listing(lamports, mark, holdings, listed_at)
+        if address in self._listings:
+            _use(self._listings, address)
+        return self._shown(address, Shown(lamports, holdings, slot), began)
+
+    async def slot(self) -> int:
+        """The current slot, as it was at most a slot ago.
+
+        Raises:
+            LedgerError: see `wallet`.
+        """
+        kept = self._slot
+        if not self._is_shown(kept):
+            kept = self._slot = self._ask(self._ledger.slot)
+        return await _await(kept.task)
+
+    async def health(self) -> dict[str, Any]:
+        """`{healthy, network, slot}` of the ledger, within `HEALTH_WAIT_S`."""
+        slot = None
+        with contextlib.suppress(LedgerError, TimeoutError):
+            async with asyncio.timeout(HEALTH_WAIT_S):
+                slot = await self.slot()
+        return {"healthy": slot is not None, "network": self._network, "slot": slot or 0}
+
+    async def close(self) -> None:
+        """Stop what is being read; those who wait for it are told that there is no answer."""
+        await end(self._tasks)
+        # A read that was stopped before it began.
+        _fail(self._wanted, LedgerUnavailable(_STOPS))
+
+    def _is_shown(self, kept: _Kept[T] | None) -> TypeGuard[_Kept[T]]:
+        """Whether a read is at most a slot old and has not failed."""
+        if kept is None or self._clock() - kept.asked_at > self._ledger.slot_s:
+            return False
+        task = kept.task
+        return not task.done() or (not task.cancelled() and task.exception() is None)
+
+    def _ask(self, work: Callable[[], Awaitable[T]]) -> _Kept[T]:
+        """Begin work that belongs to no caller: it has a deadline and a context of its own."""
+
+        async def bounded() -> T:
+            with within(READ_WAIT_S, own=True):
+                return await work()
+
+        changes, now = self._ledger.changes, self._clock()
+        task = asyncio.create_task(bounded(), context=contextvars.Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return _Kept(task, changes, now)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            # Where everybody has left, nobody reads it.
+            task.exception()
+
+    async def _read(self, address: str) -> Shown:
+        began = self._clock()
+        (slot, accounts), holdings = await asyncio.gather(
+            self._accounts([address]), self._ledger.holdings(address)
+        )
+        return self._shown(address, Shown(_lamports(accounts[address]), holdings, slot), began)
+
+    def _shown(self, address: str, found: Shown, began: float) -> Shown:
+        """The newer one of what was read and what was shown before."""
+        before = self._newest.get(address)
+        if before is not None and before[1].slot > found.slot and began - before[0] <= BEHIND_S:
+            return before[1]
+        self._newest[address] = began, found
+        _use(self._newest, address)
+        return found
+
+    async def _accounts(self, addresses: Sequence[str]) -> _Accounts:
+        """The accounts and the slot they were read at, with what others ask for in this moment."""
+        if not self._wanted:
+            self._ask(self._together)
+        answer: asyncio.Future[_Accounts] = asyncio.get_running_loop().create_future()
+        self._wanted.append((addresses, answer))
+        return await answer
+
+    async def _together(self) -> None:
+        wanted = self._wanted
+        try:
+            # Whoever is ready to run now asks before this goes on.
+            await asyncio.sleep(0)
+            self._wanted = []
+            await self._answer(wanted)
+        except asyncio.CancelledError:
+            _fail(wanted, LedgerUnavailable(_STOPS))
+            raise
+
+    async def _answer(self, wanted: Sequence[_Wanted]) -> None:
+        """Read for all of them at once; where that is refused or malformed, for one half and the
+        other, so that what a node says of one wallet fails no other."""
+        addresses = dict.fromkeys(each for some, _answer in wanted for each in some)
+        try:
+            found = await self._ledger.accounts_at(list(addresses))
+        except _OF_ONE as error:
+            half = len(wanted) // 2
+            if not half:
+                _fail(wanted, error)
+                return
+            await asyncio.gather(self._answer(wanted[:half]), self._answer(wanted[half:]))
+        except Exception as error:
+            _fail(wanted, error)
+        else:
+            for _addresses, answer in wanted:
+                if not answer.done():
+                    answer.set_result(found)
+
+
+def _fail(wanted: Sequence[_Wanted], error: Exception) -> None:
+    for _addresses, answer in wanted:
+        if not answer.done():
+            answer.set_exception(error)
+
+
+async def _await(task: asyncio.Task[T]) -> T:
+    """The outcome of shared work, within the caller's deadline."""
+    if task.done() and not task.cancelled():
+        return task.result()
+    try:
+        async with asyncio.timeout(left(READ_WAIT_S)):
+            return await asyncio.shield(task)
+    except TimeoutError:
+        raise LedgerUnavailable("The ledger did not answer in time") from None
+    except asyncio.CancelledError:
+        caller = asyncio.current_task()
+        if not task.cancelled() or (caller is not None and caller.cancelling()):
+            raise
+        raise LedgerUnavailable(_STOPS) from None
+
+
+def _use(kept: OrderedDict[str, Any], address: str) -> None:
+    """Mark as used, and drop what was used longest ago where there is too much."""
+    kept.move_to_end(address)
+    if len(kept) > MOST_KEPT:
+        kept.popitem(last=False)
+
+
+def _lamports(account: Account | None) -> int:
+    return 0 if account is None else account.lamports
+
+
+def _holdings(
+    owner: str, known: Sequence[TokenHolding], accounts: Mapping[str, Account | None]
+) -> tuple[TokenHolding, ...] | None:
+    """The holdings with the units of now; None where an account is not what was listed."""
+    found = []
+    for holding in known:
+        account = accounts[holding.account]
+        state = token_account(account)
+        if (
+            account is None
+            or state is None
+            or account.owner != holding.program
+            or state.owner != owner
+            or state.mint != holding.mint
+        ):
+            return None
+        found.append(replace(holding, units=state.amount))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

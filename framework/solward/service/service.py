@@ -28,8 +28,7 @@ from solward.database.database import Database
 from solward.database.ledger_network import bind_network, check_network
 from solward.hosts.models import ModelHosts
 from solward.hosts.plugins import plugin_hosts, shared_zygote
-from solward.notify.alert_watch import Watch
-from solward.notify.alert_webhook import AlertWebhook
+from solward.notify.alerts import AlertWebhook, Watch
 from solward.notify.webhook import Webhook
 from solward.operations.approvals import Approvals, swept
 from solward.operations.key_callers import KeyCallers
@@ -47,9 +46,8 @@ from solward.runs.runner import no_hook as no_run_hook
 from solward.schedules.journal import ScheduleHook
 from solward.schedules.service import ScheduleService
 from solward.service.cluster import Localnet, open_cluster
-from solward.service.display_reads import Display
 from solward.service.history import History
-from solward.service.holdings import Holdings
+from solward.service.holdings import Display, Holdings
 from solward.service.limits import FreezeSwitches, engine_options, wallet_limits
 from solward.service.live_plugins import LivePlugins
 from solward.service.retention import MB, hourly_retention

@@ -17,8 +17,13 @@ from typing import Any, Final, TypeVar
 from quart import Quart, g, request
 
 from solward.audit.acts import act_as
-from solward.credentials.credential import ADMIN_PREFIX, Credential, hash_of, is_secret
-from solward.credentials.credentials import Credentials
+from solward.credentials.credentials import (
+    ADMIN_PREFIX,
+    Credential,
+    Credentials,
+    hash_of,
+    is_secret,
+)
 from solward.credentials.rates import Taking
 from solward.operations.key_callers import actor_of_key
 from solward.settings import Settings

@@ -7,7 +7,7 @@ from typing import Any
 
 from quart import Response
 
-from solward.credentials.credential import ADMIN_PREFIX, KEY_PREFIX, Credential, new_secret
+from solward.credentials.credentials import ADMIN_PREFIX, KEY_PREFIX, Credential, new_secret
 from solward.operations.key_callers import limits_of
 from solward.operations.policies.grant_report import limits_reports
 from solward.resources import credentials as calls

@@ -10,8 +10,7 @@ from typing import Any
 from quart import Response, request
 
 from solward.audit import log as audit_log
-from solward.audit.log import AuditEntry
-from solward.audit.search import AuditFilter, search
+from solward.audit.log import AuditEntry, AuditFilter, search
 from solward.resources import events as calls
 from solward.resources.declare import fields_of
 from solward.support.clock import ms_of

@@ -12,7 +12,7 @@ from solward.notify import deliveries
 from solward.resources import service as calls
 from solward.resources.declare import answer_json
 from solward.resources.service import GET_HEALTH, LIST_SETTINGS
-from solward.service.display_reads import HEALTH_WAIT_S
+from solward.service.holdings import HEALTH_WAIT_S
 from solward.support.clock import iso
 from solward.types.errors import StoreError
 from solward.types.roles import Role

@@ -17,7 +17,7 @@ from typing import Any
 
 from solward.database import outbox
 from solward.database.database import Database
-from solward.notify.alert_webhook import AlertWebhook
+from solward.notify.alerts import AlertWebhook
 from solward.notify.deliveries import Pace
 from solward.notify.webhook import Webhook
 from solward.types.events import Event

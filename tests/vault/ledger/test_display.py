@@ -15,7 +15,7 @@ from tests.support.engine import Bench
 from tests.support.tokens import TokenBench, tokens
 from tests.vault.ledger.test_failover import Clock, clock
 
-from solward.service.display_reads import BEHIND_S, LISTED_S, Display
+from solward.service.holdings import BEHIND_S, LISTED_S, Display
 from solward.solana.programs import TOKEN_PROGRAM
 from solward.solana.protocol import UNMEASURED_SLOT_MS
 from solward.testing.stand import open_stand
