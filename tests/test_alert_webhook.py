@@ -37,7 +37,8 @@ from tests.support.webhooks import (
     webhook_process,
 )
 
-from solward.agents.store import agents, jobs, queue_tables
+from solward.agents import queue
+from solward.agents import store as agents
 from solward.audit import alerts
 from solward.audit.alerts import AUDIT_BROKEN, Alert
 from solward.client import AlertDelivery, verify_alerts
@@ -453,7 +454,7 @@ def watch_of(
 async def watched(database: Database) -> Service:
     if database.shared:
         async with database.write() as connection:
-            await queue_tables.prepare(connection)
+            await queue.prepare(connection)
     return Service(database)
 
 
@@ -651,7 +652,7 @@ async def test_agents_without_a_worker_and_jobs_of_dead_ones_are_raised(
         await connection.execute(text(
             "INSERT INTO procrastinate_jobs (queue_name, task_name, status, worker_id)"
             " SELECT :queue, :task, 'doing', max(id) FROM procrastinate_workers"
-        ), {"queue": jobs.QUEUE, "task": jobs.TASK})  # fmt: skip
+        ), {"queue": agents.QUEUE, "task": agents.TASK})  # fmt: skip
         await connection.execute(text("INSERT INTO procrastinate_workers DEFAULT VALUES"))
     for _ in range(2):
         await watch.look()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.promises import promise
 
-from solward.agents.prompt import block
+from solward.agents.think import block
 from solward.support.clean_text import cleaned, one_line
 from solward_cli.render import visible
 

@@ -104,8 +104,8 @@ async def upgrade(settings: Settings) -> None:
             return
         from procrastinate import __version__ as release
 
-        from solward.agents.store import queue_tables
+        from solward.agents import queue
 
-        for name in await queue_tables.upgrade(opened):
+        for name in await queue.upgrade(opened):
             click.echo(f"Applied {name}")
     click.echo(f"The queue's tables fit procrastinate {release}.")

@@ -28,7 +28,7 @@ from solward_cli.entrypoint import (
 )
 
 if TYPE_CHECKING:
-    from solward.agents.worker import Worker
+    from solward.agents.queue import Worker
     from solward.service.service import Solward
 
 
@@ -116,7 +116,7 @@ def worker(concurrency: int, host: str, port: int, log_level: str) -> None:
         listening = listen(host, port, variables=("--port", "--port"))
 
     async def work() -> None:
-        from solward.agents.worker import Worker, WorkerLost
+        from solward.agents.queue import Worker, WorkerLost
         from solward_server.serve import serve_worker
 
         async with stop_on_signals() as stop, Solward.open(settings, kind="worker") as service:
@@ -163,7 +163,7 @@ async def run_workers(service: Solward, stop: asyncio.Event) -> None:
     """Run a worker until `stop` is set, and a new one whenever one is lost."""
     import structlog
 
-    from solward.agents.worker import Worker, WorkerLost
+    from solward.agents.queue import Worker, WorkerLost
 
     log = structlog.get_logger(__name__)
     while not stop.is_set():

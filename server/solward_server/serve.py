@@ -37,7 +37,7 @@ from solward_server.resources.mcp import mount_mcp
 from solward_server.resources.metrics import filling_gauges
 
 if TYPE_CHECKING:
-    from solward.agents.worker import Worker
+    from solward.agents.queue import Worker
 
 SECOND_SIGNAL_S = 1.0
 

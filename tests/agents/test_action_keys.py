@@ -12,10 +12,10 @@ from sqlalchemy import select
 from tests.support.agents import hire_running, scripted_model
 from tests.support.plugins import skill_source
 
+from solward.agents import store as agent_store
 from solward.agents.act import actor_of
 from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
-from solward.agents.store import agents as agent_store
 from solward.context import AgentView
 from solward.database.tables import transactions
 from solward.service.service import Solward

@@ -10,11 +10,11 @@ import pytest
 from tests.promises import promise
 from tests.support.agents import AGENT
 
-from solward.agents.agent import AgentGuardrails
-from solward.agents.budget import (
+from solward.agents.agent import (
     DEFAULT_BUDGET,
     NANOUSD,
     UNLIMITED,
+    AgentGuardrails,
     TokenBudget,
     budget_of,
     usd_of,

@@ -13,10 +13,10 @@ import pytest
 from tests.promises import promise
 from tests.support.agents import hire
 
+from solward.agents import store as store
 from solward.agents.agent import Agent, Decision
 from solward.agents.cycle import run_cycle
 from solward.agents.remember import CycleResult, EnteredCycle, Journal
-from solward.agents.store import agents as store
 from solward.service.service import Solward
 from solward.settings import Settings
 from solward.types.errors import StoreError

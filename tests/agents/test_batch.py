@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from solward.agents.batch import Batcher
+from solward.agents.store import Batcher
 
 
 class Answering:

@@ -11,10 +11,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.support.agents import AGENT, Notebook, Scripted, parts
 
-from solward.agents.cycle import NextCycle, next_due_ms, run_cycle
+from solward.agents.cycle import NextCycle, run_cycle
 from solward.agents.placement import EmbeddedPlacement
 from solward.agents.remember import EnteredCycle
 from solward.database.database import Database
+from solward.runs import next_due_ms
 from solward.support.clock import now_ms
 from solward.types.provider import Completion, CompletionRequest
 

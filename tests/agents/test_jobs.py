@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert, text
-from tests.support.database import WALLET_ROW, agent_row, decision_row
+from tests.support.database import WALLET_ROW, agent_row, leaving_cycle
 
-from solward.agents import queue_placement as jobs_module
-from solward.agents.queue_placement import QueuePlacement
-from solward.agents.store import agents as agent_store
-from solward.agents.store import cycles, queue_tables
-from solward.agents.store import jobs as store
+from solward.agents import queue
+from solward.agents import remember as cycles
+from solward.agents import store as agent_store
+from solward.agents import store as store
+from solward.agents.queue import QueuePlacement
 from solward.database.database import Database
 from solward.database.tables import wallets
 
@@ -24,7 +24,7 @@ NOW = 1_000_000
 @pytest.fixture
 async def database(postgres_database: Database) -> Database:
     async with postgres_database.write() as connection:
-        await queue_tables.prepare(connection)
+        await queue.prepare(connection)
         await connection.execute(insert(wallets).values(WALLET_ROW))
     return postgres_database
 
@@ -90,9 +90,7 @@ async def entered(database: Database, agent_id: str, cycle: int = 1) -> int:
 
 
 async def left(database: Database, agent_id: str, fence: int, cycle: int = 1) -> bool:
-    leaving = cycles.LeavingCycle(
-        agent_id, fence, NOW + 1, "running", 0, None, decision_row(agent_id, cycle)
-    )
+    leaving = leaving_cycle(agent_id, fence, cycle, next_run_ms=NOW + 1)
     async with database.write() as connection:
         [was] = await cycles.leave(connection, [leaving])
     return was is not None
@@ -280,7 +278,7 @@ async def test_halting_an_agent_of_a_dead_worker_takes_its_fence(
 async def test_halting_waits_for_the_worker_that_lives(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs_module, "HEARTBEAT_CHECK_S", 0.05)
+    monkeypatch.setattr(queue, "HEARTBEAT_CHECK_S", 0.05)
     await made(database, agent_row("a"))
     await sweep(database)
     await taken(database, "a")
@@ -315,10 +313,10 @@ async def test_jobs_and_beats_are_counted(database: Database) -> None:
     await taken(database, "b")
     [worker] = await rows(database, "SELECT id FROM procrastinate_workers")
     async with database.write() as connection:
-        assert await store.count(connection) == {"todo": 1, "doing": 1}
+        assert await store.count_jobs(connection) == {"todo": 1, "doing": 1}
         await connection.execute(text("UPDATE procrastinate_workers SET last_heartbeat = now()"
                                       " - interval '1 minute'"))  # fmt: skip
-        assert await store.count(connection) == {"todo": 1, "stalled": 1}
+        assert await store.count_jobs(connection) == {"todo": 1, "stalled": 1}
         await connection.execute(text("UPDATE procrastinate_workers SET last_heartbeat = now()"))
         assert await store.count_workers(connection, [worker]) == 1
         await connection.execute(

@@ -7,9 +7,9 @@ from sqlalchemy import insert
 from tests.promises import promise
 from tests.support.database import WALLET_ROW, agent_row
 
+from solward.agents import store as store
 from solward.agents.agent import Decision
 from solward.agents.remember import CycleResult, EnteredCycle, Journal
-from solward.agents.store import agents as store
 from solward.database.database import Database
 from solward.database.tables import wallets
 from solward.types.record import TransactionRecord, TransactionStatus

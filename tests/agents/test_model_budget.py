@@ -16,10 +16,10 @@ from tests.support.agents import BODY, Host, agents_of, agents_wallet
 from tests.support.processes import written_log
 
 from solward.agents import provider_call
+from solward.agents import store as store
 from solward.agents.agent import Agent
-from solward.agents.model_budget import ModelBudget
+from solward.agents.budget import ModelBudget
 from solward.agents.service import AgentService
-from solward.agents.store import agents as store
 from solward.database.database import Database
 from solward.hosts.wire.failures import HostBug
 from solward.types.errors import ModelRefused, ProviderError, TokenBudgetReached

@@ -10,8 +10,8 @@ import pytest
 from tests.support.agents import hire
 
 from solward.agents.agent import Agent
-from solward.agents.permissions import PermissionReader, Permissions
-from solward.agents.prompt import system_prompt
+from solward.agents.observe import PermissionReader, Permissions
+from solward.agents.think import system_prompt
 from solward.operations.policies.changes import replace_policy, replace_set
 from solward.operations.policies.grant_documents import read_grants
 from solward.operations.policies.grant_sentences import DEFAULTS_SENTENCE

@@ -11,7 +11,7 @@ from tests.promises import promise
 from tests.support.agents import AGENT
 
 from solward.agents.agent import MemoryEntry
-from solward.agents.prompt import chat_message, cycle_message, memory_text, system_prompt
+from solward.agents.think import chat_message, cycle_message, memory_text, system_prompt
 from solward.support import jsontext
 
 TAGS = ("<observation>", "</observation>", "<memory>", "</memory>", "<message>", "</message>")

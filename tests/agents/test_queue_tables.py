@@ -10,8 +10,8 @@ import pytest
 from procrastinate.schema import SchemaManager
 from sqlalchemy import text
 
-from solward.agents.queue_placement import QueuePlacement
-from solward.agents.store import queue_tables
+from solward.agents import queue
+from solward.agents.queue import QueuePlacement
 from solward.database.database import Database
 from solward.types.errors import StoreError
 
@@ -83,10 +83,10 @@ async def test_tables_of_an_older_release_are_refused_until_they_are_upgraded(
     with pytest.raises(StoreError, match=rf"older .* {lacking[0]}: .*solward database upgrade"):
         await start(database)
     assert await catalog(database) != fresh
-    assert await queue_tables.upgrade(database) == lacking
+    assert await queue.upgrade(database) == lacking
     assert await catalog(database) == fresh
     await start(database)
-    assert await queue_tables.upgrade(database) == []
+    assert await queue.upgrade(database) == []
 
 
 async def test_tables_made_before_migrations_were_stored_are_of_release_3_10(
@@ -95,19 +95,19 @@ async def test_tables_made_before_migrations_were_stored_are_of_release_3_10(
     await run(database, "DROP TABLE queue_migrations")
     with pytest.raises(StoreError, match=LATER):
         await start(database)
-    assert await queue_tables.upgrade(database) == [LATER]
+    assert await queue.upgrade(database) == [LATER]
     await start(database)
 
 
 async def test_tables_of_a_later_release_are_refused(
     database: Database, later: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await queue_tables.upgrade(database)
+    await queue.upgrade(database)
     monkeypatch.undo()
     with pytest.raises(StoreError, match=rf"newer than .*{LATER}: .*solward database upgrade"):
         await start(database)
     with pytest.raises(StoreError, match="newer than"):
-        await queue_tables.upgrade(database)
+        await queue.upgrade(database)
 
 
 async def test_a_migration_that_fails_leaves_nothing_and_those_before_it_stay(
@@ -116,9 +116,9 @@ async def test_a_migration_that_fails_leaves_nothing_and_those_before_it_stay(
     second = later.with_name("03.99.00_50_post_add_mood.sql")
     second.write_text("ALTER TABLE procrastinate_jobs ADD half text; SELECT 1 / 0;")
     with pytest.raises(StoreError, match=rf"{second.name} failed: division by zero"):
-        await queue_tables.upgrade(database)
+        await queue.upgrade(database)
     columns = (await catalog(database))[2]
     assert "procrastinate_jobs.mood text" in columns
     assert "procrastinate_jobs.half text" not in columns
     second.write_text("ALTER TABLE procrastinate_jobs ADD half text;")
-    assert await queue_tables.upgrade(database) == [second.name]
+    assert await queue.upgrade(database) == [second.name]

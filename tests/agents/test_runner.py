@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from solward.agents import placement
-from solward.agents.cycle import NextCycle
-from solward.agents.placement import EmbeddedPlacement, RunCycle
+from solward.agents.cycle import NextCycle, RunCycle
+from solward.agents.placement import EmbeddedPlacement
 from solward.database.database import Database
 from solward.support.clock import now_ms
 

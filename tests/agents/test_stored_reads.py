@@ -11,8 +11,7 @@ from sqlalchemy import update
 from tests.promises import promise
 from tests.support.agents import hire, record_of
 
-from solward.agents.observe import RECENT_TRANSACTIONS, StoredReads
-from solward.agents.permissions import PermissionReader
+from solward.agents.observe import RECENT_TRANSACTIONS, PermissionReader, StoredReads
 from solward.database.tables import transactions
 from solward.operations.policies.grant_sentences import DEFAULTS_SENTENCE
 from solward.service.service import Solward

@@ -14,7 +14,7 @@ from tests.support.agents import scripted_model
 from tests.support.services import STRANGER, Api, serving_api
 
 from solward.agents.agent import Agent
-from solward.agents.templates import TEMPLATES
+from solward.agents.fields import TEMPLATES
 from solward.solana.token_list import TokenList
 from solward.testing import ScriptedProvider
 from solward.types.provider import Completion, ToolCall

@@ -10,7 +10,7 @@ import pytest
 from tests.support.agents import hire
 from tests.support.services import settings
 
-from solward.agents.store import agents as agent_store
+from solward.agents import store as agent_store
 from solward.hosts.models import ModelHosts
 from solward.service.service import Solward
 

@@ -15,13 +15,12 @@ from psycopg import OperationalError
 from sqlalchemy import text
 from tests.support.agents import BODY, Host, agents_of, agents_wallet
 
+from solward.agents import store as store
 from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
-from solward.agents.queue_placement import QueuePlacement
+from solward.agents.queue import QueuePlacement, Worker, WorkerLost
 from solward.agents.service import AgentService
-from solward.agents.store import jobs as store
-from solward.agents.store.agents import entered
-from solward.agents.worker import Worker, WorkerLost
+from solward.agents.store import entered
 from solward.database.database import Database
 from solward.resources.agents import AgentStatus
 from solward.types.errors import AgentNotFound, StoreError
@@ -87,7 +86,7 @@ async def running(host: Host, agent: Agent) -> tuple[int, int] | None:
 
 async def jobs(host: Host) -> dict[str, int]:
     async with host.database.read() as connection:
-        return await store.count(connection)
+        return await store.count_jobs(connection)
 
 
 async def execute(host: Host, statement: str) -> None:

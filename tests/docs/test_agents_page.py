@@ -13,9 +13,8 @@ from tests.support.agents import AGENT
 from tests.support.repository import DOCS
 from tests.support.services import Api, serving_api
 
-from solward.agents.agent import usage_json
-from solward.agents.budget import TokensUsed
-from solward.agents.prompt import MAX_OBSERVATION, MAX_OUTCOME, MAX_REASONING, system_prompt
+from solward.agents.agent import TokensUsed, usage_json
+from solward.agents.think import MAX_OBSERVATION, MAX_OUTCOME, MAX_REASONING, system_prompt
 from solward.resources.agents import LlmBudget
 from solward.resources.declare import fields_of
 from solward.types.provider import Usage

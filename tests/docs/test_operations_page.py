@@ -8,8 +8,8 @@ from math import ceil
 import pytest
 from tests.support.repository import ROOT
 
-from solward.agents import queue_placement, worker
-from solward.agents.store import jobs
+from solward.agents import queue
+from solward.agents import store as jobs
 from solward.database import database
 from solward.serving.bounds import Bounds
 from solward.vault.money.engine import CLOSE_WAIT_S, CONFIRM_WAIT_S
@@ -26,7 +26,7 @@ TEXT = " ".join(PAGE.split())
 BOUNDS = Bounds()
 LISTENER = 1
 API = database._POOL + database._POOL_OVERFLOW
-WORKER = API + queue_placement._POOL + LISTENER
+WORKER = API + queue._POOL + LISTENER
 
 
 def row(name: str) -> list[str]:
@@ -67,15 +67,15 @@ def test_leases_heartbeats_and_waits_are_the_codes() -> None:
     assert f"renews a lease of {lease.LEASE_S:g} s every {lease.RENEW_S:g} s" in TEXT
     slowest, soonest = lease.LEASE_S + lease.RENEW_S, lease.LEASE_S - lease.RENEW_S
     assert f"taken over after {soonest:g} to {slowest:g} s" in TEXT
-    heartbeat = f"heartbeat, every {worker.HEARTBEAT_S:g} s, is {jobs.STALLED_S:g} s old"
+    heartbeat = f"heartbeat, every {queue.HEARTBEAT_S:g} s, is {jobs.STALLED_S:g} s old"
     assert heartbeat in TEXT
-    assert queue_placement.PRUNE_S == 60
+    assert queue.PRUNE_S == 60
     assert "frozen for a minute ends with 1" in TEXT
     assert f"what it is answering for {BOUNDS.stop_s:g} s" in TEXT
-    assert f"gives those that run {worker.GRACE_S:g} s to end" in TEXT
+    assert f"gives those that run {queue.GRACE_S:g} s to end" in TEXT
     assert f"what is being paid, {CONFIRM_WAIT_S:g} s at most" in TEXT
     assert f"at most {jobs.BACKLOG:,} wait as jobs" in TEXT
-    assert f"--concurrency {worker.CONCURRENCY}" in TEXT
+    assert f"--concurrency {queue.CONCURRENCY}" in TEXT
     assert f"answered within {CONFIRM_WAIT_S:g} s, and streams say something every" in TEXT
     assert f"| connections | {BOUNDS.connections:,}, or" in TEXT
     assert f"line and headers | {BOUNDS.head_bytes // 1024} KiB |" in TEXT
@@ -92,7 +92,7 @@ def test_supervisors_wait_longer_than_a_process_takes_to_end() -> None:
     told = re.findall(r"wait (\d+) s for an API process and (\d+) s for a worker", TEXT)
     [(api, worker_s)] = [(int(a), int(w)) for a, w in told]
     assert api > BOUNDS.stop_s + CLOSE_WAIT_S
-    assert worker_s > worker.GRACE_S + CONFIRM_WAIT_S + CLOSE_WAIT_S
+    assert worker_s > queue.GRACE_S + CONFIRM_WAIT_S + CLOSE_WAIT_S
     for name, most in (("solward-api.service", api), ("solward-worker@.service", worker_s)):
         assert f"TimeoutStopSec={most}\n" in (ROOT / "deploy" / name).read_text()
 
@@ -137,7 +137,7 @@ def test_the_arithmetic_of_a_million_agents_is_right() -> None:
     near(row("calls of the RPC"), *((c * LEDGER_CALLS,) for c in cycles))
     assert f"RPC nodes of one's own for {round(cycles[1] * LEDGER_CALLS):,} calls a second" in TEXT
     near(row("cycles at one time with"), *((c * 3,) for c in cycles))
-    workers = [ceil(c * 3 / worker.CONCURRENCY) for c in cycles]
+    workers = [ceil(c * 3 / queue.CONCURRENCY) for c in cycles]
     near(row("worker processes at"), *((w,) for w in workers))
     near(row("their connections"), *((w * WORKER,) for w in workers))
     near(row("growth: x"), *((c * 86_400 * GROWTH / 1e12,) for c in cycles))
@@ -148,7 +148,7 @@ def test_the_arithmetic_of_the_cells_is_right() -> None:
     each = (1e6 / 60 / 8, 1e6 / 60 / 10)
     section = PAGE.partition("| each of | 8 cells | 10 cells |")[2].partition("\n\n")[0]
     cells = [line.strip("|").split("|")[1:] for line in section.splitlines()[2:]]
-    workers = [ceil(c * 3 / worker.CONCURRENCY) for c in each]
+    workers = [ceil(c * 3 / queue.CONCURRENCY) for c in each]
     near(cells[0], *((c,) for c in each))
     near(cells[1], *((c * DATABASE_CPU,) for c in each))
     near(cells[2], *(times(c, COMMITS) for c in each))

@@ -25,7 +25,7 @@ from tests.support.approvals import ASKS, KEY, Desk, asks, open_desk
 from tests.support.database import agent_row
 
 from solward.agents.act import resumed
-from solward.agents.store.cycles import recall
+from solward.agents.remember import recall
 from solward.database.tables import agents, audit, reservations
 from solward.database.tables import holds as holds_table
 from solward.database.window_clock import LEAD_MS

@@ -29,7 +29,7 @@ from solward import (
     Usage,
 )
 from solward.agents.cycle import run_cycle
-from solward.agents.prompt import system_prompt
+from solward.agents.think import system_prompt
 from solward.plugins import LoadedProvider
 from solward_plugins.llm import call
 from solward_plugins.llm.vendor import DEFAULT_MAX_TOKENS, Vendor

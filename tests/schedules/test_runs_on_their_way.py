@@ -15,7 +15,7 @@ from tests.support.services import HOUR, Timetable, due, timetable
 
 from solward.plugins.parameters import Parameters
 from solward.schedules import store
-from solward.schedules.journal import SchedulePhase
+from solward.schedules.runs import SchedulePhase
 
 
 @promise("deleted-run-stops-reserving")
@@ -140,7 +140,7 @@ async def test_a_run_that_is_always_interrupted_ends_as_failed(tmp_path: Path) -
         made = await table.add(wallet, LOOK | {"every": "1h"})
         table.clock.ms += HOUR
         for _ in range(4):
-            taken, _ = await table.schedules.runner._journal.take_due({}, 10)
+            taken, _ = await table.schedules.runner.take_due(10)
         assert taken == []
         (run,) = await table.runs(wallet, made["id"])
         assert (run["status"], "3 times" in run["text"]) == ("failed", True)
@@ -153,7 +153,7 @@ async def test_an_interrupted_run_is_not_gone_on_with_for_ever(tmp_path: Path) -
         skips = await table.add(wallet, PAY | {"every": "7d"})
         once = await table.add(wallet, PAY | {"name": "once", "every": "7d", "missed": "once"})
         table.clock.ms += 7 * 24 * HOUR
-        taken, _ = await table.schedules.runner._journal.take_due({}, 10)
+        taken, _ = await table.schedules.runner.take_due(10)
         assert len(taken) == 2
         await table.passes(HOUR + 1)
         (run,) = await table.runs(wallet, skips["id"])
@@ -170,9 +170,8 @@ async def test_two_runs_of_one_due_time_are_one_by_their_fence(tmp_path: Path) -
         await table.add(wallet, PAY | {"every": "1h"})
         table.clock.ms += HOUR
         runner = table.schedules.runner
-        journal = runner._journal
-        ((first, due_ms),), _ = await journal.take_due({}, 10)
-        ((second, _),), _ = await journal.take_due({}, 10)
+        ((first, due_ms),), _ = await runner.take_due(10)
+        ((second, _),), _ = await runner.take_due(10)
         assert second.fence == first.fence + 1
         await runner._one(first, due_ms)
         assert await paid(table, wallet) == []
@@ -203,7 +202,7 @@ async def test_a_start_looks_for_what_its_last_life_had_begun(tmp_path: Path) ->
         wallet = await table.api.wallet(1)
         made = await table.add(wallet, PAY | {"every": "1h"})
         table.clock.ms += HOUR
-        await table.schedules.runner._journal.take_due({}, 10)
+        await table.schedules.runner.take_due(10)
         async with table.service.database.write() as connection:
             await connection.exec_driver_sql("UPDATE schedules SET owner = 'an earlier life'")
         assert await table.schedules.runner.turn() == 0
@@ -221,7 +220,7 @@ async def test_a_schedule_that_becomes_unreadable_while_it_runs_is_due_again(
         made = await table.add(wallet, PAY | {"cron": "0 * * * *"})
         table.clock.ms += HOUR
         runner = table.schedules.runner
-        ((schedule, due_ms),), _ = await runner._journal.take_due({}, 10)
+        ((schedule, due_ms),), _ = await runner.take_due(10)
         set_zone = text("UPDATE schedules SET time_zone = :zone")
         async with table.service.database.write() as connection:
             await connection.execute(set_zone, {"zone": "Mars/Olympus"})
@@ -274,7 +273,7 @@ async def test_a_schedule_that_cannot_be_read_stops_no_other(
         # It runs again where it can be read, and can always be deleted.
         async with table.service.database.write() as connection:
             await connection.execute(text(statement), {"value": was, "id": odd["id"]})
-        table.schedules.runner._journal._unreadable[odd["id"]] = 0.0
+        table.schedules.runner._unreadable[odd["id"]] = 0.0
         await table.passes(HOUR)
         newest, *_ = await table.runs(wallet, odd["id"])
         assert newest["status"] == "succeeded"

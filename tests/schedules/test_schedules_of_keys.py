@@ -14,7 +14,7 @@ from tests.support.services import HOUR, Timetable, due, timetable
 
 from solward.resources.schedules import RunStatus
 from solward.schedules import service
-from solward.schedules.journal import Outcome, run_once
+from solward.schedules.runs import Outcome, run_once
 from solward.schedules.schedule import Schedule
 from solward.support.clock import iso, now_ms
 
@@ -299,7 +299,7 @@ async def test_a_run_that_goes_on_is_no_other_request(table: Timetable) -> None:
     await table.add(wallet, PAY | {"every": "1h"}, token=token)
     table.clock.ms += HOUR
     # Taken by a process that died.
-    taken, _ = await table.schedules.runner._journal.take_due({}, 10)
+    taken, _ = await table.schedules.runner.take_due(10)
     assert len(taken) == 1
     await table.run_due()
     assert len(await paid(table, wallet)) == 1

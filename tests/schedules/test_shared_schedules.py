@@ -21,8 +21,8 @@ from tests.support.services import (
     timed,
 )
 
-from solward.runs.runner import no_hook
-from solward.schedules.journal import ScheduleHook, SchedulePhase
+from solward.runs import no_hook
+from solward.schedules.runs import ScheduleHook, SchedulePhase
 from solward.service.service import Solward
 from solward_server.serve import create_app
 
@@ -123,8 +123,7 @@ async def test_a_frozen_service_that_comes_back_neither_pays_nor_tells(
         wallet = await first.api.wallet(1)
         made = await first.add(wallet, PAY | {"every": "1h"})
         first.clock.ms += HOUR
-        journal = first.schedules.runner._journal
-        ((schedule, due_ms),), _ = await journal.take_due({}, 10)
+        ((schedule, due_ms),), _ = await first.schedules.runner.take_due(10)
         await dies(first)
         await second.run_due()
         before = await second.runs(wallet, made["id"])

@@ -23,7 +23,7 @@ from tests.support.services import (
 
 from solward.credentials.credentials import MOST_ADMINS, Credentials, hash_of
 from solward.database.database import Database
-from solward.schedules.journal import actor_of
+from solward.schedules.runs import actor_of
 from solward.service.service import Solward
 from solward.support.clock import iso, now_ms
 from solward.support.durations import HOUR_MS

@@ -17,8 +17,8 @@ from tests.support.agents import Scripted, agent_body, calls
 from tests.support.localnet import rent
 from tests.support.services import Answer, serving_api
 
+from solward.agents import store as agent_store
 from solward.agents.cycle import run_cycle
-from solward.agents.store import agents as agent_store
 from solward.types.provider import Completion, CompletionRequest
 
 CEILING = 50_000_000  # MAX_COSTS_SOL_PER_DAY by default

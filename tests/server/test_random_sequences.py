@@ -24,8 +24,8 @@ from tests.support.agents import Scripted, agent_body, calls
 from tests.support.examples import examples
 from tests.support.services import Api, serving_api
 
+from solward.agents import store as agent_store
 from solward.agents.cycle import run_cycle
-from solward.agents.store import agents as agent_store
 from solward.service.service import Solward
 from solward.support import jsontext
 from solward.vault.money.request import ADMIN

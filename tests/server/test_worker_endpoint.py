@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from solward.agents.queue_placement import QueuePlacement
-from solward.agents.worker import Worker
+from solward.agents.queue import QueuePlacement, Worker
 from solward.credentials.credentials import Credentials
 from solward.database.database import Database
 from solward_server.serve import create_worker_app

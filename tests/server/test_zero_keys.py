@@ -16,7 +16,7 @@ from tests.server.test_field_names import READING, changes
 from tests.support.agents import agent_body
 from tests.support.services import Api, serving_api
 
-from solward.agents.store import agents as agent_store
+from solward.agents import store as agent_store
 from solward.support import jsontext
 from solward.vault.money.request import ADMIN
 from solward_server.http.auth import Access, rule_of

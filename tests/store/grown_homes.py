@@ -15,7 +15,8 @@ from solders.keypair import Keypair
 from tests.support.database import Statements, recorded_statements
 from tests.support.services import Api, serving_api
 
-from solward.agents.store import agents, cycles
+from solward.agents import remember as cycles
+from solward.agents import store as agents
 from solward.database.database import Database
 from solward.service.retention import retain_now
 from solward.settings import Settings

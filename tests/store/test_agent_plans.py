@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
-from tests.support.database import WALLET_ROW, agent_row, query_plans
-from tests.support.database import decision_row as decision
+from tests.support.database import WALLET_ROW, agent_row, leaving_cycle, query_plans
 
-from solward.agents.store import agents, cycles
+from solward.agents import remember as cycles
+from solward.agents import store as agents
 from solward.database.database import Database
 from solward.database.tables import wallets
 from solward.resources.agents import MEMORY_KEPT
@@ -29,12 +27,10 @@ async def everything(connection: AsyncConnection) -> None:
     await cycles.recall(connection, ["a", "b"])
     await agents.list_memory(connection, "a", 10)
     await transactions.recent(connection, ["w"], 5)
-    leaving = cycles.LeavingCycle("a", 1, 1, "running", 0, None, decision("a", 1))
-    await cycles.leave(connection, [leaving])
+    await cycles.leave(connection, [leaving_cycle("a", 1)])
     # So late that it forgets an entry.
     await agents.update_agent(connection, "a", {"cycle_no": late})
-    leaving = replace(leaving, decision=decision("a", late))
-    await cycles.leave(connection, [leaving])
+    await cycles.leave(connection, [leaving_cycle("a", 1, late)])
     usage = {"agent_id": "a", "hour": 1, "tokens": 1, "cost_nanousd": 1, "unpriced_tokens": 0}
     await agents.add_usage(connection, [usage])
     await agents.used(connection, ["a", "b"], 1)

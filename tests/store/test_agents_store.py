@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 from tests.promises import promise
-from tests.support.database import WALLET_ROW, agent_row
-from tests.support.database import decision_row as decision
+from tests.support.database import WALLET_ROW, agent_row, leaving_cycle
 
-from solward.agents.budget import TokensUsed
-from solward.agents.store import agents as store
-from solward.agents.store import cycles
-from solward.agents.store.cycles import LeavingCycle, LeftCycle, Recalled
+from solward.agents import remember as cycles
+from solward.agents import store
+from solward.agents.agent import TokensUsed
+from solward.agents.remember import LeftCycle, Recalled
 from solward.database.database import Database
 from solward.database.tables import wallets
 from solward.types.record import TransactionRecord, TransactionStatus
@@ -55,7 +54,7 @@ async def leave(
         "failures": 0,
         "error": None,
     } | changes
-    leaving = LeavingCycle("a1", fence, decision=decision("a1", cycle), **standing)
+    leaving = leaving_cycle("a1", fence, cycle, **standing)
     async with database.write() as connection:
         [left] = await cycles.leave(connection, [leaving])
         return None if left is None else await store.get_agent(connection, "a1")
@@ -151,8 +150,7 @@ async def test_agents_are_listed_changed_counted_and_deleted(database: Database)
         assert await store.update_agent(connection, "zz", {"name": "Bo"}) is None
         assert await store.get_agent(connection, "zz") is None
         await cycles.enter(connection, [("a1", 1)])
-        row = decision("a1", 1)
-        leaving = LeavingCycle("a1", 1, 99, "running", 0, None, row)
+        leaving = leaving_cycle("a1", 1, next_run_ms=99)
         assert await cycles.leave(connection, [leaving]) != [None]
         usage = {"agent_id": "a1", "hour": 7, "tokens": 5, "cost_nanousd": 3, "unpriced_tokens": 1}
         await store.add_usage(connection, [usage, usage])
@@ -197,9 +195,9 @@ async def test_a_batch_enters_and_leaves_each_agent_by_itself(database: Database
         entered = await cycles.enter(connection, wanted)
         assert [each and each["id"] for each in entered] == ["a3", None, None, "a1", None]
         leaving = [
-            LeavingCycle("a1", 1, 50, "error", 3, "why", decision("a1", 1)),
-            LeavingCycle("a2", 0, 51, "running", 0, None, decision("a2", 6)),
-            LeavingCycle("a3", 1, 52, "running", 0, None, decision("a3", 1)),
+            leaving_cycle("a1", 1, next_run_ms=50, status="error", failures=3, error="why"),
+            leaving_cycle("a2", 0, 6, next_run_ms=51),
+            leaving_cycle("a3", 1, next_run_ms=52),
         ]
         left = await cycles.leave(connection, leaving)
         assert left == [

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from tests.promises import promise
 from tests.support.database import WALLET_ROW, AuditLog, agent_row
 
-from solward.agents.store import agents
+from solward.agents import store as agents
 from solward.audit.log import Log
 from solward.database import outbox
 from solward.database.database import Database, try_lock_exclusive

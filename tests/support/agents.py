@@ -26,18 +26,16 @@ import pytest
 from sqlalchemy import insert, select
 from tests.support.plugins import Shelf
 
+from solward.agents import store as agent_store
+from solward.agents import store as store
 from solward.agents.agent import Agent, AgentGuardrails, Decision, DesiredState
-from solward.agents.cycle import CycleParts
-from solward.agents.model_budget import ModelBudget
-from solward.agents.observe import Stored
-from solward.agents.permissions import WITHOUT_GRANTS, Permissions
-from solward.agents.placement import MakePlacement, RunCycle
-from solward.agents.queue_placement import QueuePlacement
+from solward.agents.budget import ModelBudget
+from solward.agents.cycle import CycleParts, RunCycle
+from solward.agents.observe import WITHOUT_GRANTS, Permissions, Stored
+from solward.agents.placement import MakePlacement
+from solward.agents.queue import QueuePlacement, Worker
 from solward.agents.remember import CycleResult, EnteredCycle
 from solward.agents.service import AgentService
-from solward.agents.store import agents as agent_store
-from solward.agents.store import agents as store
-from solward.agents.worker import Worker
 from solward.context import AgentView
 from solward.database.database import Database
 from solward.database.tables import wallets

@@ -26,8 +26,9 @@ from sqlalchemy import Connection, Engine, create_engine, func, select, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from solward.agents import placement
-from solward.agents.store import queue_tables
+from solward.agents import placement, queue
+from solward.agents.agent import decision_of
+from solward.agents.remember import CycleResult, LeavingCycle
 from solward.audit import log as audit_log
 from solward.audit.log import AuditEntry, Log
 from solward.database import database, outbox, sqlite
@@ -170,7 +171,7 @@ class Homes:
         async def migrate() -> None:
             opened = await Database.open(url, Path())
             async with opened.write() as connection:
-                await queue_tables.prepare(connection)
+                await queue.prepare(connection)
             await opened.close()
 
         asyncio.run(migrate())
@@ -624,6 +625,21 @@ def decision_row(agent_id: str, cycle: int) -> dict[str, Any]:
         "output_tokens": None,
         "cost_nanousd": None,
     }
+
+
+def leaving_cycle(
+    agent_id: str,
+    fence: int,
+    cycle: int = 1,
+    *,
+    next_run_ms: int = 1,
+    status: str = "running",
+    failures: int = 0,
+    error: str | None = None,
+) -> LeavingCycle:
+    """A cycle that is to be left."""
+    decision = decision_of(decision_row(agent_id, cycle))
+    return LeavingCycle(decision, fence, CycleResult(status, failures, error, next_run_ms))
 
 
 class AuditLog:

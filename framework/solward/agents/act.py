@@ -10,7 +10,7 @@ from typing import Any
 from solward.agents.agent import Agent
 from solward.agents.think import storable
 from solward.context import AgentView
-from solward.runs.runner import RunSkill
+from solward.runs import RunSkill
 from solward.support import jsontext
 from solward.support.tasks import run_to_end
 from solward.telemetry.scrub import concealed, scrub_text

@@ -1,4 +1,5 @@
-"""An agent, its limits and its status, its decisions and its memory, as rows and as JSON."""
+"""An agent, its limits, its model's budget and its status, its decisions and its memory, as rows and
+as JSON."""
 
 from __future__ import annotations
 
@@ -9,16 +10,18 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from solward.agents.budget import UNLIMITED, TokenBudget, budget_of, usd_of
 from solward.database import tables
 from solward.database.records import EXACT, Form, Records, words
 from solward.resources import agents
 from solward.resources.agents import AgentStatus, Memory
 from solward.resources.declare import answer_json
 from solward.support import jsontext
-from solward.types.money import lamports_to_sol
+from solward.types.money import from_units, lamports_to_sol
 from solward.types.provider import Usage
 from solward.vault.guardrails.rules import ScopeLimits
+
+_USD_DECIMALS = 9
+NANOUSD = 10**_USD_DECIMALS
 
 
 class DesiredState(StrEnum):
@@ -62,6 +65,76 @@ class AgentGuardrails:
         if self.daily_costs_lamports is not None:
             shown["maxCostsSolPerDay"] = lamports_to_sol(self.daily_costs_lamports)
         return shown
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBudget:
+    """Limits of one agent; None is no limit. A day is the last 24 full hours and this one.
+
+    Attributes:
+        usd_by_default: nobody chose the limit in dollars, so it does not stop a model whose price
+            is not known.
+    """
+
+    max_tokens_per_cycle: int | None = None
+    max_tokens_per_day: int | None = None
+    max_nanousd_per_day: int | None = None
+    usd_by_default: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """`{maxTokensPerCycle, maxTokensPerDay, maxUsdPerDay}`, only those that are set."""
+        usd = self.max_nanousd_per_day
+        values = {
+            "maxTokensPerCycle": self.max_tokens_per_cycle,
+            "maxTokensPerDay": self.max_tokens_per_day,
+            "maxUsdPerDay": None if usd is None else usd_of(usd),
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+    def stored(self) -> dict[str, Any]:
+        """As `to_json`, and whether the limit in dollars is the default."""
+        return self.to_json() | ({"usdByDefault": True} if self.usd_by_default else {})
+
+
+UNLIMITED = TokenBudget()
+DEFAULT_BUDGET = TokenBudget(max_nanousd_per_day=5 * NANOUSD, usd_by_default=True)
+
+
+@dataclass(frozen=True, slots=True)
+class TokensUsed:
+    """Tokens an agent used in the last day, and their price.
+
+    Attributes:
+        nanousd: estimated price in billionths of a US dollar of the tokens whose price is known.
+        unpriced: tokens whose price is not known.
+    """
+
+    tokens: int = 0
+    nanousd: int = 0
+    unpriced: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """`{tokens, usd, unpricedTokens}`."""
+        return {"tokens": self.tokens, "usd": usd_of(self.nanousd), "unpricedTokens": self.unpriced}
+
+
+NOTHING_USED = TokensUsed()
+
+
+def usd_of(nanousd: int) -> Decimal:
+    """Billionths of a US dollar as dollars, exactly."""
+    return from_units(nanousd, _USD_DECIMALS)
+
+
+def budget_of(stored: Mapping[str, Any]) -> TokenBudget:
+    """A budget from its JSON, as `to_json` or `stored` give it."""
+    usd = stored.get("maxUsdPerDay")
+    return TokenBudget(
+        stored.get("maxTokensPerCycle"),
+        stored.get("maxTokensPerDay"),
+        None if usd is None else int(Decimal(usd) * NANOUSD),
+        stored.get("usdByDefault", False),
+    )
 
 
 @dataclass(frozen=True, slots=True)

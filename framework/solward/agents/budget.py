@@ -1,19 +1,26 @@
-"""Limits on an agent's model: tokens, and their estimated price."""
+"""A model's budget is reserved before the model is asked, and settled to what it used afterwards.
+
+So completions at the same time, of chats and cycles and in any process, cannot pass a day's limit
+together. What is never settled, because the process ended or nobody knows what the vendor charged,
+stays counted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from decimal import Decimal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from solward.agents import provider_call
+from solward.agents import store as store
+from solward.agents.agent import NOTHING_USED, UNLIMITED, Agent, TokenBudget, TokensUsed, usd_of
+from solward.agents.store import Batcher
+from solward.database.database import Database
+from solward.plugins import Registry
 from solward.support import jsontext
-from solward.types.errors import TokenBudgetReached
-from solward.types.money import from_units
-from solward.types.provider import CompletionRequest, ModelPrice
-
-_USD_DECIMALS = 9
-NANOUSD = 10**_USD_DECIMALS
+from solward.support.durations import HOUR_MS
+from solward.types.errors import ProviderError, TokenBudgetReached
+from solward.types.provider import CompletionRequest, ModelPrice, Usage
 
 # Prompt text has about four bytes a token, JSON about three (tokenizers of all four vendors,
 # 2026); the smaller number estimates more tokens.
@@ -22,75 +29,162 @@ _BYTES_PER_TOKEN = 3
 # Most tokens that are reserved of an answer where its provider does not say how long it can be.
 _MOST_OUTPUT = 8_192
 
-
-@dataclass(frozen=True, slots=True)
-class TokenBudget:
-    """Limits of one agent; None is no limit. A day is the last 24 full hours and this one.
-
-    Attributes:
-        usd_by_default: nobody chose the limit in dollars, so it does not stop a model whose price
-            is not known.
-    """
-
-    max_tokens_per_cycle: int | None = None
-    max_tokens_per_day: int | None = None
-    max_nanousd_per_day: int | None = None
-    usd_by_default: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """`{maxTokensPerCycle, maxTokensPerDay, maxUsdPerDay}`, only those that are set."""
-        usd = self.max_nanousd_per_day
-        values = {
-            "maxTokensPerCycle": self.max_tokens_per_cycle,
-            "maxTokensPerDay": self.max_tokens_per_day,
-            "maxUsdPerDay": None if usd is None else usd_of(usd),
-        }
-        return {name: value for name, value in values.items() if value is not None}
-
-    def stored(self) -> dict[str, Any]:
-        """As `to_json`, and whether the limit in dollars is the default."""
-        return self.to_json() | ({"usdByDefault": True} if self.usd_by_default else {})
-
-
-UNLIMITED = TokenBudget()
-DEFAULT_BUDGET = TokenBudget(max_nanousd_per_day=5 * NANOUSD, usd_by_default=True)
+_NOTHING = Usage(cost_nanousd=0)
 
 
 @dataclass(frozen=True, slots=True)
-class TokensUsed:
-    """Tokens an agent used in the last day, and their price.
+class Reserved:
+    """What one completion may use.
 
     Attributes:
-        nanousd: estimated price in billionths of a US dollar of the tokens whose price is known.
-        unpriced: tokens whose price is not known.
+        hour: since the epoch, in which it is counted.
+        is_llm: False where the provider is no model, and uses nothing unless it says so.
     """
 
-    tokens: int = 0
-    nanousd: int = 0
-    unpriced: int = 0
+    agent_id: str
+    hour: int
+    tokens: int
+    nanousd: int
+    is_llm: bool
 
-    def to_json(self) -> dict[str, Any]:
-        """`{tokens, usd, unpricedTokens}`."""
-        return {"tokens": self.tokens, "usd": usd_of(self.nanousd), "unpricedTokens": self.unpriced}
+    @property
+    def row(self) -> dict[str, Any]:
+        """What it adds to `agent_usage`."""
+        return _row(self.agent_id, self.hour, self.tokens, self.nanousd, 0)
+
+    def settled(self, usage: Usage | None) -> dict[str, Any] | None:
+        """What is to be added once the usage is known; None where it is not, and stays counted."""
+        if usage is None:
+            if self.is_llm:
+                return None
+            usage = _NOTHING
+        cost = usage.cost_nanousd
+        return _row(
+            self.agent_id,
+            self.hour,
+            usage.tokens - self.tokens,
+            (cost or 0) - self.nanousd,
+            usage.tokens if cost is None else 0,
+        )
 
 
-NOTHING_USED = TokensUsed()
+def usage_row(agent_id: str, ms: int, usage: Usage) -> dict[str, Any]:
+    """What a completion at `ms`, of which nothing was reserved, adds to `agent_usage`."""
+    cost = usage.cost_nanousd
+    unpriced = usage.tokens if cost is None else 0
+    return _row(agent_id, ms // HOUR_MS, usage.tokens, cost or 0, unpriced)
 
 
-def usd_of(nanousd: int) -> Decimal:
-    """Billionths of a US dollar as dollars, exactly."""
-    return from_units(nanousd, _USD_DECIMALS)
+def _row(agent_id: str, hour: int, tokens: int, nanousd: int, unpriced: int) -> dict[str, Any]:
+    return {
+        "agent_id": agent_id,
+        "hour": hour,
+        "tokens": tokens,
+        "cost_nanousd": nanousd,
+        "unpriced_tokens": unpriced,
+    }
 
 
-def budget_of(stored: Mapping[str, Any]) -> TokenBudget:
-    """A budget from its JSON, as `to_json` or `stored` give it."""
-    usd = stored.get("maxUsdPerDay")
-    return TokenBudget(
-        stored.get("maxTokensPerCycle"),
-        stored.get("maxTokensPerDay"),
-        None if usd is None else int(Decimal(usd) * NANOUSD),
-        stored.get("usdByDefault", False),
-    )
+@dataclass(frozen=True, slots=True)
+class _BudgetRequest:
+    agent_id: str
+    budget: TokenBudget
+    model: str
+    prompt: int
+    price: ModelPrice | None
+    is_llm: bool
+
+
+class ModelBudget:
+    """The budgets of all agents' models."""
+
+    def __init__(self, database: Database, registry: Callable[[], Registry]) -> None:
+        """Args:
+        registry: gives the plugins as they are loaded now.
+        """
+        self._database = database
+        self._registry = registry
+        self._reserving: Batcher[_BudgetRequest, tuple[int, Reserved] | TokenBudgetReached] = (
+            Batcher(self._reserve)
+        )
+        self._settling: Batcher[dict[str, Any], None] = Batcher(self._settle)
+
+    async def reserve(
+        self, agent: Agent, request: CompletionRequest
+    ) -> tuple[CompletionRequest, Reserved | None]:
+        """The request with its answer limited to what is reserved; None where no day is limited.
+
+        Raises:
+            ProviderError: the agent's provider is not installed.
+            TokenBudgetReached: there is no room for this request.
+        """
+        budget = agent.llm_budget
+        if budget == UNLIMITED:
+            return request, None
+        price = None
+        if budget.max_nanousd_per_day is not None:
+            price = await provider_call.price(self._registry(), agent)
+            if price is None and budget.usd_by_default:
+                budget = replace(budget, max_nanousd_per_day=None, usd_by_default=False)
+        prompt = estimated_tokens(request)
+        if budget.max_tokens_per_day is None and budget.max_nanousd_per_day is None:
+            most = output_allowance(budget, NOTHING_USED, request.model, prompt, None)
+            return replace(request, max_output_tokens=most), None
+        is_llm = provider_call.installed(self._registry(), agent).spec.is_llm
+        wanted = _BudgetRequest(agent.id, budget, request.model, prompt, price, is_llm)
+        answer = await self._reserving(wanted)
+        if isinstance(answer, TokenBudgetReached):
+            raise answer
+        most, reserved = answer
+        return replace(request, max_output_tokens=most), reserved
+
+    async def failed(self, reserved: Reserved | None, error: BaseException) -> None:
+        """Give back what is reserved where the call failed in a way that costs nothing."""
+        if reserved is not None and isinstance(error, ProviderError) and not error.may_cost:
+            await self.settle(reserved, _NOTHING)
+
+    async def settle(self, reserved: Reserved, usage: Usage | None) -> None:
+        """Count what was used in place of what was reserved."""
+        row = reserved.settled(usage)
+        if row is not None:
+            await self._settling(row)
+
+    async def _settle(self, rows: Sequence[dict[str, Any]]) -> list[None]:
+        async with self._database.write() as connection:
+            await store.add_usage(connection, rows)
+        return [None] * len(rows)
+
+    async def _reserve(
+        self, requests: Sequence[_BudgetRequest]
+    ) -> list[tuple[int, Reserved] | TokenBudgetReached]:
+        ids = {each.agent_id for each in requests}
+        answers: list[tuple[int, Reserved] | TokenBudgetReached] = []
+        async with self._database.write() as connection:
+            await store.lock_agents(connection, sorted(ids))
+            # A model's budget is money too: a clock that is ahead empties no day.
+            moment = await self._database.moment(connection)
+            used = await store.used(connection, list(ids), moment.window_ms // HOUR_MS)
+            reserved: list[dict[str, Any]] = []
+            for each in requests:
+                so_far = used.get(each.agent_id, NOTHING_USED)
+                try:
+                    most = output_allowance(
+                        each.budget, so_far, each.model, each.prompt, each.price
+                    )
+                except TokenBudgetReached as error:
+                    answers.append(error)
+                    continue
+                assert most is not None, "a day is limited"
+                nanousd = 0 if each.price is None else each.price.cost(each.prompt, most)
+                hour = moment.reserved_ms // HOUR_MS
+                one = Reserved(each.agent_id, hour, each.prompt + most, nanousd, each.is_llm)
+                used[each.agent_id] = TokensUsed(
+                    so_far.tokens + one.tokens, so_far.nanousd + nanousd, so_far.unpriced
+                )
+                reserved.append(one.row)
+                answers.append((most, one))
+            await store.add_usage(connection, reserved)
+        return answers
 
 
 def output_allowance(

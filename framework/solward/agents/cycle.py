@@ -16,14 +16,13 @@ from structlog.contextvars import bound_contextvars
 
 from solward.agents.act import RESUMED_REASONING, Act, act, resumed
 from solward.agents.agent import Agent, Decision
-from solward.agents.model_budget import ModelBudget, Reserved
-from solward.agents.observe import Stored, observe
-from solward.agents.permissions import Permissions
+from solward.agents.budget import ModelBudget, Reserved
+from solward.agents.observe import Permissions, Stored, observe
 from solward.agents.provider_call import Complete
 from solward.agents.remember import CycleResult, EnteredCycle, Journal
 from solward.agents.think import NO_REASONING, storable, think
 from solward.resources.agents import AgentStatus
-from solward.runs.runner import RunSkill, no_hook
+from solward.runs import RunSkill, next_due_ms, no_hook
 from solward.solana.balances import Balances
 from solward.support.clock import now_ms
 from solward.support.tasks import run_to_end
@@ -95,6 +94,9 @@ class NextCycle:
 
     cycle: int
     due_ms: int
+
+
+RunCycle = Callable[[str, int], Awaitable[NextCycle | None]]
 
 
 @dataclass(slots=True)
@@ -237,16 +239,6 @@ def _result(agent: Agent, progress: _Progress, started_ms: int, ended_ms: int) -
     pause_ms = backoff_ms(agent.loop_interval_ms, failures)
     next_ms = next_due_ms(due_ms, pause_ms, ended_ms)
     return CycleResult(status.value, failures, failure, next_ms, progress.reserved)
-
-
-def next_due_ms(due_ms: int, pause_ms: int, now_ms: int) -> int:
-    """The first multiple of `pause_ms` after `due_ms` that lies after `now_ms`.
-
-    Counted from when the cycle was due, not from when it ran, so that lateness does not add up;
-    times that passed while the cycle ran are skipped.
-    """
-    pauses = max(1, (now_ms - due_ms) // pause_ms + 1)
-    return due_ms + pauses * pause_ms
 
 
 def backoff_ms(interval_ms: int, failures: int) -> int:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Protocol
 
 import structlog
 
-from solward.agents.cycle import NextCycle
-from solward.agents.store import agents as store
+from solward.agents import store as store
+from solward.agents.cycle import NextCycle, RunCycle
 from solward.database.database import Database
-from solward.runs.runner import LONGEST_WAIT_S, Runner
+from solward.runs import LONGEST_WAIT_S, Runner
 from solward.support.clock import now_ms
 
 # Most cycles wait for a model: this bounds memory and open connections, not throughput.
@@ -24,8 +24,6 @@ CONCURRENCY = 200
 RETRY_MS = 5_000
 
 _log = structlog.get_logger(__name__)
-
-RunCycle = Callable[[str, int], Awaitable[NextCycle | None]]
 
 
 class Placement(Protocol):
@@ -103,12 +101,12 @@ class EmbeddedPlacement(Runner[NextCycle | None]):
             task.cancel()
             await asyncio.wait({task})
 
-    async def close(self, wait_s: float = 0.0) -> None:
+    async def close(self) -> None:
         """See `Placement`; the agents are halted in parallel."""
         self._closed = True
         self._waiting.clear()
         self._heap.clear()
-        await super().close(wait_s)
+        await super().close()
 
     async def turn(self) -> float:
         """See `Runner`."""
@@ -154,6 +152,6 @@ def default(database: Database, run: RunCycle) -> Placement:
     if not database.shared:
         return EmbeddedPlacement(database, run)
     # Procrastinate is installed for PostgreSQL only.
-    from solward.agents.queue_placement import QueuePlacement
+    from solward.agents.queue import QueuePlacement
 
     return QueuePlacement(database)

@@ -20,28 +20,30 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from solward.agents import placement, provider_call
+from solward.agents import store as store
 from solward.agents.agent import (
     Agent,
     AgentGuardrails,
     Decision,
     DesiredState,
     MemoryEntry,
+    TokensUsed,
     agent_of,
     decision_of,
     statistics_json,
 )
-from solward.agents.budget import TokensUsed
+from solward.agents.budget import ModelBudget, Reserved, usage_row
 from solward.agents.cycle import CycleParts, NextCycle, PhaseHook, run_cycle
 from solward.agents.fields import (
+    TEMPLATES,
     Defaults,
     read_create,
     read_guardrails,
     read_update,
+    template_of,
     with_template,
 )
-from solward.agents.model_budget import ModelBudget, Reserved, usage_row
-from solward.agents.observe import StoredReads
-from solward.agents.permissions import PermissionReader
+from solward.agents.observe import PermissionReader, StoredReads
 from solward.agents.placement import MakePlacement
 from solward.agents.provider_call import (
     check_options,
@@ -50,10 +52,7 @@ from solward.agents.provider_call import (
     installed,
     streamer,
 )
-from solward.agents.remember import Journal, record_status, tokens_of
-from solward.agents.store import agents as store
-from solward.agents.store.cycles import MEMORY_GIVEN
-from solward.agents.templates import TEMPLATES, template_of
+from solward.agents.remember import MEMORY_GIVEN, Journal, record_status, tokens_of
 from solward.agents.think import chat_request
 from solward.audit.acts import record_act
 from solward.database.database import Database
@@ -62,7 +61,7 @@ from solward.operations.policies.documents import Policies
 from solward.operations.policies.grant_report import can_leave, limits_report, principal_grants
 from solward.plugins import Registry
 from solward.resources.agents import MEMORY_KEPT, AgentStatus, Guardrails
-from solward.runs.runner import RunSkill, no_hook
+from solward.runs import RunSkill, no_hook
 from solward.settings import Settings
 from solward.solana.balances import Balances
 from solward.solana.token_list import TokenList

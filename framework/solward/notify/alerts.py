@@ -25,7 +25,7 @@ import structlog
 from sqlalchemy import BigInteger, BindParameter, bindparam, case, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.agents.store import agents, jobs
+from solward.agents import store as agents
 from solward.audit import alerts
 from solward.audit.acts import SERVICE
 from solward.audit.alerts import AUDIT_BROKEN, Alert
@@ -500,8 +500,8 @@ class Watch:
     async def _queue(self) -> list[_Condition]:
         async with self.database.read() as connection:
             running = (await agents.count_by_status(connection)).get(AgentStatus.RUNNING.value)
-            workers = await jobs.count_workers(connection)
-            counts = await jobs.count(connection)
+            workers = await agents.count_workers(connection)
+            counts = await agents.count_jobs(connection)
         if running and not workers:
             return [(Alert.WORKER_MISSING, "Agents are to run, and no worker lives")]
         if counts.get("stalled"):

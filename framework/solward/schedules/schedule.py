@@ -15,6 +15,7 @@ from sqlalchemy import RowMapping
 from solward.resources import schedules
 from solward.resources.declare import answer_json, fields_of
 from solward.resources.schedules import EVERY, Missed, NewSchedule, ScheduleStatus
+from solward.runs import next_due_ms
 from solward.support import jsontext
 from solward.support.clock import iso, ms_of, time_json
 from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
@@ -54,7 +55,7 @@ class When:
         if self.every_ms is not None:
             found: int | None = self.first_ms
             if ms >= self.first_ms:
-                found = self.first_ms + ((ms - self.first_ms) // self.every_ms + 1) * self.every_ms
+                found = next_due_ms(self.first_ms, self.every_ms, ms)
         else:
             found = self._cron_after(ms)
         if found is None or (self.end_ms is not None and found > self.end_ms):

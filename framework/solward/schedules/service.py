@@ -16,18 +16,17 @@ from solward.operations.policies.changes import drop_set, lock_policy, put_set
 from solward.operations.policies.documents import Policies
 from solward.plugins.loaded import Registry
 from solward.resources.schedules import Missed, NewSchedule, ScheduleStatus
-from solward.runs.runner import RunSkill, no_hook
+from solward.runs import RunSkill, no_hook
 from solward.schedules import store
-from solward.schedules.journal import (
+from solward.schedules.runs import (
     RUNS_DONE,
-    Journal,
     Now,
     ScheduleHook,
+    ScheduleRunner,
     actor_of,
     ended,
     run_once,
 )
-from solward.schedules.runner import ScheduleRunner
 from solward.schedules.schedule import TERMS, Schedule, read_when
 from solward.support import jsontext
 from solward.support.clock import iso, now_ms
@@ -99,12 +98,14 @@ class ScheduleService:
         self.run_skill = run_skill
         self._now = self._window_ms if now is None else now
         self.runner = ScheduleRunner(
-            Journal(database, me, self._now, registry),
+            database,
+            me,
+            self._now,
+            registry,
             lambda schedule, due_ms: run_once(
                 schedule, due_ms, registry=registry(), keys=self.keys, run_skill=self.run_skill
             ),
-            is_shared=database.shared,
-            hook=hook,
+            hook,
         )
 
     async def create(self, wallet_id: str, body: Mapping[str, Any], maker: Maker) -> Schedule:

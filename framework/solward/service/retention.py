@@ -15,7 +15,7 @@ import structlog
 from sqlalchemy import bindparam, delete, func, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.agents.store import agents
+from solward.agents import store as agents
 from solward.database import outbox
 from solward.database.database import Database, try_lock_exclusive
 from solward.database.outbox import SERVICE_CHAIN, Head

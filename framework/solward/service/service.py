@@ -42,8 +42,8 @@ from solward.operations.swap import SwapLimits
 from solward.plugins import Registry
 from solward.plugins.folders.layout import in_use
 from solward.plugins.state import PluginSettings, PluginState
-from solward.runs.runner import no_hook as no_run_hook
-from solward.schedules.journal import ScheduleHook
+from solward.runs import no_hook as no_run_hook
+from solward.schedules.runs import ScheduleHook
 from solward.schedules.service import ScheduleService
 from solward.service.cluster import Localnet, open_cluster
 from solward.service.history import History

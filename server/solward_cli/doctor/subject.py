@@ -11,7 +11,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from solward.agents.store.agents import list_agents
+from solward.agents.store import list_agents
 from solward.database.database import Database
 from solward.database.schema import has_schema
 from solward.hosts.models import ModelHosts

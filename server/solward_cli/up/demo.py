@@ -164,7 +164,7 @@ def grants(seller: str | None) -> list[Mapping[str, Any]]:
 async def last_seller(settings: Settings) -> str | None:
     """The site that the home's demo agent buys from, read before the service is opened; None where
     there is none yet."""
-    from solward.agents.store.agents import list_agents
+    from solward.agents.store import list_agents
     from solward.database.schema import has_schema
 
     try:

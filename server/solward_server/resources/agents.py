@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 from quart import Response, request
 
-from solward.agents.templates import TEMPLATES
+from solward.agents.fields import TEMPLATES
 from solward.resources import agents as calls
 from solward.resources.agents import AgentStatus
 from solward.resources.declare import answer_json, request_example, request_schema

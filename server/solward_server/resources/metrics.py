@@ -14,7 +14,7 @@ from typing import Any, get_args
 from quart import Response, request
 
 from solward import __version__
-from solward.agents.store import agents, jobs
+from solward.agents import store as agents
 from solward.database.database import Database
 from solward.notify import deliveries as webhook
 from solward.resources.agents import AgentStatus
@@ -89,7 +89,7 @@ async def fill(database: Database, ends: GrantEnds) -> None:
     async with database.read() as connection:
         counts = await agents.count_by_status(connection)
         states = await attempts.live_states(connection)
-        queued = await jobs.count(connection) if database.shared else {}
+        queued = await agents.count_jobs(connection) if database.shared else {}
         kinds = await processes.count_by_kind(connection)
         untold = await webhook.waiting(connection)
         open_pockets = await pockets.count_open(connection)

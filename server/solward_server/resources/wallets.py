@@ -12,7 +12,7 @@ from solward.operations.policies.grant_report import limits_report, wallet_grant
 from solward.resources import wallets as calls
 from solward.resources.declare import answer_json
 from solward.resources.schedules import ScheduleStatus
-from solward.schedules.journal import spends
+from solward.schedules.runs import spends
 from solward.service.holdings import Worth
 from solward.service.limits import wallet_limits
 from solward.service.service import Solward

@@ -22,9 +22,9 @@ from tests.support.plugins import Shelf, skill_source
 from tests.support.swaps import BONK
 from tests.support.tokens import TOKEN_2022, fund_instructions, named_mint_instructions
 
+from solward.agents import store as store
 from solward.agents.agent import Agent, Decision
 from solward.agents.cycle import run_cycle
-from solward.agents.store import agents as store
 from solward.service.service import Solward
 from solward.settings import Settings
 from solward.solana.programs import CLOCK_SYSVAR

@@ -27,7 +27,7 @@ from tests.agents.injection.lab import (
 from tests.agents.injection.scripts import NOTHING_LANDS, SCRIPTS, Channel, Script
 from tests.promises import promise
 
-from solward.agents.prompt import MAX_OUTCOME
+from solward.agents.think import MAX_OUTCOME
 from solward.support import jsontext
 from solward.types.money import sol_to_lamports
 

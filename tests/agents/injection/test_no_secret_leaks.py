@@ -19,8 +19,8 @@ from tests.support.plugins import skill_source
 from tests.support.processes import written_log
 from tests.support.services import STRANGER
 
+from solward.agents import store as store
 from solward.agents.cycle import run_cycle
-from solward.agents.store import agents as store
 from solward.service.service import Solward
 from solward.settings import Settings
 from solward.support import jsontext

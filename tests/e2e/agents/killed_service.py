@@ -24,7 +24,7 @@ from pathlib import Path
 import solward_cli
 from solward.agents.cycle import Phase
 from solward.plugins import load_registry
-from solward.schedules.journal import SchedulePhase
+from solward.schedules.runs import SchedulePhase
 from solward.service.service import Solward
 from solward.vault.money.steps import Step
 

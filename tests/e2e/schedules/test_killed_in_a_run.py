@@ -21,7 +21,7 @@ from tests.support.plugins import Shelf
 from tests.support.processes import funded_wallet, sol_of
 from tests.support.repository import ROOT
 
-from solward.schedules.journal import SchedulePhase
+from solward.schedules.runs import SchedulePhase
 from solward.vault.money.steps import PAID_STEPS, Step
 
 pytestmark = [

@@ -14,9 +14,9 @@ from solders.keypair import Keypair
 from tests.support.agents import Scripted, agent_body, calls
 from tests.support.services import Answer, Api
 
+from solward.agents import store as agent_store
 from solward.agents.agent import Decision
 from solward.agents.cycle import run_cycle
-from solward.agents.store import agents as agent_store
 from solward.operations.perform import Operations
 from solward.operations.policies.changes import replace_set
 from solward.solana.token_list import known_decimals

@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.promises import promise
 from tests.support.database import WALLET_ROW, agent_row
 
-from solward.agents.store import agents as agent_store
-from solward.agents.store import cycles
+from solward.agents import remember as cycles
+from solward.agents import store as agent_store
 from solward.credentials.credentials import record_uses
 from solward.database.database import Database
 from solward.database.tables import credentials, wallets

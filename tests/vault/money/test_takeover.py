@@ -15,7 +15,7 @@ from tests.promises import promise
 from tests.support.database import agent_row
 from tests.support.engine import LIMITS, Bench, Wire, open_bench
 
-from solward.agents.store import agents as agent_store
+from solward.agents import store as agent_store
 from solward.database.tables import attempts, transactions
 from solward.operations.sol import plan_airdrop
 from solward.types.errors import SkillError, TakenOver, TransactionFailed

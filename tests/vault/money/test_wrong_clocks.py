@@ -17,9 +17,9 @@ from tests.promises import promise
 from tests.support.database import set_database_clock
 from tests.support.engine import LIMITS, Bench, open_bench
 
-from solward.agents.model_budget import usage_row
+from solward.agents import store as agent_store
+from solward.agents.budget import usage_row
 from solward.agents.remember import tokens_of
-from solward.agents.store import agents as agent_store
 from solward.database import database as database_module
 from solward.database.database import Database
 from solward.operations.policies.grant_report import limits_report

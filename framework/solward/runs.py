@@ -1,4 +1,6 @@
-"""The runner: starts what is due in this process, agents' cycles and schedules' runs."""
+"""The runner: starts what is due in this process, agents' cycles and schedules' runs, and says when
+what comes at equal distances is due next.
+"""
 
 from __future__ import annotations
 
@@ -38,17 +40,29 @@ def no_hook(key: str, phase: object) -> None:
     """Do nothing at a phase of a run."""
 
 
+def next_due_ms(due_ms: int, pause_ms: int, now_ms: int) -> int:
+    """The first multiple of `pause_ms` after `due_ms` that lies after `now_ms`.
+
+    Counted from when a run was due, not from when it ran, so that lateness does not add up; times
+    that passed while it ran are skipped.
+    """
+    pauses = max(1, (now_ms - due_ms) // pause_ms + 1)
+    return due_ms + pauses * pause_ms
+
+
 class Runner(Generic[T]):
     """Starts a run of each thing when it is due, never two of one thing at once.
 
     Args:
         name: of what is run, for logs and tasks.
         concurrency: most runs at one time; the others wait in order of due time.
+        close_wait_s: how long runs have to end before a close cancels them.
     """
 
-    def __init__(self, name: str, concurrency: int) -> None:
+    def __init__(self, name: str, concurrency: int, close_wait_s: float = 0.0) -> None:
         self._name = name
         self._concurrency = concurrency
+        self._close_wait_s = close_wait_s
         self._running: dict[str, asyncio.Task[T]] = {}
         self._wake = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
@@ -79,13 +93,13 @@ class Runner(Generic[T]):
         while self._running:
             await asyncio.wait(set(self._running.values()))
 
-    async def close(self, wait_s: float = 0.0) -> None:
-        """Begin nothing any more; runs have `wait_s` to end, and are cancelled then."""
+    async def close(self) -> None:
+        """Begin nothing any more; runs have `close_wait_s` to end, and are cancelled then."""
         if self._loop is not None:
             await end([self._loop])
         tasks = set(self._running.values())
-        if tasks and wait_s:
-            _done, tasks = await asyncio.wait(tasks, timeout=wait_s)
+        if tasks and self._close_wait_s:
+            _done, tasks = await asyncio.wait(tasks, timeout=self._close_wait_s)
         for task in tasks:
             task.cancel()
         if tasks:

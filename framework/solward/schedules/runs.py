@@ -1,12 +1,18 @@
-"""What one run of a schedule is (who asks, the skill, what became of it), and where it is begun and
-ended: each is one database transaction.
+"""Runs of schedules in this process, beside others on a shared database: when one is begun, what it
+is (who asks, the skill, what became of it), and how it is ended. It is begun and ended in one
+database transaction each.
+
+No queue is needed: a due time is taken by one statement on its schedule's row, and the row's fence
+and owner say who runs it. A process looks again when its next schedule is due, when one was changed
+here, and on a shared database every `POLL_S`, because others change schedules and die.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -20,13 +26,14 @@ from solward.operations.key_callers import KeyCallers
 from solward.plugins import Registry
 from solward.plugins.loaded import LoadedSkill
 from solward.resources.schedules import Missed, RunStatus, ScheduleStatus
-from solward.runs.runner import RunSkill
+from solward.runs import LONGEST_WAIT_S, Runner, RunSkill
 from solward.schedules import store
 from solward.schedules.schedule import Schedule
 from solward.schedules.store import action_prefix
 from solward.support.clean_text import cleaned
 from solward.support.clock import iso
 from solward.support.durations import HOUR_MS, MINUTE_MS
+from solward.telemetry import metrics
 from solward.telemetry.scrub import concealed, scrub_text
 from solward.types.errors import (
     Held,
@@ -43,6 +50,14 @@ from solward.types.skill import Effects
 from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.request import Actor, ScheduleRun
 from solward.vault.store import spending
+
+# Runs at one time in a process; the others wait in order of their due times.
+CONCURRENCY: Final = 20
+POLL_S: Final = 2.0
+# After the database refused.
+RETRY_S: Final = 2.0
+# Runs have so long to end before a stop interrupts them; another process goes on with those.
+CLOSE_WAIT_S: Final = 5.0
 
 LATE_MS: Final = MINUTE_MS
 """A due time that is found later than this after it was missed."""
@@ -74,60 +89,136 @@ _BROKEN: Final = frozenset({"internal_error", "bad_outcome"})
 _log = structlog.get_logger(__name__)
 
 
-class Journal:
-    """Begins and ends runs.
+class SchedulePhase(StrEnum):
+    """The points of a run at which tests stop or kill the process."""
+
+    ENTERED = "due_time_taken"
+    """The due time is taken, durably."""
+    RAN = "skill_ended"
+    """The skill ended; its transactions are durable, how it went is not stored."""
+    LEFT = "run_stored"
+    """How it went and the next due time are durable."""
+
+
+ScheduleHook = Callable[[str, SchedulePhase], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run went.
+
+    Attributes:
+        pauses: why the schedule is to be paused at once.
+    """
+
+    status: RunStatus
+    text: str
+    pauses: str | None = None
+
+
+class ScheduleRunner(Runner[None]):
+    """Runs each schedule when it is due.
 
     Args:
         me: this process.
         now: by which schedules are due, in Unix milliseconds.
         registry: the plugins of now.
+        run: runs a schedule for a due time.
+        hook: called after each phase of a run (tests kill the process there).
     """
 
     def __init__(
-        self, database: Database, me: str, now: Now, registry: Callable[[], Registry]
+        self,
+        database: Database,
+        me: str,
+        now: Now,
+        registry: Callable[[], Registry],
+        run: Callable[[Schedule, int], Awaitable[Outcome]],
+        hook: ScheduleHook,
     ) -> None:
+        super().__init__("schedules", CONCURRENCY, CLOSE_WAIT_S)
         self._database = database
         self._me = me
         self._now = now
         self._registry = registry
+        self._run = run
+        self._poll_s = POLL_S if database.shared else LONGEST_WAIT_S
+        self._hook = hook
+        # Of each schedule that runs here, who made it.
+        self._makers: dict[str, str] = {}
         # When each schedule that could not be read is looked at again, in monotonic seconds.
         self._unreadable: dict[str, float] = {}
 
-    async def wait_ms(self, running: Mapping[str, str]) -> int | None:
-        """Milliseconds until this process has something to run; None where nothing is due.
+    async def turn(self) -> float:
+        """See `Runner`."""
+        if self._room <= 0:
+            return self._poll_s  # the end of a run wakes
+        wait_ms = await self.wait_ms()
+        if wait_ms is None or wait_ms > 0:
+            return self._poll_s if wait_ms is None else min(self._poll_s, wait_ms / 1000)
+        taken, was_any = await self.take_due(self._room)
+        for schedule, due_ms in taken:
+            self._makers[schedule.id] = schedule.made_by
+            self._begin(schedule.id, self._one(schedule, due_ms))
+        # Where there was nothing, others have it locked: it is looked at again after a while.
+        return 0.0 if was_any else self._poll_s
 
-        Args:
-            running: schedule that runs here -> who made it.
-        """
+    async def look(self) -> float:
+        """See `Runner`."""
+        try:
+            return await self.turn()
+        except StoreError as error:
+            _log.warning("schedules_not_taken", error=str(error))
+        except Exception:
+            _log.exception("schedules_not_taken")
+        return RETRY_S
+
+    def _ended(self, key: str, task: asyncio.Task[None]) -> None:
+        del self._makers[key]
+        super()._ended(key, task)
+
+    async def _one(self, schedule: Schedule, due_ms: int) -> None:
+        self._hook(schedule.id, SchedulePhase.ENTERED)
+        try:
+            outcome = await self._run(schedule, due_ms)
+            self._hook(schedule.id, SchedulePhase.RAN)
+            await self.leave(schedule, due_ms, outcome)
+        except TakenOver:
+            # Another process goes on with it, or it was deleted.
+            metrics.FENCED.labels("leave").inc()
+            _log.info("schedule_fenced", schedule_id=schedule.id)
+            return
+        except StoreError as error:
+            # It is this process's still, and run again: its money calls are known by their names.
+            _log.warning("schedule_not_stored", schedule_id=schedule.id, error=str(error))
+            await asyncio.sleep(RETRY_S)
+            return
+        metrics.SCHEDULE_RUNS.labels(outcome.status.value).inc()
+        self._hook(schedule.id, SchedulePhase.LEFT)
+
+    async def wait_ms(self) -> int | None:
+        """Milliseconds until this process has something to run; None where nothing is due."""
         async with self._database.read() as connection:
-            left_out = self._left_out(running)
-            due_ms = await store.next_due(connection, self._me, left_out, _busy(running.values()))
+            due_ms = await store.next_due(
+                connection, self._me, self._left_out(), _busy(self._makers.values())
+            )
             if due_ms is None:
                 return None
             return max(0, due_ms - await self._now(connection))
 
-    async def take_due(
-        self, running: Mapping[str, str], room: int
-    ) -> tuple[list[tuple[Schedule, int]], bool]:
+    async def take_due(self, room: int) -> tuple[list[tuple[Schedule, int]], bool]:
         """Take what is due; returns each schedule that is to run, with its due time, and whether
         there was anything.
 
         What is not to run, because it was missed or transactions are frozen, is stored as skipped.
-
-        Args:
-            running: as of `wait_ms`.
         """
         taken: list[tuple[Schedule, int]] = []
-        makers = list(running.values())
+        makers = list(self._makers.values())
         async with self._database.write() as connection:
             now = await self._now(connection)
+            most = min(room, MOST_TAKEN)
             found = await store.take_due(
-                connection,
-                self._me,
-                now,
-                self._left_out(running),
-                _busy(makers),
-                min(room, MOST_TAKEN),
+                connection, self._me, now, self._left_out(), _busy(makers), most
             )
             for schedule in found:
                 if schedule.made_by in _busy(makers):
@@ -142,10 +233,10 @@ class Journal:
                     taken.append((replace(schedule, fence=schedule.fence + 1), due_ms))
         return taken, bool(found)
 
-    def _left_out(self, running: Iterable[str]) -> list[str]:
+    def _left_out(self) -> list[str]:
         """Schedules that are not looked at: those that run, and those that cannot be read."""
         now = time.monotonic()
-        return [*running, *(each for each, at in self._unreadable.items() if at > now)]
+        return [*self._makers, *(each for each, at in self._unreadable.items() if at > now)]
 
     def _set_apart(self, schedule: Schedule) -> None:
         if schedule.id not in self._unreadable:
@@ -293,33 +384,6 @@ def _cannot_resume(schedule: Schedule, attempts: int, now: int) -> str | None:
     if schedule.missed is Missed.SKIP and now - schedule.running_due_ms > RESUMED_WITHIN_MS:
         return "The run was interrupted, and found again too late; what it had paid stands"
     return None
-
-
-class SchedulePhase(StrEnum):
-    """The points of a run at which tests stop or kill the process."""
-
-    ENTERED = "due_time_taken"
-    """The due time is taken, durably."""
-    RAN = "skill_ended"
-    """The skill ended; its transactions are durable, how it went is not stored."""
-    LEFT = "run_stored"
-    """How it went and the next due time are durable."""
-
-
-ScheduleHook = Callable[[str, SchedulePhase], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a run went.
-
-    Attributes:
-        pauses: why the schedule is to be paused at once.
-    """
-
-    status: RunStatus
-    text: str
-    pauses: str | None = None
 
 
 async def actor_of(schedule: Schedule, keys: KeyCallers) -> Actor:

@@ -1,0 +1,427 @@
+"""Cycles on workers: a due cycle is a job in procrastinate's queue on PostgreSQL, beside the agent's
+own row. Here are the placement, the worker and the queue's tables.
+
+Any process defers and halts; only workers run. A job is only a hint: the fence decides whether its
+cycle is entered, may spend and is left. Beside procrastinate's worker, each worker's process
+creates jobs of due cycles and releases the jobs of dead workers. All of them do, so that agents go
+on where one is killed or frozen. One that is frozen while it creates jobs holds the others up until
+the database ends its transaction, after 10 s.
+
+The tables are made by the release of procrastinate that is installed, compared with it at each
+start, and brought up to it by `solward database upgrade`. A release ships its migrations as files,
+and leaves it to others to know which of them a database has. That is stored in `queue_migrations`,
+in the transaction that applies one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import structlog
+from procrastinate import App, PsycopgConnector
+from procrastinate import __version__ as release
+from procrastinate.exceptions import ConnectorException
+from procrastinate.jobs import Job, Status
+from procrastinate.schema import SchemaManager
+from procrastinate.worker import Worker as QueueWorker
+from psycopg import AsyncConnection as Driver
+from psycopg import OperationalError
+from sqlalchemy import inspect, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.agents import store
+from solward.agents.cycle import RunCycle
+from solward.database.database import Database, lock_exclusive, try_lock_exclusive
+from solward.support.clock import now_ms
+from solward.support.tasks import end
+from solward.types.errors import SolwardError, StoreError
+
+# While a halt waits: how often the cycle's end and its worker's heartbeat are read.
+HALT_POLL_S = 0.05
+HEARTBEAT_CHECK_S = 0.5
+# Workers without a heartbeat for so long are deleted.
+PRUNE_S = 60.0
+# A database that is away for longer ends the worker, whose jobs then go to others.
+RETRIES_S = (0.05, 0.2, 1.0, 2.0, 4.0)
+_POOL = 8
+
+# Most cycles wait for a model, so a worker holds many at once (measured: benchmarks/scale.py).
+CONCURRENCY = 300
+POLL_S = 1.0  # notifications wake the worker; this is for lost ones
+HEARTBEAT_S = 2.0
+# Time for running cycles to end by themselves after `stop`; then they are cancelled, except actions
+# that spend, which always run to their end.
+GRACE_S = 5.0
+
+# How often jobs are created of what is due, and released of workers that died.
+SWEEP_S = 0.2
+REAP_S = 1.0
+
+_log = structlog.get_logger(__name__)
+
+
+class QueuePlacement:
+    """Runs cycles on workers; see `Placement`.
+
+    Args:
+        clock: for what is due, in Unix milliseconds.
+
+    Attributes:
+        app: procrastinate's, which a worker opens; making and cancelling jobs needs no connection
+            of its own.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], int] = now_ms) -> None:
+        self._database = database
+        self._clock = clock
+        connector = _PatientConnector(
+            conninfo=database.conninfo, min_size=1, max_size=_POOL, configure=_hurried
+        )
+        self.app = App(connector=connector)
+
+    async def open(self) -> None:
+        """Create or check the queue's tables; workers find due cycles by themselves."""
+        async with self._database.write() as connection:
+            await prepare(connection)
+
+    async def begin(self, agent_id: str, cycle: int, due_ms: int) -> None:
+        """Create the job at once where the cycle is due; workers would within a second."""
+        async with self._database.write() as connection:
+            await self._defer(connection, 1, agent_id)
+
+    async def sweep(self, most: int = store.BACKLOG) -> int:
+        """Create jobs of due cycles, unless another process does; returns their number.
+
+        Args:
+            most: jobs that may wait in all.
+        """
+        async with self._database.write() as connection:
+            if not await try_lock_exclusive(connection, "sweep"):
+                return 0
+            room = most - await store.count_waiting(connection)
+            return await self._defer(connection, max(0, room))
+
+    async def reap(self) -> tuple[int, int]:
+        """Drop the jobs of dead workers, and let their agents be deferred again.
+
+        A worker that was only slow finds its job gone when it ends it; the fence decides what it
+        may still do for the agent.
+
+        Returns:
+            How many jobs were dropped, and how many agents may be deferred again.
+        """
+        jobs, dropped = self.app.job_manager, 0
+        with queue_errors():
+            for job in await jobs.get_stalled_jobs(seconds_since_heartbeat=store.STALLED_S):
+                assert job.id is not None
+                # Another worker may have dropped it.
+                with contextlib.suppress(ConnectorException):
+                    await jobs.finish_job_by_id_async(job.id, Status.FAILED, delete_job=True)
+                    dropped += 1
+            await jobs.prune_stalled_workers(PRUNE_S)
+        async with self._database.write() as connection:
+            return dropped, len(await store.rearm(connection, self._clock()))
+
+    async def halt(self, agent_id: str) -> None:
+        """See `Placement`. A run whose worker is dead or frozen loses its fence instead: it can
+        neither spend nor be recorded any more."""
+        async with self._database.write() as connection:
+            await self._cancel(connection, agent_id)
+        checked = 0.0
+        while True:
+            async with self._database.read() as connection:
+                running = await store.entered(connection, agent_id)
+            if running is None:
+                return
+            if time.monotonic() - checked >= HEARTBEAT_CHECK_S:
+                checked = time.monotonic()
+                await self._revoke_if_dead(agent_id, running[0])
+            else:
+                await asyncio.sleep(HALT_POLL_S)
+
+    async def close(self) -> None:
+        """Nothing runs here."""
+
+    async def _revoke_if_dead(self, agent_id: str, fence: int) -> None:
+        async with self._database.write() as connection:
+            if any((await store.jobs_of(connection, agent_id)).values()):
+                # The job may have started after the first cancellation.
+                await self._cancel(connection, agent_id)
+            elif await store.revoke_fence(connection, agent_id, fence):
+                _log.warning("cycle_cut_off", agent_id=agent_id)
+
+    async def _defer(
+        self, connection: AsyncConnection, most: int, agent_id: str | None = None
+    ) -> int:
+        due = await store.take_due(connection, self._clock(), most, agent_id)
+        # `batch_defer_async` of a task would give all of them one lock.
+        made = [
+            Job(
+                queue=store.QUEUE,
+                task_name=store.TASK,
+                lock=each,
+                queueing_lock=None,
+                task_kwargs={"agent_id": each, "cycle": cycle},
+            )
+            for each, cycle in due
+        ]
+        if made:
+            with queue_errors():
+                jobs = self.app.job_manager
+                await jobs.batch_defer_jobs_async(made, connection=await store.driver(connection))
+        return len(made)
+
+    async def _cancel(self, connection: AsyncConnection, agent_id: str) -> None:
+        """Drop an agent's waiting jobs, and let its worker cancel the running one."""
+        driver = await store.driver(connection)
+        with queue_errors():
+            for job_id in await store.jobs_of(connection, agent_id):
+                await self.app.job_manager.cancel_job_by_id_async(
+                    job_id, abort=True, delete_job=True, connection=driver
+                )
+
+
+@contextlib.contextmanager
+def queue_errors() -> Iterator[None]:
+    """Raise `StoreError` where the queue cannot be reached."""
+    try:
+        yield
+    except ConnectorException as error:
+        raise StoreError("The queue cannot be reached") from error
+
+
+async def _hurried(connection: Driver[Any]) -> None:
+    """Fetch and finish jobs without waiting for the disk: a power cut may bring back some of the
+    last ones, and the fence turns their second run into nothing."""
+    await connection.set_autocommit(True)
+    await connection.execute("SET synchronous_commit = off")
+
+
+class _PatientConnector(PsycopgConnector):
+    """Ends jobs and renews heartbeats again where the database was away for a moment: a job that
+    has no end blocks its agent as long as its worker lives."""
+
+    async def execute_query_async(self, query: Any, **arguments: Any) -> None:
+        """See `PsycopgConnector.execute_query_async`."""
+        for pause_s in RETRIES_S:
+            try:
+                await super().execute_query_async(query, **arguments)
+                return
+            except ConnectorException as error:
+                if not isinstance(error.__cause__, OperationalError):
+                    raise
+                _log.warning("jobs_not_ended", error=str(error.__cause__))
+            await asyncio.sleep(pause_s)
+        await super().execute_query_async(query, **arguments)
+
+
+class WorkerLost(SolwardError):
+    """The queue gave up on this worker, or could not be reached: start another."""
+
+
+class Worker:
+    """Runs cycles until it is stopped.
+
+    Args:
+        run: runs one cycle of an agent here.
+        concurrency: cycles at one time.
+        grace_s: seconds for running cycles to end by themselves.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        run: RunCycle,
+        *,
+        concurrency: int = CONCURRENCY,
+        grace_s: float = GRACE_S,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        self._database = database
+        self._run = run
+        self._stopping = asyncio.Event()
+        # It logs every job three times.
+        logging.getLogger("procrastinate").setLevel(logging.WARNING)
+        self._queue = QueuePlacement(database, clock)
+        self._queue.app.task(name=store.TASK, queue=store.QUEUE)(self._cycle)
+        # `App.run_worker_async` makes the same, but tells nobody the id by which `ready` asks.
+        self._worker = QueueWorker(
+            self._queue.app,
+            queues=[store.QUEUE],
+            name=store.QUEUE,
+            concurrency=concurrency,
+            fetch_job_polling_interval=POLL_S,
+            abort_job_polling_interval=1.0,
+            shutdown_graceful_timeout=grace_s,
+            delete_jobs="always",
+            install_signal_handlers=False,
+            update_heartbeat_interval=HEARTBEAT_S,
+            stalled_worker_timeout=PRUNE_S,
+        )
+
+    async def run(self) -> None:
+        """Work until `stop`, then end as `GRACE_S` says.
+
+        Raises:
+            WorkerLost: it ended by itself. Its cycles go to other workers.
+            StoreError: the queue cannot be reached at the start.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            with queue_errors():
+                await stack.enter_async_context(self._queue.app.open_async())
+            upkeep = (self._every(SWEEP_S, self._sweep), self._every(REAP_S, self._reap))
+            working = [asyncio.create_task(each) for each in (self._worker.run(), *upkeep)]
+            stop = asyncio.create_task(self._stopping.wait())
+            try:
+                await asyncio.wait([*working, stop], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                # Also when cancelled: actions that spend need the queue until they end.
+                stop.cancel()
+                self._worker.stop()
+                await end(working[1:])
+                ended = await asyncio.gather(*working, return_exceptions=True)
+        for how in ended:
+            if isinstance(how, Exception):
+                _log.error("worker_lost", error=repr(how))
+                raise WorkerLost("The queue gave up on this worker") from how
+        if not self._stopping.is_set():
+            raise WorkerLost("The queue could not be reached any more")
+
+    def stop(self) -> None:
+        """Fetch no more jobs, and end."""
+        self._stopping.set()
+
+    async def ready(self) -> bool:
+        """Whether the queue sees the worker; raises `StoreError`."""
+        worker_id = self._worker.worker_id
+        if self._stopping.is_set() or worker_id is None:
+            return False
+        async with self._database.read() as connection:
+            return await store.count_workers(connection, [worker_id]) == 1
+
+    async def _cycle(self, agent_id: str, cycle: int) -> None:
+        try:
+            await self._run(agent_id, cycle)
+        except Exception:
+            # As if the worker had died in it: `reap` makes it run again.
+            _log.exception("cycle_not_stored", agent_id=agent_id, cycle=cycle)
+
+    async def _every(self, pause_s: float, do: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await do()
+            await asyncio.sleep(pause_s)
+
+    async def _sweep(self) -> None:
+        try:
+            await self._queue.sweep()
+        except StoreError as error:
+            _log.warning("agents_not_deferred", error=str(error))
+
+    async def _reap(self) -> None:
+        try:
+            dropped, rearmed = await self._queue.reap()
+        except StoreError as error:
+            _log.warning("jobs_not_reaped", error=str(error))
+            return
+        if dropped or rearmed:
+            _log.warning("jobs_reaped", dropped=dropped, rearmed=rearmed)
+
+
+# The last migration of procrastinate 3.10, which made the queues that lack `queue_migrations`.
+_LAST_OF_3_10 = "03.04.00_50_post_add_retry_failed_job_procedure.sql"
+
+_MAKE_APPLIED = text("CREATE TABLE queue_migrations (name text PRIMARY KEY)")
+_APPLIED = text("SELECT name FROM queue_migrations")
+_ADD_APPLIED = text("INSERT INTO queue_migrations (name) VALUES (:name)")
+# Many statements in one text, which the driver takes only without parameters.
+_SCRIPT = {"no_parameters": True}
+
+# Finding an agent's job must not read the whole backlog. Rows of jobs live for a second, so dead
+# ones pile up unless they are vacuumed early.
+_TUNE = (
+    "CREATE INDEX IF NOT EXISTS solward_jobs_lock ON procrastinate_jobs (lock) "
+    "WHERE status IN ('todo', 'doing')",
+    *(
+        f"ALTER TABLE {table} SET (autovacuum_vacuum_scale_factor = 0, "
+        "autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0, "
+        "autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 10000)"
+        for table in ("procrastinate_jobs", "procrastinate_events")
+    ),
+)
+
+
+async def prepare(connection: AsyncConnection) -> None:
+    """Make the tables where they are missing; processes may start together.
+
+    Raises:
+        StoreError: they are older or newer than the installed release.
+    """
+    if missing := await _missing(connection):
+        raise StoreError(
+            f"The queue's tables in the database are older than procrastinate {release}, which is"
+            f" installed, and lack its migration {missing[0].name}: stop every process, back up,"
+            " and run solward database upgrade"
+        )
+
+
+async def upgrade(database: Database) -> list[str]:
+    """Apply the migrations that the installed release ships and the database lacks, each in a
+    transaction of its own; returns their names. Interrupted, it goes on where it was.
+
+    Raises:
+        StoreError: one could not be applied, or the tables are newer than the installed release.
+    """
+    applied: list[str] = []
+    while True:
+        async with database.write() as connection:
+            missing = await _missing(connection)
+            if not missing:
+                return applied
+            name = missing[0].name
+            try:
+                script = missing[0].read_text("utf-8")
+                await connection.exec_driver_sql(script, execution_options=_SCRIPT)
+            except DBAPIError as error:
+                raise StoreError(f"The migration {name} failed: {error.orig}") from error
+            await connection.execute(_ADD_APPLIED, {"name": name})
+        applied.append(name)
+
+
+async def _missing(connection: AsyncConnection) -> list[Path]:
+    """The installed release's migrations that the database lacks, in their order; makes the tables
+    where there are none."""
+    await lock_exclusive(connection, "jobs")
+    shipped = _shipped()
+    names = [each.name for each in shipped]
+    tables = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
+    if "queue_migrations" not in tables:
+        await connection.execute(_MAKE_APPLIED)
+        made = names
+        if "procrastinate_jobs" in tables:
+            made = [each for each in names if each <= _LAST_OF_3_10]
+        else:
+            schema = SchemaManager.get_schema()
+            await connection.exec_driver_sql(schema, execution_options=_SCRIPT)
+            for statement in _TUNE:
+                await connection.execute(text(statement))
+        await connection.execute(_ADD_APPLIED, [{"name": each} for each in made])
+    applied = set((await connection.execute(_APPLIED)).scalars())
+    if unknown := applied.difference(names):
+        raise StoreError(
+            f"The queue's tables in the database are newer than procrastinate {release}, which is"
+            f" installed and does not know their migration {max(unknown)}: install the release with"
+            " which solward database upgrade was run"
+        )
+    return [each for each in shipped if each.name not in applied]
+
+
+def _shipped() -> list[Path]:
+    """The installed release's migrations, in their order: by version, then by number."""
+    return sorted(Path(SchemaManager.get_migrations_path()).glob("*.sql"))

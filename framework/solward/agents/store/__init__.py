@@ -1,1 +1,0 @@
-"""Statements on agents, their cycles and the queue of cycles."""

@@ -1,1 +1,0 @@
-"""What runs at times: one runner of agents' cycles and schedules' runs."""
