@@ -252,9 +252,6 @@ async def test_one_process_does_it_at_a_time(
         assert await try_lock_exclusive(connection, "retention")
         assert await retain(database, keeping, NOW) == Retained()
     assert await retain(database, keeping, NOW) == Retained(events=1)
-    async with hourly_retention(database, keeping):
-        # That is for a worker.
-        assert len(asyncio.all_tasks()) == 1
     await database.close()
 
 
@@ -287,7 +284,6 @@ async def test_a_service_on_sqlite_does_it_every_hour_and_survives_a_refusal(
     await database.close()
 
 
-@pytest.mark.sqlite("with PostgreSQL the workers delete what is old")
 async def test_a_service_cuts_what_is_old_as_it_starts(tmp_path: Path) -> None:
     database = await Database.open(None, tmp_path)
     await Wallets.open(database, settings(solward_home=tmp_path), tmp_path)

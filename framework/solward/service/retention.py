@@ -135,36 +135,25 @@ async def retain(database: Database, settings: Settings, now_ms: int) -> Retaine
     return found
 
 
-async def retain_now(database: Database, settings: Settings) -> Retained:
-    """`retain` by the time of the limits' windows: a clock that is ahead deletes nothing early.
-
-    Raises:
-        StoreError: the database refused.
-    """
-    async with database.read() as connection:
-        moment = await database.moment(connection)
-    return await retain(database, settings, moment.window_ms)
-
-
 @asynccontextmanager
 async def hourly_retention(database: Database, settings: Settings) -> AsyncIterator[None]:
-    """Run `retain` now and every hour; on PostgreSQL the workers do it instead."""
-    if database.shared:
-        yield
-        return
-    async with in_background(_hourly(database, settings), "solward-retention"):
-        yield
+    """Run `retain` now and every hour, by the time of the limits' windows: a clock that is ahead
+    deletes nothing early."""
 
+    async def hourly() -> None:
+        while True:
+            try:
+                async with database.read() as connection:
+                    moment = await database.moment(connection)
+                await retain(database, settings, moment.window_ms)
+            except StoreError as error:
+                _log.warning("retention_failed", error=str(error))
+            except Exception:
+                _log.exception("retention_failed")
+            await asyncio.sleep(EVERY_S)
 
-async def _hourly(database: Database, settings: Settings) -> None:
-    while True:
-        try:
-            await retain_now(database, settings)
-        except StoreError as error:
-            _log.warning("retention_failed", error=str(error))
-        except Exception:
-            _log.exception("retention_failed")
-        await asyncio.sleep(EVERY_S)
+    async with in_background(hourly(), "solward-retention"):
+        yield
 
 
 async def _delete_in_batches(
