@@ -16,12 +16,14 @@ from click.testing import CliRunner
 from solders.keypair import Keypair
 from solders.message import MessageV1
 from solders.transaction import VersionedTransaction
+from sqlalchemy import text as sql
 from tests.support import rpc as rpc_nodes
 from tests.support.grants import SaidPrices
 from tests.support.localnet import StillClock
 from tests.support.repository import ROOT
 from tests.swap_api import serving_swaps
 
+from solward.agents.queue import prepare
 from solward.database.database import Database
 from solward.service.cluster import GENESIS
 from solward.service.service import Solward
@@ -422,6 +424,15 @@ async def test_a_database_that_processes_share_is_checked_too(
     async with Subject(settings(tmp_path, solana_network="localnet", **given)) as subject:
         [line] = await home.database(subject)
     assert line.found.startswith("PostgreSQL, with this version's schema")
+    database = await Database.open(postgres_url, tmp_path)
+    async with database.write() as connection:
+        await prepare(connection)
+        await connection.execute(sql("INSERT INTO queue_migrations VALUES ('99_later.sql')"))
+    await database.close()
+    async with Subject(settings(tmp_path, solana_network="localnet", **given)) as subject:
+        [_, queue] = await home.database(subject)
+    assert queue.status is Status.FAIL
+    assert "newer than procrastinate" in queue.found
     away = given | {"database_url": "postgresql://nobody:canary-pass@127.0.0.1:9/nothing"}
     async with Subject(settings(tmp_path, solana_network="localnet", **away)) as subject:
         [line] = await home.database(subject)

@@ -1,5 +1,5 @@
-"""Cycles on workers: a due cycle is a job in procrastinate's queue on PostgreSQL, beside the agent's
-own row. Here are the placement, the worker and the queue's tables.
+"""Cycles on workers: a due cycle is a job in procrastinate's queue on PostgreSQL, beside the row of
+its agent. Here are the placement, the worker and the queue's tables.
 
 Any process defers and halts; only workers run. A job is only a hint: the fence decides whether its
 cycle is entered, may spend and is left. Beside procrastinate's worker, each worker's process
@@ -357,13 +357,13 @@ _TUNE = (
 )
 
 
-async def prepare(connection: AsyncConnection) -> None:
-    """Make the tables where they are missing; processes may start together.
+async def prepare(connection: AsyncConnection, *, makes: bool = True) -> None:
+    """Make the tables where they are missing, unless told not to; processes may start together.
 
     Raises:
         StoreError: they are older or newer than the installed release.
     """
-    if missing := await _missing(connection):
+    if missing := await _missing(connection, makes=makes):
         raise StoreError(
             f"The queue's tables in the database are older than procrastinate {release}, which is"
             f" installed, and lack its migration {missing[0].name}: stop every process, back up,"
@@ -394,14 +394,17 @@ async def upgrade(database: Database) -> list[str]:
         applied.append(name)
 
 
-async def _missing(connection: AsyncConnection) -> list[Path]:
+async def _missing(connection: AsyncConnection, *, makes: bool = True) -> list[Path]:
     """The installed release's migrations that the database lacks, in their order; makes the tables
-    where there are none."""
-    await lock_exclusive(connection, "jobs")
+    where there are none, unless told not to."""
+    if makes:
+        await lock_exclusive(connection, "jobs")
     shipped = _shipped()
     names = [each.name for each in shipped]
     tables = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
     if "queue_migrations" not in tables:
+        if not makes:
+            return []
         await connection.execute(_MAKE_APPLIED)
         made = names
         if "procrastinate_jobs" in tables:

@@ -42,6 +42,8 @@ from solward_cli.doctor.subject import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
     from solward.hosts.confinement import Availability
     from solward.settings import Settings
 
@@ -92,6 +94,7 @@ async def database(subject: Subject) -> list[Line]:
     try:
         async with (await subject.database()).read() as connection:
             mismatch = await network_mismatch(connection, network, shared=shared)
+            queue = await _queue(connection) if shared else []
     except ConfigError as error:
         return [fail("DATABASE_URL", str(error), "change DATABASE_URL")]
     except EmptyDatabase as error:
@@ -102,10 +105,21 @@ async def database(subject: Subject) -> list[Line]:
         if shared:
             return [fail("Database", f"{kind}: {error}", "start it, or change DATABASE_URL")]
         return [warn("Database", f"{kind}: {error}", _START)]
-    found = [ok("Database", f"{kind}, with this version's schema")]
+    found = [ok("Database", f"{kind}, with this version's schema"), *queue]
     if mismatch is not None:
         found.append(fail("Network", mismatch.found, mismatch.advice))
     return found
+
+
+async def _queue(connection: AsyncConnection) -> list[Line]:
+    # Procrastinate is installed for PostgreSQL only.
+    from solward.agents.queue import prepare
+
+    try:
+        await prepare(connection, makes=False)
+    except StoreError as error:
+        return [fail("Queue", str(error), "let the tables and the installed release fit")]
+    return []
 
 
 async def keystore(subject: Subject) -> list[Line]:
