@@ -1,4 +1,4 @@
-"""An agent, its limits, its model's budget and its status, its decisions and its memory, as rows and
+"""An agent, its limits, its model's budget, its status, its decisions and its memory, as rows and
 as JSON."""
 
 from __future__ import annotations

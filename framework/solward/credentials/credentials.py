@@ -26,8 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.audit.acts import act
-from solward.database import outbox
+from solward.audit.acts import record_act
 from solward.database.database import Database, clock, lock_exclusive
 from solward.database.prepared import Prepared, Row
 from solward.database.tables import credentials as table
@@ -155,23 +154,6 @@ class Credential:
         } | self.ends_json()
 
 
-def created(new: Credential) -> tuple[EventKind, dict[str, Any]]:
-    """The event of a new credential."""
-    kind = EventKind.KEY_CREATED if new.role is None else EventKind.ADMIN_CREATED
-    return kind, act(_subject(new), after=new.terms)
-
-
-def revoked(was: Credential) -> tuple[EventKind, dict[str, Any]]:
-    """The event of a credential's end."""
-    kind = EventKind.KEY_REVOKED if was.role is None else EventKind.ADMIN_REVOKED
-    return kind, act(_subject(was), before=was.terms)
-
-
-def changed(was: Credential, now: Credential) -> tuple[EventKind, dict[str, Any]]:
-    """The event of a key's change."""
-    return EventKind.KEY_CHANGED, act(_subject(now), before=was.terms, after=now.terms)
-
-
 def _subject(credential: Credential) -> dict[str, Any]:
     named = "keyId" if credential.role is None else "adminId"
     return {named: credential.id, "name": credential.name}
@@ -290,7 +272,8 @@ class Credentials:
             if new.role is not None:
                 await _check_admins(connection, new.name)
             await connection.execute(insert(table).values(**_fields(new)))
-            outbox.record(connection, *created(new))
+            kind = EventKind.KEY_CREATED if new.role is None else EventKind.ADMIN_CREATED
+            record_act(connection, kind, _subject(new), after=new.terms)
 
     async def find(self, hash_: str) -> Credential | None:
         """The credential whose secret has this hash; None if the secret no longer works."""
@@ -341,7 +324,7 @@ class Credentials:
             now = was.rotated(hash_, await clock(connection), overlap_s, until_ms)
             fields = {name: getattr(now, name) for name in _OF_SECRETS}
             await connection.execute(update(table).where(table.c.id == key_id).values(**fields))
-            outbox.record(connection, *changed(was, now))
+            record_act(connection, EventKind.KEY_CHANGED, _subject(now), was.terms, now.terms)
         return now
 
     async def revoke(self, credential_id: str, *, is_admins: bool) -> Credential:
@@ -353,7 +336,8 @@ class Credentials:
             if row is None:
                 raise not_found(is_admins=is_admins)
             was = self._credential(row._asdict())
-            outbox.record(connection, *revoked(was))
+            event = EventKind.KEY_REVOKED if was.role is None else EventKind.ADMIN_REVOKED
+            record_act(connection, event, _subject(was), before=was.terms)
         self._uses.pop(credential_id, None)
         return was
 

@@ -303,17 +303,13 @@ class JupiterPrices:
 
     async def prices(self, assets: Collection[str]) -> Mapping[str, Price]:
         """See `PriceSource.prices`; raises where it does not answer."""
-        tip, *answers = await asyncio.gather(
-            self._ledger.tip(),
-            *(
-                _answer(self._client, "/price/v3", {"ids": ",".join(mints)})
-                for mints in _requests(assets)
-            ),
+        tip, entries = await asyncio.gather(
+            self._ledger.tip(), _entries(self._client, "/price/v3", "ids", assets)
         )
         now = self._clock_ms()
         slot_ms = self._ledger.slot_s * 1000 * _PRICE_MARGIN
         found: dict[str, Price] = {}
-        for asset, entry in _entries(assets, answers):
+        for asset, entry in entries:
             usd, decimals = _exact(entry.get("usdPrice")), entry.get("decimals")
             slot = entry.get("blockId")
             if usd is not None and type(decimals) is int and type(slot) is int:
@@ -340,18 +336,10 @@ class CoinGeckoPrices:
         known = {asset: SOL_DECIMALS if asset == SOL else known_decimals(asset) for asset in assets}
         wanted = [asset for asset, decimals in known.items() if decimals is not None]
         query = {"vs_currencies": "usd", "include_last_updated_at": "true", "precision": "full"}
-        answers = await asyncio.gather(
-            *(
-                _answer(
-                    self._client,
-                    "/simple/token_price/solana",
-                    {"contract_addresses": ",".join(mints)} | query,
-                )
-                for mints in _requests(wanted)
-            )
-        )
+        path = "/simple/token_price/solana"
+        entries = await _entries(self._client, path, "contract_addresses", wanted, query)
         found: dict[str, Price] = {}
-        for asset, entry in _entries(wanted, answers):
+        for asset, entry in entries:
             usd, seconds = _exact(entry.get("usd")), entry.get("last_updated_at")
             decimals = known[asset]
             if usd is not None and decimals is not None and type(seconds) is int:
@@ -367,23 +355,32 @@ def coingecko_headers(url: str, key: str | None) -> dict[str, str]:
     return {"x-cg-pro-api-key" if is_paid else "x-cg-demo-api-key": key}
 
 
-def _requests(assets: Collection[str]) -> Iterator[list[str]]:
-    """The assets' mints, as many as one request may name."""
-    mints = sorted(WRAPPED_SOL_MINT if asset == SOL else asset for asset in assets)
-    for start in range(0, len(mints), _MINTS_A_REQUEST):
-        yield mints[start : start + _MINTS_A_REQUEST]
+async def _entries(
+    client: httpx.AsyncClient,
+    path: str,
+    named: str,
+    assets: Collection[str],
+    query: Mapping[str, str] = MappingProxyType({}),
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """What is answered of each asset; what is no object is left out.
 
-
-def _entries(
-    assets: Collection[str], answers: Collection[Mapping[str, Any]]
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """What was answered of each asset; what is no object is left out."""
-    for asset in assets:
-        mint = WRAPPED_SOL_MINT if asset == SOL else asset
-        for answer in answers:
-            entry = answer.get(mint)
-            if isinstance(entry, dict):
-                yield asset, entry
+    Args:
+        named: the field of the query that has the assets' mints.
+    """
+    mint_of = {asset: WRAPPED_SOL_MINT if asset == SOL else asset for asset in assets}
+    mints = sorted(mint_of.values())
+    answers = await asyncio.gather(
+        *(
+            _answer(client, path, {named: ",".join(mints[n : n + _MINTS_A_REQUEST]), **query})
+            for n in range(0, len(mints), _MINTS_A_REQUEST)
+        )
+    )
+    return [
+        (asset, answer[mint])
+        for asset, mint in mint_of.items()
+        for answer in answers
+        if isinstance(answer.get(mint), dict)
+    ]
 
 
 async def _answer(
