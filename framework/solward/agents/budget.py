@@ -50,7 +50,8 @@ class Reserved:
     @property
     def row(self) -> dict[str, Any]:
         """What it adds to `agent_usage`."""
-        return _row(self.agent_id, self.hour, self.tokens, self.nanousd, 0)
+        usage = Usage(self.tokens, 0, self.nanousd)
+        return usage_row(self.agent_id, self.hour * HOUR_MS, usage)
 
     def settled(self, usage: Usage | None) -> dict[str, Any] | None:
         """What is to be added once the usage is known; None where it is not, and stays counted."""
@@ -58,30 +59,20 @@ class Reserved:
             if self.is_llm:
                 return None
             usage = _NOTHING
-        cost = usage.cost_nanousd
-        return _row(
-            self.agent_id,
-            self.hour,
-            usage.tokens - self.tokens,
-            (cost or 0) - self.nanousd,
-            usage.tokens if cost is None else 0,
-        )
+        row = usage_row(self.agent_id, self.hour * HOUR_MS, usage)
+        row["tokens"] -= self.tokens
+        row["cost_nanousd"] -= self.nanousd
+        return row
 
 
 def usage_row(agent_id: str, ms: int, usage: Usage) -> dict[str, Any]:
-    """What a completion at `ms`, of which nothing was reserved, adds to `agent_usage`."""
-    cost = usage.cost_nanousd
-    unpriced = usage.tokens if cost is None else 0
-    return _row(agent_id, ms // HOUR_MS, usage.tokens, cost or 0, unpriced)
-
-
-def _row(agent_id: str, hour: int, tokens: int, nanousd: int, unpriced: int) -> dict[str, Any]:
+    """What a completion at `ms` adds to `agent_usage`."""
     return {
         "agent_id": agent_id,
-        "hour": hour,
-        "tokens": tokens,
-        "cost_nanousd": nanousd,
-        "unpriced_tokens": unpriced,
+        "hour": ms // HOUR_MS,
+        "tokens": usage.tokens,
+        "cost_nanousd": usage.cost_nanousd or 0,
+        "unpriced_tokens": usage.tokens if usage.cost_nanousd is None else 0,
     }
 
 

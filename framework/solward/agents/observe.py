@@ -204,13 +204,12 @@ async def observe(
         known = await stored(agent)
         permissions = known.permissions
         holds = await balances(agent.wallet_id, known.mark)
-    except SolwardError as error:
-        body = {"error": f"The wallet could not be observed: {error}"}
-        return Observed(body | when, permissions)
-    except Exception:
-        _log.exception("observation_failed", agent_id=agent.id, cycle=cycle)
-        body = {"error": "The wallet could not be observed: an internal error"}
-        return Observed(body | when, permissions)
+    except Exception as error:
+        why = str(error)
+        if not isinstance(error, SolwardError):
+            _log.exception("observation_failed", agent_id=agent.id, cycle=cycle)
+            why = "an internal error"
+        return Observed({"error": f"The wallet could not be observed: {why}"} | when, permissions)
     # Only where there is something: a model that reads of it every time asks for it.
     waiting = {"heldTransactions": [_held(each) for each in known.held]} if known.held else {}
     seen = {

@@ -239,9 +239,8 @@ async def send_test(settings: Settings) -> Sent:
     )
     began = time.monotonic()
     async with new_client() as client:
-        failure = await send(
-            client, *configured, delivery, body.encode(), now // 1000, Pace().timeout_s
-        )
+        claimed = Claimed(delivery, delivery, body, now, 1, now)
+        failure = await send(client, *configured, claimed, Pace().timeout_s)
     return Sent(delivery, failure, time.monotonic() - began)
 
 

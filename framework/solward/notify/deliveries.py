@@ -376,7 +376,8 @@ class Sender(ABC):
 
     async def _try(self, client: httpx.AsyncClient, claimed: Claimed) -> None:
         try:
-            await self._end_try(claimed, await self._send(client, claimed))
+            failure = await send(client, self._url, self._secret, claimed, self._pace.timeout_s)
+            await self._end_try(claimed, failure)
         except StoreError as error:
             # It is sent again when the lease has run out.
             _log.warning(
@@ -411,37 +412,24 @@ class Sender(ABC):
                 error=failure,
             )
 
-    async def _send(self, client: httpx.AsyncClient, claimed: Claimed) -> str | None:
-        body, second = claimed.body.encode(), claimed.claimed_ms // 1000
-        return await send(
-            client, self._url, self._secret, claimed.id, body, second, self._pace.timeout_s
-        )
-
 
 async def send(
-    client: httpx.AsyncClient,
-    url: str,
-    secret: str,
-    delivery: str,
-    body: bytes,
-    second: int,
-    timeout_s: float,
+    client: httpx.AsyncClient, url: str, secret: str, claimed: Claimed, timeout_s: float
 ) -> str | None:
     """Send a delivery once, signed.
 
     Args:
         client: of `new_client`.
-        second: now, in Unix seconds.
 
     Returns:
         What failed, without the address; None where it was taken.
     """
-    timestamp = str(second)
+    body, timestamp = claimed.body.encode(), str(claimed.claimed_ms // 1000)
     headers = {
         "Content-Type": "application/json",
-        DELIVERY: delivery,
+        DELIVERY: claimed.id,
         TIMESTAMP: timestamp,
-        SIGNATURE: delivery_signature(secret, timestamp, delivery, body),
+        SIGNATURE: delivery_signature(secret, timestamp, claimed.id, body),
     }
     try:
         async with (
