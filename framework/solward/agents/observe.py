@@ -59,19 +59,11 @@ class Permissions:
         return tuple(tool for tool in tools if tool.name not in withheld)
 
 
-def _sends_tokens(grant: Grant) -> bool:
-    return bool(grant.may & _SENDS and grant.assets.keys() - {SOL})
-
-
-def _pays(grant: Grant) -> bool:
-    return Operation.PAY in grant.may
-
-
 # Tool -> whether a grant lets something of it through. Without one tokens are refused, so a tool
 # for them would only mislead a model; and nobody makes requests that cost, unless that was said.
 _BY_GRANT_ALONE: Final[Mapping[str, Callable[[Grant], bool]]] = {
-    "transfer_token": _sends_tokens,
-    "pay_request": _pays,
+    "transfer_token": lambda grant: bool(grant.may & _SENDS and grant.assets.keys() - {SOL}),
+    "pay_request": lambda grant: Operation.PAY in grant.may,
 }
 
 WITHOUT_GRANTS: Final = Permissions()

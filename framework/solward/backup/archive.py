@@ -23,7 +23,7 @@ import shutil
 import stat
 import sys
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any, Final, cast
@@ -380,7 +380,8 @@ def copy_plugins(home: Path, folder: Path) -> tuple[list[str], list[str]]:
     for name in storage.stored(home):
         own = folder / storage.FOLDER / name
         _copy(home / storage.FOLDER / name, own, left_out, _MAX_KEPT)
-    return [path for top in FOLDERS for path, _ in _below(folder, top)], left_out
+    copied = [f"{top}/{path}" for top in FOLDERS for path, _ in storage.files(folder / top)]
+    return copied, left_out
 
 
 def refused(folder: Path) -> dict[str, str]:
@@ -398,10 +399,6 @@ def refused(folder: Path) -> dict[str, str]:
                 " install it again"
             )
     return found
-
-
-def _below(folder: Path, top: str) -> Iterator[tuple[str, Path]]:
-    return ((f"{top}/{path}", file) for path, file in storage.files(folder / top))
 
 
 def _copy(source: Path, target: Path, left_out: list[str], most: int | None = None) -> None:
