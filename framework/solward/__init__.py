@@ -48,8 +48,7 @@ from solward.types.record import TransactionRecord, TransactionStatus, Transacti
 from solward.types.skill import Effects, SkillSpec, json_safe, tool_definitions
 
 if TYPE_CHECKING:
-    from solward.context import SkillContext
-    from solward.context.store import Store
+    from solward.context import SkillContext, Store
     from solward.operations.declared import operation_parameters
     from solward.solana.balances import Balances, TokenBalance
     from solward.solana.programs import ASSOCIATED_TOKEN_PROGRAM, CLOCK_SYSVAR, WRAPPED_SOL_MINT
@@ -198,8 +197,7 @@ __all__ = [
 _AT_FIRST_USE = {
     name: module
     for module, names in {
-        "solward.context": "SkillContext",
-        "solward.context.store": "Store",
+        "solward.context": "SkillContext Store",
         "solward.operations.declared": "operation_parameters",
         "solward.solana.balances": "Balances TokenBalance",
         "solward.solana.programs": "ASSOCIATED_TOKEN_PROGRAM CLOCK_SYSVAR WRAPPED_SOL_MINT",

@@ -23,7 +23,7 @@ from tests.support.services import SECRET, Api, Carrier, serving_api
 from tests.support.swaps import pay_sol
 
 from solward.client import SolwardClient
-from solward.context.pocket import PocketRequest
+from solward.context import PocketRequest
 from solward.database.tables import reservations
 from solward.settings import Settings
 from solward.types.errors import InvalidRequest

@@ -19,11 +19,12 @@ from solward import (
     Stake,
     hookspecs,
 )
-from solward.plugins import ProblemCode, load_registry
+from solward.plugins import load_registry
 from solward.plugins.hooks import HOOKS, OPTIONAL
 from solward.solana.balances import Balances, TokenBalance
 from solward.solana.token_list import KnownToken
 from solward.types.ledger import TokenHolding
+from solward.types.manifest import ProblemCode
 from solward.types.record import TransactionRecord
 
 PAGE = (DOCS / "hooks.md").read_text()

@@ -30,9 +30,8 @@ from tests.support.plugins import wheel
 from solward.plugins import load
 from solward.plugins.discovery import Candidate
 from solward.plugins.folders import layout
-from solward.plugins.problems import Rejected
 from solward.types.errors import SolwardError
-from solward.types.manifest import ProblemCode
+from solward.types.manifest import ProblemCode, Rejected
 
 __all__ = ["home", "opened", "quick"]
 

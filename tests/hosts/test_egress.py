@@ -28,9 +28,9 @@ from tests.support.certificates import issued
 import solward.context.http
 from solward import Manifest, Secret, SkillError
 from solward.context import Lifetime
-from solward.hosts.egress import Egress, EgressCall, Limits
-from solward.hosts.egress.addresses import public
-from solward.hosts.inside.http import RequestRefused, install
+from solward.hosts.egress import Egress, EgressCall
+from solward.hosts.egress.connections import Limits, public
+from solward.hosts.inside.calls import RequestRefused, install
 from solward.hosts.wire import methods as m
 from solward.hosts.wire.channel import Channel
 from solward.hosts.wire.frames import FROM_HOST, PIECE, TO_HOST

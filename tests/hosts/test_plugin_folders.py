@@ -15,8 +15,15 @@ from tests.promises import promise
 from tests.support.plugins import wheel
 
 from solward.plugins.folders import layout
-from solward.plugins.folders.install import Proposal, enable, install, remove
-from solward.plugins.folders.resolve import environment, gather, wanted
+from solward.plugins.folders.install import (
+    Proposal,
+    enable,
+    environment,
+    gather,
+    install,
+    remove,
+    wanted,
+)
 from solward.types.errors import FolderError
 from solward.types.manifest import Manifest, Terms
 
@@ -54,8 +61,8 @@ def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
         return {name: {}}
 
     have = environment()
-    monkeypatch.setattr("solward.plugins.folders.resolve.environment", lambda: have)
-    monkeypatch.setattr("solward.plugins.folders.resolve._resolved", alone)
+    monkeypatch.setattr("solward.plugins.folders.install.environment", lambda: have)
+    monkeypatch.setattr("solward.plugins.folders.install._resolved", alone)
     monkeypatch.setattr("os.sync", lambda: None)
 
 
@@ -144,7 +151,7 @@ def test_a_file_that_is_not_the_resolved_one_is_refused(
     def exchanged(_items: Mapping[str, object], folder: Path) -> None:
         wheel(folder, {"other.py": ""}, name="acme_core", version="2.0", plugin=None)
 
-    monkeypatch.setattr("solward.plugins.folders.resolve._fetch", exchanged)
+    monkeypatch.setattr("solward.plugins.folders.install._fetch", exchanged)
     with pytest.raises(FolderError, match="its hash differs"):
         gather(str(path), into)
 

@@ -271,7 +271,7 @@ async def test_an_upgrade_keeps_it_and_a_removal_asks_to_purge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # pip takes a second, and has nothing to find.
-    monkeypatch.setattr("solward.plugins.folders.resolve._resolved", lambda *_: {"acme-tools": {}})
+    monkeypatch.setattr("solward.plugins.folders.install._resolved", lambda *_: {"acme-tools": {}})
     home = tmp_path / "home"
     monkeypatch.setenv("SOLWARD_HOME", str(home))
 
@@ -313,7 +313,7 @@ async def test_an_upgrade_keeps_it_and_a_removal_asks_to_purge(
 async def test_a_neighbours_declaration_that_was_not_accepted_gives_nobody_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("solward.plugins.folders.resolve._resolved", lambda *_: {"acme-tools": {}})
+    monkeypatch.setattr("solward.plugins.folders.install._resolved", lambda *_: {"acme-tools": {}})
     files = {"acme_tools_greedy.py": source("greedy", 100)}
     points = "[solward.skills]\ngreedy = acme_tools_greedy\n"
     path = wheel(tmp_path, files, source=source("acme", 1), entry_points=points)

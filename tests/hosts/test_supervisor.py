@@ -23,7 +23,7 @@ from tests.support.hosts import QUICK_HOST, gone, host_config, run_in
 from solward.hosts import forking
 from solward.hosts.forking import Zygote
 from solward.hosts.host import DISABLED, ENDED, UNCONFINED, Disabled, Fault, Host, SupervisionLimits
-from solward.hosts.inside.kernel import LONG_TURN_NS
+from solward.hosts.inside.main import LONG_TURN_NS
 from solward.hosts.supervisor import Hosts
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import Log, write

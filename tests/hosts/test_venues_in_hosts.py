@@ -17,10 +17,9 @@ from tests.support.plugins import HEAD, Shelf, shelf
 
 from solward.operations.venues import Venue
 from solward.plugins.load import check_manifest, check_venue
-from solward.plugins.problems import Rejected
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.types.errors import SkillError
-from solward.types.manifest import Manifest, Secret
+from solward.types.manifest import Manifest, Rejected, Secret
 from solward.types.venue import FUNDS_FIRST, Quote, QuoteRequest, VenueSpec
 from solward_localnet.market import POOLS
 

@@ -18,7 +18,7 @@ from tests.operations.test_approvals import asks_while, cycle, set_agent
 from tests.promises import promise
 from tests.support.approvals import KEY, Desk, open_desk
 
-from solward.context.pocket import PocketRequest
+from solward.context import PocketRequest
 from solward.database.tables import holds as holds_table
 from solward.solana.programs import MEMO_PROGRAM
 from solward.types.errors import (

@@ -69,12 +69,12 @@ MUTATIONS = [
         "Inside a plugin host: no keys, settings or stores",
     ),
     (
-        "framework/solward/hosts/inside/tenants.py",
+        "framework/solward/hosts/inside/plugins.py",
         "import solward.telemetry.scrub",
         "Inside a plugin host: no keys, settings or stores",
     ),
     (
-        "framework/solward/hosts/inside/kernel.py",
+        "framework/solward/hosts/inside/calls.py",
         "import solward.database.database",
         "Inside a plugin host: no keys, settings or stores",
     ),

@@ -13,9 +13,10 @@ from tests.support.plugins import Shelf, built_ins, skill_source
 
 from solward.hosts import plugins
 from solward.hosts.plugins import plugin_hosts
-from solward.plugins import Problem, load_registry, open_registry
+from solward.plugins import load_registry, open_registry
 from solward.plugins.discovery import discover
 from solward.types.errors import PluginError
+from solward.types.manifest import Problem
 
 OPEN = '{"type": "object", "properties": {"a": {"type": "string"}}}'
 

@@ -7,8 +7,9 @@ from tests.promises import promise
 from tests.support.plugins import CLOSED, Shelf
 
 from solward import CompletionRequest
-from solward.plugins import LoadedProvider, Problem, load_registry
-from solward.plugins.containment import PluginCrash
+from solward.plugins import LoadedProvider, load_registry
+from solward.plugins.hooks import PluginCrash
+from solward.types.manifest import Problem
 
 GROUP = "solward.providers"
 REQUEST = CompletionRequest("m", "system", ())

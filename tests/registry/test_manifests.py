@@ -20,9 +20,9 @@ from solward import (
 )
 from solward.operations.declared import OPERATIONS
 from solward.plugins.load import check_manifest
-from solward.plugins.problems import Rejected
 from solward.types.manifest import (
     ProblemCode,
+    Rejected,
     Site,
     Terms,
     check_paid_site,

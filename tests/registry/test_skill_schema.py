@@ -7,9 +7,9 @@ import pytest
 from tests.support.clock import processor_cost
 
 from solward.plugins.parameters import Parameters
-from solward.plugins.problems import Rejected
 from solward.plugins.schema import check_examples_cheap, checked_schema
 from solward.types.errors import InvalidRequest
+from solward.types.manifest import Rejected
 
 POINT = {
     "type": "object",

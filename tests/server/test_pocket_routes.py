@@ -9,7 +9,7 @@ from solders.pubkey import Pubkey
 from tests.support.services import serving_api
 from tests.support.swaps import pay_sol
 
-from solward.context.pocket import PocketRequest
+from solward.context import PocketRequest
 from solward.vault.money.request import ADMIN
 
 LAMPORTS = 5_000_000

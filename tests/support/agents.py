@@ -42,7 +42,6 @@ from solward.database.tables import wallets
 from solward.plugins.discovery import Candidate
 from solward.plugins.load import Found, in_process
 from solward.plugins.parameters import Parameters
-from solward.plugins.problems import Problem
 from solward.resources.agents import AgentStatus
 from solward.service import service
 from solward.service.service import Solward
@@ -51,6 +50,7 @@ from solward.solana.token_list import TokenList
 from solward.testing import ScriptedProvider
 from solward.types.errors import WalletNotFound
 from solward.types.events import Event
+from solward.types.manifest import Problem
 from solward.types.provider import (
     Completion,
     CompletionRequest,

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from solward.context.operations import OperationMethods
-from solward.context.store import Store, StoreCalls
 from solward.types.bounds import Address, Name
-from solward.types.entries import HistoryRequest, Put, Remember, checked_remember
+from solward.types.entries import (
+    Entry,
+    HistoryRequest,
+    Put,
+    Remember,
+    check_page,
+    checked_key,
+    checked_put,
+    checked_remember,
+    checked_version,
+)
 from solward.types.errors import SkillError
 from solward.types.guardrail import Intent
 from solward.types.manifest import secret_text
@@ -23,12 +32,99 @@ if TYPE_CHECKING:
     import httpx
     from solders.instruction import Instruction
 
-    from solward.context.pocket import Build, PocketRequest
     from solward.solana.balances import Balances
     from solward.solana.stakes import Stake
     from solward.solana.token_list import TokenList
     from solward.types.ledger import ReadLedger
     from solward.types.venue import Quote
+
+    Build = Callable[[str], Awaitable[bytes | Sequence[Instruction]]]
+
+
+@dataclass(frozen=True, slots=True)
+class PocketRequest:
+    """One use of a pocket; see `SkillContext.pocket`. Amounts are smallest units."""
+
+    build: Build
+    lamports: int = 0
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    returns: Mapping[str, int] = field(default_factory=dict)
+    mints: tuple[str, ...] = ()
+    program: str | None = None
+    position: str | None = None
+    stays: bool = False
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class StoreCalls(Protocol):
+    """What a store needs of the service that runs the skill; it knows the plugin and the wallet."""
+
+    async def keep(self, what: str, **asked: Any) -> Any:
+        """`get`, `put`, `delete` or `list` entries of the store, or read the `history`."""
+
+
+class Store:
+    """What the plugin keeps for the wallet of the call; shared by the plugins of a distribution.
+
+    No other plugin reads or writes it, nor a call for another wallet. Each call is one transaction
+    of the service's database, durable when it returns; in a dry run nothing is stored. To keep what
+    a money call did, have the call itself remember it: `context.transfer(..., remember=...)`.
+
+    Each raises `InvalidRequest` for a key, a value or a version that does not fit.
+    """
+
+    __slots__ = ("_calls",)
+
+    def __init__(self, calls: StoreCalls) -> None:
+        self._calls = calls
+
+    async def get(self, key: str) -> Entry | None:
+        """One entry, None where there is none."""
+        entry: Entry | None = await self._calls.keep("get", key=checked_key(key))
+        return entry
+
+    async def put(self, key: str, value: Any, *, version: int | None = None) -> Entry:
+        """Write an entry; returns it with its new version.
+
+        Args:
+            version: that it must have now; 0: it must not be there; None: whatever is there.
+
+        Raises:
+            SkillError: `store_changed`: it has another version. `store_full`: there would be more
+                keys or bytes than the operator allows; names the bound. `store_busy`: the plugin
+                wrote too often in this minute; says when it may again.
+        """
+        put = checked_put(Put(key, value, version))
+        entry: Entry = await self._calls.keep(
+            "put", key=put.key, value=put.value, version=put.version
+        )
+        return entry
+
+    async def delete(self, key: str, *, version: int | None = None) -> bool:
+        """Delete an entry; returns whether it was there.
+
+        Raises:
+            SkillError: `store_changed`: it has another version than `version`.
+        """
+        was_there: bool = await self._calls.keep(
+            "delete", key=checked_key(key), version=checked_version(version)
+        )
+        return was_there
+
+    async def list(
+        self, prefix: str = "", *, after: str | None = None, limit: int = 100
+    ) -> tuple[Entry, ...]:
+        """Entries whose keys begin with `prefix`, by key in the order of ASCII.
+
+        Args:
+            after: only keys that come after this one: the last of the page before.
+            limit: 1 to 200.
+        """
+        check_page(prefix, after, limit)
+        entries: tuple[Entry, ...] = await self._calls.keep(
+            "list", prefix=prefix, after=after, limit=limit
+        )
+        return entries
 
 
 class MoneyCalls(StoreCalls, Protocol):
@@ -363,8 +459,6 @@ class SkillContext(OperationMethods):
             InvalidRequest: a value that does not fit; nothing was sent.
             TransactionFailed: it was not funded, or the call failed; what the pocket held is back.
         """
-        from solward.context.pocket import PocketRequest
-
         request = PocketRequest(
             build=build,
             lamports=lamports,

@@ -18,7 +18,7 @@ from typing import Any
 
 import structlog
 
-from solward.hosts.inside.kernel import MAX_PACKET
+from solward.hosts.inside.main import MAX_PACKET
 
 # `-I -S` keeps out PYTHON* variables, the working directory and every `.pth` file.
 _FLAGS = ("-I", "-S", "-X", "utf8")

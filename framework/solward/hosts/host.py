@@ -15,7 +15,7 @@ from typing import Any, Final
 import structlog
 
 from solward.hosts.forking import Forked, Zygote, ZygoteEnded, end_process
-from solward.hosts.inside.kernel import EXIT_UNCONFINED
+from solward.hosts.inside.main import EXIT_UNCONFINED
 from solward.hosts.wire.channel import Channel, Handler
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import ChannelClosed, HostileFrame, Log

@@ -1,6 +1,6 @@
-"""Model hosts: Solward's own language model providers in plugin hosts, away from keys and wallets.
+"""Language model providers in hosts: third parties' in plugin hosts, Solward's own in model hosts.
 
-litellm, which the providers stand on, is the largest part of all that is installed, and nobody here
+litellm, which Solward's own stand on, is the largest part of all that is installed, and nobody here
 wrote it. In its hosts it has no key, no socket and no file to write: the service makes each request
 and puts the vendor's key into it on the way out.
 """
@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import (
+    AsyncGenerator,
     AsyncIterator,
     Callable,
     Collection,
+    Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,29 +26,141 @@ from typing import Any, Final
 import structlog
 
 from solward.hosts.capabilities import Capabilities, RunningCall, TenantHost
-from solward.hosts.egress import Egress, Limits
+from solward.hosts.egress import Egress, EgressCall
+from solward.hosts.egress.connections import Limits
 from solward.hosts.forking import SharedZygote
 from solward.hosts.host import Host, HostConfig, SupervisionLimits
-from solward.hosts.hosted_provider import HostedProvider
 from solward.hosts.inside.plugins import ENTRY_POINTS
 from solward.hosts.supervisor import Hosts
+from solward.hosts.wire import methods
+from solward.hosts.wire.methods import CompletionPiece
 from solward.hosts.wire.values import to_json
 from solward.plugins.folders import models
 from solward.plugins.hooks import PROVIDERS
 from solward.support import jsontext
 from solward.support.tasks import end
-from solward.types.errors import ProviderError, SolwardError
+from solward.types.errors import ProviderError, SkillError, SolwardError
 from solward.types.provider import (
+    Completion,
     CompletionRequest,
     ModelPrice,
     ProviderContext,
     ProviderSpec,
+    Usage,
 )
+
+Lend = Callable[[], AbstractAsyncContextManager[TenantHost]]
+"""The host that takes a call, until the block ends; may have to wait for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostedProvider:
+    """One provider: each hook as a call into a host.
+
+    Attributes:
+        whole: limits of the requests for an answer that does not stream, in place of all calls'.
+    """
+
+    spec: ProviderSpec
+    lend: Lend
+    whole: Limits | None = None
+
+    def hooks(self) -> dict[str, Callable[..., Any]]:
+        """By name, called as those of a provider in this process."""
+        return {
+            "provider_complete": self.complete,
+            "provider_stream": self.stream,
+            "provider_price": self.price,
+        }
+
+    async def complete(
+        self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
+    ) -> Completion:
+        """One completion; raises `ProviderError`, or `SkillError` where a request was refused."""
+        async with self.lend() as tenant:
+            call, running = self._completion_call(tenant, request, options, context)
+            assert running.egress is not None
+            running.egress.limits = self.whole
+            with _as_provider():
+                completion: Completion = await tenant.call(methods.PROVIDER_COMPLETE, call, running)
+            return completion
+
+    async def stream(
+        self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
+    ) -> AsyncGenerator[str | Usage, None]:
+        """One completion in pieces; raises as `complete`."""
+        async with self.lend() as tenant:
+            call, running = self._completion_call(tenant, request, options, context)
+            stream = tenant.stream(methods.PROVIDER_STREAM, call, running)
+            async with aclosing(stream) as pieces:
+                while True:
+                    with _as_provider():
+                        piece: CompletionPiece | None = await anext(pieces, None)
+                    if piece is None:
+                        return
+                    if piece.text:
+                        yield piece.text
+                    if piece.usage is not None:
+                        yield piece.usage
+
+    async def price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
+        """A model's price; raises as `complete`."""
+        call = {"name": self.spec.name, "model": model, "options": options}
+        async with self.lend() as tenant:
+            running = self._running(tenant, ProviderContext())
+            with _as_provider():
+                price: ModelPrice | None = await tenant.call(methods.PROVIDER_PRICE, call, running)
+            return price
+
+    def _running(self, tenant: TenantHost, context: ProviderContext) -> RunningCall:
+        variable, secret = self.spec.secret_env, context.secret
+        egress = EgressCall(
+            tenant=tenant.connections,
+            plugin=self.spec.name,
+            manifest=self.spec.manifest,
+            configured=() if context.base_url is None else (context.base_url,),
+            values={} if variable is None or secret is None else {variable: secret},
+            key=variable,
+        )
+        return RunningCall(self.spec.name, manifest=self.spec.manifest, egress=egress)
+
+    def _completion_call(
+        self,
+        tenant: TenantHost,
+        request: CompletionRequest,
+        options: Mapping[str, Any],
+        context: ProviderContext,
+    ) -> tuple[dict[str, Any], RunningCall]:
+        running, variable = self._running(tenant, context), self.spec.secret_env
+        assert running.egress is not None
+        # The key itself stays here: the service puts it into the requests that may carry it.
+        lent = None if variable is None else running.egress.placeholder(variable)
+        call = {
+            "name": self.spec.name,
+            "request": request,
+            "options": options,
+            "secret": lent,
+            "base_url": context.base_url,
+        }
+        return call, running
+
+
+@contextmanager
+def _as_provider() -> Iterator[None]:
+    """Let pass what a provider may raise; other errors of the service's are not its host's to
+    raise, and become `ProviderError`."""
+    try:
+        yield
+    except (ProviderError, SkillError):
+        raise
+    except SolwardError as error:
+        raise ProviderError(f"The provider failed: {error}") from None
+
 
 NAME: Final = "litellm"
 """The hosts' name; who runs them where nothing can be confined names it."""
 
-TENANT: Final = "solward.hosts.inside.models:models"
+TENANT: Final = "solward.hosts.inside.plugins:models"
 
 # Measured with litellm 1.106.2: 0.2 GB in use after all four vendors; 0.95 GB of addresses while it
 # counted tokens too, 1.5 GB with 200 calls at once.

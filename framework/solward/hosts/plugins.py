@@ -33,15 +33,15 @@ from solward.hosts.capabilities import Capabilities, RunningCall, TenantHost, sa
 from solward.hosts.egress import Egress, EgressCall
 from solward.hosts.forking import SharedZygote
 from solward.hosts.host import UNCONFINED, Host, HostConfig, SupervisionLimits
-from solward.hosts.hosted_provider import HostedProvider
 from solward.hosts.inside.plugins import ENTRY_POINTS
+from solward.hosts.models import HostedProvider
 from solward.hosts.supervisor import Hosts
 from solward.hosts.wire import methods
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import HostileFrame
 from solward.hosts.wire.methods import Method, Plugin, Verdict
-from solward.plugins.discovery import Candidate, Folders, canonical, environment, of_folder, survey
-from solward.plugins.folders.layout import Installed
+from solward.plugins.discovery import Candidate, Folders, environment, of_folder, survey
+from solward.plugins.folders.layout import Installed, canonical
 from solward.plugins.folders.storage import make_storage, storage_folder
 from solward.plugins.hooks import (
     DECLARED,
@@ -52,7 +52,6 @@ from solward.plugins.hooks import (
 )
 from solward.plugins.load import Declared, Found, checked
 from solward.plugins.loaded import PROTOCOL_TIME_LIMIT_S
-from solward.plugins.problems import Problem, Rejected, shortened
 from solward.support import jsontext
 from solward.support.tasks import end
 from solward.types.errors import (
@@ -63,7 +62,15 @@ from solward.types.errors import (
     SolwardError,
 )
 from solward.types.guardrail import Hold, Intent, TransactionEffects
-from solward.types.manifest import MAX_STORAGE_MB, Manifest, ProblemCode, Terms
+from solward.types.manifest import (
+    MAX_STORAGE_MB,
+    Manifest,
+    Problem,
+    ProblemCode,
+    Rejected,
+    Terms,
+    shortened,
+)
 from solward.types.payment import HttpAnswer, PaymentOffer, PaymentSpec
 from solward.types.provider import ProviderSpec
 from solward.types.skill import Effects, SkillSpec

@@ -34,7 +34,6 @@ from solward.database.records import given, insert_or_set
 from solward.database.tables import alert_groups
 from solward.notify import deliveries as store
 from solward.notify.deliveries import Claimed, Pace, Sender, new_client, send
-from solward.plugins import Problem
 from solward.resources.agents import AgentStatus
 from solward.settings import Settings
 from solward.support import jsontext
@@ -46,6 +45,7 @@ from solward.telemetry import metrics
 from solward.telemetry.scrub import scrub_start
 from solward.types.errors import ConfigError, StoreError
 from solward.types.events import EventKind
+from solward.types.manifest import Problem
 from solward.types.record import present
 
 Format = Literal["json", "slack"]

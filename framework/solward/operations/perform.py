@@ -15,7 +15,7 @@ from typing import Any
 
 from solders.instruction import Instruction
 
-from solward.context.pocket import PocketRequest
+from solward.context import PocketRequest
 
 # The families are imported for the plans they register.
 from solward.operations import staking  # noqa: F401

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from solders.instruction import Instruction
 
-from solward.context.pocket import PocketRequest
+from solward.context import PocketRequest
 from solward.solana.accounts import most_rent
 from solward.solana.message import Call, decode_transaction, top_level_calls, unbatched
 from solward.solana.programs import (

@@ -10,17 +10,16 @@ from typing import Any
 import structlog
 from solders.instruction import Instruction
 
-from solward.context import AgentView, Lifetime, SkillContext, WalletView
-from solward.context.pocket import PocketRequest
+from solward.context import AgentView, Lifetime, PocketRequest, SkillContext, WalletView
 from solward.database.database import Database
 from solward.operations.payments.pay import Payments
 from solward.operations.perform import Operations
 from solward.operations.plugin_draft import plain
 from solward.operations.staking import recorded_stakes
 from solward.plugins import Registry, run_skill
-from solward.plugins.containment import contained
-from solward.plugins.discovery import canonical
+from solward.plugins.folders.layout import canonical
 from solward.plugins.folders.storage import made_storage
+from solward.plugins.hooks import contained
 from solward.plugins.loaded import LoadedSkill
 from solward.plugins.state import PluginState
 from solward.settings import Settings

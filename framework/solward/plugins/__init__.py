@@ -21,8 +21,7 @@ if TYPE_CHECKING:
         LoadedVenue,
         Registry,
     )
-    from solward.plugins.problems import Problem
-    from solward.types.manifest import ProblemCode
+    from solward.types.manifest import Problem, ProblemCode
 
 __all__ = [
     "LoadedPayment",
@@ -42,7 +41,7 @@ _AT_FIRST_USE = {
     "LoadedProvider": "solward.plugins.loaded",
     "LoadedSkill": "solward.plugins.loaded",
     "LoadedVenue": "solward.plugins.loaded",
-    "Problem": "solward.plugins.problems",
+    "Problem": "solward.types.manifest",
     "ProblemCode": "solward.types.manifest",
     "Registry": "solward.plugins.loaded",
     "load_registry": "solward.plugins.load",

@@ -13,9 +13,8 @@ from pathlib import Path
 from solward.plugins.folders.layout import Installed, canonical, installed
 from solward.plugins.folders.wheels import runs_by_itself
 from solward.plugins.hooks import GUARDRAILS
-from solward.plugins.problems import Problem, described
 from solward.types.errors import FolderError
-from solward.types.manifest import GROUPS, ProblemCode
+from solward.types.manifest import GROUPS, Problem, ProblemCode, described
 from solward.vault.guardrails.rules import OWN_RULES
 
 __all__ = [

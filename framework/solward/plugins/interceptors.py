@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from solward.plugins.containment import PluginCrash, deliberate
+from solward.plugins.hooks import PluginCrash, deliberate
 from solward.plugins.loaded import LoadedSkill
 from solward.telemetry import metrics, tracing
 from solward.telemetry.scrub import concealed

@@ -21,8 +21,8 @@ from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 from solward.context.operations import OperationMethods
-from solward.plugins.containment import contained_call
-from solward.plugins.discovery import Candidate, Folders, Place, candidates_of, canonical, survey
+from solward.plugins.discovery import Candidate, Folders, Place, candidates_of, survey
+from solward.plugins.folders.layout import canonical
 from solward.plugins.hooks import (
     DECLARED,
     GUARDRAILS,
@@ -34,6 +34,7 @@ from solward.plugins.hooks import (
     VENUES,
     Manager,
     broken,
+    contained_call,
     declared,
     register,
 )
@@ -47,9 +48,7 @@ from solward.plugins.loaded import (
     Registry,
 )
 from solward.plugins.parameters import Parameters
-from solward.plugins.problems import Problem, Rejected, described
-from solward.plugins.schema import check_examples_cheap, checked_schema
-from solward.plugins.skill_settings import SkillSettings
+from solward.plugins.schema import SkillSettings, check_examples_cheap, checked_schema
 from solward.settings.settings import allowed_for_providers, is_pools_variable
 from solward.settings.vendors import ADDRESS_ENDINGS
 from solward.support import jsontext
@@ -62,10 +61,13 @@ from solward.types.manifest import (
     POCKET,
     TRANSACT,
     Manifest,
+    Problem,
     ProblemCode,
+    Rejected,
     Secret,
     Terms,
     declared_site,
+    described,
     site_of,
 )
 from solward.types.payment import PaymentSpec

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
-from solward.plugins.containment import contained, contained_stream
 from solward.plugins.discovery import Place
 from solward.plugins.folders.layout import canonical
+from solward.plugins.hooks import contained, contained_stream
 from solward.plugins.parameters import Parameters
 from solward.plugins.payment_checks import (
     SAMPLES,
@@ -22,10 +22,10 @@ from solward.plugins.payment_checks import (
     checked_offers,
     checked_receipt,
 )
-from solward.plugins.problems import Problem, shortened
-from solward.plugins.skill_settings import SkillSettings
+from solward.plugins.schema import SkillSettings
 from solward.types.errors import InvalidRequest, SkillError, SkillNotFound, SolwardError
 from solward.types.guardrail import Hold, Intent, TransactionEffects
+from solward.types.manifest import Problem, shortened
 from solward.types.payment import (
     HttpAnswer,
     PaymentOffer,

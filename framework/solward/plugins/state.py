@@ -22,9 +22,9 @@ from solward.database import plugin_entries
 from solward.database.database import Database, lock_exclusive
 from solward.database.tables import plugin_settings
 from solward.plugins import Registry
-from solward.plugins.discovery import canonical
+from solward.plugins.folders.layout import canonical
 from solward.plugins.loaded import LoadedSkill
-from solward.plugins.skill_settings import SkillSettings
+from solward.plugins.schema import SkillSettings
 from solward.support import jsontext
 from solward.support.clock import now_ms
 from solward.telemetry.scrub import conceal

@@ -30,12 +30,11 @@ from solward.plugins.folders.layout import Installed, State, canonical
 from solward.plugins.hooks import GUARDRAILS
 from solward.plugins.load import Loaded, compose, loaded
 from solward.plugins.loaded import Registry
-from solward.plugins.problems import Problem, Rejected, shortened
 from solward.settings import Settings
 from solward.support.tasks import in_background
 from solward.telemetry import metrics
 from solward.types.errors import StoreError
-from solward.types.manifest import ProblemCode
+from solward.types.manifest import Problem, ProblemCode, Rejected, shortened
 
 POLL_S: Final = 1.0
 """The longest until a change in the home is noticed, or one that another process stored."""

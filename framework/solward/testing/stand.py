@@ -16,7 +16,7 @@ from solders.pubkey import Pubkey
 
 from solward.context import SkillContext
 from solward.plugins import LoadedProvider, LoadedSkill, run_skill
-from solward.plugins.discovery import canonical
+from solward.plugins.folders.layout import canonical
 from solward.service.service import Solward
 from solward.settings import Settings
 from solward.solana.balances import Balances

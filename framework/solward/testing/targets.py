@@ -13,13 +13,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from solward.plugins.discovery import BUILT_IN, canonical, discover
+from solward.plugins.discovery import BUILT_IN, discover
+from solward.plugins.folders.layout import canonical
 from solward.plugins.hooks import HOOKS
 from solward.plugins.load import load_registry
 from solward.plugins.loaded import LoadedPayment, LoadedProvider, LoadedSkill, LoadedVenue, Registry
-from solward.plugins.problems import Problem
 from solward.types.errors import InvalidRequest, PluginError
-from solward.types.manifest import GROUPS, KINDS, ProblemCode, misspelt_group
+from solward.types.manifest import GROUPS, KINDS, Problem, ProblemCode, misspelt_group
 
 Loaded = LoadedSkill | LoadedProvider | LoadedVenue | LoadedPayment | Any
 

@@ -6,15 +6,16 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from solward.plugins import ProblemCode, Registry
-from solward.plugins.discovery import Place, canonical
+from solward.plugins import Registry
+from solward.plugins.discovery import Place
+from solward.plugins.folders.layout import canonical
 from solward.plugins.loaded import LoadedProvider
 from solward.resources import plugins as calls
 from solward.resources.declare import answer_json
 from solward.resources.plugins import LIST_PLUGINS, PluginProblem, Wheel
 from solward.settings import Settings
 from solward.types.errors import InvalidRequest
-from solward.types.manifest import Terms, manifest_json, terms_json
+from solward.types.manifest import ProblemCode, Terms, manifest_json, terms_json
 from solward.types.roles import Role
 from solward_server.http.auth import admin, keyed
 from solward_server.http.body import query_of, read_body

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
-from solward.hosts.inside.tenants import Setup
+from solward.hosts.inside.main import Setup
 from solward.hosts.wire.channel import Handler, Incoming
 from solward.hosts.wire.methods import CompletionPiece
 

@@ -24,7 +24,7 @@ from tests.support.payments import PRICE, Shop, charge, mpp, open_shop
 from tests.support.sellers import Asked, Reply
 from tests.support.swaps import pay_sol
 
-from solward.context.pocket import PocketRequest
+from solward.context import PocketRequest
 from solward.solana.protocol import MOST_RENT_PER_BYTE, rent_of
 from solward.types.money import lamports_to_sol
 from solward.vault.money.request import ADMIN

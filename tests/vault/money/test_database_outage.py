@@ -15,7 +15,7 @@ from tests.promises import promise
 from tests.support.clock import until
 from tests.support.engine import Bench, bench
 
-from solward.context.pocket import PocketRequest
+from solward.context import PocketRequest
 from solward.operations.sol import plan_airdrop
 from solward.types.errors import StoreError, TransactionFailed
 from solward.types.record import TransactionStatus

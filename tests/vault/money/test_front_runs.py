@@ -21,7 +21,7 @@ from tests.support.engine import TOKEN_RENT, Bench, Trap, front_run, put_account
 from tests.support.programs import TAKES_LAMPORTS, take_lamports
 from tests.support.swaps import SOL, USDC, USDC_POOL, SwapBench, ata, close, open_swaps
 
-from solward.context.pocket import PocketRequest
+from solward.context import PocketRequest
 from solward.operations.skill_runs import SkillCalls
 from solward.solana.tokens import token_account
 from solward.support.clock import now_ms

@@ -32,7 +32,7 @@ from tests.vault.money.test_grants_engine import (
 )
 from tests.vault.money.test_wrong_clocks import TimeOfDay, time_of_day
 
-from solward.context.pocket import PocketRequest
+from solward.context import PocketRequest
 from solward.database.database import Database
 from solward.database.tables import wallets
 from solward.operations.policies.changes import replace_policy, replace_set

@@ -18,7 +18,7 @@ from tests.support.engine import Bench, open_bench
 from tests.support.localnet import rent
 from tests.support.swaps import USDC, pay_sol
 
-from solward.context.pocket import PocketRequest
+from solward.context import PocketRequest
 from solward.types.errors import GuardrailBlocked, InvalidRequest, NotFound, TransactionFailed
 from solward.types.money import lamports_to_sol
 from solward.types.record import TransactionRecord, TransactionStatus

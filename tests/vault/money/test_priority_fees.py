@@ -23,7 +23,7 @@ from tests.support.grants import grant, limit
 from tests.support.rpc import Congestion
 from tests.support.swaps import SOL, open_swaps, pay_sol
 
-from solward.context.pocket import PocketRequest
+from solward.context import PocketRequest
 from solward.database.tables import attempts
 from solward.operations.policies.changes import replace_set
 from solward.operations.policies.grant_report import limits_report

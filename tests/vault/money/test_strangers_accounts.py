@@ -35,7 +35,7 @@ from tests.promises import promise
 from tests.support.engine import RENT_SYSVAR, STAKE, by_hand, locked_stake
 from tests.support.tokens import TOKEN, TOKEN_2022, TokenBench
 
-from solward.context.pocket import PocketRequest
+from solward.context import PocketRequest
 from solward.solana.balances import balances_of
 from solward.solana.foreign_rights import foreign_rights
 from solward.solana.programs import (

@@ -1,19 +1,272 @@
-"""Confinement of a process by Landlock, seccomp and limits; Linux, ctypes, nothing of Solward."""
+"""A process without the service's files, network, processes and memory: for strangers' code.
 
-from solward.hosts.confinement.confine import (
-    Availability,
-    Confinement,
-    ConfinementUnavailable,
-    available,
-    confine,
-    interpreter_paths,
+`confine` is for a forked child of one thread, before the first line of a plugin is imported. What
+stays open: whether a path exists, its size and times (`os.stat`, which imports need), and the sum
+of what a scratch folder holds, which whoever started the process must watch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterable
+
+from solward.hosts.confinement import landlock, seccomp
+
+_CLOSE_RANGE = 436  # system call, on every architecture
+_CHILD_S = 10.0
+_SET_DUMPABLE, _CAPBSET_DROP, _SET_NO_NEW_PRIVS, _CAP_AMBIENT, _CLEAR_ALL = 4, 24, 38, 47, 4
+_CAPABILITIES_V3 = 0x20080522
+
+# What Python and libc open by themselves: libraries, time zones, locales, public certificates.
+_SYSTEM = (
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/share/ca-certificates",
+    "/usr/share/i18n",
+    "/usr/share/locale",
+    "/usr/share/zoneinfo",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/os-release",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/zero",
 )
 
-__all__ = [
-    "Availability",
-    "Confinement",
-    "ConfinementUnavailable",
-    "available",
-    "confine",
-    "interpreter_paths",
-]
+
+class ConfinementUnavailable(Exception):
+    """This machine, or this process, cannot be confined; the text says why."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Confinement:
+    """What a process keeps; nothing else of files and descriptors.
+
+    Attributes:
+        read: files and folders, beside the interpreter's and the system's libraries.
+        write: scratch folders; files can be made, changed and removed there.
+        keep_fds: open descriptors; 0, 1 and 2 become `/dev/null` where they are not named.
+        memory_bytes: the address space, threads' stacks included.
+        open_files: descriptors at the same time.
+        file_bytes: the size of one file.
+        cpu_s: seconds of processor time, after which the kernel ends the process.
+        own_session: whether it gets a session of its own, or a process group of its own in the
+            session that it has, which must have no terminal. Linux divides processors among
+            sessions first (sched(7), autogroup).
+    """
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    keep_fds: tuple[int, ...] = ()
+    memory_bytes: int = 1 << 30
+    open_files: int = 64
+    file_bytes: int = 16 << 20
+    cpu_s: int | None = None
+    own_session: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Availability:
+    """What this machine can do.
+
+    Attributes:
+        reason: why not; empty where it can.
+        landlock_abi: as `landlock.abi` has it.
+    """
+
+    available: bool
+    reason: str
+    landlock_abi: int
+
+
+def interpreter_paths() -> tuple[str, ...]:
+    """This Python's standard library and shared libraries, and those of the system."""
+    base = os.path.realpath(sys.base_prefix)
+    return tuple(dict.fromkeys((os.path.join(base, "lib"), os.path.dirname(os.__file__), *_SYSTEM)))
+
+
+def confine(confinement: Confinement, *, abi: int | None = None) -> None:
+    """Confine this process, for good.
+
+    Args:
+        abi: a Landlock version to use instead of the kernel's, for tests of older kernels.
+
+    Raises:
+        ConfinementUnavailable: the process may be confined in part by then, and must end.
+    """
+    known = landlock.abi() if abi is None else abi
+    if reason := _lacking(known):
+        raise ConfinementUnavailable(reason)
+    if _threads() != 1:
+        raise ConfinementUnavailable("a process is confined before its second thread starts")
+    try:
+        separate(confinement)
+        _close_descriptors(confinement.keep_fds)
+        os.umask(0o077)
+        _limit(confinement)
+        _drop_capabilities()
+        _prctl(_SET_NO_NEW_PRIVS, 1)
+        _prctl(_SET_DUMPABLE, 0)
+        landlock.restrict_files(
+            (*interpreter_paths(), *confinement.read),
+            ("/dev/null", *confinement.write),
+            abi=known,
+        )
+        seccomp.refuse_calls()
+    except (OSError, ValueError) as error:
+        raise ConfinementUnavailable(f"the kernel refused a step of it: {error}") from error
+
+
+def separate(confinement: Confinement) -> None:
+    """Leave the process group, and where it says so the session, unless this process leads it."""
+    if os.getsid(0) == os.getpid():
+        return
+    if confinement.own_session:
+        os.setsid()
+    else:
+        os.setpgid(0, 0)
+
+
+def available() -> Availability:
+    """Confine a forked child, attack from there, and say what became of it; about 10 ms."""
+    known = landlock.abi()
+    if reason := _lacking(known):
+        return Availability(False, reason, known)
+    reason = _in_child(_attempt)
+    return Availability(not reason, reason, known)
+
+
+def _lacking(abi: int) -> str:
+    if sys.platform != "linux":
+        return f"needs Linux, this is {sys.platform}"
+    if not seccomp.supported():
+        return f"needs x86-64 or aarch64 of 64 bits, this is {os.uname().machine}"
+    if abi == landlock.FILTERED:
+        return "a seccomp filter, of a container or a systemd unit, refuses Landlock's calls"
+    if abi == landlock.SWITCHED_OFF:
+        return "Landlock is switched off: the kernel's parameter lsm= does not name it"
+    if abi < landlock.MINIMUM_ABI:
+        was = f"this kernel has ABI {abi}" if abi else "this kernel or container has none"
+        return f"needs Landlock ABI {landlock.MINIMUM_ABI} (Linux 6.2), {was}"
+    return ""
+
+
+def _attempt() -> str:
+    try:
+        confine(Confinement(keep_fds=(1,)))
+    except ConfinementUnavailable as error:
+        return str(error)
+    attacks: tuple[tuple[str, Callable[[], object]], ...] = (
+        ("open a folder", lambda: os.listdir("/")),
+        ("make a socket", socket.socket),
+        ("signal its parent", lambda: os.kill(os.getppid(), 0)),
+    )
+    for what, attack in attacks:
+        try:
+            attack()
+        except PermissionError:
+            continue
+        return f"a confined process could still {what}"
+    return ""
+
+
+def _in_child(work: Callable[[], str]) -> str:
+    """The answer of `work`, which runs in a forked child."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.dup2(writing, 1)
+            text = work()
+        except BaseException as error:
+            text = f"{type(error).__name__}: {error}"
+        with contextlib.suppress(OSError):
+            os.write(1, b"=" + text.encode()[:1000])
+        os._exit(0)
+    os.close(writing)
+    try:
+        ready = select.select([reading], [], [], _CHILD_S)[0]
+        answer = os.read(reading, 2000) if ready else b""
+        if not answer:
+            os.kill(pid, signal.SIGKILL)
+    finally:
+        os.close(reading)
+        os.waitpid(pid, 0)
+    return answer[1:].decode() if answer else "a confined process ended without an answer"
+
+
+def _threads() -> int:
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except FileNotFoundError:
+        return threading.active_count()
+
+
+def _close_descriptors(keep: Iterable[int]) -> None:
+    kept = sorted(set(keep))
+    for standard in {0, 1, 2} - set(kept):
+        nothing = os.open("/dev/null", os.O_RDWR)
+        os.dup2(nothing, standard)
+    first = 3
+    for last in [*(fd - 1 for fd in kept if fd > 2), 0xFFFFFFFF]:
+        if last >= first:
+            _checked(_libc().syscall(_CLOSE_RANGE, first, ctypes.c_uint(last), 0))
+        first = max(first, last + 2)
+
+
+def _limit(confinement: Confinement) -> None:
+    limits = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_MEMLOCK: 0,
+        resource.RLIMIT_MSGQUEUE: 0,
+        resource.RLIMIT_NICE: 0,
+        resource.RLIMIT_RTPRIO: 0,
+        resource.RLIMIT_FSIZE: confinement.file_bytes,
+        resource.RLIMIT_NOFILE: confinement.open_files,
+        resource.RLIMIT_AS: confinement.memory_bytes,
+    }
+    if confinement.cpu_s is not None:
+        limits[resource.RLIMIT_CPU] = confinement.cpu_s
+    for name, limit in limits.items():
+        most = resource.getrlimit(name)[1]
+        if most != resource.RLIM_INFINITY:
+            limit = min(limit, most)
+        resource.setrlimit(name, (limit, limit))
+
+
+def _drop_capabilities() -> None:
+    for capability in range(64):
+        # An ordinary user may not, and has none to drop; numbers end with the kernel's last.
+        if _libc().prctl(_CAPBSET_DROP, capability, 0, 0, 0):
+            break
+    _prctl(_CAP_AMBIENT, _CLEAR_ALL)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITIES_V3, 0)
+    _checked(_libc().capset(header, (ctypes.c_uint32 * 6)()))
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _prctl(option: int, value: int) -> None:
+    _checked(_libc().prctl(option, value, 0, 0, 0))
+
+
+def _checked(answer: int) -> None:
+    if answer:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

@@ -1,6 +1,338 @@
-"""Egress: the service makes the HTTP requests of plugin hosts, which have no sockets."""
+"""Egress: the service makes the HTTP requests of plugin hosts, which have no sockets.
 
-from solward.hosts.egress.client import Egress, EgressCall
-from solward.hosts.egress.limits import Limits
+A request goes to a site that the plugin's manifest names, by https, or to an address that the
+operator configured. A name is resolved here, for each connection, and the connection is made to an
+address that was checked: what a name means to somebody else, or a moment later, does not matter.
+Bodies pass in pieces, as they were sent: nothing is decoded, followed, remembered or read from the
+environment.
+"""
 
-__all__ = ["Egress", "EgressCall", "Limits"]
+from __future__ import annotations
+
+import asyncio
+import secrets
+import ssl
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterator,
+    Mapping,
+)
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpcore
+import httpx
+import structlog
+
+from solward.hosts.egress.connections import (
+    LIMITS,
+    AnswerReading,
+    CheckedConnections,
+    Dial,
+    Limits,
+    ReadPace,
+    Resolve,
+    SystemResolver,
+    answer_too_large,
+    current_reading,
+)
+from solward.hosts.egress.messages import (
+    Answer,
+    AnswerScreen,
+    Outgoing,
+    PlacedSecret,
+    answer_head,
+    bounded_body,
+    host_header,
+    outgoing_request,
+    waiting,
+)
+from solward.hosts.wire.channel import Handler, Incoming
+from solward.hosts.wire.frames import PIECE, HostileFrame
+from solward.hosts.wire.methods import HttpBody, HttpPiece, HttpRequest
+from solward.support.streams import dial_tcp
+from solward.support.tls import tls_context
+from solward.telemetry import metrics
+from solward.telemetry.scrub import conceal
+from solward.types.errors import SkillError
+from solward.types.manifest import Manifest, Site, Target, secret_sites, site_of
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class EgressCall:
+    """What one running call may send; it belongs to the call's capability.
+
+    Attributes:
+        tenant: whose host makes the requests; connections are never shared with another tenant.
+        plugin: for metrics and logs.
+        manifest: the plugin's.
+        configured: addresses that the operator configured for the plugin.
+        values: the secrets that the manifest names and that are set, by their variable.
+        key: the variable of a provider's key, which configured addresses get in place of its sites.
+        client: makes the requests to configured addresses, with headers of the operator's own;
+            None for a client like any other.
+        limits: in place of those of all calls.
+        deadline: the loop's time at which the call ends.
+        refused: why a request of it was refused last, while it ran; None where none was.
+    """
+
+    tenant: str
+    plugin: str
+    manifest: Manifest | None
+    configured: tuple[str, ...] = ()
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    key: str | None = None
+    client: httpx.AsyncClient | None = None
+    limits: Limits | None = None
+    deadline: float | None = None
+    requests: int = 0
+    ended: bool = False
+    logged: bool = False
+    refused: SkillError | None = field(default=None, repr=False)
+    _placed: dict[str, PlacedSecret] = field(default_factory=dict, repr=False)
+    _tasks: set[asyncio.Task[Any]] = field(default_factory=set, repr=False)
+
+    def placeholder(self, env: str) -> str | None:
+        """What stands for a secret in the host; None where it is not set or not declared."""
+        value = self.values.get(env)
+        sites = secret_sites(self.manifest, env, self.configured if env == self.key else ())
+        if not value or not sites:
+            return None
+        found = self._placed.get(env)
+        if found is None:
+            conceal([value])
+            made = f"solward-secret-{secrets.token_hex(16)}"
+            found = self._placed[env] = PlacedSecret(env, made, value, sites)
+        return found.placeholder
+
+    def end(self) -> None:
+        """The call has ended: no request begins any more, and those that run are cancelled."""
+        self.ended = True
+        for task in self._tasks:
+            # A second one would break off what the first has begun to close.
+            if not task.cancelling():
+                task.cancel()
+
+    @contextmanager
+    def requesting(self) -> Iterator[None]:
+        """One request by the running task, which is the request's own.
+
+        Raises:
+            SkillError: `call_ended` or `too_many_requests`.
+        """
+        if self.ended:
+            raise SkillError("call_ended", "The call that this request is for has ended")
+        self.requests += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            yield
+        finally:
+            self._tasks.discard(task)
+
+    def secrets_for(self, site: Site) -> tuple[PlacedSecret, ...]:
+        """The secrets of which this site gets the values."""
+        return tuple(each for each in self._placed.values() if site in each.sites)
+
+
+class Egress:
+    """All outgoing requests of plugin hosts of one service.
+
+    Args:
+        resolve: instead of the machine's own resolver.
+        dial: instead of a TCP connection.
+        trusted: certificates; those of httpx, or of SSL_CERT_FILE, where it is not given.
+    """
+
+    def __init__(
+        self,
+        limits: Limits = LIMITS,
+        *,
+        resolve: Resolve | None = None,
+        dial: Dial | None = None,
+        trusted: ssl.SSLContext | None = None,
+    ) -> None:
+        self._limits = limits
+        self._resolve = resolve
+        self._dial = dial or dial_tcp
+        self._trusted = trusted
+        self._pools: dict[tuple[str, bool], httpcore.AsyncConnectionPool] = {}
+        self._gates: dict[str, asyncio.Semaphore] = {}
+        self._paces: dict[str, ReadPace] = {}
+
+    def handler(self, call_of: Callable[[Incoming], EgressCall]) -> Handler:
+        """The handler of `http.request`.
+
+        Args:
+            call_of: the running call that a capability names; raises where it names none.
+        """
+
+        async def serve(incoming: Incoming) -> AsyncGenerator[HttpPiece, None]:
+            request: HttpRequest = incoming.request
+            call = call_of(incoming)
+            if call.requests >= self._limits.refused:
+                incoming.channel.end(HostileFrame("requests of a call that go on being refused"))
+            made = self.request(call, request, incoming.uploads())
+            async with aclosing(made) as pieces:
+                async for piece in pieces:
+                    yield piece
+
+        return serve
+
+    async def request(
+        self, call: EgressCall, request: HttpRequest, body: AsyncIterator[HttpBody]
+    ) -> AsyncGenerator[HttpPiece, None]:
+        """Make one request: its head, then the body of its answer in pieces.
+
+        Raises:
+            SkillError: `no_network`, `https_only`, `site_not_declared`, `bad_http_request`,
+                `address_refused`, `too_large`, `too_many_requests`, `call_ended`,
+                `secret_unusable`, `encoded_answer`, or a code of `HTTP_FAILURES`.
+        """
+        outcome, site = "cancelled", ""
+        try:
+            with call.requesting():
+                if call.requests > self._limits.requests:
+                    raise SkillError(
+                        "too_many_requests",
+                        f"A call may make {self._limits.requests} requests, and has made them",
+                    )
+                target = site_of(call.manifest, request.url, call.configured)
+                site = str(target.site)
+                client = call.client if target.configured else None
+                placed = call.secrets_for(target.site)
+                outgoing = outgoing_request(request, target, placed, client, self._limits)
+                async with aclosing(self._in_turn(call, target, outgoing, body)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+            outcome = "answered"
+        except SkillError as error:
+            outcome = "failed" if error.code.startswith("http_") else "refused"
+            if outcome == "refused" and not call.ended:
+                call.refused = error
+            if not call.logged:
+                # The first alone: a plugin decides how often it is refused.
+                call.logged = True
+                _log.info(
+                    f"plugin_request_{outcome}", plugin=call.plugin, site=site, problem=error.code
+                )
+            raise
+        finally:
+            metrics.PLUGIN_REQUESTS.labels(call.plugin, outcome).inc()
+
+    async def close_tenant(self, tenant: str) -> None:
+        """Close the connections of a tenant that is gone."""
+        self._gates.pop(tenant, None)
+        self._paces.pop(tenant, None)
+        for configured in (False, True):
+            pool = self._pools.pop((tenant, configured), None)
+            if pool is not None:
+                await pool.aclose()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for tenant in {tenant for tenant, _ in self._pools}:
+            await self.close_tenant(tenant)
+
+    def _pool(self, tenant: str, configured: bool) -> httpcore.AsyncConnectionPool:
+        pool = self._pools.get((tenant, configured))
+        if pool is None:
+            if self._trusted is None:
+                self._trusted = tls_context()
+            pool = self._pools[tenant, configured] = httpcore.AsyncConnectionPool(
+                ssl_context=self._trusted,
+                # As many as the tenant's gate lets in.
+                max_connections=None,
+                max_keepalive_connections=self._limits.at_once,
+                keepalive_expiry=30.0,
+                network_backend=CheckedConnections(
+                    self._resolve or SystemResolver(), self._dial, private=configured
+                ),
+            )
+        return pool
+
+    async def _in_turn(
+        self, call: EgressCall, target: Target, outgoing: Outgoing, body: AsyncIterator[HttpBody]
+    ) -> AsyncGenerator[HttpPiece, None]:
+        until = asyncio.get_running_loop().time() + self._limits.total_s
+        until = until if call.deadline is None else min(until, call.deadline)
+        gate = self._gates.setdefault(call.tenant, asyncio.Semaphore(self._limits.at_once))
+        async with waiting(until):
+            await gate.acquire()
+        pace = self._paces.setdefault(call.tenant, ReadPace(self._limits.chunks_a_second))
+        reading = AnswerReading(target.site, call.limits or self._limits, pace)
+        try:
+            async with waiting(until):
+                current_reading.set(reading)
+                answer = await self._send(call, target, outgoing, body)
+            reading.has_head = True
+            try:
+                yield HttpPiece(
+                    head=answer_head(answer, target.site, outgoing.patterns, reading.limits)
+                )
+                received, screen = 0, AnswerScreen(outgoing.patterns)
+                chunk: bytes | None = b""
+                while chunk is not None:
+                    async with waiting(until):
+                        # Each step of this generator may be another task's.
+                        current_reading.set(reading)
+                        chunk = await anext(answer.chunks, None)
+                        await reading.pace.spend(1)
+                    received += len(chunk or b"")
+                    if received > reading.limits.response_bytes:
+                        raise answer_too_large(target.site, reading.limits)
+                    data = screen.end() if chunk is None else screen.take(chunk)
+                    for start in range(0, len(data), PIECE):
+                        yield HttpPiece(data=data[start : start + PIECE])
+                reading.is_whole = True
+            finally:
+                await answer.close()
+        finally:
+            reading.hang_up()
+            gate.release()
+
+    async def _send(
+        self, call: EgressCall, target: Target, outgoing: Outgoing, body: AsyncIterator[HttpBody]
+    ) -> Answer:
+        bounded = bounded_body(body, outgoing.length, self._limits.request_bytes)
+        if target.configured and call.client is not None:
+            made = call.client.build_request(
+                outgoing.method,
+                f"{target.site.scheme}://{host_header(target.site).decode()}{outgoing.path.decode()}",
+                headers=list(outgoing.headers),
+                content=bounded,
+                extensions={"timeout": outgoing.timeouts},
+            )
+            # Cookies of other calls, which the client keeps.
+            if not any(name.lower() == b"cookie" for name, _ in outgoing.headers):
+                made.headers.pop("Cookie", None)
+            found = await call.client.send(made, stream=True, follow_redirects=False)
+            raw = found.aiter_raw()
+            return Answer(found.status_code, found.headers.raw, found.extensions, raw, found.aclose)
+        site = target.site
+        response = await self._pool(call.tenant, target.configured).handle_async_request(
+            httpcore.Request(
+                outgoing.method,
+                httpcore.URL(
+                    scheme=site.scheme,
+                    host=site.host.strip("[]"),
+                    port=site.port,
+                    target=outgoing.path,
+                ),
+                headers=list(outgoing.headers),
+                content=bounded,
+                extensions={"timeout": outgoing.timeouts},
+            )
+        )
+        assert isinstance(response.stream, AsyncIterable)
+        chunks = aiter(response.stream)
+        return Answer(
+            response.status, response.headers, response.extensions, chunks, response.aclose
+        )

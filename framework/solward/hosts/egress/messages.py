@@ -24,7 +24,7 @@ from urllib.parse import quote
 import httpcore
 import httpx
 
-from solward.hosts.egress.limits import Limits, request_too_large
+from solward.hosts.egress.connections import Limits, request_too_large
 from solward.hosts.wire.failures import HTTP_FAILURES
 from solward.hosts.wire.methods import HttpBody, HttpHead, HttpRequest
 from solward.support import jsontext

@@ -1,35 +1,41 @@
 """The tenant `plugins`: imports the plugins of one distribution, says what they declare, and runs
-their hooks, each as the call whose capability came with it."""
+their hooks, each as the call whose capability came with it.
+
+The tenant `models` of model hosts does so with Solward's own language model providers, and gives
+litellm under them what it needs beside it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing
 from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import httpx
 
-from solward.hosts.inside.context import (
+from solward.hosts.inside.calls import (
     CurrentChannel,
     RemoteCalls,
     RemoteLedger,
     Running,
     current_cap,
+    install,
     remote_context,
     running,
 )
-from solward.hosts.inside.http import install
-from solward.hosts.inside.tenants import Setup
+from solward.hosts.inside.main import Setup
 from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Channel, Handler, Incoming
 from solward.hosts.wire.failures import shortened
 from solward.hosts.wire.methods import Built, CompletionPiece, Plugin, Verdict
 from solward.hosts.wire.values import sendable
-from solward.plugins.containment import PluginCrash, contained, contained_stream, deliberate
 from solward.plugins.hooks import (
     DECLARED,
     GUARDRAILS,
@@ -40,15 +46,19 @@ from solward.plugins.hooks import (
     SKILLS,
     VENUES,
     Manager,
+    PluginCrash,
     broken,
+    contained,
+    contained_stream,
     declared,
+    deliberate,
     register,
 )
-from solward.plugins.problems import Rejected, described
 from solward.support import jsontext
 from solward.support.clean_text import cleaned
 from solward.types.errors import InvalidRequest, SkillError, SolwardError
 from solward.types.guardrail import Hold
+from solward.types.manifest import Rejected, described
 from solward.types.payment import PaymentOffer, PaymentReceipt
 from solward.types.provider import (
     Completion,
@@ -61,7 +71,8 @@ from solward.types.provider import (
 from solward.types.venue import Quote, SwapInstructions, SwapTransaction, VenueContext
 
 T = TypeVar("T")
-P = TypeVar("P", bound="Plugins")
+P = ParamSpec("P")
+Kind = TypeVar("Kind", bound="Plugins")
 
 ENTRY_POINTS = "entry_points"
 """The option that names the plugins: JSON of `[group, name, value]`s."""
@@ -88,7 +99,35 @@ def plugins(setup: Setup) -> Mapping[str, Handler]:
     return handlers(imported(setup, Plugins))
 
 
-def imported(setup: Setup, kind: type[P]) -> P:
+def models(setup: Setup) -> Mapping[str, Handler]:
+    """Import the providers' modules, which import litellm at the first call."""
+    import tempfile  # here, because no plugin host needs it
+
+    # No program can be run here and no file be written: litellm, when it is imported, asks for a
+    # compiler and for the folder of temporary files, and uses neither.
+    os.environ["PATH"] = ""
+    tempfile.tempdir = "/nonexistent"
+    # It would open sockets, where httpx is the service's.
+    os.environ["DISABLE_AIOHTTP_TRANSPORT"] = "True"
+    asyncio.get_running_loop().set_default_executor(_AtOnce())
+    return plugins(setup)
+
+
+class _AtOnce(ThreadPoolExecutor):
+    """Runs what litellm gives to a thread where it is given, which is microseconds of each call:
+    two changes of threads take longer."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """As any executor's, done when it returns."""
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+def imported(setup: Setup, kind: type[Kind]) -> Kind:
     """The distribution's plugins, imported."""
     named = [
         EntryPoint(name, value, group)

@@ -26,17 +26,17 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from solward.hosts.confinement.confine import available
-from solward.hosts.inside.kernel import (
+from solward.hosts.confinement import available
+from solward.hosts.inside.main import (
     LONG_TURN_NS,
     MAX_PACKET,
     SESSION,
     die_with,
     name_process,
+    run,
     set_session_nice,
     set_turn,
 )
-from solward.hosts.inside.main import run
 from solward.support.extras import UNUSED, left_out
 
 

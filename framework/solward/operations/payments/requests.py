@@ -23,13 +23,16 @@ from weakref import WeakValueDictionary
 import httpcore
 import httpx
 
-from solward.hosts.egress.addresses import (
+from solward.hosts.egress.connections import (
+    AnswerReading,
     CheckedConnections,
     Dial,
+    Limits,
+    ReadPace,
     Resolve,
     SystemResolver,
+    current_reading,
 )
-from solward.hosts.egress.limits import AnswerReading, Limits, ReadPace, current_reading
 from solward.hosts.egress.messages import host_header, waiting
 from solward.plugins.payment_checks import is_plain
 from solward.settings.addresses import is_loopback

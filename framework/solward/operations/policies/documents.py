@@ -28,7 +28,7 @@ from solward.operations.policies.grant_documents import (
 )
 from solward.operations.policies.grant_sentences import read_only_sentence, read_sentence
 from solward.plugins import Registry
-from solward.plugins.discovery import canonical
+from solward.plugins.folders.layout import canonical
 from solward.solana.token_list import TokenList, known_decimals
 from solward.solana.tokens import read_mint
 from solward.types.errors import InvalidRequest, NotFound

@@ -1,18 +1,246 @@
-"""Install, upgrade, remove, enable and disable distributions in folders of their own."""
+"""Install, upgrade, remove, enable and disable distributions in folders of their own.
+
+pip finds and fetches the wheels of a distribution and of its dependencies.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import distributions
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from solward.plugins.folders import layout
 from solward.plugins.folders.layout import Installed, Plugin, canonical
-from solward.plugins.folders.resolve import gather, wanted
 from solward.plugins.folders.storage import empty, storage_folder
-from solward.plugins.folders.wheels import Tree, check_modules
+from solward.plugins.folders.wheels import Tree, check_modules, file_name
+from solward.support import jsontext
+from solward.support.child_processes import child_environment
 from solward.types.errors import FolderError
 from solward.types.manifest import GROUPS, Terms, misspelt_group
+
+_REQUIREMENT = re.compile(
+    r"(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?)"
+    r"(?:\[[A-Za-z0-9._,-]{1,200}\])?"
+    r"(?:(?:==|>=|<=|~=|!=|<|>)[A-Za-z0-9.*+!]{1,60}(?:,(?=[=<>~!])|\Z))*"
+)
+_SOURCES = (".tar.gz", ".zip", ".tar.bz2", ".tgz", ".tar")
+# pip builds what a requirement names by an address even where only wheels are allowed, and a build
+# runs that code. In pip's process nothing of a wheel runs, so nothing there gets around the hook.
+_BOOTSTRAP = """\
+import runpy, sys
+def refuse(event, arguments):
+    if event in ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.spawn", "os.fork",
+                 "os.forkpty", "os.system"):
+        raise PermissionError("only wheels are installed: nothing is built and no program runs")
+sys.addaudithook(refuse)
+sys.argv[0] = "pip"
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
+_OPTIONS = ("--no-input", "--disable-pip-version-check", "--quiet", "--no-color")
+# The user's pip configuration and the way to the network. No option that would have pip write
+# elsewhere or run another interpreter.
+_PASSED = (
+    "ALL_PROXY",
+    "HOME",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NO_PROXY",
+    "PIP_CACHE_DIR",
+    "PIP_CERT",
+    "PIP_CLIENT_CERT",
+    "PIP_CONFIG_FILE",
+    "PIP_DEFAULT_TIMEOUT",
+    "PIP_EXTRA_INDEX_URL",
+    "PIP_FIND_LINKS",
+    "PIP_INDEX_URL",
+    "PIP_NO_CACHE_DIR",
+    "PIP_NO_INDEX",
+    "PIP_PROXY",
+    "PIP_RETRIES",
+    "PIP_TIMEOUT",
+    "PIP_TRUSTED_HOST",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "all_proxy",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+)
+_PIP_S = 900
+_MAX_REPORT = 64 << 20
+_MAX_SAID = 600
+
+
+class Found(NamedTuple):
+    """Wheels in a folder of one's own.
+
+    Attributes:
+        name: the distribution's that was asked for, canonical.
+        files: its own wheel first.
+    """
+
+    name: str
+    files: tuple[Path, ...]
+
+
+def wanted(target: str) -> str:
+    """The canonical name of what is to be installed.
+
+    Raises:
+        FolderError: it is neither a wheel's file nor a name.
+    """
+    path = Path(target)
+    if target.endswith(".whl"):
+        return canonical(file_name(path.name).name)
+    if target.endswith(_SOURCES) or os.sep in target or path.exists():
+        raise FolderError(
+            f"{target} is no wheel. Building a source distribution or a folder would run its code:"
+            " make a wheel of it first, such as with `python -m build --wheel`"
+        )
+    found = _REQUIREMENT.fullmatch(target)
+    if found is None:
+        raise FolderError(
+            f"expected a wheel's file, or a name such as acme-tools==1.2; got {target!r}"
+        )
+    return canonical(found["name"])
+
+
+def gather(target: str, into: Path) -> Found:
+    """Fetch the wheels of a distribution and of those dependencies that the service does not have.
+
+    Args:
+        target: a wheel's file, or a name, also with versions.
+        into: an empty folder of one's own.
+
+    Raises:
+        FolderError: pip finds no wheels, a dependency conflicts with the service, or a file is not
+            what was resolved.
+    """
+    name = wanted(target)
+    have = environment()
+    if name in have:
+        raise FolderError(
+            f"{name} {have[name]} is installed in the service's environment; remove it there first"
+            f" (pip uninstall {name})"
+        )
+    own: Path | None = None
+    if target.endswith(".whl"):
+        own = into / Path(target).name
+        try:
+            shutil.copyfile(target, own)
+        except OSError as error:
+            raise FolderError(f"{target} cannot be read: {error.strerror}") from None
+        target = str(own)
+    items = _resolved(target, name, into, have)
+    rest = {key: item for key, item in items.items() if own is None or key != name}
+    if rest:
+        _fetch(rest, into)
+    files: dict[str, Path] = {}
+    for path in sorted(into.glob("*.whl")):
+        key = canonical(file_name(path.name).name)
+        expected = _sha256(items.get(key, {}))
+        if key not in items or key in files:
+            raise FolderError(f"pip fetched {path.name}, which was not asked for")
+        with path.open("rb") as file:
+            if expected not in (None, hashlib.file_digest(file, "sha256").hexdigest()):
+                raise FolderError(
+                    f"{path.name} is not the file that was resolved: its hash differs"
+                )
+        files[key] = path
+    if missing := items.keys() - files.keys():
+        raise FolderError(f"pip fetched no wheel of {', '.join(sorted(missing))}")
+    return Found(name, (files.pop(name), *files.values()))
+
+
+def environment() -> dict[str, str]:
+    """The distributions of the service's environment: canonical name -> version."""
+    have: dict[str, str] = {}
+    for each in distributions():
+        if each.metadata["Name"]:
+            have.setdefault(canonical(each.metadata["Name"]), each.version or "")
+    return have
+
+
+def _resolved(
+    target: str, name: str, into: Path, have: Mapping[str, str]
+) -> dict[str, Mapping[str, Any]]:
+    """What has to be installed, by canonical name, as pip reports it."""
+    found = _resolve(target, into)
+    for key, item in found.items():
+        version = item["metadata"]["version"]
+        if key in have:
+            raise FolderError(
+                f"{name} needs {key} {version}, and the service has {key} {have[key]}, which its"
+                f" plugins share; look for a version of {name} that takes it"
+            )
+        if item.get("is_direct") and key != name:
+            raise FolderError(f"{name} needs {key} from an address of its own; that is refused")
+    if name not in found:
+        raise FolderError(f"pip found no {name} for {target}")
+    return found
+
+
+def _resolve(requirement: str, into: Path) -> dict[str, Mapping[str, Any]]:
+    """What pip would install of wheels, by canonical name, as it reports it."""
+    report = into / "report.json"
+    given = ("--dry-run", "--no-user", "--only-binary", ":all:", "--report", str(report))
+    run_pip(["install", *given, "--", requirement], into)
+    with report.open("rb") as file:
+        items = jsontext.loads(file.read(_MAX_REPORT))["install"]
+    report.unlink()
+    return {canonical(each["metadata"]["name"]): each for each in items}
+
+
+def _fetch(items: Mapping[str, Mapping[str, Any]], into: Path) -> None:
+    exact = [f"{key}=={item['metadata']['version']}" for key, item in items.items()]
+    options = ("--no-deps", "--only-binary", ":all:", "--dest", str(into))
+    run_pip(["download", *options, "--", *exact], into)
+
+
+def _sha256(item: Mapping[str, Any]) -> str | None:
+    archive = item.get("download_info", {}).get("archive_info", {})
+    found = archive.get("hashes", {}).get("sha256")
+    return None if found is None else str(found)
+
+
+def run_pip(arguments: Sequence[str], folder: Path) -> None:
+    """Run the pip of the service's interpreter; it imports nothing but itself.
+
+    Raises:
+        FolderError: it ended with an error, or took too long, or there is none.
+    """
+    command = [sys.executable, "-I", "-c", _BOOTSTRAP, *_OPTIONS, *arguments]
+    try:
+        done = subprocess.run(  # noqa: S603 - this very interpreter
+            command,
+            env=child_environment(*_PASSED, values={"TMPDIR": str(folder)}),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_PIP_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise FolderError(f"pip was not done after {_PIP_S} s") from None
+    if done.returncode != 0:
+        said = " ".join(done.stdout.decode(errors="replace").split())
+        if "No module named pip" in said:
+            raise FolderError(
+                "the service's environment has no pip: add it with `python -m ensurepip`"
+            )
+        raise FolderError(f"pip could not resolve it: …{said[-_MAX_SAID:]}")
+
 
 Declare = Callable[[Installed], Mapping[str, Terms]]
 """Reads the needs of a folder's plugins, by `group:name`, without importing them here."""

@@ -29,8 +29,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from solward.plugins.folders.install import run_pip
 from solward.plugins.folders.layout import Wheel
-from solward.plugins.folders.resolve import run_pip
 from solward.plugins.folders.wheels import Tree
 from solward.types.errors import FolderError
 

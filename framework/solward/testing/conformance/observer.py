@@ -22,8 +22,8 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, Final
 
+from solward.hosts.inside.main import Setup
 from solward.hosts.inside.plugins import Plugins, handlers, imported
-from solward.hosts.inside.tenants import Setup
 from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Handler, Incoming
 from solward.hosts.wire.methods import Observed, Raised

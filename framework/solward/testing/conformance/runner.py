@@ -31,10 +31,10 @@ from solward.hosts.forking import ZygoteEnded
 from solward.hosts.plugins import PluginHosts, declared_terms
 from solward.hosts.supervisor import Hosts
 from solward.plugins import LoadedSkill, open_registry
-from solward.plugins.discovery import Candidate, candidate_of, canonical, of_folder
+from solward.plugins.discovery import Candidate, candidate_of, of_folder
 from solward.plugins.folders import layout
 from solward.plugins.folders.install import install
-from solward.plugins.folders.layout import Installed
+from solward.plugins.folders.layout import Installed, canonical
 from solward.plugins.folders.storage import storage_folder
 from solward.plugins.load import ThreadedRule
 from solward.testing.canaries import Canaries, plugin_secret

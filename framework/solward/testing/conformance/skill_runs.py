@@ -17,7 +17,7 @@ from solward.database import plugin_entries
 from solward.hosts.host import DISABLED, ENDED
 from solward.hosts.wire.methods import Observed
 from solward.plugins import LoadedSkill, run_skill
-from solward.plugins.discovery import canonical
+from solward.plugins.folders.layout import canonical
 from solward.plugins.interceptors import GRACE_S
 from solward.testing.conformance.report import Finding, Outcome, finding
 from solward.testing.conformance.watch import Asking, CapabilityUse, Gate, Watch

@@ -14,8 +14,7 @@ from typing import Any, Protocol, cast
 
 import httpx
 
-from solward.context import SkillContext
-from solward.context.store import Store
+from solward.context import SkillContext, Store
 from solward.hosts.capabilities import Capabilities, RunningCall, TenantHost, names_of
 from solward.hosts.egress import Egress
 from solward.hosts.wire import methods
