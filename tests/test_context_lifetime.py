@@ -20,7 +20,7 @@ from tests.promises import promise
 from tests.support.engine import Bench, open_bench
 
 from solward import Effects, InvalidRequest, SkillContext, SkillError, SkillSpec, hookimpl
-from solward.context import WalletView
+from solward.context import OperationRequest, WalletView
 from solward.operations.skill_runs import SkillCalls
 from solward.plugins import interceptors
 from solward.testing import TestWallet
@@ -190,7 +190,7 @@ async def test_a_payment_in_preparation_ends_with_the_call(tmp_path: Path) -> No
 
         bench.wire.faults["simulateTransaction"] = simulating
         calls = spending(bench)
-        paying = asyncio.create_task(calls.perform("transfer", 1, PAYMENT))
+        paying = asyncio.create_task(calls.money(OperationRequest("transfer", PAYMENT), 1))
         await reached.wait()
         calls.lifetime.end()
         go.set()
@@ -209,7 +209,10 @@ async def test_two_money_calls_at_once_are_each_counted_and_numbered(tmp_path: P
             calls = spending(bench, Actor("agent:a", action_key="a:1:tested"))
             wanted = [PAYMENT | {"amount": amount} for amount in (1, Decimal("0.5"), 1)]
             return await asyncio.gather(
-                *(calls.perform("transfer", at, params) for at, params in enumerate(wanted, 1)),
+                *(
+                    calls.money(OperationRequest("transfer", params), at)
+                    for at, params in enumerate(wanted, 1)
+                ),
                 return_exceptions=True,
             )
 
@@ -234,14 +237,14 @@ async def test_a_context_numbers_calls_in_their_order(wallet: TestWallet) -> Non
 
     async def both(context: SkillContext) -> str:
         calls: Any = context._calls
-        perform = type(calls).perform
+        money = type(calls).money
 
-        async def noted(self: Any, name: str, ordinal: int, *given: Any) -> Any:
+        async def noted(self: Any, asked: Any, ordinal: int, *given: Any) -> Any:
             seen.append(ordinal)
-            return await perform(self, name, ordinal, *given)
+            return await money(self, asked, ordinal, *given)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(calls), "perform", noted)
+            patch.setattr(type(calls), "money", noted)
             await asyncio.gather(
                 context.transfer(to=STRANGER, amount=1), context.transfer(to=STRANGER, amount=1)
             )

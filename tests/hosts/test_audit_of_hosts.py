@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +19,7 @@ from tests.support.hosts import opened_hosts
 from tests.support.plugins import Shelf, shelf
 
 from solward import Manifest, VenueSpec
+from solward.context import OperationRequest
 from solward.hosts.capabilities import Capabilities, RunningCall
 from solward.hosts.egress import Egress
 from solward.hosts.host import Host
@@ -25,6 +27,7 @@ from solward.hosts.plugins import _Plugin
 from solward.hosts.wire import methods, values
 from solward.hosts.wire.frames import HostileFrame
 from solward.types.errors import GuardrailBlocked, InvalidRequest, SkillError
+from solward.types.payment import PayRequest
 from solward.types.skill import Effects
 from solward.types.venue import VenueContext
 
@@ -107,7 +110,7 @@ async def test_nothing_of_a_call_that_may_not_pay_is_read() -> None:
     capabilities = Capabilities()
     handlers = capabilities.handlers(Egress())
     requests = {
-        "op.perform": {"operation": "transfer"},
+        "op.perform": {"asked": SimpleNamespace(operation="transfer")},
         "op.transact": {},
         "op.pocket": {},
         "op.pay": {},
@@ -138,25 +141,21 @@ async def test_nothing_of_a_call_that_may_not_pay_is_read() -> None:
 @promise("unnamed-money-call-refused")
 def test_a_money_call_is_no_larger_than_one_needs() -> None:
     def perform(size: int) -> dict[str, Any]:
-        return {"operation": "transfer", "params": "x" * size, "remember": ()}
+        return {"asked": OperationRequest("transfer", cast(Any, "x" * size)), "remember": ()}
 
     with pytest.raises(InvalidRequest, match="at most"):
         methods.OP_PERFORM.requests.write(perform(65 << 10))
     written = methods.OP_PERFORM.requests.write(perform(63 << 10))
     with pytest.raises(HostileFrame, match="a request of"):
         methods.OP_PERFORM.requests.read(written + bytes(2 << 10))
-    request = {
-        "url": "https://api.example.com/",
-        "method": "POST",
-        "max": "1 USDC",
-        "headers": {},
-        "body": b"x" * (64 << 10),
-        "remember": (),
-    }
-    assert methods.OP_PAY.requests.write(request)
+    request = PayRequest(
+        "https://api.example.com/", "POST", {}, body=b"x" * (64 << 10), max="1 USDC"
+    )
+    assert methods.OP_PAY.requests.write({"asked": request, "remember": ()})
     many_headers = {f"X-{at}": "x" * (8 << 10) for at in range(16)}
+    asked = replace(request, headers=many_headers)
     with pytest.raises(InvalidRequest, match="at most"):
-        methods.OP_PAY.requests.write(request | {"headers": many_headers})
+        methods.OP_PAY.requests.write({"asked": asked, "remember": ()})
     meta = values.AccountMeta("not an address", False, False)
     many = tuple(values.Instruction("p", (meta,) * 129, b"") for _ in range(2))
     with pytest.raises(InvalidRequest, match="at most 256 accounts"):
@@ -216,7 +215,7 @@ async def test_a_venues_requests_go_out_as_any_others() -> None:
 
                 async def slow() -> None:
                     async for piece in request(cap, "GET", "/slow"):
-                        if piece.data:
+                        if isinstance(piece, bytes) and piece:
                             begun.set()
 
                 going = asyncio.create_task(slow())

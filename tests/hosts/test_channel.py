@@ -138,11 +138,11 @@ async def test_a_stream_is_its_credit_ahead_and_no_further() -> None:
     made = []
     closed = []
 
-    async def pieces(_incoming: Incoming) -> AsyncIterator[m.HttpPiece]:
+    async def pieces(_incoming: Incoming) -> AsyncIterator[bytes]:
         try:
             for at in range(1000):
                 made.append(at)
-                yield m.HttpPiece(data=bytes(8))
+                yield bytes(8)
         finally:
             closed.append(True)
 
@@ -162,15 +162,15 @@ async def test_uploads_come_with_the_request_and_wait_for_credit() -> None:
     sent = []
     gate = asyncio.Event()
 
-    async def body() -> AsyncIterator[m.HttpBody]:
+    async def body() -> AsyncIterator[bytes]:
         for at in range(100):
             sent.append(at)
-            yield m.HttpBody(bytes([at]))
+            yield bytes([at])
 
-    async def echo(incoming: Incoming) -> AsyncIterator[m.HttpPiece]:
+    async def echo(incoming: Incoming) -> AsyncIterator[bytes]:
         await gate.wait()
         async for piece in incoming.uploads():
-            yield m.HttpPiece(data=piece.data)
+            yield piece
 
     async with channels(service={"http.request": echo}) as (service, host):
         stream = host.stream(m.HTTP_REQUEST, REQUEST, uploads=body())
@@ -179,7 +179,7 @@ async def test_uploads_come_with_the_request_and_wait_for_credit() -> None:
         await host.call(m.PING)
         assert len(sent) == CREDIT + 1
         gate.set()
-        data = [(await taking).data] + [piece.data async for piece in stream]
+        data = [await taking] + [piece async for piece in stream]
         assert data == [bytes([at]) for at in range(100)]
         assert not service.closed.done()
 

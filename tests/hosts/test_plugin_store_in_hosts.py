@@ -105,6 +105,7 @@ async def test_what_its_own_process_is_made_to_send_is_checked_by_the_service(
     shelf.install("acme", {"keeps": source("keeps")})
     async with opened() as hosted:
         wallet = (await hosted.stand.wallet()).id
+        imported = "from solward.context import OperationRequest as Asked\n"
         for call in (
             "calls.keep('put', key='a\\x00b', value=1, version=None)",
             "calls.keep('put', key='a b', value=1, version=None)",
@@ -112,9 +113,11 @@ async def test_what_its_own_process_is_made_to_send_is_checked_by_the_service(
             "calls.keep('get', key='a' * 201)",
             "calls.keep('list', prefix='ä', after=None, limit=10)",
             "calls.keep('list', prefix='', after=None, limit=10**6)",
-            "calls.perform('transfer', 1, {'to': to, 'amount': 1}, [Put('a b', 1)])",
+            "calls.money(Asked('transfer', {'to': to, 'amount': 1}), 1, [Put('a b', 1)])",
         ):
             with pytest.raises(InvalidRequest):
-                await hosted.run("keeps", wallet, do=f"calls = context._calls\nawait {call}")
+                await hosted.run(
+                    "keeps", wallet, do=f"{imported}calls = context._calls\nawait {call}"
+                )
         assert await hosted.run("keeps", wallet, do="await context.store.list()") == "()"
         assert await hosted.stand.service.history.newest(wallet, limit=5) == []

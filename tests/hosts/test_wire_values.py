@@ -79,8 +79,8 @@ def strategy(hint: Any) -> st.SearchStrategy[Any]:
         return st.frozensets(strategy(arguments[0]), max_size=2)
     if origin in (dict, Mapping):
         return st.dictionaries(strategy(arguments[0]), strategy(arguments[1]), max_size=2)
-    if origin is type:
-        # A record's cause, which stays with the service.
+    if origin in (type, Callable):
+        # A record's cause and a pocket's function stay on their side.
         return st.none()
     if hint is values.Instruction:
         return INSTRUCTIONS

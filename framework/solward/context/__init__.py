@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, cast
+
+from msgspec import Meta
 
 from solward.context.operations import OperationMethods
-from solward.types.bounds import Address, Name
+from solward.types.bounds import Address, Addresses, Name, Units, WireBytes
 from solward.types.entries import (
     Entry,
     HistoryRequest,
@@ -38,22 +40,50 @@ if TYPE_CHECKING:
     from solward.types.ledger import ReadLedger
     from solward.types.venue import Quote
 
-    Build = Callable[[str], Awaitable[bytes | Sequence[Instruction]]]
+
+Build = Callable[[str], Awaitable["bytes | Sequence[Instruction]"]]
+"""What a pocket is asked for: an async function of its address; see `SkillContext.pocket`."""
+
+_ELSEWHERE: Final = cast("Build", None)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRequest:
+    """A declared operation, and its fields by their JSON names."""
+
+    operation: Name
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactRequest:
+    """A transaction that a skill made itself; its wallet is that of the call, whatever it says."""
+
+    intent: Intent
+    instructions: Annotated[tuple[Instruction, ...], Meta(max_length=64)]
+    wire: WireBytes | None
 
 
 @dataclass(frozen=True, slots=True)
 class PocketRequest:
-    """One use of a pocket; see `SkillContext.pocket`. Amounts are smallest units."""
+    """One use of a pocket; see `SkillContext.pocket`. Amounts are smallest units.
 
-    build: Build
+    Attributes:
+        build: stays where the skill runs: each end of a plugin host's channel has its own.
+    """
+
+    build: Build = _ELSEWHERE
     lamports: int = 0
-    tokens: Mapping[str, int] = field(default_factory=dict)
-    returns: Mapping[str, int] = field(default_factory=dict)
-    mints: tuple[str, ...] = ()
-    program: str | None = None
-    position: str | None = None
+    tokens: Units = field(default_factory=dict)
+    returns: Units = field(default_factory=dict)
+    mints: Addresses = ()
+    program: Address | None = None
+    position: Name | None = None
     stays: bool = False
     details: Mapping[str, Any] = field(default_factory=dict)
+
+
+MoneyRequest = OperationRequest | TransactRequest | PocketRequest | PayRequest
 
 
 class StoreCalls(Protocol):
@@ -134,39 +164,20 @@ class MoneyCalls(StoreCalls, Protocol):
     repeated run pays each once. All raise `SkillError` once the lifetime has ended, and those that
     make a transaction for a skill that declares READ.
 
-    Args:
-        remember: written to the plugin's store in the database transaction that stores the record
-            as pending, or not at all.
     """
 
     @property
     def lifetime(self) -> Lifetime:
         """Ends when the call for which the context was made ends."""
 
-    async def perform(
-        self, operation: str, ordinal: int, params: Mapping[str, Any], remember: Sequence[Put] = ()
-    ) -> TransactionRecord:
-        """Perform a declared operation with its fields by their JSON names."""
+    async def money(self, asked: MoneyRequest, ordinal: int, remember: Sequence[Put] = ()) -> Any:
+        """Make a transaction; returns its `TransactionRecord`, or the `PaidAnswer` to a
+        `PayRequest`.
 
-    async def transact(
-        self,
-        ordinal: int,
-        intent: Intent,
-        instructions: Sequence[Instruction],
-        wire: bytes | None,
-        remember: Sequence[Put] = (),
-    ) -> TransactionRecord:
-        """Send a transaction that the skill made itself; its wallet is that of the calls."""
-
-    async def pocket(
-        self, ordinal: int, request: PocketRequest, remember: Sequence[Put] = ()
-    ) -> TransactionRecord:
-        """Call a program with a pocket."""
-
-    async def pay(
-        self, ordinal: int, request: PayRequest, remember: Sequence[Put] = ()
-    ) -> PaidAnswer:
-        """Make a request over HTTP, and pay for it where its site asks for that."""
+        Args:
+            remember: written to the plugin's store in the database transaction that stores the
+                record as pending, or not at all.
+        """
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
         """What the venue would give for a swap with these parameters."""
@@ -413,8 +424,10 @@ class SkillContext(OperationMethods):
             may_close=frozenset(may_close),
             details=dict(details or {}),
         )
-        puts = checked_remember(remember)
-        return await self._calls.transact(next(self._ordinal), intent, instructions, wire, puts)
+        record: TransactionRecord = await self._money(
+            TransactRequest(intent, cast("tuple[Instruction, ...]", instructions), wire), remember
+        )
+        return record
 
     async def pocket(
         self,
@@ -467,11 +480,11 @@ class SkillContext(OperationMethods):
             mints=tuple(mints),
             program=program,
             position=position,
-            stays=stays,
+            stays=bool(stays),
             details=dict(details or {}),
         )
-        puts = checked_remember(remember)
-        return await self._calls.pocket(next(self._ordinal), request, puts)
+        record: TransactionRecord = await self._money(request, remember)
+        return record
 
     async def pay(
         self,
@@ -512,14 +525,18 @@ class SkillContext(OperationMethods):
             body=body.encode() if isinstance(body, str) else bytes(body or b""),
             max=max,
         )
-        puts = checked_remember(remember)
-        return await self._calls.pay(next(self._ordinal), request, puts)
+        answer: PaidAnswer = await self._money(request, remember)
+        return answer
 
     async def _perform(
         self, operation: str, params: Mapping[str, Any], remember: Remember = ()
     ) -> TransactionRecord:
+        record: TransactionRecord = await self._money(OperationRequest(operation, params), remember)
+        return record
+
+    async def _money(self, asked: MoneyRequest, remember: Remember) -> Any:
         puts = checked_remember(remember)
-        return await self._calls.perform(operation, next(self._ordinal), params, puts)
+        return await self._calls.money(asked, next(self._ordinal), puts)
 
     async def _quote(self, params: Mapping[str, Any]) -> Quote:
         return await self._calls.quote(params)

@@ -21,10 +21,16 @@ from collections.abc import (
 )
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from contextvars import Context, copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from solward.context import SkillContext
+from solward.context import (
+    MoneyRequest,
+    OperationRequest,
+    PocketRequest,
+    SkillContext,
+    TransactRequest,
+)
 from solward.hosts.egress import Egress, EgressCall
 from solward.hosts.host import Host
 from solward.hosts.wire import methods
@@ -42,7 +48,7 @@ from solward.types.errors import (
     SolwardError,
     TransactionError,
 )
-from solward.types.guardrail import SOL, Intent
+from solward.types.guardrail import SOL
 from solward.types.ledger import ReadLedger
 from solward.types.manifest import (
     PAY,
@@ -53,8 +59,7 @@ from solward.types.manifest import (
     may_move,
     may_operate,
 )
-from solward.types.payment import PaidAnswer, max_parts
-from solward.types.record import TransactionRecord
+from solward.types.payment import PayRequest, max_parts
 from solward.types.skill import Effects
 from solward.types.venue import Quote
 from solward.vault.ledger.patience import READ_WAIT_S, within
@@ -276,17 +281,18 @@ class Capabilities:
 
     async def _money(
         self,
+        incoming: Incoming,
         call: RunningCall,
+        asked: MoneyRequest,
         assets: Collection[object],
-        work: Callable[[SkillContext], Coroutine[Any, Any, T]],
-    ) -> T:
-        """Do for a running call what its manifest allows.
+    ) -> Any:
+        """Do for a running call what it asks for and its manifest allows.
 
         Args:
             assets: mints or symbols of what leaves the wallet. More than is declared here leaves by
                 no transaction: the engine holds it to its declaration.
 
-        Nothing is waited for before `work` begins, so that the calls are numbered as they arrive.
+        Nothing is waited for before the work begins, so that the calls are numbered as they arrive.
         """
         context = call.context
         assert context is not None
@@ -296,45 +302,24 @@ class Capabilities:
                     "asset_not_declared",
                     f"The manifest of {call.plugin!r} does not name the asset {str(asset)[:64]!r}",
                 )
-        return await call.money(work(context))
+        return await call.money(context._money(asked, incoming.request["remember"]))
 
     # Money.
 
-    async def _perform(self, incoming: Incoming) -> TransactionRecord:
-        call = self._spending(incoming, incoming.raw.operation)
-        asked = incoming.request
-        return await self._money(
-            call,
-            _leaving(asked["operation"], asked["params"]),
-            lambda context: context._perform(**asked),
-        )
+    async def _perform(self, incoming: Incoming) -> Any:
+        call = self._spending(incoming, incoming.raw.asked.operation)
+        asked: OperationRequest = incoming.request["asked"]
+        return await self._money(incoming, call, asked, _leaving(asked.operation, asked.params))
 
-    async def _transact(self, incoming: Incoming) -> TransactionRecord:
+    async def _transact(self, incoming: Incoming) -> Any:
         call = self._spending(incoming, TRANSACT)
-        asked = incoming.request
-        intent: Intent = asked["intent"]
-        return await self._money(
-            call,
-            _sold(intent.lamports_out, intent.tokens_out),
-            lambda context: context.transact(
-                instructions=asked["instructions"],
-                wire=asked["wire"],
-                type=intent.type,
-                lamports_out=intent.lamports_out,
-                rent_lamports=intent.rent_lamports,
-                tokens_out=intent.tokens_out,
-                tokens_in=intent.tokens_in,
-                destinations=tuple(intent.destinations),
-                may_close=tuple(intent.may_close),
-                details=intent.details,
-                remember=asked["remember"],
-            ),
-        )
+        asked: TransactRequest = incoming.request["asked"]
+        leaving = _sold(asked.intent.lamports_out, asked.intent.tokens_out)
+        return await self._money(incoming, call, asked, leaving)
 
-    async def _pocket(self, incoming: Incoming) -> TransactionRecord:
+    async def _pocket(self, incoming: Incoming) -> Any:
         call = self._spending(incoming, POCKET)
-        asked = dict(incoming.request)
-        number = asked.pop("build")
+        number: int = incoming.request["build"]
 
         async def build(address: str) -> bytes | Sequence[Instruction]:
             wanted = {"build": number, "pocket": address}
@@ -348,21 +333,19 @@ class Capabilities:
                 return made.wire
             return cast("Sequence[Instruction]", made.instructions)
 
-        return await self._money(
-            call,
-            _sold(asked["lamports"], asked["tokens"]),
-            lambda context: context.pocket(build, **asked),
-        )
+        asked: PocketRequest = replace(incoming.request["asked"], build=build)
+        return await self._money(incoming, call, asked, _sold(asked.lamports, asked.tokens))
 
-    async def _pay(self, incoming: Incoming) -> PaidAnswer:
+    async def _pay(self, incoming: Incoming) -> Any:
         call = self._spending(incoming, PAY)
         try:
-            check_paid_site(call.manifest, incoming.raw.url)
+            check_paid_site(call.manifest, incoming.raw.asked.url)
         except SkillError as error:
             raise call.refuse(error.code, str(error)) from None
-        _amount, asset = max_parts(incoming.raw.max)
-        asked = incoming.request
-        return await self._money(call, [asset], lambda context: context.pay(**asked))
+        _amount, asset = max_parts(incoming.raw.asked.max)
+        # Only the operator names the protocol.
+        asked: PayRequest = replace(incoming.request["asked"], protocol=None)
+        return await self._money(incoming, call, asked, [asset])
 
     async def _quote(self, incoming: Incoming) -> Quote:
         context = self._context(incoming)

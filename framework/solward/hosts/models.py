@@ -33,7 +33,6 @@ from solward.hosts.host import Host, HostConfig, SupervisionLimits
 from solward.hosts.inside.plugins import ENTRY_POINTS
 from solward.hosts.supervisor import Hosts
 from solward.hosts.wire import methods
-from solward.hosts.wire.methods import CompletionPiece
 from solward.hosts.wire.values import to_json
 from solward.plugins.folders import models
 from solward.plugins.hooks import PROVIDERS
@@ -95,13 +94,11 @@ class HostedProvider:
             async with aclosing(stream) as pieces:
                 while True:
                     with _as_provider():
-                        piece: CompletionPiece | None = await anext(pieces, None)
+                        piece: str | Usage | None = await anext(pieces, None)
                     if piece is None:
                         return
-                    if piece.text:
-                        yield piece.text
-                    if piece.usage is not None:
-                        yield piece.usage
+                    if piece != "":
+                        yield piece
 
     async def price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
         """A model's price; raises as `complete`."""

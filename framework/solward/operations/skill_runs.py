@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import structlog
 from solders.instruction import Instruction
 
-from solward.context import AgentView, Lifetime, PocketRequest, SkillContext, WalletView
+from solward.context import (
+    AgentView,
+    Build,
+    Lifetime,
+    MoneyRequest,
+    OperationRequest,
+    PocketRequest,
+    SkillContext,
+    TransactRequest,
+    WalletView,
+)
 from solward.database.database import Database
 from solward.operations.payments.pay import Payments
 from solward.operations.perform import Operations
@@ -28,7 +39,6 @@ from solward.telemetry.scrub import concealed
 from solward.types.entries import Put
 from solward.types.errors import SkillError, SolwardError
 from solward.types.events import EventBus
-from solward.types.guardrail import Intent
 from solward.types.ledger import ReadLedger
 from solward.types.manifest import Terms
 from solward.types.payment import PaidAnswer, PayRequest, max_parts
@@ -137,48 +147,33 @@ class SkillCalls:
     effects: Effects
     lifetime: Lifetime = field(default_factory=Lifetime)
 
-    async def perform(
-        self, operation: str, ordinal: int, params: Mapping[str, Any], remember: Sequence[Put] = ()
-    ) -> TransactionRecord:
-        """Perform a declared operation as the run's money call number `ordinal`."""
-        actor = self._numbered(ordinal, remember)
-        return await self.operations.perform(operation, self.wallet_id, actor, plain(params))
+    async def money(
+        self, asked: MoneyRequest, ordinal: int, remember: Sequence[Put] = ()
+    ) -> TransactionRecord | PaidAnswer:
+        """Do what is asked as the run's money call number `ordinal`."""
+        actor, wallet = self._numbered(ordinal, remember), self.wallet_id
+        match asked:
+            case OperationRequest():
+                params = plain(asked.params)
+                return await self.operations.perform(asked.operation, wallet, actor, params)
+            case TransactRequest():
+                return await self.operations.transact(
+                    wallet, actor, asked.intent, asked.instructions, asked.wire
+                )
+            case PocketRequest():
+                contained_build = partial(self._build, asked.build)
+                return await self.operations.use_pocket(
+                    wallet, actor, replace(asked, build=contained_build)
+                )
+            case PayRequest():
+                # Without the most to pay only the operator may ask, and no skill is the operator.
+                max_parts(asked.max)
+                return await self.payments.pay(wallet, actor, asked)
 
-    async def transact(
-        self,
-        ordinal: int,
-        intent: Intent,
-        instructions: Sequence[Instruction],
-        wire: bytes | None,
-        remember: Sequence[Put] = (),
-    ) -> TransactionRecord:
-        """Send what the skill drafted as the run's money call number `ordinal`."""
-        actor = self._numbered(ordinal, remember)
-        return await self.operations.transact(self.wallet_id, actor, intent, instructions, wire)
-
-    async def pocket(
-        self, ordinal: int, request: PocketRequest, remember: Sequence[Put] = ()
-    ) -> TransactionRecord:
-        """Use a pocket as the run's money call number `ordinal`."""
-        actor = self._numbered(ordinal, remember)
-
-        async def build(address: str) -> bytes | Sequence[Instruction]:
-            # The skill's own code, which must not outlive its call.
-            self.lifetime.check()
-            made: bytes | Sequence[Instruction] = await contained(request.build(address))
-            return made
-
-        contained_request = replace(request, build=build)
-        return await self.operations.use_pocket(self.wallet_id, actor, contained_request)
-
-    async def pay(
-        self, ordinal: int, request: PayRequest, remember: Sequence[Put] = ()
-    ) -> PaidAnswer:
-        """Make a request that may be paid for, as the run's money call number `ordinal`."""
-        actor = self._numbered(ordinal, remember)
-        # Without the most to pay only the operator may ask, and no skill is the operator.
-        max_parts(request.max)
-        return await self.payments.pay(self.wallet_id, actor, request)
+    async def _build(self, build: Build, address: str) -> bytes | Sequence[Instruction]:
+        # The skill's own code, which must not outlive its call.
+        self.lifetime.check()
+        return await contained(build(address))
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
         """Quote a swap; a skill that declares READ may, too."""

@@ -240,6 +240,9 @@ MAX_FORM: Final = r"[0-9]{1,20}(\.[0-9]{1,20})? [A-Za-z0-9]{1,64}"
 """As every amount: plain digits, no sign, no exponent; then one space and a name."""
 
 
+_HeaderText = Annotated[str, Meta(max_length=16 << 10)]
+
+
 class PaymentState(StrEnum):
     """How far a payment is, by the ledger and what the wallet has signed for it."""
 
@@ -262,15 +265,18 @@ class PayRequest:
     Attributes:
         max: the most to pay, `0.05 USDC`: whole units and a symbol or mint; None where the caller
             need not say.
+        body: as large as that of a request to the service itself.
         protocol: the only protocol to pay by; None for any.
     """
 
-    url: str = field(repr=False)
-    method: str = "GET"
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    body: bytes = field(default=b"", repr=False)
-    max: str | None = None
-    protocol: str | None = None
+    url: _HeaderText = field(repr=False)
+    method: Annotated[str, Meta(max_length=20)] = "GET"
+    headers: Annotated[Mapping[Name, _HeaderText], Meta(max_length=128)] = field(
+        default_factory=dict, repr=False
+    )
+    body: Annotated[bytes, Meta(max_length=64 << 10)] = field(default=b"", repr=False)
+    max: Name | None = None
+    protocol: Name | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from typing import Any
 
 from solward.hosts.inside.main import Setup
 from solward.hosts.wire.channel import Handler, Incoming
-from solward.hosts.wire.methods import CompletionPiece
 
 _kept: list[Any] = []
 
@@ -34,9 +33,9 @@ def serve(setup: Setup) -> Mapping[str, Handler]:
             done = await done
         return json.dumps(done)
 
-    async def stream(incoming: Incoming) -> AsyncGenerator[CompletionPiece, None]:
+    async def stream(incoming: Incoming) -> AsyncGenerator[str, None]:
         for number in range(3):
-            yield CompletionPiece(str(number))
+            yield str(number)
         if incoming.request["name"] == "ends":
             os._exit(3)
 

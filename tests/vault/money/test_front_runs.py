@@ -21,7 +21,7 @@ from tests.support.engine import TOKEN_RENT, Bench, Trap, front_run, put_account
 from tests.support.programs import TAKES_LAMPORTS, take_lamports
 from tests.support.swaps import SOL, USDC, USDC_POOL, SwapBench, ata, close, open_swaps
 
-from solward.context import PocketRequest
+from solward.context import PocketRequest, TransactRequest
 from solward.operations.skill_runs import SkillCalls
 from solward.solana.tokens import token_account
 from solward.support.clock import now_ms
@@ -42,7 +42,7 @@ async def transact(bench: Bench, *instructions: Instruction, units: int = 0) -> 
     """As a plugin's skill does, which declares that `units` leave."""
     calls = SkillCalls(bench.operations(), None, bench.wallet.id, ADMIN, Effects.SPEND)
     declared = Intent("other", bench.wallet.address, tokens_out={USDC: units} if units else {})
-    return await calls.transact(1, declared, instructions, None)
+    return await calls.money(TransactRequest(declared, instructions, None), 1)
 
 
 async def counted(bench: Bench, asset: str) -> int:

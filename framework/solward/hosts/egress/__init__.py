@@ -53,7 +53,7 @@ from solward.hosts.egress.messages import (
 )
 from solward.hosts.wire.channel import Handler, Incoming
 from solward.hosts.wire.frames import PIECE, HostileFrame
-from solward.hosts.wire.methods import HttpBody, HttpPiece, HttpRequest
+from solward.hosts.wire.methods import HttpHead, HttpRequest
 from solward.support.streams import dial_tcp
 from solward.support.tls import tls_context
 from solward.telemetry import metrics
@@ -174,7 +174,7 @@ class Egress:
             call_of: the running call that a capability names; raises where it names none.
         """
 
-        async def serve(incoming: Incoming) -> AsyncGenerator[HttpPiece, None]:
+        async def serve(incoming: Incoming) -> AsyncGenerator[HttpHead | bytes, None]:
             request: HttpRequest = incoming.request
             call = call_of(incoming)
             if call.requests >= self._limits.refused:
@@ -187,8 +187,8 @@ class Egress:
         return serve
 
     async def request(
-        self, call: EgressCall, request: HttpRequest, body: AsyncIterator[HttpBody]
-    ) -> AsyncGenerator[HttpPiece, None]:
+        self, call: EgressCall, request: HttpRequest, body: AsyncIterator[bytes]
+    ) -> AsyncGenerator[HttpHead | bytes, None]:
         """Make one request: its head, then the body of its answer in pieces.
 
         Raises:
@@ -259,8 +259,8 @@ class Egress:
         return pool
 
     async def _in_turn(
-        self, call: EgressCall, target: Target, outgoing: Outgoing, body: AsyncIterator[HttpBody]
-    ) -> AsyncGenerator[HttpPiece, None]:
+        self, call: EgressCall, target: Target, outgoing: Outgoing, body: AsyncIterator[bytes]
+    ) -> AsyncGenerator[HttpHead | bytes, None]:
         until = asyncio.get_running_loop().time() + self._limits.total_s
         until = until if call.deadline is None else min(until, call.deadline)
         gate = self._gates.setdefault(call.tenant, asyncio.Semaphore(self._limits.at_once))
@@ -274,9 +274,7 @@ class Egress:
                 answer = await self._send(call, target, outgoing, body)
             reading.has_head = True
             try:
-                yield HttpPiece(
-                    head=answer_head(answer, target.site, outgoing.patterns, reading.limits)
-                )
+                yield answer_head(answer, target.site, outgoing.patterns, reading.limits)
                 received, screen = 0, AnswerScreen(outgoing.patterns)
                 chunk: bytes | None = b""
                 while chunk is not None:
@@ -290,7 +288,7 @@ class Egress:
                         raise answer_too_large(target.site, reading.limits)
                     data = screen.end() if chunk is None else screen.take(chunk)
                     for start in range(0, len(data), PIECE):
-                        yield HttpPiece(data=data[start : start + PIECE])
+                        yield data[start : start + PIECE]
                 reading.is_whole = True
             finally:
                 await answer.close()
@@ -299,7 +297,7 @@ class Egress:
             gate.release()
 
     async def _send(
-        self, call: EgressCall, target: Target, outgoing: Outgoing, body: AsyncIterator[HttpBody]
+        self, call: EgressCall, target: Target, outgoing: Outgoing, body: AsyncIterator[bytes]
     ) -> Answer:
         bounded = bounded_body(body, outgoing.length, self._limits.request_bytes)
         if target.configured and call.client is not None:

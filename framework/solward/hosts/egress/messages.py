@@ -26,7 +26,7 @@ import httpx
 
 from solward.hosts.egress.connections import Limits, request_too_large
 from solward.hosts.wire.failures import HTTP_FAILURES
-from solward.hosts.wire.methods import HttpBody, HttpHead, HttpRequest
+from solward.hosts.wire.methods import HttpHead, HttpRequest
 from solward.support import jsontext
 from solward.types.errors import SkillError
 from solward.types.manifest import Site, Target
@@ -164,14 +164,14 @@ def _length(lengths: list[bytes], limits: Limits) -> int:
 
 
 async def bounded_body(
-    body: AsyncIterator[HttpBody], length: int | None, most: int
+    body: AsyncIterator[bytes], length: int | None, most: int
 ) -> AsyncIterator[bytes]:
     sent = 0
     async for piece in body:
-        sent += len(piece.data)
+        sent += len(piece)
         if sent > (most if length is None else length):
             break
-        yield piece.data
+        yield piece
     if length is None and sent > most:
         raise request_too_large(most)
     if length is not None and sent != length:

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -23,22 +23,19 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import httpx
 
 import solward.context.http
-from solward.context import Lifetime, PocketRequest, SkillContext
+from solward.context import Lifetime, MoneyRequest, PocketRequest, SkillContext, TransactRequest
 from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Channel
 from solward.hosts.wire.failures import HTTP_FAILURES, HostBug
 from solward.hosts.wire.frames import PIECE, ChannelClosed
-from solward.hosts.wire.methods import HTTP_REQUEST, Built, HttpBody, HttpPiece, HttpRequest, Method
+from solward.hosts.wire.methods import HTTP_REQUEST, Built, HttpHead, HttpRequest, Method
 from solward.solana.token_list import TokenList
 from solward.types.entries import Put
 from solward.types.errors import InvalidRequest, SkillError, SolwardError
-from solward.types.guardrail import Intent
-from solward.types.payment import PaidAnswer, PayRequest
-from solward.types.record import TransactionRecord
 from solward.types.venue import Quote
 
 if TYPE_CHECKING:
-    from solders.instruction import Instruction
+    pass
 
 
 def remote_context(
@@ -75,73 +72,22 @@ class RemoteCalls:
         self._numbers = itertools.count(1)
         self._builds: dict[int, Any] = {}
 
-    async def perform(
-        self, operation: str, ordinal: int, params: Mapping[str, Any], remember: Sequence[Put] = ()
-    ) -> TransactionRecord:
-        """See `MoneyCalls.perform`."""
-        record: TransactionRecord = await self._ask(
-            methods.OP_PERFORM, operation=operation, params=params, remember=remember
-        )
-        return record
-
-    async def transact(
-        self,
-        ordinal: int,
-        intent: Intent,
-        instructions: Sequence[Instruction],
-        wire: bytes | None,
-        remember: Sequence[Put] = (),
-    ) -> TransactionRecord:
-        """See `MoneyCalls.transact`."""
-        record: TransactionRecord = await self._ask(
-            methods.OP_TRANSACT,
-            intent=intent,
-            instructions=instructions,
-            wire=wire if wire is None else _bytes(wire),
-            remember=remember,
-        )
-        return record
-
-    async def pocket(
-        self, ordinal: int, request: PocketRequest, remember: Sequence[Put] = ()
-    ) -> TransactionRecord:
-        """See `MoneyCalls.pocket`; the service calls `build` back."""
-        if not callable(request.build):
+    async def money(self, asked: MoneyRequest, ordinal: int, remember: Sequence[Put] = ()) -> Any:
+        """See `MoneyCalls.money`; the service calls the `build` of a pocket back."""
+        if isinstance(asked, TransactRequest) and asked.wire is not None:
+            if not isinstance(asked.wire, bytes | bytearray | memoryview):
+                raise InvalidRequest("wire must be bytes")
+            asked = replace(asked, wire=bytes(asked.wire))
+        if not isinstance(asked, PocketRequest):
+            return await self._ask(methods.MONEY[type(asked)], asked=asked, remember=remember)
+        if not callable(asked.build):
             raise InvalidRequest("build must be an async function of the pocket's address")
         number = next(self._numbers)
-        self._builds[number] = request.build
+        self._builds[number] = asked.build
         try:
-            record: TransactionRecord = await self._ask(
-                methods.OP_POCKET,
-                build=number,
-                lamports=request.lamports,
-                tokens=request.tokens,
-                returns=request.returns,
-                mints=request.mints,
-                program=request.program,
-                position=request.position,
-                stays=bool(request.stays),
-                details=request.details,
-                remember=remember,
-            )
+            return await self._ask(methods.OP_POCKET, asked=asked, build=number, remember=remember)
         finally:
             del self._builds[number]
-        return record
-
-    async def pay(
-        self, ordinal: int, request: PayRequest, remember: Sequence[Put] = ()
-    ) -> PaidAnswer:
-        """See `MoneyCalls.pay`."""
-        answer: PaidAnswer = await self._ask(
-            methods.OP_PAY,
-            url=request.url,
-            method=request.method,
-            max=request.max or "",
-            headers=request.headers,
-            body=request.body,
-            remember=remember,
-        )
-        return answer
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
         """See `MoneyCalls.quote`."""
@@ -197,12 +143,6 @@ class RemoteLedger:
             return await self._call.ask(method, dict(arguments) | named)
 
         return read
-
-
-def _bytes(wire: object) -> bytes:
-    if not isinstance(wire, bytes | bytearray | memoryview):
-        raise InvalidRequest("wire must be bytes")
-    return bytes(wire)
 
 
 class HostLog:
@@ -370,39 +310,36 @@ async def _answer(channel: Channel, cap: bytes | None, request: httpx.Request) -
     try:
         with _failures(request):
             first = await anext(pieces, None)
-        if first is None or first.head is None:
+        if not isinstance(first, HttpHead):
             raise httpx.RemoteProtocolError("There was no answer", request=request)
     except BaseException:
         await pieces.aclose()
         raise
     return httpx.Response(
-        first.head.status,
-        headers=list(first.head.headers),
+        first.status,
+        headers=list(first.headers),
         stream=_Body(pieces, request),
-        extensions={
-            "http_version": first.head.http_version,
-            "reason_phrase": first.head.reason,
-        },
+        extensions={"http_version": first.http_version, "reason_phrase": first.reason},
     )
 
 
-async def _uploads(stream: httpx.AsyncByteStream) -> AsyncIterator[HttpBody]:
+async def _uploads(stream: httpx.AsyncByteStream) -> AsyncIterator[bytes]:
     async for chunk in stream:
         for start in range(0, len(chunk), PIECE):
-            yield HttpBody(chunk[start : start + PIECE])
+            yield chunk[start : start + PIECE]
 
 
 class _Body(httpx.AsyncByteStream):
     """An answer's body as it was sent; httpx decodes it."""
 
-    def __init__(self, pieces: AsyncGenerator[HttpPiece, None], request: httpx.Request) -> None:
+    def __init__(self, pieces: AsyncGenerator[bytes, None], request: httpx.Request) -> None:
         self._pieces = pieces
         self._request = request
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         with _failures(self._request):
             async for piece in self._pieces:
-                yield piece.data
+                yield piece
 
     async def aclose(self) -> None:
         await self._pieces.aclose()

@@ -34,7 +34,7 @@ from solward.hosts.inside.main import Setup
 from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Channel, Handler, Incoming
 from solward.hosts.wire.failures import shortened
-from solward.hosts.wire.methods import Built, CompletionPiece, Plugin, Verdict
+from solward.hosts.wire.methods import Built, Plugin, Verdict
 from solward.hosts.wire.values import sendable
 from solward.plugins.hooks import (
     DECLARED,
@@ -232,7 +232,7 @@ class Plugins:
         hook = self._completion(incoming, "provider_complete")
         return sendable(checked_completion(await _run(_running(incoming), hook)))
 
-    async def provider_stream(self, incoming: Incoming) -> AsyncGenerator[CompletionPiece, None]:
+    async def provider_stream(self, incoming: Incoming) -> AsyncGenerator[str | Usage, None]:
         """One completion in pieces."""
         hook = self._completion(incoming, "provider_stream")
         with running(_running(incoming)):
@@ -240,11 +240,11 @@ class Plugins:
                 async for piece in pieces:
                     if isinstance(piece, Usage):
                         checked_usage(piece)
-                        yield CompletionPiece(usage=piece)
+                        yield piece
                         continue
                     text = cleaned(_of_type(piece, str, "provider_stream"))
                     for start in range(0, len(text), _PIECE_CHARACTERS):
-                        yield CompletionPiece(text[start : start + _PIECE_CHARACTERS])
+                        yield text[start : start + _PIECE_CHARACTERS]
 
     async def provider_price(self, incoming: Incoming) -> ModelPrice | None:
         """A model's price."""

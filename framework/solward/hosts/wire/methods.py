@@ -13,7 +13,13 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
-from solward.context import AgentView, WalletView
+from solward.context import (
+    AgentView,
+    OperationRequest,
+    PocketRequest,
+    TransactRequest,
+    WalletView,
+)
 from solward.hosts.wire.frames import PIECE
 from solward.hosts.wire.values import Codec, Instructions, Wire
 from solward.solana.token_list import KnownToken
@@ -25,7 +31,6 @@ from solward.types.bounds import (
     Names,
     Natural,
     Text,
-    Units,
     WireBytes,
 )
 from solward.types.entries import MAX_REMEMBERED, Entry, Put
@@ -38,6 +43,7 @@ from solward.types.payment import (
     PaymentProof,
     PaymentReceipt,
     PaymentSpec,
+    PayRequest,
 )
 from solward.types.provider import Completion, CompletionRequest, ModelPrice, ProviderSpec, Usage
 from solward.types.record import TransactionRecord
@@ -123,14 +129,6 @@ class Plugin:
     spec: SkillSpec | ProviderSpec | VenueSpec | PaymentSpec | Problem | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CompletionPiece:
-    """Text, or the usage, or both."""
-
-    text: Annotated[str, Meta(max_length=PIECE)] = ""
-    usage: Usage | None = None
-
-
 class Verdict(Wire):
     """Attributes: reason: None allows it. held: a person decides, for this reason. failed: the rule
     raised, for this reason."""
@@ -187,11 +185,14 @@ _OFFERS: Final = Annotated[tuple[PaymentOffer | str, ...], Meta(max_length=256)]
 _SHOWN: Final = Annotated[dict[Name, str], Meta(max_length=256)]
 _SPECS: Final = Annotated[tuple[Plugin, ...], Meta(max_length=256)]
 
+# Text, or the usage.
+_PIECE: Final = Annotated[str, Meta(max_length=PIECE)] | Usage
+
 START = Method("start")
 SPECS = Method("specs", response=_SPECS, largest=_BIG)
 SKILL_EXECUTE = Method("skill.execute", _SKILL, LongText, _BIG)
 PROVIDER_COMPLETE = Method("provider.complete", _COMPLETION, Completion, _BIG)
-PROVIDER_STREAM = Method("provider.stream", _COMPLETION, CompletionPiece, streams=True)
+PROVIDER_STREAM = Method("provider.stream", _COMPLETION, _PIECE, streams=True)
 PROVIDER_PRICE = Method(
     "provider.price", {"name": Name, "model": Name, "options": Any}, ModelPrice | None
 )
@@ -218,59 +219,26 @@ _MONEY: Final = 64 << 10
 # A whole request over HTTP, and what is remembered.
 _PAY: Final = 192 << 10
 
-# params: the operation's fields by their JSON names.
 OP_PERFORM = Method(
-    "op.perform",
-    {"operation": Name, "params": Any, **_REMEMBER},
-    TransactionRecord,
-    most=_MONEY,
+    "op.perform", {"asked": OperationRequest, **_REMEMBER}, TransactionRecord, most=_MONEY
 )
-# intent: its wallet is that of the call, whatever it says.
 OP_TRANSACT = Method(
-    "op.transact",
-    {
-        "intent": Intent,
-        "instructions": Instructions,
-        "wire": WireBytes | None,
-        **_REMEMBER,
-    },
-    TransactionRecord,
-    most=_MONEY,
+    "op.transact", {"asked": TransactRequest, **_REMEMBER}, TransactionRecord, most=_MONEY
 )
-# `PocketRequest`, with a number of the host's in place of its function.
+# build: a number of the host's in place of the request's function.
 OP_POCKET = Method(
     "op.pocket",
-    {
-        "build": Natural,
-        "lamports": int,
-        "tokens": Units,
-        "returns": Units,
-        "mints": Addresses,
-        "program": Address | None,
-        "position": Name | None,
-        "stays": bool,
-        "details": Mapping[str, Any],
-        **_REMEMBER,
-    },
+    {"asked": PocketRequest, "build": Natural, **_REMEMBER},
     TransactionRecord,
     most=_MONEY,
 )
-_HeaderText = Annotated[str, Meta(max_length=16 << 10)]
-# `PayRequest`; its body is as large as that of a request to the service itself.
-OP_PAY = Method(
-    "op.pay",
-    {
-        "url": _HeaderText,
-        "method": Annotated[str, Meta(max_length=20)],
-        "max": Name,
-        "headers": Annotated[dict[Name, _HeaderText], Meta(max_length=128)],
-        "body": Annotated[bytes, Meta(max_length=64 << 10)],
-        **_REMEMBER,
-    },
-    PaidAnswer,
-    _BIG,
-    most=_PAY,
-)
+OP_PAY = Method("op.pay", {"asked": PayRequest, **_REMEMBER}, PaidAnswer, _BIG, most=_PAY)
+MONEY: Final = {
+    OperationRequest: OP_PERFORM,
+    TransactRequest: OP_TRANSACT,
+    PocketRequest: OP_POCKET,
+    PayRequest: OP_PAY,
+}
 OP_QUOTE = Method("op.quote", {"params": Any}, Quote, most=_MONEY)
 
 
@@ -347,10 +315,6 @@ class HttpRequest(Wire):
     write_s: float | None = None
 
 
-class HttpBody(Wire):
-    data: Annotated[bytes, Meta(max_length=PIECE)]
-
-
 class HttpHead(Wire):
     status: int
     headers: Headers
@@ -358,14 +322,9 @@ class HttpHead(Wire):
     http_version: Annotated[bytes, Meta(max_length=16)] = b"HTTP/1.1"
 
 
-class HttpPiece(Wire):
-    """The first has the head, the others a part of the body."""
-
-    head: HttpHead | None = None
-    data: Annotated[bytes, Meta(max_length=PIECE)] = b""
-
-
-HTTP_REQUEST = Method("http.request", HttpRequest, HttpPiece, streams=True, uploaded=HttpBody)
+_Bytes = Annotated[bytes, Meta(max_length=PIECE)]
+# The first piece of an answer is its head, the others are parts of its body.
+HTTP_REQUEST = Method("http.request", HttpRequest, HttpHead | _Bytes, streams=True, uploaded=_Bytes)
 
 
 # What the conformance kit's tenant tells of the plugins that it runs; no other tenant serves it.

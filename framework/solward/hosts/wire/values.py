@@ -278,8 +278,10 @@ def _shape_of_dataclass(kind: type, tag: str | None) -> Shape:
     shapes, defaults = {}, {}
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
-        if any(typing.get_origin(each) is type for each in typing.get_args(hint)):
-            continue  # A class stays on its side.
+        if typing.get_origin(hint) is Callable or any(
+            typing.get_origin(each) is type for each in typing.get_args(hint)
+        ):
+            continue  # A function stays on its side, and so does a class.
         shape = shapes[field.name] = shape_of(hint)
         if field.default is not dataclasses.MISSING:
             defaults[field.name] = _default(shape, field.default)

@@ -6,7 +6,7 @@ import base64
 import functools
 import inspect
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 
 import httpx
 
-from solward.context import SkillContext, Store
+from solward.context import MoneyRequest, SkillContext, Store
 from solward.hosts.capabilities import Capabilities, RunningCall, TenantHost, names_of
 from solward.hosts.egress import Egress
 from solward.hosts.wire import methods
@@ -27,14 +27,12 @@ from solward.testing.conformance.observer import Observer, Watchdog, calls_plugi
 from solward.testing.stand import TestWallet
 from solward.types.entries import Remember
 from solward.types.errors import SkillError, SolwardError
-from solward.types.payment import PaidAnswer
-from solward.types.record import TransactionRecord
 
 _MONEY: dict[str, Callable[[Any], str]] = {
-    methods.OP_PERFORM.name: lambda request: str(request.operation),
-    methods.OP_TRANSACT.name: lambda _request: "transact",
-    methods.OP_POCKET.name: lambda _request: "pocket",
-    methods.OP_PAY.name: lambda _request: "pay",
+    methods.OP_PERFORM.name: lambda asked: str(asked.operation),
+    methods.OP_TRANSACT.name: lambda _asked: "transact",
+    methods.OP_POCKET.name: lambda _asked: "pocket",
+    methods.OP_PAY.name: lambda _asked: "pay",
 }
 
 
@@ -185,9 +183,9 @@ class WatchedCapabilities(Capabilities):
     def _one(self, name: str, handler: Any) -> Handler:
         async def watched(incoming: Incoming) -> Any:
             operation = _MONEY.get(name)
-            asked = CapabilityUse("" if operation is None else operation(incoming.raw))
+            asked = CapabilityUse("" if operation is None else operation(incoming.raw.asked))
             if name == methods.OP_PAY.name:
-                asked.url = incoming.raw.url
+                asked.url = incoming.raw.asked.url
             await self._enter(incoming, asked)
             with _refusal(asked):
                 return await handler(incoming)
@@ -208,11 +206,13 @@ class WatchedCapabilities(Capabilities):
 
         return watched
 
-    async def _money(self, call: RunningCall, assets: Collection[object], work: Any) -> Any:
+    async def _money(
+        self, incoming: Incoming, call: RunningCall, asked: Any, assets: Collection[object]
+    ) -> Any:
         assert call.context is not None
         names = [name for each in assets for name in names_of(each, call.context.tokens)]
         self.asked[call.plugin].append(CapabilityUse(assets=tuple(names)))
-        return await super()._money(call, assets, work)
+        return await super()._money(incoming, call, asked, assets)
 
     async def _enter(self, incoming: Incoming, asked: CapabilityUse) -> None:
         try:
@@ -299,26 +299,10 @@ class _ProcessContext(_RunContext):
         client = super().http
         return client if self.gate is None else cast(Any, _Gated(client, self.gate, self.run))
 
-    async def _perform(
-        self, operation: str, params: Mapping[str, Any], remember: Remember = ()
-    ) -> TransactionRecord:
-        self.run.asked.append(CapabilityUse(operation))
-        return await super()._perform(operation, params, remember)
-
-    async def transact(self, **declared: Any) -> TransactionRecord:
-        """See `SkillContext`."""
-        self.run.asked.append(CapabilityUse("transact"))
-        return await super().transact(**declared)
-
-    async def pocket(self, *given: Any, **declared: Any) -> TransactionRecord:
-        """See `SkillContext`."""
-        self.run.asked.append(CapabilityUse("pocket"))
-        return await super().pocket(*given, **declared)
-
-    async def pay(self, **request: Any) -> PaidAnswer:
-        """See `SkillContext`."""
-        self.run.asked.append(CapabilityUse("pay"))
-        return await super().pay(**request)
+    async def _money(self, asked: MoneyRequest, remember: Remember) -> Any:
+        name = _MONEY[methods.MONEY[type(asked)].name](asked)
+        self.run.asked.append(CapabilityUse(name))
+        return await super()._money(asked, remember)
 
 
 class _Gated:
