@@ -1023,7 +1023,7 @@ async def test_an_answer_in_drops_ends_with_its_call(net: Net) -> None:
 
     net.api.answer = drops
     deadline = asyncio.get_running_loop().time() + 0.3
-    net.begin(Manifest(sites=(API,)), deadline=deadline)
+    net.begin(Manifest(sites=(API,)), limits=replace(LIMITS, total_s=0.3))
     with pytest.raises(httpx.ReadTimeout):
         await get(f"https://{API}/")
     assert asyncio.get_running_loop().time() < deadline + 5

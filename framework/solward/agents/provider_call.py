@@ -233,7 +233,7 @@ def installed(registry: Registry, agent: Agent) -> LoadedProvider:
 def check_options(provider: LoadedProvider, options: Mapping[str, Any]) -> None:
     """Raises `InvalidRequest`, naming the option the provider does not take."""
     try:
-        provider.validate_options(dict(options))
+        provider.options.validate(dict(options))
     except InvalidRequest as error:
         raise InvalidRequest(f"llmOptions: {error}") from None
 

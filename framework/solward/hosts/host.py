@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Final
 
 import structlog
@@ -38,7 +39,6 @@ UNCONFINED: Final = "confinement_unavailable"
 STOPPED: Final = "it was stopped"
 """What callers of a host are told that ended with the service."""
 
-_NO_ARGUMENTS: Final[Mapping[str, Any]] = {}
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _CLOCK: Final = os.sysconf("SC_CLK_TCK")
 # What a host may use of a processor, always.
@@ -377,7 +377,7 @@ class Host:
     async def call(
         self,
         method: Method,
-        request: Mapping[str, Any] = _NO_ARGUMENTS,
+        request: Mapping[str, Any] = MappingProxyType({}),
         *,
         cap: bytes | None = None,
         timeout_s: float | None = None,

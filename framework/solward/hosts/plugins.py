@@ -565,10 +565,7 @@ def declared_terms(one: Installed, unconfined: Collection[str] = ()) -> dict[str
     Raises:
         FolderError: a plugin cannot be imported, or declares nothing.
     """
-    return {
-        f"{candidate.group}:{candidate.name}": Terms.of(found.spec)
-        for candidate, found in _declared(one, unconfined)
-    }
+    return _terms(_declared(one, unconfined))
 
 
 def loadable_terms(one: Installed, unconfined: Collection[str] = ()) -> dict[str, Terms]:
@@ -581,10 +578,7 @@ def loadable_terms(one: Installed, unconfined: Collection[str] = ()) -> dict[str
     for problem in survey((one.name,), built_in, Folders([one]))[1]:
         raise _error(one, problem)
     found = _declared(one, unconfined)
-    accepted = {
-        f"{candidate.group}:{candidate.name}": Terms.of(declared.spec)
-        for candidate, declared in found
-    }
+    accepted = _terms(found)
     # As if it had been accepted: what asks for too much by itself is refused, too.
     own = replace(one, accepted=accepted)
     plugins = [replace(candidate, installed=own) for candidate, _ in found]
@@ -606,6 +600,10 @@ def _declared(one: Installed, unconfined: Collection[str]) -> list[tuple[Candida
         return found
 
     return asyncio.run(declared())
+
+
+def _terms(found: Sequence[tuple[Candidate, Declared]]) -> dict[str, Terms]:
+    return {f"{each.group}:{each.name}": Terms.of(declared.spec) for each, declared in found}
 
 
 def _error(one: Installed, problem: Problem) -> FolderError:

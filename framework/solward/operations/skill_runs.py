@@ -87,7 +87,7 @@ class SkillRuns:
         skill = self.registry().skill(name)
         wallet = await self.wallets.get(wallet_id)
         settings = await self.plugin_state.settings_of(skill)
-        called = replace(actor, call=skill.validate(params))
+        called = replace(actor, call=skill.parameters.validate(params))
         context = self.context(skill, wallet, called, agent, settings)
         # Models read what it says: no secret that a skill was given by its settings goes there, and
         # skills of one distribution share a process.

@@ -14,22 +14,11 @@ from solward.support.extras import needs
 if TYPE_CHECKING:
     from solward.plugins.interceptors import run_skill
     from solward.plugins.load import load_registry, open_registry
-    from solward.plugins.loaded import (
-        LoadedPayment,
-        LoadedProvider,
-        LoadedSkill,
-        LoadedVenue,
-        Registry,
-    )
-    from solward.types.manifest import Problem, ProblemCode
+    from solward.plugins.loaded import LoadedProvider, LoadedSkill, Registry
 
 __all__ = [
-    "LoadedPayment",
     "LoadedProvider",
     "LoadedSkill",
-    "LoadedVenue",
-    "Problem",
-    "ProblemCode",
     "Registry",
     "load_registry",
     "open_registry",
@@ -37,12 +26,8 @@ __all__ = [
 ]
 
 _AT_FIRST_USE = {
-    "LoadedPayment": "solward.plugins.loaded",
     "LoadedProvider": "solward.plugins.loaded",
     "LoadedSkill": "solward.plugins.loaded",
-    "LoadedVenue": "solward.plugins.loaded",
-    "Problem": "solward.types.manifest",
-    "ProblemCode": "solward.types.manifest",
     "Registry": "solward.plugins.loaded",
     "load_registry": "solward.plugins.load",
     "open_registry": "solward.plugins.load",

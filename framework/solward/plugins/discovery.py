@@ -17,22 +17,6 @@ from solward.types.errors import FolderError
 from solward.types.manifest import GROUPS, Problem, ProblemCode, described
 from solward.vault.guardrails.rules import OWN_RULES
 
-__all__ = [
-    "BUILT_IN",
-    "Candidate",
-    "Folders",
-    "Place",
-    "candidate_of",
-    "candidates_of",
-    "canonical",
-    "disabled",
-    "discover",
-    "environment",
-    "is_allowed",
-    "of_folder",
-    "survey",
-]
-
 BUILT_IN = "solward"
 _BUILT_IN_MODULES = "solward_plugins."
 _UNKNOWN = "unknown"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
 from typing import Any, ParamSpec, TypeVar
 
 import pluggy
@@ -39,8 +39,11 @@ OPTIONAL = {
     VENUES: ("venue_instructions", "venue_swap"),
 }
 
-# Optional hooks of which a plugin has at least one.
-AT_LEAST_ONE = {VENUES: OPTIONAL[VENUES]}
+
+def hooks_of(group: str) -> tuple[str, ...]:
+    """All hooks of a group, those that a plugin may leave out last."""
+    return (*HOOKS[group], *OPTIONAL.get(group, ()))
+
 
 # What a group's plugins declare; a guardrail declares nothing.
 DECLARED = {SKILLS: SkillSpec, PROVIDERS: ProviderSpec, VENUES: VenueSpec, PAYMENTS: PaymentSpec}
@@ -81,10 +84,6 @@ class Manager(pluggy.PluginManager):
             raise SealedError("callers are bound after the last registration")
         others = [other for other in self.get_plugins() if other is not plugin]
         return self.subset_hook_caller(hook, others)
-
-    def bind_optional(self, hook: str, plugin: Any) -> Callable[..., Any] | None:
-        """As `bind`, or None where `plugin` does not implement the hook."""
-        return self.bind(hook, plugin) if hasattr(plugin, hook) else None
 
 
 def register(
@@ -133,7 +132,7 @@ def register(
 def _wrong_argument(group: str, plugin: Any) -> str | None:
     """Which argument of a hook it does not have; None where that is not what is wrong."""
     with contextlib.suppress(Exception):  # a plugin may be any object
-        for hook in (*HOOKS[group], *OPTIONAL.get(group, ())):
+        for hook in hooks_of(group):
             known = inspect.signature(getattr(hookspecs, hook)).parameters
             function = getattr(plugin, hook, None)
             for name in () if function is None else inspect.signature(function).parameters:
@@ -155,37 +154,34 @@ def check_hooks(group: str, plugin: Any, callers: list[pluggy.HookCaller]) -> No
     found: dict[str, Callable[..., Any]] = {}
     for caller in callers:
         for implementation in caller.get_hookimpls():
-            if implementation.plugin is plugin:
-                _check_registration(group, caller, implementation, found)
-                found[caller.name] = implementation.function
-    for hook in (*HOOKS[group], *OPTIONAL.get(group, ())):
+            if implementation.plugin is not plugin:
+                continue
+            hook = caller.name
+            if not caller.has_spec():
+                known = ", ".join(hooks_of(group))
+                raise Rejected(ProblemCode.BAD_HOOK, f"{hook} is no hook; {group} has {known}")
+            if hook not in hooks_of(group):
+                raise Rejected(ProblemCode.BAD_HOOK, f"{hook} is not a hook of {group}")
+            if implementation.wrapper or implementation.hookwrapper:
+                raise Rejected(ProblemCode.BAD_HOOK, f"{hook} must not be a wrapper")
+            if hook in found:
+                raise Rejected(ProblemCode.BAD_HOOK, f"{hook} is implemented twice")
+            found[hook] = implementation.function
+    for hook in hooks_of(group):
         if hook not in found:
             if hook not in HOOKS[group] and not hasattr(plugin, hook):
                 continue
             marked = "without @hookimpl" if hasattr(plugin, hook) else "not there"
             raise broken(f"{hook} is {marked}")
         _check_function(hook, found[hook])
-    alternatives = AT_LEAST_ONE.get(group)
-    if alternatives and not found.keys() & set(alternatives):
-        raise broken(f"{' or '.join(alternatives)} must be there: one of them, or both")
+    if group == VENUES:
+        check_venue_hooks(found)
 
 
-def _check_registration(
-    group: str,
-    caller: pluggy.HookCaller,
-    implementation: pluggy.HookImpl,
-    found: dict[str, Callable[..., Any]],
-) -> None:
-    hook = caller.name
-    if not caller.has_spec():
-        known = ", ".join((*HOOKS[group], *OPTIONAL.get(group, ())))
-        raise Rejected(ProblemCode.BAD_HOOK, f"{hook} is no hook; {group} has {known}")
-    if hook not in (*HOOKS[group], *OPTIONAL.get(group, ())):
-        raise Rejected(ProblemCode.BAD_HOOK, f"{hook} is not a hook of {group}")
-    if implementation.wrapper or implementation.hookwrapper:
-        raise Rejected(ProblemCode.BAD_HOOK, f"{hook} must not be a wrapper")
-    if hook in found:
-        raise Rejected(ProblemCode.BAD_HOOK, f"{hook} is implemented twice")
+def check_venue_hooks(found: Collection[str]) -> None:
+    """Raises `Rejected` where a venue can quote and not swap."""
+    if not set(found) & set(OPTIONAL[VENUES]):
+        raise broken(f"{' or '.join(OPTIONAL[VENUES])} must be there: one of them, or both")
 
 
 def _check_function(hook: str, function: Callable[..., Any]) -> None:
@@ -223,17 +219,13 @@ def declared(hook: str, call: Callable[[], Any], kind: type[Spec], name: str) ->
         raise broken(f"{hook} must return the same declaration each time")
     if spec.name != name:
         raise broken(f"{hook} names it {spec.name!r}, but its entry point is {name!r}")
-    check_types(spec)
-    return spec
-
-
-def check_types(spec: object) -> None:
-    """Raises `Rejected` for a value of a type that a message would carry as the right one."""
+    # Values of a type that a message would carry as the right one.
     if isinstance(spec, SkillSpec):
         if not isinstance(spec.effects, Effects):
             raise broken("effects must be Effects.READ or Effects.SPEND")
         if not isinstance(spec.examples, tuple):
             raise broken("examples must be a tuple of parameter objects")
+    return spec
 
 
 def broken(detail: str) -> Rejected:

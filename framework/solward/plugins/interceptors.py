@@ -1,16 +1,14 @@
-"""The interceptors around every skill: report, shield, validate, time out, execute.
+"""What is around every run of a skill: report, shield, validate, time out, execute.
 
 Pluggy wrappers around an async hook would wrap the creation of the coroutine and see none of its
-errors; these interceptors are plain functions, bound from the inside out.
+errors; these are plain functions, each called by the one before.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -42,17 +40,6 @@ _log = structlog.get_logger(__name__)
 _abandoned: set[asyncio.Future[str]] = set()
 
 
-@dataclass(frozen=True, slots=True)
-class SkillCall:
-    """One run of a skill; `params` are the caller's until they are validated."""
-
-    skill: LoadedSkill
-    params: Any
-    context: SkillContext
-
-
-Handler = Callable[[SkillCall], Awaitable[str]]
-Interceptor = Callable[[SkillCall, Handler], Awaitable[str]]
 Emit = Callable[[str, Mapping[str, Any]], object]
 
 
@@ -72,30 +59,33 @@ async def run_skill(
             `TransactionError` and so on); anything else it raises is logged and becomes a
             `SkillError` `internal_error`.
     """
-    chain: Handler = execute
-    for interceptor in (time_out, validate, shield, functools.partial(report, emit)):
-        chain = functools.partial(_around, interceptor, chain)
     try:
-        return await chain(SkillCall(skill, params, context))
+        return await _reported(skill, params, context, emit)
     finally:
-        await _close(context, skill.spec.name)
+        try:
+            async with asyncio.timeout(GRACE_S):
+                await context.aclose()
+        except Exception as error:
+            # A plugin may have put a transport of its own into its client.
+            name = skill.spec.name
+            _log.error("skill_client_not_closed", skill=name, error=type(error).__name__)
 
 
-async def report(emit: Emit, call: SkillCall, handler: Handler) -> str:
+async def _reported(skill: LoadedSkill, params: object, context: SkillContext, emit: Emit) -> str:
     """Count, time and publish the run, however it ends."""
     started = time.monotonic()
     code: str | None = "cancelled"
-    name = call.skill.spec.name
+    name = skill.spec.name
     try:
         with tracing.span("skill", skill=name):
-            outcome = await handler(call)
+            outcome = await _shielded(skill, params, context)
         code = None
     except SolwardError as error:
         # A plugin writes its errors' codes.
         code = concealed(error.code) if isinstance(error, SkillError) else type(error).__name__
         raise
     finally:
-        agent = call.context.agent
+        agent = context.agent
         duration_s = time.monotonic() - started
         metrics.SKILLS.labels(name, _OUTCOMES.get(code, "refused")).inc()
         metrics.SKILL.labels(name).observe(duration_s)
@@ -103,7 +93,7 @@ async def report(emit: Emit, call: SkillCall, handler: Handler) -> str:
             EVENT,
             {
                 "skill": name,
-                "walletId": call.context.wallet.id,
+                "walletId": context.wallet.id,
                 "agentId": agent.id if agent is not None else None,
                 "ok": code is None,
                 "error": code,
@@ -113,16 +103,12 @@ async def report(emit: Emit, call: SkillCall, handler: Handler) -> str:
     return outcome
 
 
-async def validate(call: SkillCall, handler: Handler) -> str:
-    """Check the parameters and apply defaults before any of the skill's code runs."""
-    return await handler(replace(call, params=call.skill.validate(call.params)))
-
-
-async def shield(call: SkillCall, handler: Handler) -> str:
-    """Let deliberate errors pass; log anything else and hide its text."""
-    name = call.skill.spec.name
+async def _shielded(skill: LoadedSkill, params: object, context: SkillContext) -> str:
+    """Let deliberate errors pass; log anything else and hide its text. The parameters are checked,
+    and defaults applied, before any of the skill's code runs."""
+    name = skill.spec.name
     try:
-        return await handler(call)
+        return await _timed(skill, skill.parameters.validate(params), context)
     except SolwardError:
         raise
     except Exception as error:
@@ -133,19 +119,19 @@ async def shield(call: SkillCall, handler: Handler) -> str:
     raise SkillError("internal_error", f"Skill {name!r} failed with an internal error")
 
 
-async def time_out(call: SkillCall, handler: Handler) -> str:
+async def _timed(skill: LoadedSkill, params: dict[str, Any], context: SkillContext) -> str:
     """Cancel the skill at its deadline, and stop waiting even where it ignores that."""
-    spec = call.skill.spec
-    task = asyncio.ensure_future(handler(call))
+    spec = skill.spec
+    task = asyncio.ensure_future(_executed(skill, params, context))
     try:
         await asyncio.wait({task}, timeout=spec.timeout_s)
     except asyncio.CancelledError:
-        call.context.end()
+        context.end()
         await _stop(task, spec.name)
         raise
     if not task.done():
         # Before it is cancelled: one that ignores that must not go on to pay.
-        call.context.end()
+        context.end()
         await _stop(task, spec.name)
         raise SkillTimeout(spec.name, spec.timeout_s)
     if task.cancelled():
@@ -156,31 +142,18 @@ async def time_out(call: SkillCall, handler: Handler) -> str:
     return task.result()
 
 
-async def execute(call: SkillCall) -> str:
+async def _executed(skill: LoadedSkill, params: dict[str, Any], context: SkillContext) -> str:
     """Run the skill's own code and check the type of its outcome."""
     try:
-        outcome = await call.skill.execute(call.params, call.context)
+        outcome = await skill.execute(params, context)
     finally:
         # In the same step of the event loop: no task that the skill left runs in between.
-        call.context.end()
+        context.end()
     if not isinstance(outcome, str):
-        name = call.skill.spec.name
+        name = skill.spec.name
         _log.error("skill_outcome_not_text", skill=name, type=type(outcome).__name__)
         raise SkillError("bad_outcome", f"Skill {name!r} did not answer with text")
     return outcome
-
-
-async def _around(interceptor: Interceptor, handler: Handler, call: SkillCall) -> str:
-    return await interceptor(call, handler)
-
-
-async def _close(context: SkillContext, name: str) -> None:
-    try:
-        async with asyncio.timeout(GRACE_S):
-            await context.aclose()
-    except Exception as error:
-        # A plugin may have put a transport of its own into its client.
-        _log.error("skill_client_not_closed", skill=name, error=type(error).__name__)
 
 
 async def _stop(task: asyncio.Future[str], name: str) -> None:

@@ -34,8 +34,10 @@ from solward.plugins.hooks import (
     VENUES,
     Manager,
     broken,
+    check_venue_hooks,
     contained_call,
     declared,
+    hooks_of,
     register,
 )
 from solward.plugins.loaded import (
@@ -265,11 +267,10 @@ def _identity(candidate: Candidate) -> Hashable:
     except Exception:  # registering says why
         plugin = None
     point = candidate.entry_point
-    names = (*HOOKS[candidate.group], *OPTIONAL.get(candidate.group, ()))
     return (
         (candidate.group, candidate.name, point.value),
         (candidate.distribution, candidate.version),
-        (plugin, *(getattr(plugin, name, None) for name in names)),
+        (plugin, *(getattr(plugin, name, None) for name in hooks_of(candidate.group))),
     )
 
 
@@ -292,9 +293,8 @@ def _bound(manager: Manager, candidate: Candidate, plugin: Any) -> Declared:
     spec = declared(hook, manager.bind(hook, plugin), DECLARED[group], candidate.name)
     calls = {name: manager.bind(name, plugin) for name in others}
     for name in OPTIONAL.get(group, ()):
-        optional = manager.bind_optional(name, plugin)
-        if optional is not None:
-            calls[name] = optional
+        if hasattr(plugin, name):
+            calls[name] = manager.bind(name, plugin)
     return Declared(spec, calls)
 
 
@@ -417,8 +417,7 @@ def _provider(candidate: Candidate, found: Declared) -> LoadedProvider:
 
 
 def _venue(candidate: Candidate, found: Declared) -> LoadedVenue:
-    if found.calls.keys().isdisjoint(OPTIONAL[VENUES]):
-        raise broken(f"{' or '.join(OPTIONAL[VENUES])} must be there: one of them, or both")
+    check_venue_hooks(found.calls)
     spec = cast(VenueSpec, found.spec)
     check_venue(spec, built_in=candidate.built_in)
     _check_needs(candidate, spec)

@@ -97,10 +97,6 @@ class LoadedSkill(_Loaded):
     parameters: Parameters = field(repr=False)
     settings: SkillSettings | None = None
 
-    def validate(self, params: object) -> dict[str, Any]:
-        """A copy of `params` with defaults applied; raises `InvalidRequest` naming the field."""
-        return self.parameters.validate(params)
-
     async def execute(self, params: dict[str, Any], context: SkillContext) -> Any:
         """Run the hook itself on valid parameters; callers use `run_skill`."""
         return await contained(self.calls["skill_execute"](params=params, context=context))
@@ -118,10 +114,6 @@ class LoadedProvider(_Loaded):
         """Whether it can give an answer in pieces."""
         return "provider_stream" in self.calls
 
-    def validate_options(self, options: object) -> dict[str, Any]:
-        """A copy of `options` with defaults applied; raises `InvalidRequest`."""
-        return self.options.validate(options)
-
     async def complete(
         self,
         request: CompletionRequest,
@@ -129,7 +121,7 @@ class LoadedProvider(_Loaded):
         context: ProviderContext = EMPTY_CONTEXT,
     ) -> Completion:
         """One completion; raises what the provider raises, `InvalidRequest` on bad options."""
-        valid = self.validate_options({} if options is None else options)
+        valid = self.options.validate({} if options is None else options)
         complete = self.calls["provider_complete"]
         return await contained(complete(request=request, options=valid, context=context))
 
@@ -138,7 +130,7 @@ class LoadedProvider(_Loaded):
         priced = self.calls.get("provider_price")
         if priced is None:
             return None
-        return await contained(priced(model=model, options=self.validate_options(dict(options))))
+        return await contained(priced(model=model, options=self.options.validate(dict(options))))
 
     async def stream(
         self,
@@ -153,7 +145,7 @@ class LoadedProvider(_Loaded):
             if completion.usage is not None:
                 yield completion.usage
             return
-        valid = self.validate_options({} if options is None else options)
+        valid = self.options.validate({} if options is None else options)
         stream = self.calls["provider_stream"]
         pieces = stream(request=request, options=valid, context=context)
         async with aclosing(contained_stream(pieces)) as contained_pieces:

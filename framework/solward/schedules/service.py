@@ -245,7 +245,7 @@ class ScheduleService:
         if schedule.status is ScheduleStatus.ACTIVE:
             return schedule
         skill = self._registry().skill(schedule.skill)
-        skill.validate(dict(schedule.params))
+        skill.parameters.validate(dict(schedule.params))
         key_hash = await self._hash_for(schedule, maker)
         async with self._database.write() as connection:
             schedule = _readable(_found(await store.get(connection, schedule_id, lock=True)))
@@ -338,7 +338,7 @@ class ScheduleService:
             columns["name"] = asked.name
         if "parameters" in given:
             params = dict(asked.parameters or {})
-            self._registry().skill(asked.skill).validate(dict(params))
+            self._registry().skill(asked.skill).parameters.validate(dict(params))
             if len(jsontext.dumps(params)) > MAX_PARAMS:
                 raise InvalidRequest(f"parameters must be at most {MAX_PARAMS} characters as JSON")
             columns["params"] = params

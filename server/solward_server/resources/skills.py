@@ -84,7 +84,7 @@ async def run(context: RouteContext, wallet_id: str, name: str) -> Response:
         # Before names are read, which may mean somebody else by now.
         return replay(stored)
     # Bad parameters neither claim the key nor count as a request.
-    params = skill.validate(await context.addressed(name, body))
+    params = skill.parameters.validate(await context.addressed(name, body))
     if not spends:
         return await _run(context, wallet_id, name, params, None)
     if key is None:

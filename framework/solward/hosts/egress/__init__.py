@@ -78,7 +78,6 @@ class EgressCall:
         client: makes the requests to configured addresses, with headers of the operator's own;
             None for a client like any other.
         limits: in place of those of all calls.
-        deadline: the loop's time at which the call ends.
         refused: why a request of it was refused last, while it ran; None where none was.
     """
 
@@ -90,7 +89,6 @@ class EgressCall:
     key: str | None = None
     client: httpx.AsyncClient | None = None
     limits: Limits | None = None
-    deadline: float | None = None
     requests: int = 0
     ended: bool = False
     logged: bool = False
@@ -261,13 +259,13 @@ class Egress:
     async def _in_turn(
         self, call: EgressCall, target: Target, outgoing: Outgoing, body: AsyncIterator[bytes]
     ) -> AsyncGenerator[HttpHead | bytes, None]:
-        until = asyncio.get_running_loop().time() + self._limits.total_s
-        until = until if call.deadline is None else min(until, call.deadline)
+        limits = call.limits or self._limits
+        until = asyncio.get_running_loop().time() + limits.total_s
         gate = self._gates.setdefault(call.tenant, asyncio.Semaphore(self._limits.at_once))
         async with waiting(until):
             await gate.acquire()
         pace = self._paces.setdefault(call.tenant, ReadPace(self._limits.chunks_a_second))
-        reading = AnswerReading(target.site, call.limits or self._limits, pace)
+        reading = AnswerReading(target.site, limits, pace)
         try:
             async with waiting(until):
                 current_reading.set(reading)

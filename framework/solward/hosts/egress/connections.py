@@ -270,7 +270,12 @@ class _Counted(httpcore.AsyncNetworkStream):
         data = await self._stream.read(await reading.before(max_bytes), timeout)
         reading.last = len(data)
         reading.received += reading.last
-        self._follow(data)
+        if self._answer is not None:
+            # What is wrong with an answer is the parser's to say.
+            with suppress(h11.RemoteProtocolError):
+                self._answer.receive_data(data)
+                while isinstance(self._answer.next_event(), _OF_ANSWER):
+                    pass
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -287,14 +292,6 @@ class _Counted(httpcore.AsyncNetworkStream):
         self._answer = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEAD)
         self._answer.send(h11.Request(method=method, target="/", headers=[("Host", "-")]))
         self._answer.send(h11.EndOfMessage())
-
-    def _follow(self, data: bytes) -> None:
-        if self._answer is not None:
-            # What is wrong with an answer is the parser's to say.
-            with suppress(h11.RemoteProtocolError):
-                self._answer.receive_data(data)
-                while isinstance(self._answer.next_event(), _OF_ANSWER):
-                    pass
 
     async def aclose(self) -> None:
         await self._stream.aclose()

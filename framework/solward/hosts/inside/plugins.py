@@ -40,7 +40,6 @@ from solward.plugins.hooks import (
     DECLARED,
     GUARDRAILS,
     HOOKS,
-    OPTIONAL,
     PAYMENTS,
     PROVIDERS,
     SKILLS,
@@ -52,6 +51,7 @@ from solward.plugins.hooks import (
     contained_stream,
     declared,
     deliberate,
+    hooks_of,
     register,
 )
 from solward.support import jsontext
@@ -179,28 +179,23 @@ class Plugins:
         try:
             if isinstance(module, Rejected):
                 raise module
-            hooks, spec = self._declaration(named, module)
-            made = Plugin(named.group, named.name, hooks, spec)
+            group, spec = named.group, None
+            hooks = tuple(hook for hook in hooks_of(group) if hasattr(module, hook))
+            if group != GUARDRAILS:
+                call = self._manager.bind(HOOKS[group][0], module)
+                spec = declared(HOOKS[group][0], call, DECLARED[group], named.name)
+            made = Plugin(group, named.name, hooks, spec)
             # Here and not where the answer is written: of one whose declaration does not fit the
             # others are not to blame.
             try:
                 methods.SPECS.answers.write((made,))
             except Exception as error:
-                raise broken(f"{HOOKS[named.group][0]}: {described(error)}") from error
+                raise broken(f"{HOOKS[group][0]}: {described(error)}") from error
             return made
         except Exception as error:
             rejected = error if isinstance(error, Rejected) else broken(described(error))
             found = methods.Problem(rejected.code.value, rejected.detail)
             return Plugin(named.group, named.name, (), found)
-
-    def _declaration(self, named: EntryPoint, module: Any) -> tuple[tuple[str, ...], Any]:
-        group = named.group
-        every = (*HOOKS[group], *OPTIONAL.get(group, ()))
-        hooks = tuple(hook for hook in every if hasattr(module, hook))
-        if group == GUARDRAILS:
-            return hooks, None
-        hook = HOOKS[group][0]
-        return hooks, declared(hook, self._manager.bind(hook, module), DECLARED[group], named.name)
 
     async def skill_execute(self, incoming: Incoming) -> str:
         """Run a skill; its context ends with it."""

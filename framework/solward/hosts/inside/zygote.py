@@ -117,7 +117,11 @@ def _fork(channel: int, host: dict[str, Any], zygote: int) -> _Child:
         if pid == 0:
             os.close(go)
             os.read(opened, 1)
-            _become_host(channel, host, zygote)
+            try:
+                run(channel, host, zygote)
+            finally:
+                # Whatever happened: nothing of the zygote runs in a host.
+                os._exit(os.EX_SOFTWARE)
         session = None
         if host["session_nice"] is not None:
             with contextlib.suppress(OSError):
@@ -126,14 +130,6 @@ def _fork(channel: int, host: dict[str, Any], zygote: int) -> _Child:
     finally:
         os.close(opened)
         os.close(go)
-
-
-def _become_host(channel: int, host: dict[str, Any], zygote: int) -> NoReturn:
-    try:
-        run(channel, host, zygote)
-    finally:
-        # Whatever happened: nothing of the zygote runs in a host.
-        os._exit(os.EX_SOFTWARE)
 
 
 def _stand_back(nice: int, pid: int | None, children: Iterable[_Child]) -> None:

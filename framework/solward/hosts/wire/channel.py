@@ -71,8 +71,6 @@ _DEADLINE_S: Final = 0.25
 _CALL_FRAMES: Final = 4
 _BYTES_A_FRAME: Final = 4096
 
-_NO_ARGUMENTS: Final[Mapping[str, Any]] = MappingProxyType({})
-
 _CHUNKS: Final = msgspec.msgpack.Decoder(bytes)
 _CHUNK_ENCODER: Final = msgspec.msgpack.Encoder()
 _NOTHING: Final = msgspec.Raw(msgspec.msgpack.encode(b""))
@@ -297,7 +295,7 @@ class Channel:
     async def call(
         self,
         method: Method,
-        request: Any = _NO_ARGUMENTS,
+        request: Any = MappingProxyType({}),
         *,
         cap: bytes | None = None,
         timeout_s: float | None = None,
@@ -345,7 +343,7 @@ class Channel:
         assert opened.inbox is not None
         uploading = None
         if opened.outbox is not None:
-            uploading = self._loop.create_task(self._upload(opened, method, uploads))
+            uploading = self._loop.create_task(self._upload(opened, uploads))
         try:
             while (piece := await opened.inbox.take()) is not None:
                 yield self._read(method, piece)
@@ -359,7 +357,7 @@ class Channel:
         try:
             return method.answers.convert(answer)
         except Unreadable as error:
-            self._end(HostileFrame(str(error)))
+            self.end(HostileFrame(str(error)))
             raise
 
     def serve(self, handlers: Mapping[str, Handler]) -> None:
@@ -375,15 +373,11 @@ class Channel:
             Log(_cut(level, 64), _cut(event), {_cut(key, 64): _cut(each) for key, each in kept})
         )
 
-    def end(self, error: BaseException) -> None:
-        """End the channel at once, for this reason; what came and was not read counts no more."""
-        self._end(error)
-
     async def close(self) -> None:
         """End the channel: calls fail, handlers are cancelled and waited for, at most 2 s."""
         if not self._ended and self._out:
             self._flush()
-        self._end(None)
+        self.end(None)
         tasks = [each.task for each in self._serving.values() if each.task is not None]
         tasks = [task for task in tasks if task is not asyncio.current_task()]
         if tasks:
@@ -460,20 +454,16 @@ class Channel:
             raise HostileFrame("an answer to no open call")
         return opened
 
-    async def _upload(
-        self,
-        opened: _Opened,
-        method: Method,
-        pieces: AsyncIterator[Any] | None,
-    ) -> None:
+    async def _upload(self, opened: _Opened, pieces: AsyncIterator[Any] | None) -> None:
+        uploads = opened.method.uploads
         assert opened.outbox is not None
-        assert method.uploads is not None
+        assert uploads is not None
         try:
             if not await opened.outbox.ready():
                 return
             if pieces is not None:
                 async for piece in pieces:
-                    body = _fitting(method.uploads, piece, PIECE_FRAME - _FRAME_HEAD)
+                    body = _fitting(uploads, piece, PIECE_FRAME - _FRAME_HEAD)
                     await self._room()
                     if not await opened.outbox.ready():
                         return
@@ -573,19 +563,13 @@ class Channel:
                     self._send(Piece(-serving.id, body))
             return End(-serving.id)
         if method.at_once is None:
-            return await self._one_answer(serving, method, handler, incoming)
+            return await self._one_answer(serving, handler(incoming))
         gate = self._gates.setdefault(method.name, asyncio.Semaphore(method.at_once))
         async with gate:
-            return await self._one_answer(serving, method, handler, incoming)
+            return await self._one_answer(serving, handler(incoming))
 
-    async def _one_answer(
-        self,
-        serving: _Serving,
-        method: Method,
-        handler: Handler,
-        incoming: Incoming,
-    ) -> Result:
-        made = handler(incoming)
+    async def _one_answer(self, serving: _Serving, made: Any) -> Result:
+        method = serving.method
         assert isinstance(made, Coroutine)
         body = _fitting(method.answers, await made, method.largest)
         if len(body) <= PIECE:
@@ -741,10 +725,10 @@ class Channel:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self._end(error)
+            self.end(error)
             return
         if not data:
-            self._end(ConnectionResetError("the other end has closed the channel"))
+            self.end(ConnectionResetError("the other end has closed the channel"))
             return
         self._in += data
         self._parse()
@@ -770,25 +754,19 @@ class Channel:
                     return
         except Exception as error:
             # Of ours, if it is no `HostileFrame`: then nothing that came is in order any more.
-            self._end(error)
+            self.end(error)
             return
         del buffer[:at]
-        self._count(cost)
-        if cost >= _FRAMES_AT_ONCE or self._window_frames > self._receive.frames_per_s:
-            # Others of this loop first; what is in the socket waits as well.
-            self._pause()
-            self._later()
-
-    def _count(self, frames: int) -> None:
         now = self._loop.time()
         if now - self._window >= 1:
             self._window, self._window_frames = now, 0
-        self._window_frames += frames
-
-    def _later(self) -> None:
+        self._window_frames += cost
+        # Others of this loop first; what is in the socket waits as well.
         if self._window_frames > self._receive.frames_per_s:
+            self._pause()
             self._loop.call_at(self._window + 1, self._go_on)
-        else:
+        elif cost >= _FRAMES_AT_ONCE:
+            self._pause()
             self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
@@ -811,7 +789,7 @@ class Channel:
             return
         write(frame, self._out)
         if len(self._out) > self._limit.frame + _HIGH + _UNREAD:
-            self._end(HostileFrame("the other end does not read"))
+            self.end(HostileFrame("the other end does not read"))
         elif not self._flushing:
             # At the end of this turn of the loop, so that frames share a system call.
             self._flushing = True
@@ -827,7 +805,7 @@ class Channel:
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError as error:
-            self._end(error)
+            self.end(error)
             return
         del self._out[:sent]
         if self._out and not self._writable:
@@ -846,7 +824,8 @@ class Channel:
             self._has_room.clear()
             await self._has_room.wait()
 
-    def _end(self, error: BaseException | None) -> None:
+    def end(self, error: BaseException | None) -> None:
+        """End the channel at once, for this reason; what came and was not read counts no more."""
         if self._ended:
             return
         self._ended = True

@@ -112,13 +112,13 @@ async def provider_findings(
 
 def _options(provider: LoadedProvider) -> Finding:
     try:
-        base = provider.validate_options({})
+        base = provider.options.validate({})
     except InvalidRequest as error:
         return Finding("options", Outcome.FAILED, f"without any option: {error}")
     accepted = []
     for what, wrong in samples.bad(provider.spec.options, base):
         try:
-            provider.validate_options(wrong)
+            provider.options.validate(wrong)
         except InvalidRequest:
             continue
         accepted.append(f"{what} is accepted")
