@@ -29,12 +29,12 @@ from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.custody import Pocket
 from solward.vault.grants.judged import GRANTS_RULE
 from solward.vault.grants.model import ANY_ASSET, Grant, SwapBounds, Window
-from solward.vault.guardrails.rules import RULES, Policy, ScopeLimits
+from solward.vault.guardrails.rules import RULES, Policy, ScopeLimits, Verdict
 from solward.vault.money.judge.granting import Granted, Granting, Question
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.judge.trial import Trial
 from solward.vault.money.request import ADMIN, Actor, PocketUse
-from solward.vault.money.reserve.hold_reservation import Judged
+from solward.vault.money.reserve.hold_reservation import Judgement
 from solward.vault.money.reserve.reservation import Reserver
 from solward.vault.refusal import RefusalNumbers
 from solward.vault.store import spending
@@ -432,10 +432,10 @@ async def test_a_freeze_that_is_reasoned_like_a_limit_has_none(stored: Database)
 
 
 def test_another_rule_that_refuses_then_has_no_numbers_of_the_first() -> None:
-    record = replace(pending(BUILT_IN["at once"]), guardrails_applied=("max_per_tx",))
     numbers = RefusalNumbers(asked="5", limit="2", unit="SOL")
-    judged = Judged(record, None, Moment(0, 0), {}, numbers=numbers)
-    assert judged.blocked("it is not what was approved").numbers is None
+    verdict = Verdict(("max_per_tx",), "max_per_tx", "too much", numbers=numbers)
+    judged = Judgement(verdict, Moment(0, 0), {})
+    assert judged.blocked("it is not what was approved").verdict.numbers is None
 
 
 # One row has both: there is no moment between them.

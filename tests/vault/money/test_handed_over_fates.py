@@ -39,7 +39,7 @@ from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.transport import HttpTransport
 from solward.vault.money.engine import Engine, EngineOptions
 from solward.vault.money.request import ADMIN, HandedOver
-from solward.vault.money.send.sender import PATIENCE_BLOCKS
+from solward.vault.money.send.polling import PATIENCE_BLOCKS
 
 
 @promise("named-signature-first")

@@ -27,7 +27,7 @@ from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.custody import Wallet
 from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.request import ADMIN, Actor
-from solward.vault.money.send import sender
+from solward.vault.money.send import polling
 from solward.vault.money.send.reconcile import Reconciliation
 from solward.vault.money.steps import Step
 from solward.vault.store import attempts, payments, spending
@@ -114,7 +114,7 @@ async def test_an_end_that_cannot_be_stored_is_set_apart_and_tried_again(
             raise ValueError("no such end")
         return await settle(connection, settlements)
 
-    monkeypatch.setattr(sender.store, "settle", refusing)
+    monkeypatch.setattr(polling.store, "settle", refusing)
     with capture_logs() as logs:
         stuck = asyncio.create_task(bench.transfer(3))
         async with asyncio.timeout(SOON_S):
@@ -131,7 +131,7 @@ async def test_an_end_that_cannot_be_stored_is_set_apart_and_tried_again(
         assert again.status is TransactionStatus.CONFIRMED
         # It is not tried with the others any more.
         assert all(len(each) == 1 for each in tried[count:])
-        monkeypatch.setattr(sender.store, "settle", settle)
+        monkeypatch.setattr(polling.store, "settle", settle)
         record = await asyncio.wait_for(stuck, 10)
     assert record.status is TransactionStatus.CONFIRMED
     told = [each for each in logs if each["event"] == "confirmation_failed"]

@@ -28,7 +28,7 @@ from solward.types.record import TransactionStatus
 from solward.vault.ledger.client import Ledger
 from solward.vault.money.engine import CONFIRM_MARGIN_S, confirm_wait_s
 from solward.vault.money.request import ADMIN
-from solward.vault.money.send.sender import LATER_POLLS
+from solward.vault.money.send.polling import LATER_POLLS
 
 HALF = Decimal("0.5")
 SLOT_TIMES = [400, 300, 200, 150]

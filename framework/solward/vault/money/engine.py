@@ -75,14 +75,14 @@ from solward.vault.money.reserve.hold_reservation import hold_of
 from solward.vault.money.reserve.reservation import BidTooHigh, Reservation, Reserver
 from solward.vault.money.send.handed_over import Watcher, live_payment
 from solward.vault.money.send.lease import Process
+from solward.vault.money.send.polling import InFlight
 from solward.vault.money.send.reconcile import (
     Reconciliation,
     faucet_effects,
     faucet_in_flight,
     reconcile,
 )
-from solward.vault.money.send.sender import InFlight, Sender
-from solward.vault.money.send.signing import Signing, signed_message
+from solward.vault.money.send.sender import Sender, Signing, signed_message
 from solward.vault.money.steps import Step, StepHook, no_hook, traced
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import holds, processes
@@ -284,7 +284,7 @@ class Engine:
             assert wire is not None and row is not None  # noqa: PT018
             is_sponsored = row.mode is PaymentMode.SPONSORED
             if is_sponsored:
-                self.watcher.watch(live_payment(reservation.record, row, item))
+                self.watcher.watch(live_payment(row, item))
             else:
                 self.sender.watch(item)
             self._hook(Step.HANDED_OVER)
@@ -388,19 +388,21 @@ class Engine:
             if assessment.effects is None:
                 failure = would_fail(assessment.failure)
 
-        async def judged(tried: Assessment | None, bid_lamports: int = 0) -> Trial:
-            found = None if tried is None else tried.effects
-            question = Question(
-                wallet_id, actor, draft.intent, found, draft.pocket, draft.payment, bid_lamports
-            )
-            return Trial(await self._reserver.trial(question), found, failure)
-
+        intent, pocket, payment = draft.intent, draft.pocket, draft.payment
+        question = Question(wallet_id, actor, intent, pocket=pocket, payment=payment)
         if assessment is not None and assessment.effects is not None:
+            bid = self._assessor.bid_lamports(draft, assessment)
             try:
-                return await self._with_bid_that_fits(draft, assessment, judged)
+                while True:
+                    found = assessment.effects
+                    asked = replace(question, effects=found, bid_lamports=bid)
+                    try:
+                        return Trial(await self._reserver.trial(asked), found, failure)
+                    except BidTooHigh as error:
+                        assessment, bid = await self._bid_lower(draft, assessment, error)
             except LedgerError as error:
                 failure = str(error)
-        return await judged(None)
+        return Trial(await self._reserver.trial(question), None, failure)
 
     async def use_pocket(
         self, wallet_id: str, actor: Actor, draft: PocketDraft
@@ -445,6 +447,9 @@ class Engine:
             await self._runs.resume(record, live, step)
         except StoreError:
             self._leave_open(record.id)
+        except Exception:
+            # It stays pending, and the next start or takeover goes on.
+            _log.exception("pocket_not_resumed", transaction_id=record.id)
 
     async def airdrop(
         self, wallet_id: str, actor: Actor, intent: Intent, lamports: int
@@ -618,37 +623,23 @@ class Engine:
     ) -> tuple[Reservation, InFlight]:
         """Assess, judge and reserve, sign and write ahead; everything before sending."""
         try:
-            with tracing.span("transaction.assess"):
-                assessed, assessment = await self._assessor.assess_any(draft, record.id)
-            assessment.check_answered()
+            draft, record, assessment = await self._assessed(record, actor, draft)
+            bid, payment = self._assessor.bid_lamports(draft, assessment), draft.payment
+            reservation = None
+            while reservation is None:
+                effects, pocket = assessment.effects, draft.pocket
+                question = Question(
+                    record.wallet_id, actor, draft.intent, effects, pocket, payment, bid
+                )
+                row = None if payment is None else _payment_row(record, draft, payment, assessment)
+                try:
+                    reservation = await self._reserve(record, question, row)
+                except BidTooHigh as error:
+                    assessment, bid = await self._bid_lower(draft, assessment, error)
         except LedgerError as error:
-            raise await self._unanswered(record, actor, draft.intent, error) from None
-        self._hook(Step.ASSESSED)
-        if assessment.effects is None:
-            text = would_fail(assessment.failure)
-            raise refusal(await self._reserver.fail(record, actor, draft.intent, text))
-        if assessed is not draft:
-            draft, record = assessed, replace(record, details=assessed.intent.details)
-        record = _with_leaves(record, assessment.effects.outflow)
-        payment = draft.payment
-
-        async def reserve(judged: Assessment, bid_lamports: int) -> tuple[Assessment, Reservation]:
-            row = None if payment is None else _payment_row(record, draft, payment, judged)
-            question = Question(
-                record.wallet_id,
-                actor,
-                draft.intent,
-                judged.effects,
-                draft.pocket,
-                payment,
-                bid_lamports,
-            )
-            return judged, await self._reserve(record, question, row)
-
-        try:
-            assessment, reservation = await self._with_bid_that_fits(draft, assessment, reserve)
-        except LedgerError as error:
-            raise await self._unanswered(record, actor, draft.intent, error) from None
+            if actor.approval is not None:
+                raise HoldWaits(str(error)) from None
+            raise await self._failed(record, actor, draft.intent, error) from None
         self._hook(Step.RESERVED)
         draft, assessment = await self._on_what_is_there(reservation, draft, assessment)
         with tracing.span("transaction.sign"):
@@ -658,14 +649,25 @@ class Engine:
         _log.info("transaction_signed", signature=item.signature)
         return reservation, item
 
-    async def _unanswered(
-        self, record: TransactionRecord, actor: Actor, intent: Intent, error: LedgerError
-    ) -> HoldWaits | TransactionError:
-        """The error to raise where the ledger did not answer and nothing is reserved; it is stored,
-        unless it was approved, which waits."""
-        if actor.approval is not None:
-            return HoldWaits(str(error))
-        return await self._failed(record, actor, intent, error)
+    async def _assessed(
+        self, record: TransactionRecord, actor: Actor, draft: Draft
+    ) -> tuple[Draft, TransactionRecord, Assessment]:
+        """The draft that is to be judged, and its record with what its bytes say.
+
+        Raises:
+            LedgerError: the ledger did not answer.
+            TransactionFailed: it would fail; the record is stored.
+        """
+        with tracing.span("transaction.assess"):
+            assessed, assessment = await self._assessor.assess_any(draft, record.id)
+        assessment.check_answered()
+        self._hook(Step.ASSESSED)
+        if assessment.effects is None:
+            text = would_fail(assessment.failure)
+            raise refusal(await self._reserver.fail(record, actor, draft.intent, text))
+        if assessed is not draft:
+            record = replace(record, details=assessed.intent.details)
+        return assessed, _with_leaves(record, assessment.effects.outflow), assessment
 
     async def _failed(
         self, record: TransactionRecord, actor: Actor, intent: Intent, error: Exception
@@ -673,35 +675,25 @@ class Engine:
         stored = await self._reserver.fail(record, actor, intent, str(error))
         return refusal(ended_by(error, stored))
 
-    async def _with_bid_that_fits(
-        self,
-        draft: Draft,
-        assessment: Assessment,
-        judge: Callable[[Assessment, int], Awaitable[T]],
-    ) -> T:
-        """Judge a simulated draft; where only its costs are refused, with a lower bid for its place
-        in a block, which is built again.
-
-        Args:
-            judge: takes what would be signed, and by how many lamports its fee can be lowered.
+    async def _bid_lower(
+        self, draft: Draft, assessment: Assessment, error: BidTooHigh
+    ) -> tuple[Assessment, int]:
+        """What is judged next where only the costs of a simulated draft are refused: it is built
+        again with a lower bid for its place in a block, where that can be; and by how many lamports
+        its fee can be lowered still.
 
         Raises:
             LedgerError: the ledger did not answer when it was built again, so that nobody knows
                 whether it fits.
         """
-        bid = self._assessor.bid_lamports(draft, assessment)
-        while True:
-            try:
-                return await judge(assessment, bid)
-            except BidTooHigh as error:
-                assert assessment.effects is not None
-                most = assessment.effects.fee_lamports - error.excess_lamports
-                bid = 0
-                with contextlib.suppress(InvalidRequest):
-                    rebuilt = await self._assessor.rebuild(draft, None, most)
-                    rebuilt.check_answered()
-                    if rebuilt.effects is not None and rebuilt.effects.fee_lamports <= most:
-                        assessment, bid = rebuilt, self._assessor.bid_lamports(draft, rebuilt)
+        assert assessment.effects is not None
+        most = assessment.effects.fee_lamports - error.excess_lamports
+        with contextlib.suppress(InvalidRequest):
+            rebuilt = await self._assessor.rebuild(draft, None, most)
+            rebuilt.check_answered()
+            if rebuilt.effects is not None and rebuilt.effects.fee_lamports <= most:
+                return rebuilt, self._assessor.bid_lamports(draft, rebuilt)
+        return assessment, 0
 
     async def _on_what_is_there(
         self, reservation: Reservation, draft: Draft, assessment: Assessment

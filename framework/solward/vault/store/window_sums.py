@@ -87,8 +87,10 @@ async def counted(
             "afters": afters,
         }
         found = await _SUM_POSTGRES.all(connection, parameters)
-    sums = {int(i): Counted(units(high, low), int(count)) for i, high, low, count in found}
-    return {need: sums.get(i, Counted()) for i, need in enumerate(wanted)}
+    sums = dict.fromkeys(wanted, Counted())
+    for i, high, low, count in found:
+        sums[wanted[int(i)]] = Counted(units(high, low), int(count))
+    return sums
 
 
 _HOURS = (

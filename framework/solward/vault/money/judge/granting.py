@@ -3,6 +3,7 @@ reserves them; and tells of grants near their end: an amount nearly used up, or 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -127,21 +128,6 @@ class Granted:
     is_asked: bool = True
     charged: tuple[tuple[str, int, Grant], ...] = ()
 
-    def near_ends(self, tokens: TokenList) -> Iterator[NearEnd]:
-        """How the grants that it is charged to are near their end after it."""
-        if not self.charged:
-            return
-        counted = dict(self.used)
-        grown = {(each.scope, each.asset) for each in self.decision.charges}
-        for charge in self.decision.charges:
-            for need in self.used:
-                if need[:2] == (charge.scope, charge.asset):
-                    counted[need] += charge.units
-        counted = {need: units for need, units in counted.items() if need[:2] in grown}
-        names = Names(tokens, {})
-        for who, number, grant in self.charged:
-            yield from near_ends(who, number, grant, counted, max(self.case.now_ms), names)
-
     def applied_to(self, verdict: Verdict) -> Verdict:
         """The verdict of the rules before, with what grants add to it."""
         if not verdict.allowed or not self.decision.is_judged:
@@ -247,6 +233,7 @@ class Granting:
 
     Attributes:
         sets: the grants of principals.
+        tokens: symbols for refusals.
     """
 
     def __init__(
@@ -257,21 +244,12 @@ class Granting:
     ) -> None:
         """Args:
         prices: of grants that count dollars; None where there are none.
-        tokens: symbols for refusals.
         listed: mints that a principal without grants may buy; None for all.
         """
         self.sets = GrantSets()
         self._prices = Prices(()) if prices is None else prices
-        self._tokens = _NO_TOKENS if tokens is None else tokens
+        self.tokens = _NO_TOKENS if tokens is None else tokens
         self._listed = listed
-
-    def near_ends(self, granted: Granted | None) -> Iterator[NearEnd]:
-        """How the grants that a transaction is charged to are near their end after it."""
-        return iter(()) if granted is None else granted.near_ends(self._tokens)
-
-    async def names(self, connection: AsyncConnection, principals: Sequence[str]) -> Names:
-        """What principals are called in sentences."""
-        return await names_of(connection, self._tokens, principals)
 
     async def prices_for(
         self, question: Question, more: Collection[str] = ()
@@ -322,17 +300,17 @@ class Granting:
         if is_refused:
             return Granted(case, Decision(False), version, is_asked=False)
         under = await self.sets.of(connection, version, question.chain)
-        if not under:
-            return await self._by_default(connection, case, version)
-        case = await self._with_facts(connection, case, under, version)
+        if under:
+            case = await self._with_facts(connection, case, under, version)
+        elif not case.is_admins:
+            case = await _with_launched(connection, case)
         timely = self._prices.timely(prices)
         wanted = {case.lines[at].asset for at in priced(under, case)}
         if wanted - timely.keys():
             raise PricesMissing(wanted)
         if wanted:
             case = replace(case, dollars=line_dollars(case.lines, timely))
-        needs = needed(under, case)
-        counted = await used(connection, needs, now.window_ms)
+        counted = await used(connection, needed(under, case), now.window_ms)
         decision = decide(under, case, counted)
         granted = Granted(
             case,
@@ -343,12 +321,6 @@ class Granting:
             charged=_charged(decision, under),
         )
         return await self._with_reason(connection, granted, under)
-
-    async def _by_default(self, connection: AsyncConnection, case: Case, version: int) -> Granted:
-        if not case.is_admins:
-            case = await _with_launched(connection, case)
-        granted = Granted(case, decide({}, case, {}), version)
-        return await self._with_reason(connection, granted, {})
 
     async def _with_facts(
         self,
@@ -380,7 +352,7 @@ class Granting:
         findings = granted.decision.held if refused is None else (refused,)
         if not findings:
             return granted
-        names = await names_in(connection, self._tokens, findings)
+        names = await names_in(connection, self.tokens, findings)
         if refused is not None:
             refusal = finding_refusal(refused, names)
             return replace(granted, reason=refusal.reason, numbers=refusal.numbers)
@@ -414,14 +386,9 @@ async def names_in(
     connection: AsyncConnection, tokens: TokenList, findings: Sequence[Finding]
 ) -> Names:
     """The names that sentences of these findings say."""
-    return await names_of(connection, tokens, _principals(findings))
-
-
-def _principals(findings: Sequence[Finding]) -> Iterator[str]:
-    for finding in findings:
-        yield finding.who
-        if finding.why == Why.WALLET and finding.detail is not None:
-            yield f"wallet:{finding.detail}"
+    named = [each.who for each in findings]
+    named += [f"wallet:{each.detail}" for each in findings if each.why == Why.WALLET]
+    return await names_of(connection, tokens, named)
 
 
 def _charged(
@@ -482,37 +449,25 @@ async def _with_room(
     return replace(finding, room_ms=at, now_ms=now_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class NearEnd:
-    """One way in which a grant is near its end; `key` tells it from every other."""
-
-    key: str
-    detail: str
-
-
-def near_ends(
-    who: str,
-    number: int,
-    grant: Grant,
-    counted: Mapping[Need, int],
-    now_ms: int,
-    names: Names,
-) -> Iterator[NearEnd]:
-    """How a grant that lets something through is near its end then; pure.
-
-    Args:
-        number: of the grant in its principal's list, from 1.
-        counted: what windows hold that just grew, this transaction included.
-    """
-    called = f"Grant {number} of {who}"
-    for need, decimals, window in _windows(grant):
-        used = counted.get(need, 0)
-        if is_near(used, window.most):
-            left = left_sentence(need[1], decimals, window, used, names)
-            yield NearEnd(f"{grant.scope}#{need[1]}#{window.length_ms}", f"{called}: {left}")
-    if is_ending(grant, now_ms):
-        assert grant.until_ms is not None
-        yield NearEnd(f"{grant.scope}#until", f"{called} ends at {iso(grant.until_ms)}")
+def near_ends(granted: Granted, tokens: TokenList) -> Iterator[tuple[str, str]]:
+    """How the grants that a transaction is charged to are near their end after it: a key that tells
+    one way from every other, and what is said of it."""
+    now_ms, names = max(granted.case.now_ms), Names(tokens, {})
+    charged: Counter[tuple[str, str]] = Counter()
+    for each in granted.decision.charges:
+        charged[each.scope, each.asset] += each.units
+    for who, number, grant in granted.charged:
+        called = f"Grant {number} of {who}"
+        for need, decimals, window in _windows(grant):
+            if need[:2] not in charged or need not in granted.used:
+                continue
+            counted = granted.used[need] + charged[need[:2]]
+            if is_near(counted, window.most):
+                left = left_sentence(need[1], decimals, window, counted, names)
+                yield f"{grant.scope}#{need[1]}#{window.length_ms}", f"{called}: {left}"
+        if is_ending(grant, now_ms):
+            assert grant.until_ms is not None
+            yield f"{grant.scope}#until", f"{called} ends at {iso(grant.until_ms)}"
 
 
 def is_near(used: int, most: int) -> bool:
@@ -550,18 +505,13 @@ class GrantEnds:
         clock = max(now.database_ms, now.window_ms)
         in_force = [g for g in self._grants if g.until_ms is None or clock < g.until_ms]
         ending = sum(is_ending(each, clock) for each in in_force)
-        return await self._used_up(connection, in_force, now.window_ms), ending
-
-    @staticmethod
-    async def _used_up(connection: AsyncConnection, grants: Iterable[Grant], now_ms: int) -> int:
         moved = await window_sums.grants_that_count(connection)
         windows = {
             need: window
-            for grant in grants
+            for grant in in_force
             if grant.scope in moved
             for need, _, window in _windows(grant)
         }
-        counted = await window_sums.counted(connection, windows, now_ms)
-        return len(
-            {n[0] for n, window in windows.items() if is_near(counted[n].units, window.most)}
-        )
+        counted = await window_sums.counted(connection, windows, now.window_ms)
+        used_up = {n[0] for n, window in windows.items() if is_near(counted[n].units, window.most)}
+        return len(used_up), ending

@@ -18,9 +18,7 @@ from typing import TypeAlias
 
 import structlog
 from solders.instruction import Instruction
-from solders.message import to_bytes_versioned
 from solders.pubkey import Pubkey
-from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -59,7 +57,6 @@ from solward.types.errors import (
     NotFound,
     SkillError,
     SolwardError,
-    StoreError,
     TakenOver,
 )
 from solward.types.guardrail import Intent
@@ -85,7 +82,8 @@ from solward.vault.money.judge.assess import (
 from solward.vault.money.judge.priority import PriorityFees
 from solward.vault.money.pocket.instructions import PocketHolding, PocketToken, homeward
 from solward.vault.money.request import Actor, Draft, PocketCall, PocketDraft, PocketUse
-from solward.vault.money.send.sender import BALANCES_S, InFlight, Sender, in_flight
+from solward.vault.money.send.polling import BALANCES_S, InFlight, in_flight
+from solward.vault.money.send.sender import Sender, attempt_of, signed_by, spent_by
 from solward.vault.money.send.settlement import (
     Landed,
     StepsTotal,
@@ -93,7 +91,6 @@ from solward.vault.money.send.settlement import (
     kept_of_steps,
     read_landed,
 )
-from solward.vault.money.send.signing import attempt_of, spent_by
 from solward.vault.money.steps import Step, StepHook
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import pockets as pocket_store
@@ -243,15 +240,6 @@ class PocketRuns:
         Raises:
             StoreError: the database refused; the record stays pending.
         """
-        try:
-            await self._resumed(record, live, step)
-        except StoreError:
-            raise
-        except Exception:
-            # It stays pending, and the next start or takeover goes on.
-            _log.exception("pocket_not_resumed", transaction_id=record.id)
-
-    async def _resumed(self, record: TransactionRecord, live: InFlight | None, step: str) -> None:
         ended = None if live is None else await live.done
         if step == PocketStep.FUND:
             if ended is not None and ended.attempt not in (
@@ -346,12 +334,9 @@ class PocketRuns:
                 # The pocket pays it; where it has not that much, the call goes without.
                 with contextlib.suppress(InvalidRequest, LedgerError):
                     found = await self._try(draft, budgeted, own=True)
-                    transaction, message = budgeted, budgeted.message
-        signatures = list(transaction.signatures)
+                    transaction = budgeted
         signer = await self._wallets.pocket_signer(pocket.wallet_id, pocket.counter)
-        made_by = await signer.sign(bytes(to_bytes_versioned(message)))
-        signatures[signers.index(pocket.address)] = Signature.from_bytes(made_by)
-        signed = VersionedTransaction.populate(message, signatures)
+        signed = await signed_by(transaction, [signer])
         self._hook(Step.SIGNED)
         return attempt_of(record, signed, blockhash, PocketStep.CALL, found.units_consumed)
 
@@ -561,7 +546,12 @@ class PocketRuns:
                 priced = await self._try_sweep(budgeted, wallet)
                 if priced.err is None:
                     transaction, result = budgeted, priced
-            signed = await self._both(row, transaction)
+            signers = (
+                await self._wallets.signer(row.wallet_id),
+                await self._wallets.pocket_signer(row.wallet_id, row.counter),
+            )
+            signed = await signed_by(transaction, signers)
+            self._hook(Step.SIGNED)
             return attempt_of(record, signed, blockhash, PocketStep.SWEEP, result.units_consumed)
         raise InvalidRequest(f"Pocket {row.address} cannot be swept: {failure}")
 
@@ -570,20 +560,6 @@ class PocketRuns:
         if bound.lamports or bound.tokens:
             raise InvalidRequest("A sweep would take something of the wallet")
         return await self._ledger.simulate(bytes(transaction), [wallet])
-
-    async def _both(
-        self, row: PocketRow, transaction: VersionedTransaction
-    ) -> VersionedTransaction:
-        covered = bytes(to_bytes_versioned(transaction.message))
-        made: dict[str, Signature] = {}
-        for signer in (
-            await self._wallets.signer(row.wallet_id),
-            await self._wallets.pocket_signer(row.wallet_id, row.counter),
-        ):
-            made[signer.address] = Signature.from_bytes(await signer.sign(covered))
-        self._hook(Step.SIGNED)
-        order = required_signers(transaction.message)
-        return VersionedTransaction.populate(transaction.message, [made[key] for key in order])
 
     async def _homeward(
         self, wallet: str, pocket: str, lamports: int, accounts: Sequence[PocketHolding]
@@ -650,7 +626,7 @@ class PocketRuns:
         return None
 
     async def _sent(self, record: TransactionRecord, attempt: Attempt) -> Settlement:
-        item = in_flight(record, attempt, attempt.max_debit, {})
+        item = in_flight(record, attempt)
         _log.info("transaction_signed", signature=item.signature, step=attempt.step)
         await self._sender.send(item)
         return await item.done

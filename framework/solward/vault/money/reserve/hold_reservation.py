@@ -30,12 +30,11 @@ from solward.types.record import (
 )
 from solward.types.site import SITE
 from solward.vault.grants.sentences import fixed_details, hold_sentence
-from solward.vault.guardrails.rules import ScopeUsage
+from solward.vault.guardrails.rules import ScopeUsage, Verdict
 from solward.vault.money.judge.grant_case import VENUE, addresses, is_pockets
-from solward.vault.money.judge.granting import Granted, Granting, Question
+from solward.vault.money.judge.granting import Granted, Granting, Question, names_of
 from solward.vault.money.plugin_entries import REMEMBER, remember_json
 from solward.vault.money.request import Actor, HoldTaken, IdempotencyKey, PocketUse
-from solward.vault.refusal import RefusalNumbers
 from solward.vault.store import holds, idempotency, recipients
 from solward.vault.store.holds import GRANTS_RULE, MOST_OPEN, HoldRow
 
@@ -48,51 +47,55 @@ Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """A record with its verdict, under the locks of its scopes.
+class Judgement:
+    """What rules and grants say of a transaction, when, and what each scope had used by then.
 
     Attributes:
-        hold: why it waits for a person.
-        now: when it was judged.
-        usages: what each scope had used by then where the rules need it.
+        usages: empty where a switch or an earlier refusal decided.
+        granted: what grants say of it; None where its bytes say nothing.
+        error: why it fails though no rule refuses it.
         approval: the hold whose approval it takes.
         held: the hold that stands in its place.
-        granted: what grants say of it; None where its bytes say nothing.
-        numbers: of its refusal, by the rule that stands last.
-        passing: see `Verdict`.
     """
 
-    record: TransactionRecord
-    hold: str | None
+    verdict: Verdict
     now: Moment
     usages: Mapping[str, ScopeUsage]
     granted: Granted | None = None
+    error: str | None = None
     approval: HoldRow | None = None
     held: Hold | None = None
-    numbers: RefusalNumbers | None = None
-    passing: bool = False
 
     @property
     def is_allowed(self) -> bool:
         """Whether it is to be reserved."""
-        return self.held is None and self.record.status is TransactionStatus.PENDING
+        return self.held is None and self.verdict.allowed and self.error is None
 
-    def blocked(self, reason: str, rule: str = GRANTS_RULE) -> Judged:
+    def blocked(self, reason: str, rule: str = GRANTS_RULE) -> Judgement:
         """Refused by a rule, that of grants where none is named, which stands last then."""
-        applied = (*(r for r in self.record.guardrails_applied if r != rule), rule)
-        record = replace(
-            self.record,
-            status=TransactionStatus.BLOCKED,
-            guardrails_applied=applied,
-            error=reason,
-            retry_after_s=None,
-            cause=None,
+        applied = (*(r for r in self.verdict.applied if r != rule), rule)
+        return replace(self, verdict=Verdict(applied, rule, reason))
+
+    def of(self, record: TransactionRecord) -> TransactionRecord:
+        """The record with what is said of it, as it is stored."""
+        verdict, status, error = self.verdict, TransactionStatus.PENDING, self.error
+        if not verdict.allowed:
+            status, error = TransactionStatus.BLOCKED, verdict.reason
+        elif error is not None:
+            status = TransactionStatus.FAILED
+        return replace(
+            record,
+            created_ms=self.now.database_ms,
+            status=status,
+            guardrails_applied=verdict.applied,
+            error=error,
+            retry_after_s=verdict.retry_after_s,
+            cause=verdict.cause,
         )
-        return replace(self, record=record, numbers=None, passing=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class Shown:
     """What a person is shown: lines with their decimals, costs with the network fee among them in
     lamports, and what must arrive (mint -> least units), in `least` with its decimals."""
 
@@ -103,7 +106,7 @@ class Leaving:
     least: tuple[Line, ...] = ()
 
     @classmethod
-    def of(cls, judged: Judged, question: Question) -> Leaving:
+    def of(cls, judged: Judgement, question: Question) -> Shown:
         """By the bytes, as grants count it, with the pocket under the name of any."""
         effects, pocket = question.effects, question.pocket
         assert effects is not None
@@ -134,24 +137,29 @@ class Leaving:
         return cls(lines, case.costs_lamports, effects.fee_lamports, arrives, least)
 
 
+@dataclass(frozen=True, slots=True)
 class HoldReserver:
     """Holds transactions, and lets through what was approved; in the reserving database
-    transaction."""
+    transaction.
 
-    def __init__(self, granting: Granting, hold_ms: int, max_fee_lamports: int = 0) -> None:
-        """Args:
+    Attributes:
         granting: knows what principals are called.
         hold_ms: how long a held transaction waits for a person.
         max_fee_lamports: most that a network fee may be by the time a person has decided; prices
             move, and what costs more than was shown is not carried out. 0 where they do not.
-        """
-        self._granting = granting
-        self._hold_ms = hold_ms
-        self._max_fee_lamports = max_fee_lamports
+    """
+
+    granting: Granting
+    hold_ms: int
+    max_fee_lamports: int = 0
 
     async def weigh(
-        self, connection: AsyncConnection, judged: Judged, question: Question
-    ) -> Judged:
+        self,
+        connection: AsyncConnection,
+        judged: Judgement,
+        record: TransactionRecord,
+        question: Question,
+    ) -> Judgement:
         """What becomes of it where a person decides: carried out with an approval, refused because
         it is not what was shown, or held in place of a record.
 
@@ -174,15 +182,15 @@ class HoldReserver:
                 return judged
             if not actor.is_admins:
                 waiting = await holds.open_rows(connection, actor.principal)
-            if judged.hold is None and not waiting and named is None:
+            if judged.verdict.hold is None and not waiting and named is None:
                 return judged
-        leaving = Leaving.of(judged, question)
+        shown = Shown.of(judged, question)
         if actor.approval is not None:
             approval = await approval_of(connection, actor.approval, judged.now)
-            return _approved(judged, approval, question, leaving)
-        digest = digest_of(question, leaving.lines)
+            return _approved(judged, approval, question, shown)
+        digest = digest_of(question, shown.lines)
         if named is not None:
-            return _again(judged, named, digest, question, leaving)
+            return _again(judged, named, digest, question, shown)
         by_digest = await holds.by_digest(connection, digest)
         known = [] if by_digest is None else [by_digest]
         keyless = is_keyless(actor)
@@ -193,30 +201,31 @@ class HoldReserver:
                 for each in waiting
                 if each.keyless
                 and is_declared(each.recipe)
-                and is_same_payment(each.hold, judged.record, leaving.lines, leaving.arrives)
+                and is_same_payment(each.hold, record, shown.lines, shown.arrives)
             ]
         for row in known:
             # One whose time is over stands for nothing, and another may.
             if await holds.expire(connection, row, judged.now):
                 continue
             if row.hold.state is HoldState.APPROVED and row.hold.repeats:
-                return _approved(judged, row, question, leaving)
+                return _approved(judged, row, question, shown)
             return replace(judged, held=row.hold)
-        if judged.hold is None:
+        reason = judged.verdict.hold
+        if reason is None:
             return judged
         most = await holds.count_open(connection, actor.principal)
         if most >= MOST_OPEN:
             return judged.blocked(
                 f"{most} transactions of {actor.principal} wait for a person already, and this one"
-                f" would have to wait too: {judged.hold}"
+                f" would have to wait too: {reason}"
             )
         # Its words and its planned details say all of a declared operation.
         opaque = "" if is_declared(recipe) else digest
-        hold = await self._hold(connection, judged, question, leaving, opaque)
-        applied = judged.record.guardrails_applied
+        hold = await self._hold(connection, judged, record, question, shown, opaque)
         if recipe is not None and actor.remember:
             # What makes it again writes them too; the digest is of what is asked alone.
             recipe = {**recipe, REMEMBER: remember_json(actor.remember)}
+        applied = judged.verdict.applied
         row = HoldRow(hold, digest, actor.action_key, recipe, applied, actor.trace, keyless)
         await holds.add(connection, row)
         if most + 1 == MOST_OPEN:
@@ -229,24 +238,25 @@ class HoldReserver:
     async def _hold(
         self,
         connection: AsyncConnection,
-        judged: Judged,
+        judged: Judgement,
+        record: TransactionRecord,
         question: Question,
-        leaving: Leaving,
+        shown: Shown,
         opaque: str,
     ) -> Hold:
         """Args:
         opaque: see `hold_sentence`.
         """
-        record, reason = judged.record, judged.hold or ""
-        actor, chain, lines = question.actor, question.chain, leaving.lines
+        actor, chain, lines = question.actor, question.chain, shown.lines
         found = await recipients.own(connection, addresses(lines))
         own = {address: row.id for address, row in found.items()}
         named = (*chain, *(f"wallet:{each}" for each in own.values()))
-        names = await self._granting.names(connection, named)
+        names = await names_of(connection, self.granting.tokens, named)
         sites = [each for each in chain if each.startswith(SITE)]
+        reason = judged.verdict.hold or ""
         wanted = hold_sentence(
             actor.principal, record.wallet_id, lines, names, question.intent,
-            sites=sites, own=own, arrives=leaving.least, digest=opaque,
+            sites=sites, own=own, arrives=shown.least, digest=opaque,
         )  # fmt: skip
         return Hold(
             id=str(uuid.uuid4()),
@@ -259,12 +269,12 @@ class HoldReserver:
             sentence=f"{wanted} {reason}",
             reasons=(reason,),
             lines=shown_lines(lines),
-            costs_lamports=leaving.costs + max(0, self._max_fee_lamports - leaving.fee),
-            arrives=leaving.arrives,
+            costs_lamports=shown.costs + max(0, self.max_fee_lamports - shown.fee),
+            arrives=shown.arrives,
             details=record.details,
             repeats=actor.recipe is None,
             created_ms=judged.now.window_ms,
-            expires_ms=judged.now.window_ms + self._hold_ms,
+            expires_ms=judged.now.window_ms + self.hold_ms,
         )
 
 
@@ -298,8 +308,8 @@ async def _named(connection: AsyncConnection, actor: Actor, now: Moment) -> Hold
 
 
 def _again(
-    judged: Judged, row: HoldRow, digest: str, question: Question, leaving: Leaving
-) -> Judged:
+    judged: Judgement, row: HoldRow, digest: str, question: Question, shown: Shown
+) -> Judgement:
     """A request whose key stands for an open hold: it waits, or takes that hold's approval. What
     does not fit is refused without a record, so that the hold and its key stay as they are."""
     actor, payment = question.actor, question.payment
@@ -312,20 +322,20 @@ def _again(
         # A paid request's digest has the price, and the caller's key has all of the request.
         if payment is None or actor.idempotency is None:
             raise HoldDecided(f"{_ANOTHER}: it is another call")
-        changed = change(row.hold, question.intent, leaving)
+        changed = change(row.hold, question.intent, shown)
         if changed is not None:
             raise HoldDecided(f"{_ANOTHER}: {changed}")
-    return _approved(judged, row, question, leaving)
+    return _approved(judged, row, question, shown)
 
 
 _ANOTHER: Final = "Nothing was sent; it is not what a person is asked about, or has approved"
 
 
-def _approved(judged: Judged, approval: HoldRow, question: Question, leaving: Leaving) -> Judged:
+def _approved(judged: Judgement, approval: HoldRow, question: Question, shown: Shown) -> Judgement:
     judged = replace(judged, approval=approval)
     if not judged.is_allowed:
         return judged
-    changed = change(approval.hold, question.intent, leaving)
+    changed = change(approval.hold, question.intent, shown)
     if changed is None:
         return judged
     return judged.blocked(f"it is not what was approved: {changed}")
@@ -487,7 +497,7 @@ def is_same_payment(
     for the same assets, by whichever route, skill or spelling it was asked for.
 
     Args:
-        arrives: as of `Leaving`; how much of them changes with each quote.
+        arrives: as of `Shown`; how much of them changes with each quote.
     """
     if not lines or (hold.wallet_id, hold.type) != (record.wallet_id, record.type):
         return False
@@ -522,19 +532,19 @@ def _at_any_venue(line: Line) -> Line:
     return replace(line, account=VENUE) if at_venue else line
 
 
-def change(hold: Hold, intent: Intent, leaving: Leaving) -> str | None:
+def change(hold: Hold, intent: Intent, now: Shown) -> str | None:
     """What it takes beyond what was shown, or gives less; None where nothing.
 
     Each line at most as shown, to the same recipient, with the same decimals; costs likewise; and a
     swap's minimum at least.
     """
-    lines, costs, arrives = leaving.lines, leaving.costs, leaving.arrives
+    lines, costs, arrives = now.lines, now.costs, now.arrives
     if intent.type != hold.type:
         return f"it is a {intent.type} now"
     for name in fixed_details(hold.type):
-        shown, now = hold.details.get(name), intent.details.get(name)
-        if now != shown:
-            return f"{name} is {now} now, and {shown} was shown"
+        shown, asked = hold.details.get(name), intent.details.get(name)
+        if asked != shown:
+            return f"{name} is {asked} now, and {shown} was shown"
     exact = hold.repeats
     before = [_line(each) for each in hold.lines]
     were, are = _sums(before, exact), _sums(lines, exact)

@@ -32,7 +32,7 @@ from solward.types.record import TransactionRecord, TransactionStatus, Transacti
 from solward.types.roles import is_key
 from solward.vault.grants.dollars import AssetPrice
 from solward.vault.grants.judged import ALLOWED, HELD
-from solward.vault.grants.model import Charge, Why
+from solward.vault.grants.model import Why
 from solward.vault.guardrails.rules import (
     CLOCK_RULE,
     COSTS_RULE,
@@ -50,29 +50,29 @@ from solward.vault.guardrails.rules import (
     max_debit,
 )
 from solward.vault.money.judge.grant_case import is_within
-from solward.vault.money.judge.granting import Granted, Granting, PricesMissing, Question
+from solward.vault.money.judge.granting import Granted, Granting, PricesMissing, Question, near_ends
 from solward.vault.money.judge.plugin_rules import PluginRules, joined
 from solward.vault.money.plugin_entries import remember
-from solward.vault.money.request import Actor, HoldWaits
+from solward.vault.money.request import Actor, HoldWaits, PocketTaken, PocketUse
 from solward.vault.money.reserve.hold_reservation import (
     HoldReserver,
-    Judged,
+    Judgement,
     approval_of,
     claim,
     claim_record,
     hold_of,
     use_approval,
 )
-from solward.vault.money.reserve.pocket_reservation import owned_by_another, with_pocket
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import grants as grants_store
 from solward.vault.store import payments as payment_store
+from solward.vault.store import pockets, spending
 from solward.vault.store import recipients as recipient_store
-from solward.vault.store import spending
 from solward.vault.store import transactions as store
 from solward.vault.store.attempts import Settlement
 from solward.vault.store.holds import GRANTS_RULE
 from solward.vault.store.payments import PaymentRow
+from solward.vault.store.pockets import PocketRow, PocketState
 
 # In a record's `guardrailsApplied` where a payment's terms refused it.
 PAYMENT_RULE = "simulated_effects"
@@ -112,41 +112,11 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What built-in rules and grants said, when, and what each scope had used by then: nothing
-    where a switch or an earlier refusal decided."""
-
-    verdict: Verdict
-    now: Moment
-    usages: Mapping[str, ScopeUsage]
-    granted: Granted | None
-
-    def check_bid(self, question: Question, scopes: Sequence[tuple[str, ScopeLimits]]) -> None:
-        """Raise `BidTooHigh` where costs refuse, and the bid could be lowered by as much."""
-        excess = 0
-        if self.verdict.rule == COSTS_RULE and question.effects is not None:
-            costs = counted_costs(question.effects)
-            excess = max(
-                costs + usage.costs_last_day - limits.daily_costs_lamports
-                for scope, limits in scopes
-                if limits.daily_costs_lamports is not None
-                and (usage := self.usages.get(scope)) is not None
-            )
-        elif self.verdict.rule == GRANTS_RULE and self.granted is not None:
-            finding = self.granted.decision.refused
-            if finding is not None and finding.why is Why.COSTS:
-                used, limit = finding.used or 0, finding.limit or 0
-                excess = (finding.requested or 0) + used - limit if limit else 0
-        if 0 < excess <= question.bid_lamports:
-            raise BidTooHigh(excess)
-
-
-@dataclass(frozen=True, slots=True)
 class _Trial:
-    """What was found before the write transaction, by plugins' rules too.
+    """What plugins' rules said before the write transaction.
 
     Attributes:
-        verdict: None where there are no such rules.
+        verdict: with what built-in rules and grants said; None where there are no plugins' rules.
         plugin_hold: why they want a person to decide.
     """
 
@@ -182,7 +152,9 @@ def _alone(
     return [(scope, asset, counted[scope, asset]) for scope, asset in sorted(counted)]
 
 
-async def _as_payment(connection: AsyncConnection, judged: Judged, question: Question) -> Judged:
+async def _as_payment(
+    connection: AsyncConnection, judged: Judgement, question: Question
+) -> Judgement:
     """A payment under what holds for it alone: its sponsor is nobody of ours, and a person decides
     where the price rose."""
     payment = question.payment
@@ -192,7 +164,8 @@ async def _as_payment(connection: AsyncConnection, judged: Judged, question: Que
     if sponsor is not None and await recipient_store.keys_of_ours(connection, [sponsor]):
         reason = f"the sponsor {sponsor} is a wallet of this service, or a pocket of one"
         return judged.blocked(reason, PAYMENT_RULE)
-    return replace(judged, hold=joined(judged.hold, await _price_change(connection, question)))
+    hold = joined(judged.verdict.hold, await _price_change(connection, question))
+    return replace(judged, verdict=replace(judged.verdict, hold=hold))
 
 
 async def _price_change(connection: AsyncConnection, question: Question) -> str | None:
@@ -212,30 +185,116 @@ async def _price_change(connection: AsyncConnection, question: Question) -> str 
     )
 
 
-def _is_refused_for_now(judged: Judged, actor: Actor) -> bool:
+def _is_refused_for_now(judged: Judgement, actor: Actor) -> bool:
     """Whether a refusal ends by itself, within a minute or with the failure that it is for, so that
     an approval is not used up; raises `HoldWaits` where the service carries the approval out, as it
     tries again."""
-    record = judged.record
-    is_rate = (
-        record.status is TransactionStatus.BLOCKED and record.guardrails_applied[-1] == RATE_LIMIT
-    )
-    passes = is_rate or judged.passing
+    verdict = judged.verdict
+    passes = verdict.passing or verdict.rule == RATE_LIMIT
     if passes and actor.approval is not None:
-        raise HoldWaits(record.error or RATE_LIMIT)
+        raise HoldWaits(verdict.reason or RATE_LIMIT)
     return passes
 
 
-async def _note(connection: AsyncConnection, judged: Judged) -> None:
-    """Store what was judged: of the record, or of the hold in its place."""
-    record, granted = judged.record, judged.granted
-    if granted is None:
-        return
-    if judged.held is not None:
-        await granted.note(connection, judged.held.id, record.type, HELD)
-    elif record.status is not TransactionStatus.FAILED:
-        outcome = ALLOWED if judged.is_allowed else record.guardrails_applied[-1]
-        await granted.note(connection, record.id, record.type, outcome)
+def _check_bid(
+    judged: Judgement, question: Question, scopes: Sequence[tuple[str, ScopeLimits]]
+) -> None:
+    """Raise `BidTooHigh` where costs refuse, and the bid could be lowered by as much."""
+    excess, rule, granted = 0, judged.verdict.rule, judged.granted
+    if rule == COSTS_RULE and question.effects is not None:
+        costs = counted_costs(question.effects)
+        excess = max(
+            costs + usage.costs_last_day - limits.daily_costs_lamports
+            for scope, limits in scopes
+            if limits.daily_costs_lamports is not None
+            and (usage := judged.usages.get(scope)) is not None
+        )
+    elif rule == GRANTS_RULE and granted is not None:
+        finding = granted.decision.refused
+        if finding is not None and finding.why is Why.COSTS:
+            used, limit = finding.used or 0, finding.limit or 0
+            excess = (finding.requested or 0) + used - limit if limit else 0
+    if 0 < excess <= question.bid_lamports:
+        raise BidTooHigh(excess)
+
+
+async def _use_pocket(
+    connection: AsyncConnection, record: TransactionRecord, use: PocketUse
+) -> str | None:
+    """Store the pocket with the reservation, under the wallet's lock, so that both checks hold; or
+    return why it cannot be used now. Of a position it is used by one transaction at a time."""
+    pocket = use.pocket
+    error = _is_for_later(use, await pockets.in_use(connection, pocket.wallet_id))
+    if error:
+        return error
+    known = await _of_position(connection, use)
+    if known is not None:
+        if known.address != pocket.address:
+            raise PocketTaken
+        last = None
+        if known.transaction_id is not None:
+            last = await store.get(connection, known.transaction_id)
+        if last is not None and last.status is TransactionStatus.PENDING:
+            return f"The pocket of position {use.position} is in use; nothing was sent"
+        await pockets.use_again(connection, known, record.id, use.mints)
+        return None
+    if await pockets.is_used(connection, pocket.wallet_id, pocket.counter):
+        raise PocketTaken
+    row = PocketRow(
+        wallet_id=pocket.wallet_id,
+        counter=pocket.counter,
+        address=pocket.address,
+        transaction_id=record.id,
+        program=use.program,
+        position=use.position,
+        mints=use.mints,
+        output_mint=use.output_mint,
+        state=PocketState.FUNDING if use.leaves else PocketState.SINGLE,
+        created_ms=record.created_ms,
+        opened_by=record.principal,
+    )
+    await pockets.add(connection, row)
+    return None
+
+
+def _is_for_later(use: PocketUse, now: pockets.InUse) -> str:
+    """Why the pocket cannot be used now, empty where it can.
+
+    A swap in one transaction asserts a sum on the wallet's own account. What another pocket brings
+    home until it lands would count for it, whatever that was used for: a market could take all that
+    the swap pays.
+    """
+    if use.output_mint in now.bought:
+        return f"Another swap into {use.output_mint} has not ended yet; nothing was sent"
+    if use.asserted is not None and now.brings_home:
+        return "A pocket of the wallet is in use, whose return would count for this swap;" + _LATER
+    if use.leaves and now.asserts:
+        return "A swap of the wallet has not ended, for which this return would count;" + _LATER
+    return ""
+
+
+_LATER = " nothing was sent, ask again once it has ended"
+
+
+async def _owned_by_another(
+    connection: AsyncConnection, record: TransactionRecord, use: PocketUse
+) -> str | None:
+    """Why the position is not for who requests this, None where it is: a call risks all that is in
+    it, which was granted to who put it there."""
+    known = await _of_position(connection, use)
+    if known is None or known.opened_by == record.principal:
+        return None
+    return (
+        f"position {use.position} is {known.opened_by or 'the operator'}'s; who opened a position"
+        " and the operator use it"
+    )
+
+
+async def _of_position(connection: AsyncConnection, use: PocketUse) -> PocketRow | None:
+    """The pocket of a position that was used before."""
+    if use.program is None or use.position is None:
+        return None
+    return await pockets.at_position(connection, use.pocket.wallet_id, use.program, use.position)
 
 
 def _is_within(rebuilt: Outflow | None, judged: Outflow | None) -> bool:
@@ -247,7 +306,10 @@ def _is_within(rebuilt: Outflow | None, judged: Outflow | None) -> bool:
 
 def _request(question: Question, granted: Granted | None) -> Request:
     actor = question.actor
-    charges = () if granted is None else granted.decision.charges
+    charged = []
+    for charge in () if granted is None else granted.decision.charges:
+        who, _, grant = charge.scope.removeprefix(GRANT_SCOPE).rpartition("#")
+        charged.append(Charged(who, grant, charge.asset, charge.units))
     kind, _, key = actor.principal.partition(":")
     via = {kind: name for kind, _, name in (each.partition(":") for each in actor.via)}
     return Request(
@@ -256,13 +318,8 @@ def _request(question: Question, granted: Granted | None) -> Request:
         key=key if kind == "key" else None,
         skill=via.get("skill"),
         plugin=via.get("plugin"),
-        charged=tuple(_charged(each) for each in charges),
+        charged=tuple(charged),
     )
-
-
-def _charged(charge: Charge) -> Charged:
-    who, _, grant = charge.scope.removeprefix(GRANT_SCOPE).rpartition("#")
-    return Charged(who, grant, charge.asset, charge.units)
 
 
 class Reserver:
@@ -357,28 +414,31 @@ class Reserver:
         assert effects is not None
         scopes = self._scopes(question)
         landed_slot = 0
-        async with self._alerts() as alerted, self._database.write() as connection:
-            judged = await self._judge(connection, record, question, prices, trial)
+        async with self._alerts() as is_first, self._database.write() as connection:
+            if trial.rules is not self._plugin_rules:
+                raise _RulesChanged
+            await self._lock(connection, question)
+            judged = await self._judge(connection, question, prices, trial)
             if judged.is_allowed and pocket is not None and not actor.is_admins:
-                refusal = await owned_by_another(connection, judged.record, pocket)
+                refusal = await _owned_by_another(connection, record, pocket)
                 judged = judged if refusal is None else judged.blocked(refusal)
             judged = await _as_payment(connection, judged, question)
-            judged = await self._holds.weigh(connection, judged, question)
+            judged = await self._holds.weigh(connection, judged, record, question)
+            now = judged.now
             if judged.is_allowed and pocket is not None:
-                stored_with = await with_pocket(connection, judged.record, pocket)
-                judged = replace(judged, record=stored_with)
+                error = await _use_pocket(connection, judged.of(record), pocket)
+                judged = replace(judged, error=error)
                 if pocket.asserted is not None:
                     # No other purchase is in flight, so those that landed have their slots.
-                    since_ms = judged.now.database_ms - _LANDED_LATELY_MS
                     landed_slot = await attempt_store.last_landed_slot(
-                        connection, record.wallet_id, since_ms
+                        connection, record.wallet_id, now.database_ms - _LANDED_LATELY_MS
                     )
+            stored = judged.of(record)
             if judged.held is None and not _is_refused_for_now(judged, actor):
-                await use_approval(connection, judged.record, judged.approval)
-            stored, now = judged.record, judged.now
+                await use_approval(connection, stored, judged.approval)
             debit = max_debit(intent, effects) if judged.is_allowed else 0
             if judged.held is None:
-                await self._insert(connection, judged, actor, debit)
+                await self._insert(connection, stored, judged, actor, debit)
             else:
                 await claim(connection, actor, judged.held, now)
             units: dict[str, int] = {}
@@ -401,12 +461,15 @@ class Reserver:
                     _alone(actor, judged.granted, units),
                 )
                 for key, alert, said in self._near(judged, scopes, units):
-                    if self._is_unalerted(key, now.database_ms):
-                        self._mark_alerted(alerted, key, now.database_ms)
+                    if is_first(key, now.database_ms):
                         alerts.raise_alert(connection, alert, stored, actor.trace, **said)
             if judged.is_allowed or judged.held is not None:
                 await self._database.keep_ledger_time(connection)
-            await _note(connection, judged)
+            if judged.granted is not None and stored.status is not TransactionStatus.FAILED:
+                # Of the hold in the record's place, where there is one.
+                outcome = HELD if judged.held is not None else judged.verdict.rule or ALLOWED
+                own_id = record.id if judged.held is None else judged.held.id
+                await judged.granted.note(connection, own_id, record.type, outcome)
         if judged.held is not None:
             raise Held(judged.held)
         approved = judged.approval is not None
@@ -421,15 +484,14 @@ class Reserver:
         failed otherwise. Nothing is reserved."""
         question = Question(record.wallet_id, actor, intent)
         async with self._database.write() as connection:
-            judged = await self._judge(connection, record, question, {})
-            stored = judged.record
+            await self._lock(connection, question)
+            judged = replace(await self._judge(connection, question, {}), error=error)
+            stored = judged.of(record)
             _is_refused_for_now(judged, actor)
-            if stored.status is TransactionStatus.PENDING:
-                stored = replace(stored, status=TransactionStatus.FAILED, error=error)
             if actor.approval is not None:
                 approval = await approval_of(connection, actor.approval, judged.now)
                 await use_approval(connection, stored, approval)
-            await self._insert(connection, replace(judged, record=stored), actor)
+            await self._insert(connection, stored, judged, actor)
         return stored
 
     async def trial(self, question: Question) -> Verdict:
@@ -446,9 +508,9 @@ class Reserver:
         """The verdict by the rules of now."""
         rules, effects = self._plugin_rules, question.effects
 
-        async def judge(prices: Prices) -> _Found:
+        async def judge(prices: Prices) -> Judgement:
             async with self._database.read() as connection:
-                return await self._found(connection, question, prices)
+                return await self._judge(connection, question, prices)
 
         found = await self._priced(question, judge)
         verdict = found.verdict
@@ -517,80 +579,67 @@ class Reserver:
             own = f"wallet:{wallet_id}", self._wallet_limits
         return own, *question.actor.limits
 
-    async def _judge(
-        self,
-        connection: AsyncConnection,
-        record: TransactionRecord,
-        question: Question,
-        prices: Prices,
-        trial: _Trial | None = None,
-    ) -> Judged:
-        """The record with its verdict, under the locks of its scopes.
-
-        Args:
-            trial: what was found a moment ago, by plugins too. A refusal stands; where it allows,
-                the built-in rules judge again, because the usage may have changed.
-
-        Raises:
-            PricesMissing: ask for them, and judge again.
-            _RulesChanged: ask the plugins' rules again, which are others now.
-        """
-        if trial is not None and trial.rules is not self._plugin_rules:
-            raise _RulesChanged
-        before = None if trial is None else trial.verdict
+    async def _lock(self, connection: AsyncConnection, question: Question) -> None:
+        """Lock the wallet, and what has windows over several: the key, and a skill or plugin under
+        grants."""
         actor = question.actor
-        try:
-            await actor.lock(
-                connection,
-                record.wallet_id,
-                await self._shared_scopes(connection, actor),
-                actor.agent_id if actor.approval is not None else None,
-            )
-        except TakenOver:
-            metrics.FENCED.labels("reserve").inc()
-            raise
-        is_refused = before is not None and not before.allowed
-        found = await self._found(connection, question, prices, before if is_refused else None)
-        verdict = found.verdict
-        if trial is not None and verdict.allowed:
-            verdict = replace(
-                verdict,
-                applied=verdict.applied + trial.rules.names,
-                hold=joined(verdict.hold, trial.plugin_hold),
-            )
-        judged = replace(
-            record,
-            created_ms=found.now.database_ms,
-            status=TransactionStatus.PENDING if verdict.allowed else TransactionStatus.BLOCKED,
-            guardrails_applied=verdict.applied,
-            error=verdict.reason,
-            retry_after_s=verdict.retry_after_s,
-            cause=verdict.cause,
-        )
-        hold = verdict.hold if verdict.allowed else None
-        return Judged(
-            judged,
-            hold,
-            found.now,
-            found.usages,
-            found.granted,
-            numbers=verdict.numbers,
-            passing=verdict.passing,
-        )
-
-    async def _shared_scopes(self, connection: AsyncConnection, actor: Actor) -> list[str]:
-        """What has windows over several wallets: the key, and a skill or plugin under grants."""
         scopes = [scope for scope, _ in actor.limits if is_key(scope)]
         if actor.via and self._database.shared:
             # Nobody changes grants from here on.
             await spending.lock_service(connection)
             version = await grants_store.version(connection)
             scopes += await self._granting.sets.of(connection, version, actor.via)
-        return scopes
+        agent = actor.agent_id if actor.approval is not None else None
+        try:
+            await actor.lock(connection, question.wallet_id, scopes, agent)
+        except TakenOver:
+            metrics.FENCED.labels("reserve").inc()
+            raise
+
+    async def _judge(
+        self,
+        connection: AsyncConnection,
+        question: Question,
+        prices: Prices,
+        trial: _Trial | None = None,
+    ) -> Judgement:
+        """What the built-in rules and then the grants say.
+
+        Args:
+            trial: what was found a moment ago, by plugins too. A refusal stands, and what was
+                judged is noted with what grants refused it by; where it allows, the built-in rules
+                judge again, because the usage may have changed.
+
+        Raises:
+            BidTooHigh: a lower bid would fit.
+            PricesMissing: ask for them, and judge again.
+        """
+        frozen, version = await spending.switches_and_version(connection, question.wallet_id)
+        # Read under the lock, so that records and rate windows follow the order of judgement.
+        now = await self._database.moment(connection)
+        verdict = None if trial is None else trial.verdict
+        stands = verdict is not None and not verdict.allowed
+        usages: Mapping[str, ScopeUsage] = {}
+        if verdict is None or verdict.allowed:
+            verdict, usages = await self._built_in(connection, question, frozen, now)
+        is_refused = verdict.rule not in (None, GRANTS_RULE)
+        granted = await self._granting.judge(
+            connection, question, version, now, prices, is_refused=is_refused
+        )
+        if granted is not None:
+            verdict = granted.applied_to(verdict)
+        judged = Judgement(verdict, now, usages, granted)
+        if not stands:
+            _check_bid(judged, question, self._scopes(question))
+        if trial is None or not verdict.allowed:
+            return judged
+        applied = verdict.applied + trial.rules.names
+        hold = joined(verdict.hold, trial.plugin_hold)
+        return replace(judged, verdict=replace(verdict, applied=applied, hold=hold))
 
     def _near(
         self,
-        judged: Judged,
+        judged: Judgement,
         scopes: tuple[tuple[str, ScopeLimits], ...],
         units: Mapping[str, int],
     ) -> Iterator[tuple[str, Alert, dict[str, Any]]]:
@@ -606,65 +655,32 @@ class Reserver:
             total = usage.lamports_last_day + lamports
             if lamports and alerts.is_near(total, limits.daily_lamports):
                 yield f"sol:{scope}", Alert.DAILY_LIMIT_NEAR, {"scope": scope}
-        for each in self._granting.near_ends(judged.granted):
-            yield each.key, Alert.GRANT_NEAR_END, {"detail": each.detail}
+        if judged.granted is not None:
+            for key, detail in near_ends(judged.granted, self._granting.tokens):
+                yield key, Alert.GRANT_NEAR_END, {"detail": detail}
 
     @contextlib.asynccontextmanager
-    async def _alerts(self) -> AsyncIterator[list[str]]:
-        """Alerts marked in the block are unmarked where the block fails: none was raised then.
+    async def _alerts(self) -> AsyncIterator[Callable[[str, int], bool]]:
+        """Tells whether this process raised no alert of a key in the last day, and marks it raised;
+        where the block fails, none was.
 
         Reservations that share a commit know of each other's alerts before it.
         """
         alerted: list[str] = []
+
+        def is_first(key: str, now_ms: int) -> bool:
+            recent = {each: at for each, at in self._alerted_ms.items() if now_ms - at < DAY_MS}
+            self._alerted_ms = {key: now_ms} | recent
+            if key not in recent:
+                alerted.append(key)
+            return key not in recent
+
         try:
-            yield alerted
+            yield is_first
         except BaseException:
             for key in alerted:
                 self._alerted_ms.pop(key, None)
             raise
-
-    def _mark_alerted(self, alerted: list[str], key: str, now_ms: int) -> None:
-        alerted.append(key)
-        recent = {each: at for each, at in self._alerted_ms.items() if now_ms - at < DAY_MS}
-        self._alerted_ms = recent | {key: now_ms}
-
-    def _is_unalerted(self, key: str, now_ms: int) -> bool:
-        """Whether this process raised no such alert in the last day."""
-        return now_ms - self._alerted_ms.get(key, -DAY_MS) >= DAY_MS
-
-    async def _found(
-        self,
-        connection: AsyncConnection,
-        question: Question,
-        prices: Prices,
-        refused: Verdict | None = None,
-    ) -> _Found:
-        """What the built-in rules and then the grants say.
-
-        Args:
-            refused: a refusal of before, which stands. What was judged is noted with what grants
-                refused it by.
-
-        Raises:
-            BidTooHigh: a lower bid would fit.
-        """
-        frozen, version = await spending.switches_and_version(connection, question.wallet_id)
-        # Read under the lock, so that records and rate windows follow the order of judgement.
-        now = await self._database.moment(connection)
-        verdict = refused
-        usages: Mapping[str, ScopeUsage] = {}
-        if verdict is None:
-            verdict, usages = await self._built_in(connection, question, frozen, now)
-        is_refused = verdict.rule not in (None, GRANTS_RULE)
-        granted = await self._granting.judge(
-            connection, question, version, now, prices, is_refused=is_refused
-        )
-        if granted is not None:
-            verdict = granted.applied_to(verdict)
-        found = _Found(verdict, now, usages, granted)
-        if refused is None:
-            found.check_bid(question, self._scopes(question))
-        return found
 
     async def _built_in(
         self, connection: AsyncConnection, question: Question, frozen: str | None, now: Moment
@@ -697,9 +713,14 @@ class Reserver:
         return verdict, {scope: usage for scope, _, usage in judged}
 
     async def _insert(
-        self, connection: AsyncConnection, judged: Judged, actor: Actor, held_lamports: int = 0
+        self,
+        connection: AsyncConnection,
+        record: TransactionRecord,
+        judged: Judgement,
+        actor: Actor,
+        held_lamports: int = 0,
     ) -> None:
-        record, numbers, approval = judged.record, judged.numbers, judged.approval
+        numbers, approval = judged.verdict.numbers, judged.approval
         if actor.idempotency is not None:
             await claim_record(connection, actor.idempotency, record, approval)
         action_key = actor.action_key

@@ -32,7 +32,6 @@ from solward.solana.tokens import token_account
 from solward.support.durations import DAY_MS
 from solward.types.errors import LedgerError, LedgerRejected, LedgerUnavailable
 from solward.types.guardrail import COSTS, SOL
-from solward.types.record import TransactionRecord
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.protocol import (
     FINALIZED,
@@ -42,7 +41,7 @@ from solward.vault.ledger.protocol import (
     is_final,
 )
 from solward.vault.money.judge.assess import MAX_VALID_BLOCKS
-from solward.vault.money.send.sender import (
+from solward.vault.money.send.polling import (
     PATIENCE_BLOCKS,
     Answers,
     Fates,
@@ -97,23 +96,17 @@ class Live(InFlight):
         payer: who pays the fee.
         message: what is signed.
         memo: that rows of its own show, None where they need not.
-        source: the account that units leave: a token account, or the wallet.
-        source_units: what it held when the payment was assessed.
-        created_ms: of the record.
+        row: the payment, which units of its `source` pay for.
         death: the proof that it never landed.
         failure: the proof that it failed as `found`. Its tries are its own: a name that one node
             calls failed would put the other off for ever.
     """
 
-    wallet_id: str
+    row: PaymentRow
     payer: Pubkey
     message: bytes
     memo: str | None
-    asset: str
-    source: str
-    source_units: int
     context_slot: int
-    created_ms: int
     looked_slot: int = 0
     look_at: float = 0.0
     look_slots: float = LOOK
@@ -135,14 +128,14 @@ class Live(InFlight):
         return self.memo is None or row.memo is None or self.memo in row.memo
 
 
-def live_payment(record: TransactionRecord, row: PaymentRow, item: InFlight) -> Live:
+def live_payment(row: PaymentRow, item: InFlight) -> Live:
     """A stored payment to watch, as it was written ahead."""
     assert item.wire is not None and item.context_slot is not None  # noqa: PT018
     message = VersionedTransaction.from_bytes(item.wire).message
     # Rows are left out by it, and the seller chose it: a host may show it otherwise, or cut.
     memo = row.memo if row.memo is not None and _PLAIN_MEMO.fullmatch(row.memo) else None
     return Live(
-        transaction_id=record.id,
+        transaction_id=item.transaction_id,
         signature=item.signature,
         wire=None,
         last_valid_block_height=item.last_valid_block_height,
@@ -150,20 +143,19 @@ def live_payment(record: TransactionRecord, row: PaymentRow, item: InFlight) -> 
         held_lamports=item.held_lamports,
         reserved=item.reserved,
         sends=False,
-        wallet_id=record.wallet_id,
+        row=row,
         payer=message.account_keys[0],
         message=bytes(to_bytes_versioned(message)),
         memo=memo,
-        asset=row.asset,
-        source=row.source,
-        source_units=row.source_units,
         context_slot=item.context_slot,
-        created_ms=record.created_ms,
     )
 
 
 class Watcher(Poller[Live]):
     """Watches what nobody can ask for by a signature before it has landed."""
+
+    failure_event = "payments_not_watched"
+    count_field = "payments"
 
     def watch(self, item: Live, hint: str | None = None) -> None:
         """Watch a payment that may have landed already."""
@@ -198,16 +190,15 @@ class Watcher(Poller[Live]):
         else:
             _log.warning("payment_hint_is_not_its_own", transaction_id=item.transaction_id)
 
-    def _tell_failed(self, error: Exception) -> None:
-        if isinstance(error, LedgerError):
-            _log.warning("ledger_unavailable", error=str(error), payments=len(self._open))
-        else:
-            _log.exception("payments_not_watched", payments=len(self._open))
-
     async def _round(self) -> float:
         named = [item for item in self._open.values() if item.found is not None]
         if named:
-            await self._read_statuses(named)
+            # What has landed under a signature that is known to be its own.
+            statuses = await self._ledger.statuses([item.name for item in named])
+            found = zip(named, statuses, strict=True)
+            await self._settle_found(
+                [(i, s) for i, s in found if s is not None and is_final(s.confirmation)]
+            )
         now = time.monotonic()
         due = [item for item in self._open.values() if item.look_at <= now]
         if due:
@@ -215,7 +206,7 @@ class Watcher(Poller[Live]):
             for item in due:
                 item.look_at = now + self._slots_s(item.look_slots)
                 item.look_slots = min(item.look_slots * 1.6, MOST_LOOK)
-            sources = {item.source for item in due if item.found is None}
+            sources = {item.row.source for item in due if item.found is None}
             looked = await asyncio.gather(
                 *(self._look(source) for source in sources), return_exceptions=True
             )
@@ -227,17 +218,6 @@ class Watcher(Poller[Live]):
             return self._slots_s(1)
         waits = [item.look_at - time.monotonic() for item in self._open.values()]
         return max(min(waits, default=0.0), self._slots_s(1) / 8)
-
-    async def _read_statuses(self, items: Sequence[Live]) -> None:
-        """Settle what has landed under a signature that is known to be its own."""
-        statuses = await self._ledger.statuses([item.name for item in items])
-        await self._settle_found(
-            [
-                (item, status)
-                for item, status in zip(items, statuses, strict=True)
-                if status is not None and is_final(status.confirmation)
-            ]
-        )
 
     async def _settle_found(
         self, found: Sequence[tuple[Live, SignatureStatus | SignatureRow]]
@@ -255,7 +235,7 @@ class Watcher(Poller[Live]):
 
     async def _look(self, source: str) -> None:
         """Look for the payments out of an account in its newest history, which is one call."""
-        items = [i for i in self._open.values() if i.source == source and i.found is None]
+        items = [i for i in self._open.values() if i.row.source == source and i.found is None]
         if not items:
             return
         oldest = min(max(i.context_slot, i.looked_slot - _SLACK_SLOTS) for i in items)
@@ -336,8 +316,8 @@ class Watcher(Poller[Live]):
         """Those that are not in the finalized history of their accounts; of the others, `answers`
         says how they landed. An account whose history it does not give says nothing of others."""
         absent: list[Live] = []
-        for source in {item.source for item in items}:
-            group = [item for item in items if item.source == source]
+        for source in {item.row.source for item in items}:
+            group = [item for item in items if item.row.source == source]
             found: dict[str, SignatureRow] = {}
             try:
                 async with asyncio.timeout(_HISTORY_S):
@@ -369,40 +349,40 @@ class Watcher(Poller[Live]):
 
     async def _short(self, node: Ledger, items: Sequence[Live], slot: int) -> set[str]:
         """Those of whose account less is left than our records explain, were they all dead."""
-        sources = sorted({item.source for item in items})
+        sources = sorted({item.row.source for item in items})
         _slot, states = await node.accounts_at(sources, min_slot=slot, finalized=True)
         dead = [item.transaction_id for item in items]
         short: set[str] = set()
         for item in items:
-            state = states[item.source]
-            token = None if item.asset == SOL else token_account(state)
-            if item.asset == SOL:
+            state = states[item.row.source]
+            token = None if item.row.asset == SOL else token_account(state)
+            if item.row.asset == SOL:
                 held = 0 if state is None else state.lamports
             else:
                 held = 0 if token is None else token.amount
-            if held >= item.source_units:
+            if held >= item.row.source_units:
                 continue
             # Wrapped SOL that leaves counts as SOL.
-            native = item.asset in (SOL, WRAPPED_SOL_MINT)
-            assets = (item.asset, SOL, COSTS) if native else (item.asset,)
+            native = item.row.asset in (SOL, WRAPPED_SOL_MINT)
+            assets = (item.row.asset, SOL, COSTS) if native else (item.row.asset,)
             async with self._database.read() as connection:
                 taken = await payments.taken_since(
                     connection,
-                    item.wallet_id,
+                    item.row.wallet_id,
                     assets,
                     # At the height of which it was assessed, as the nodes may differ.
                     item.last_valid_block_height - 2 * MAX_VALID_BLOCKS,
-                    item.created_ms - 2 * DAY_MS,
+                    item.row.created_ms - 2 * DAY_MS,
                     dead,
                 )
-            if held < item.source_units - taken:
+            if held < item.row.source_units - taken:
                 short.add(item.transaction_id)
                 _log.error(
                     "payment_account_is_short",
                     transaction_id=item.transaction_id,
-                    account=item.source,
+                    account=item.row.source,
                     units=held,
-                    explained=item.source_units - taken,
+                    explained=item.row.source_units - taken,
                 )
         return short
 

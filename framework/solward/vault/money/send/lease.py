@@ -62,37 +62,26 @@ async def registered(
     lease_ms = int(LEASE_S * 1000)
     async with database.write() as connection:
         await store.register(connection, process.id, process.kind, process.host, lease_ms)
-    task: asyncio.Task[None] | None = None
-    if database.shared:
-        task = asyncio.create_task(
-            _renew(database, process, on_renewed, lease_ms, renew_s), name="solward-lease"
-        )
+
+    async def renew() -> None:
+        while True:
+            await asyncio.sleep(renew_s)
+            try:
+                async with database.write() as connection:
+                    await store.renew(connection, process.id, process.kind, process.host, lease_ms)
+                await on_renewed()
+            except SolwardError as error:
+                _log.warning("lease_not_renewed", error=str(error))
+            except Exception:
+                # A failed takeover must not end the renewal of this process's own lease.
+                _log.exception("takeover_failed")
+
+    tasks = [asyncio.create_task(renew(), name="solward-lease")] if database.shared else []
     try:
         yield
     finally:
-        if task is not None:
-            await end([task])
+        await end(tasks)
         # If the database is away, the lease runs out by itself.
         with contextlib.suppress(SolwardError):
             async with database.write() as connection:
                 await store.remove(connection, process.id)
-
-
-async def _renew(
-    database: Database,
-    process: Process,
-    on_renewed: Callable[[], Awaitable[object]],
-    lease_ms: int,
-    renew_s: float,
-) -> None:
-    while True:
-        await asyncio.sleep(renew_s)
-        try:
-            async with database.write() as connection:
-                await store.renew(connection, process.id, process.kind, process.host, lease_ms)
-            await on_renewed()
-        except SolwardError as error:
-            _log.warning("lease_not_renewed", error=str(error))
-        except Exception:
-            # A failed takeover must not end the renewal of this process's own lease.
-            _log.exception("takeover_failed")

@@ -7,7 +7,7 @@ Each unfinished transaction has an owner. A process that finds the owner dead ta
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,8 @@ from solward.types.record import TransactionRecord, TransactionStatus, Transacti
 from solward.vault.ledger.client import Ledger
 from solward.vault.money.judge.assess import MAX_VALID_BLOCKS
 from solward.vault.money.send.handed_over import Watcher, live_payment
-from solward.vault.money.send.sender import InFlight, Sender, in_flight, tell_set_apart
+from solward.vault.money.send.polling import InFlight, in_flight, tell_set_apart
+from solward.vault.money.send.sender import Sender
 from solward.vault.money.steps import log_taken_over
 from solward.vault.store import attempts as store
 from solward.vault.store import payments as payment_store
@@ -68,70 +69,81 @@ async def reconcile(
         me: the id of the process that takes over.
         resume: goes on with a record whose pocket is used in steps; the task is done when it ends.
     """
-    open_items, reserved, steps, paid = await _take_over(database, me)
-    if not open_items:
+    open_now = await _take_over(database, me)
+    if not open_now:
         return Reconciliation(0, 0)
     ends: list[asyncio.Future[Any]] = []
 
-    async def go_on(record: TransactionRecord, held: int, attempt: Attempt | None) -> bool:
+    async def go_on(left: _LeftOpen) -> bool:
         """Whether there is something to watch; without, it was released."""
-        units, row = reserved.get(record.id, {}), paid.get(record.id)
-        if record.id in steps:
-            live = None if attempt is None else in_flight(record, attempt, attempt.max_debit, {})
-            if live is not None:
-                sender.watch(live)
-            ends.append(resume(record, live, steps[record.id]))
-            return True
+        record, attempt, row = left.record, left.attempt, left.payment
+        item = None
         if attempt is not None:
-            item = in_flight(record, attempt, held, units)
-            if attempt.step == HAND_OVER and record.signature is None:
-                if row is not None:
-                    hint = None if row.answer is None else row.answer.hint
-                    watcher.watch(live_payment(record, row, item), hint)
-                return True
-        elif record.signature is not None:
+            held = left.held_lamports if left.step is None else None
+            item = in_flight(record, attempt, held, left.reserved)
+        if left.step is not None:
+            if item is not None:
+                sender.watch(item)
+            ends.append(resume(record, item, left.step))
+            return True
+        if attempt is not None and attempt.step == HAND_OVER and record.signature is None:
+            if row is not None and item is not None:
+                hint = None if row.answer is None else row.answer.hint
+                watcher.watch(live_payment(row, item), hint)
+            return True
+        if item is None:
+            if record.signature is None:
+                return False
             item = await _faucet(ledger, record)
-        else:
-            return False
         sender.watch(item)
         if item.sends:
             ends.append(item.done)
         return True
 
     gone_on = 0
-    for each in open_items:
+    for each in open_now:
         try:
-            gone_on += await go_on(*each)
+            gone_on += await go_on(each)
         except Exception:
             # It stays reserved until a start that can read it; the others go on.
             gone_on += 1
-            tell_set_apart(each[0].id)
+            tell_set_apart(each.record.id)
     if ends:
         await asyncio.wait(ends, timeout=wait_s)
-    found = Reconciliation(len(open_items) - gone_on, gone_on)
+    found = Reconciliation(len(open_now) - gone_on, gone_on)
     _log.info("reconciled", released=found.released, resumed=found.resumed)
     return found
 
 
-async def _take_over(
-    database: Database, me: str
-) -> tuple[
-    list[tuple[TransactionRecord, int, Attempt | None]],
-    dict[str, dict[str, int]],
-    dict[str, str],
-    dict[str, PaymentRow],
-]:
-    all_items: list[tuple[TransactionRecord, int, Attempt | None]] = []
-    reserved: dict[str, dict[str, int]] = {}
-    steps: dict[str, str] = {}
-    paid: dict[str, PaymentRow] = {}
+@dataclass(frozen=True, slots=True)
+class _LeftOpen:
+    """A record that a dead process left open.
+
+    Attributes:
+        held_lamports: its reserved debit.
+        attempt: whose end is not known; None where there is none.
+        step: of a record whose pocket is used in steps, the last one; None of all others.
+        reserved: asset -> units that count against the limits.
+    """
+
+    record: TransactionRecord
+    held_lamports: int
+    attempt: Attempt | None
+    step: str | None
+    reserved: Mapping[str, int]
+    payment: PaymentRow | None
+
+
+async def _take_over(database: Database, me: str) -> list[_LeftOpen]:
+    """Take over what has no living owner, and release of it what was never signed."""
+    taken: list[_LeftOpen] = []
     while True:
         async with database.write() as connection:
             seqs = await processes.take_over(connection, me, _BATCH)
             items = await store.pending(connection, seqs)
             traces = await transaction_store.traces(connection, seqs) if seqs else {}
             ids = [record.id for record, _, _ in items]
-            steps |= await store.last_steps(connection, ids) if ids else {}
+            steps = await store.last_steps(connection, ids) if ids else {}
             released = [
                 _released(record, me)
                 for record, _, attempt in items
@@ -140,14 +152,15 @@ async def _take_over(
             if released:
                 await store.settle(connection, released)
             signed = [record.id for record, _, attempt in items if attempt is not None]
-            if signed:
-                reserved |= await spending.reserved_by(connection, signed)
-                paid |= await payment_store.of_transactions(connection, signed)
-        for record, _, _ in items:
+            reserved = await spending.reserved_by(connection, signed) if signed else {}
+            paid = await payment_store.of_transactions(connection, signed) if signed else {}
+        for record, held, attempt in items:
             log_taken_over(record, traces[record.id], me)
-        all_items += items
+            own = reserved.get(record.id, {})
+            step, payment = steps.get(record.id), paid.get(record.id)
+            taken.append(_LeftOpen(record, held, attempt, step, own, payment))
         if len(seqs) < _BATCH:
-            return all_items, reserved, steps, paid
+            return taken
 
 
 def _released(record: TransactionRecord, me: str) -> Settlement:

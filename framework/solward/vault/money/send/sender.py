@@ -1,307 +1,206 @@
-"""Watch what was sent until its fate is known: poll in batches, resend, settle.
+"""Sign what was judged, write it ahead, send it, and send it again until its fate is known.
 
-The only terminal facts are the ledger's: a status, or a proof that there never will be one. The
-wall clock never decides a fate.
-
-A transaction that the node in use calls expired or failed is dead only where a single node proves
-it: its block height is past the last valid one; *afterwards*, at a slot no earlier, its whole
-history has no status; and that history reaches back to when the bytes were signed. Answers of
-different nodes are never combined to one proof: a node that lags has not seen yet what another
-one's height says is over.
-
-Who has it without an error is believed. That it is dead or failed frees money, so that takes as
-many hosts as `is_enough` says. Where fewer are configured, or the others do not say in time, the
-record ends by the word there is and its money stays counted.
+No signed bytes leave before they are durable.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import hashlib
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from operator import attrgetter
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 import structlog
+from solders.message import to_bytes_versioned
+from solders.signature import Signature
 from solders.transaction import VersionedTransaction
+from sqlalchemy.exc import IntegrityError
 
 from solward.database.database import Database
-from solward.database.set_apart import SetApart
-from solward.solana.message import AnyMessage, network_fee
-from solward.support.tasks import end
+from solward.solana.message import AnyMessage, fee_terms, required_signers
+from solward.support.clock import now_ms
 from solward.telemetry import metrics
-from solward.types.errors import LedgerError, LedgerRejected
-from solward.types.record import TransactionRecord, TransactionStatus
-from solward.vault.guardrails.worst_case import Unbounded, worst_case
-from solward.vault.ledger.client import Ledger
-from solward.vault.ledger.protocol import SignatureStatus, is_final
-from solward.vault.ledger.transport import is_enough
-from solward.vault.money.failures import explain, may_not_have_run, took_no_fee
-from solward.vault.money.send.settlement import (
-    Landed,
-    kept_of_failed,
-    kept_units,
-    needs_balances,
-    own_accounts,
-    read_landed,
-    settled_details,
-)
-from solward.vault.money.steps import Step, StepHook, no_hook
+from solward.types.errors import KeystoreError, LedgerError, TakenOver, TransactionFailed
+from solward.types.record import TransactionRecord
+from solward.vault.custody import Signer, Wallets
+from solward.vault.guardrails.rules import expected_debit, max_debit
+from solward.vault.guardrails.worst_case import worst_case
+from solward.vault.ledger.protocol import Blockhash, is_final
+from solward.vault.money.failures import ended_by, may_not_have_run
+from solward.vault.money.judge.assess import Assessment, Assessor
+from solward.vault.money.request import Draft
+from solward.vault.money.reserve.reservation import Reservation, Reserver
+from solward.vault.money.send.polling import InFlight, Poller, find_fates, in_flight
+from solward.vault.money.steps import Step, StepHook
 from solward.vault.store import attempts as store
-from solward.vault.store.attempts import HAND_OVER, Attempt, AttemptState, Settlement, Spent
+from solward.vault.store import payments, pockets
+from solward.vault.store.attempts import HAND_OVER, Attempt, PocketStep, Settlement, Spent
 
 # Statuses are read once a slot; the same bytes go again once as many slots took none of them.
 RESEND_SLOTS: Final = 5
-# For the balances of what has landed: a node has a status before it has them. After that they
-# report nothing and give nothing back.
-BALANCES_S = 5.0
-
-_ONE_HOST: Final = (
-    "by the word of one RPC node only: look its signature up before you repeat it. "
-    "Its amount counts against the limits until its window ends"
-)
 
 _log = structlog.get_logger(__name__)
 
-# Past the expiry, in which a second host may come back and say what it has. In blocks, because the
-# wall clock decides nothing here.
-PATIENCE_BLOCKS: Final = 300
-# Of bytes that somebody else has, past their last block: as often no node may have them before they
-# are called dead, since who has them may have sent them late, to a node that shows them late.
-LATER_POLLS: Final = 3
 
+@dataclass(eq=False)
+class Signing:
+    """Turns a reservation into durable signed bytes."""
 
-@dataclass(slots=True, eq=False)
-class InFlight:
-    """A transaction whose fate is open.
+    _database: Database
+    _wallets: Wallets
+    _assessor: Assessor
+    _reserver: Reserver
+    _hook: StepHook
+    _owner: str
 
-    Attributes:
-        signature: the wallet's own, which is not the transaction's where somebody else pays its
-            fee.
-        wire: the stored signed bytes; None when somebody else sends it (a faucet, or who pays the
-            fee).
-        fee_lamports: what landing costs the wallet, whatever comes of it.
-        held_lamports: the debit if it lands without error.
-        type: the record's.
-        details: the record's.
-        reserved: asset -> units that count against the limits.
-        context_slot: the slot its blockhash was read at, before which it cannot have landed; None
-            where that is not known.
-        unknown: whether its state `unknown` is stored already.
-        absent: how often it was found nowhere since it expired.
-        first_sent: when this process sent it first, in monotonic seconds; None where another did.
-        ends: whether its end is the record's; False for a step that others follow.
-        sends: whether this service sends it; False where its bytes were handed over.
-        done: the settlement, once stored.
-        landed_slot: in which it landed without an error; None while that is not known.
-        found: the transaction's signature, where only the ledger says it; None while it did not.
-    """
+    async def sign_and_write(
+        self,
+        wallet_id: str,
+        draft: Draft,
+        assessment: Assessment,
+        reservation: Reservation,
+        step: str = "",
+    ) -> InFlight:
+        """Sign the assessed bytes and make them durable.
 
-    transaction_id: str
-    signature: str
-    wire: bytes | None
-    last_valid_block_height: int
-    fee_lamports: int
-    held_lamports: int
-    type: str = ""
-    details: Mapping[str, Any] = field(default_factory=dict)
-    reserved: Mapping[str, int] = field(default_factory=dict)
-    context_slot: int | None = None
-    unknown: bool = False
-    ends: bool = True
-    sends: bool = True
-    done: asyncio.Future[Settlement] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
-    first_sent: float | None = None
-    sent_at: float = 0.0
-    fates_read_at: float = 0.0
-    absent: int = 0
-    landed_at: float | None = None
-    landed_slot: int | None = None
-    found: str | None = None
+        Args:
+            step: a `PocketStep` where the bytes are not all of the record, `HAND_OVER` where
+                somebody else sends them.
 
-    @property
-    def name(self) -> str:
-        """The signature by which nodes are asked for it."""
-        return self.found or self.signature
-
-
-def in_flight(
-    record: TransactionRecord, attempt: Attempt, held_lamports: int, reserved: Mapping[str, int]
-) -> InFlight:
-    """A stored attempt to watch: all of its record, or a step of it, whose end is not the record's
-    and gives nothing back."""
-    in_steps = attempt.step not in ("", HAND_OVER)
-    return InFlight(
-        record.id,
-        attempt.signature,
-        attempt.wire,
-        attempt.last_valid_block_height,
-        fee_lamports=network_fee(VersionedTransaction.from_bytes(attempt.wire).message),
-        held_lamports=held_lamports,
-        type="" if in_steps else record.type,
-        details=record.details,
-        reserved={} if in_steps else reserved,
-        context_slot=attempt.context_slot,
-        ends=not in_steps,
-        sends=attempt.step != HAND_OVER,
-    )
-
-
-Item = TypeVar("Item", bound=InFlight)
-
-
-class Poller(ABC, Generic[Item]):
-    """One task for all that is in flight of one kind; callers wait on `InFlight.done`.
-
-    Each kind has its own: to read an account's history may take a minute, for which the end of no
-    transfer waits.
-    """
-
-    # Of all waits. Tests set others of these.
-    pace = 1.0
-    balances_s = BALANCES_S
-
-    def __init__(self, ledger: Ledger, database: Database, *, hook: StepHook = no_hook) -> None:
-        self._ledger = ledger
-        self._database = database
-        self._hook = hook
-        self._open: dict[str, Item] = {}
-        self._apart = SetApart[Any](attrgetter("transaction_id"), tell_set_apart)
-        self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Start watching."""
-        self._task = asyncio.create_task(self._run(), name=f"solward-{type(self).__name__.lower()}")
-
-    async def close(self) -> None:
-        """Stop watching; the next start resumes what is in flight."""
-        if self._task is not None:
-            await end([self._task])
-
-    def watch(self, item: Item) -> None:
-        """Watch something that may have been sent already."""
-        self._open[item.transaction_id] = item
-        self._wake.set()
-
-    def find(self, transaction_id: str) -> Item | None:
-        """What is watched here of a record."""
-        return self._open.get(transaction_id)
-
-    async def _run(self) -> None:
-        while True:
-            if not self._open:
-                self._wake.clear()
-                await self._wake.wait()
-            self._wake.clear()
-            wait_s = self._slots_s(1)
+        Raises:
+            TransactionFailed: on any failure; nothing was sent, and the reservation is released.
+        """
+        record = reservation.record
+        try:
             try:
-                wait_s = await self._round()
-            except Exception as error:
-                # All that is in flight depends on this task, so no failure may end it.
-                self._tell_failed(error)
-            if self._open:
-                # Not `wait_for`, which may swallow a cancellation that comes as its time ends.
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(wait_s):
-                        await self._wake.wait()
-
-    @abstractmethod
-    async def _round(self) -> float:
-        """Look at what is due; returns how long until the next."""
-
-    @abstractmethod
-    def _tell_failed(self, error: Exception) -> None:
-        """Log the error of a round; it is being handled."""
-
-    def _slots_s(self, slots: float) -> float:
-        """As long as so many slots take, at its own pace."""
-        return slots * self._ledger.slot_s * self.pace
-
-    async def _end(self, items: Sequence[InFlight], fates: Fates) -> None:
-        """Settle what has ended, and store once of each that no node says what became of it."""
-        landed, settlements = [], []
-        for item in items:
-            fate = fates.ended.get(item.signature)
-            if fate is None or not _is_over(item, fate):
-                continue
-            if fate.status is not None and fate.status.err is None:
-                item.landed_slot = fate.status.slot
-                landed.append(item)
-            else:
-                settlements.append(_failed(item, fate))
-        if any(each.attempt is AttemptState.LANDED_ERR for each in settlements):
-            self._hook(Step.LANDED)
-        await self._settle_landed(landed)
-        await self._settle(settlements)
-        unknown = [i for i in items if i.signature in fates.unknown and not i.unknown]
-        if not unknown:
-            return
-        async with self._database.write() as connection:
-            await store.mark_unknown(connection, [item.signature for item in unknown])
-        for item in unknown:
-            item.unknown = True
-            _log.error(
-                "attempt_unknown", signature=item.signature, transaction_id=item.transaction_id
+                return await self._write(wallet_id, draft, assessment, reservation, step)
+            except IntegrityError:
+                if draft.wire is not None:
+                    raise
+                assert assessment.effects is not None
+                judged = assessment.effects.fee_lamports
+                rebuilt = await self._assessor.rebuild(draft, record.id, judged)
+                await self._reserver.recheck(draft.intent, rebuilt.effects, reservation)
+                return await self._write(wallet_id, draft, rebuilt, reservation, step)
+        except Exception as error:
+            text = "The transaction could not be signed; nothing was sent"
+            if isinstance(error, IntegrityError):
+                text = "An identical transaction was already sent; nothing was sent"
+            elif isinstance(error, TakenOver):
+                metrics.FENCED.labels("write_ahead").inc()
+                text = "Another process has taken this transaction over; nothing was sent here"
+            broken = str(error) if isinstance(error, KeystoreError) else None
+            failed = await self._reserver.release(
+                record, text, key_failure=broken, trace=reservation.trace
             )
+            raise TransactionFailed(text, ended_by(error, failed)) from error
 
-    async def _settle_landed(self, items: Sequence[InFlight]) -> None:
-        """Settle what landed without an error; from its balances, where these can say more."""
-        if not items:
-            return
-        self._hook(Step.LANDED)
-        settlements: list[Settlement] = []
-        reading = []
-        for item in items:
-            message = _shown_by_balances(item)
-            if message is None:
-                settlements.append(_settled(item, None, None, sure=False))
-            else:
-                reading.append(self._landed(item, message))
-        found = await asyncio.gather(*reading) if reading else ()
-        settlements += [each for each in found if each is not None]
-        await self._settle(settlements)
-
-    async def _landed(self, item: InFlight, message: AnyMessage) -> Settlement | None:
-        """The settlement by its balances; None while they are waited for."""
-        landed, sure = await read_landed(self._ledger, item.signature, message)
-        now = time.monotonic()
-        item.landed_at = item.landed_at or now
-        wanted = landed is None or (not sure and is_enough(self._ledger.origins()))
-        if wanted and now - item.landed_at < self.balances_s:
-            return None
-        return _settled(item, message, landed, sure=sure)
-
-    async def _settle(self, settlements: Sequence[Settlement]) -> None:
-        """Store ends, and tell who waits."""
-        if not settlements:
-            return
-        followed = {item.transaction_id for item in self._open.values() if not item.ends}
-        steps = [replace(s, ends=False) for s in settlements if s.transaction_id in followed]
-        settlements = [item for item in settlements if item.transaction_id not in followed]
+    async def _write(
+        self,
+        wallet_id: str,
+        draft: Draft,
+        assessment: Assessment,
+        reservation: Reservation,
+        step: str,
+    ) -> InFlight:
+        assert assessment.effects is not None
+        record, effects = reservation.record, assessment.effects
+        message = assessment.transaction.message
+        signers = [await self._wallets.signer(wallet_id)]
+        if draft.pocket is not None and not step:
+            counter = draft.pocket.pocket.counter
+            signers.append(await self._wallets.pocket_signer(wallet_id, counter))
+        signed = await signed_by(assessment.transaction, signers)
+        digest, index = signed_message(message, draft.intent.wallet)
+        signature = signed.signatures[0 if draft.payment is None else index]
+        self._assessor.note_signed(draft, message)
+        self._hook(Step.SIGNED)
+        attempt = attempt_of(record, signed, assessment.blockhash, step, assessment.units)
+        attempt = replace(
+            attempt,
+            signature=str(signature),
+            max_debit=max_debit(draft.intent, effects),
+            # Of a sponsored payment neither fee nor signature is the wallet's.
+            spent=replace(attempt.spent, fee_lamports=effects.fee_lamports),
+            names=signature == signed.signatures[0],
+        )
         async with self._database.write() as connection:
-            if steps:
-                await store.end_steps(connection, steps)
-            stored = await store.settle(connection, settlements) if settlements else {}
-        self._hook(Step.SETTLED)
-        for settlement in (*(_as_stored(s, stored[s.transaction_id]) for s in settlements), *steps):
-            item = self._open.pop(settlement.transaction_id, None)
-            if item is None:
-                continue
-            if item.first_sent is not None:
-                metrics.CONFIRMATION.observe(time.monotonic() - item.first_sent)
-            if not item.done.done():
-                item.done.set_result(settlement)
+            await store.write_ahead(connection, attempt, now_ms(), owner=self._owner)
+            row = reservation.payment
+            if row is not None and row.message_sha256 != digest:
+                await payments.note_message(connection, record.id, digest, index)
+            if row is not None and step == HAND_OVER:
+                named = replace(record, signature=attempt.signature if attempt.names else None)
+                payments.record_handed_over(connection, named, row, reservation.trace)
+            if draft.pocket is not None and draft.pocket.leaves:
+                await pockets.open_funded(connection, record.id)
+        self._hook(Step.WRITTEN_AHEAD)
+        return in_flight(record, attempt, expected_debit(draft.intent, effects), reservation.units)
+
+
+async def signed_by(
+    transaction: VersionedTransaction, signers: Iterable[Signer]
+) -> VersionedTransaction:
+    """A transaction with the signatures of those of `signers` that it needs."""
+    message = transaction.message
+    covered = bytes(to_bytes_versioned(message))
+    signatures = dict(zip(required_signers(message), transaction.signatures, strict=True))
+    for signer in signers:
+        if signer.address in signatures:
+            made = await signer.sign(covered)
+            signatures[signer.address] = Signature.from_bytes(made)
+    return VersionedTransaction.populate(message, list(signatures.values()))
+
+
+def signed_message(message: AnyMessage, wallet: str) -> tuple[str, int]:
+    """SHA-256 of what is signed, hex, and which of the signatures is the wallet's."""
+    digest = hashlib.sha256(bytes(to_bytes_versioned(message))).hexdigest()
+    return digest, required_signers(message).index(wallet)
+
+
+def spent_by(message: AnyMessage, units: int | None = None) -> Spent:
+    """What a message says it spends on the network, and the compute units it used."""
+    terms = fee_terms(message)
+    return Spent(terms.lamports, units, terms.unit_limit, terms.unit_price)
+
+
+def attempt_of(
+    record: TransactionRecord,
+    signed: VersionedTransaction,
+    blockhash: Blockhash,
+    step: str,
+    units: int | None,
+) -> Attempt:
+    """The attempt of what is signed, not stored yet; a sweep's debit is what it can take.
+
+    Args:
+        units: compute units that its simulation used.
+    """
+    message = signed.message
+    bound = 0
+    if step == PocketStep.SWEEP:
+        bound = worst_case(message, str(message.account_keys[0])).costs
+    return Attempt(
+        transaction_id=record.id,
+        attempt_no=1,
+        signature=str(signed.signatures[0]),
+        wire=bytes(signed),
+        blockhash=str(message.recent_blockhash),
+        last_valid_block_height=blockhash.last_valid_block_height,
+        context_slot=blockhash.earliest_landing_slot,
+        max_debit=bound,
+        step=step,
+        spent=spent_by(message, units),
+    )
 
 
 class Sender(Poller[InFlight]):
     """Sends what this service sends, and watches all that is known by its signature."""
 
+    failure_event = "confirmations_failed"
+    count_field = "in_flight"
     # Tests set another.
     resend_slots: float = RESEND_SLOTS
 
@@ -324,12 +223,6 @@ class Sender(Poller[InFlight]):
     async def _settle(self, settlements: Sequence[Settlement]) -> None:
         await super()._settle(settlements)
         metrics.IN_FLIGHT.set(len(self._open))
-
-    def _tell_failed(self, error: Exception) -> None:
-        if isinstance(error, LedgerError):
-            _log.warning("ledger_unavailable", error=str(error), in_flight=len(self._open))
-        else:
-            _log.exception("confirmations_failed", in_flight=len(self._open))
 
     async def _round(self) -> float:
         await self._apart.run(list(self._open.values()), self._poll)
@@ -424,244 +317,3 @@ class Sender(Poller[InFlight]):
                 # Whatever a send answers says nothing about the fate of its bytes.
                 _log.info("send_unanswered", signature=item.signature, error=str(error))
         item.sent_at = time.monotonic()
-
-
-def _shown_by_balances(item: InFlight) -> AnyMessage | None:
-    """The message of what its balances can say more about, None of all else."""
-    if item.wire is None or not item.ends:
-        return None
-    message = VersionedTransaction.from_bytes(item.wire).message
-    if needs_balances(item.type, item.fee_lamports, item.reserved, message):
-        return message
-    return None
-
-
-def _as_stored(settlement: Settlement, record: TransactionRecord) -> Settlement:
-    """The settlement as on record: another process may have ended the transaction first."""
-    return replace(
-        settlement,
-        status=record.status,
-        error=record.error,
-        fee_lamports=record.fee_lamports or 0,
-        spent=Spent(
-            record.fee_lamports or 0,
-            record.compute_units,
-            record.compute_unit_limit,
-            record.compute_unit_price,
-        ),
-        details=record.details,
-        record=record,
-    )
-
-
-def _settled(
-    item: InFlight,
-    message: AnyMessage | None,
-    landed: Landed | None,
-    *,
-    sure: bool,
-) -> Settlement:
-    details = None
-    lowered: dict[str, int] = {}
-    opened: dict[str, int] = {}
-    closed: dict[str, int] = {}
-    if landed is not None and message is not None:
-        wallet = landed.accounts[0]
-        details = settled_details(item.type, item.details, landed, wallet, item.fee_lamports)
-        if sure:
-            # What the bytes do not bound gives nothing back.
-            with contextlib.suppress(Unbounded):
-                lines = worst_case(message, wallet).lines
-                lowered = kept_units(landed, wallet, item.fee_lamports, item.reserved, lines)
-            opened, closed = own_accounts(landed, message, wallet)
-    return Settlement(
-        item.transaction_id,
-        TransactionStatus.CONFIRMED,
-        AttemptState.LANDED_OK,
-        fee_lamports=item.fee_lamports,
-        held_lamports=item.held_lamports,
-        details=details,
-        lowered=lowered,
-        opened=opened,
-        closed=closed,
-        spent=Spent(units=None if landed is None else landed.units),
-        signature=item.found,
-        landed_slot=item.landed_slot,
-    )
-
-
-def tell_set_apart(transaction_id: str) -> None:
-    """Log the failure of one transaction, from which the others are kept."""
-    _log.exception("confirmation_failed", transaction_id=transaction_id)
-
-
-def _is_over(item: InFlight, fate: Fate) -> bool:
-    """Whether bytes end now by their fate; those that were handed over and are nowhere, once as
-    many polls as `LATER_POLLS` say so."""
-    if fate.status is not None or item.sends:
-        return True
-    item.absent += 1
-    return item.absent >= LATER_POLLS
-
-
-def _failed(item: InFlight, fate: Fate) -> Settlement:
-    """The end of bytes that are dead, or landed with an error."""
-    if not fate.sure:
-        _log.warning(
-            "attempt_presumed", signature=item.signature, transaction_id=item.transaction_id
-        )
-    if fate.status is None:
-        return Settlement(
-            item.transaction_id,
-            TransactionStatus.FAILED,
-            AttemptState.DEAD if fate.sure else AttemptState.PRESUMED_DEAD,
-            fee_lamports=0,
-            held_lamports=0 if fate.sure else item.held_lamports,
-            error="The transaction expired without reaching the ledger; nothing was paid"
-            if fate.sure
-            else f"The transaction expired, and is not on the ledger {_ONE_HOST}",
-        )
-    error = f"The transaction failed on the ledger: {explain(fate.status.err, ())}"
-    fee_lamports = 0 if took_no_fee(fate.status.err) else item.fee_lamports
-    return Settlement(
-        item.transaction_id,
-        TransactionStatus.FAILED,
-        AttemptState.LANDED_ERR,
-        fee_lamports=fee_lamports,
-        held_lamports=fee_lamports if fate.sure else item.held_lamports,
-        error=error if fate.sure else f"{error}; so it is {_ONE_HOST}",
-        lowered=kept_of_failed(fee_lamports, item.reserved) if fate.sure else {},
-        signature=item.found,
-        landed_slot=fate.status.slot,
-    )
-
-
-class Fate(NamedTuple):
-    """How a transaction ended.
-
-    Attributes:
-        status: None where it is dead.
-        sure: whether the word is enough to give money back (`is_enough`).
-    """
-
-    status: SignatureStatus | None
-    sure: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Fates:
-    """By the wallet's signature: how it ended, and what no node can decide. What is in neither may
-    still land, waits for another host's word, or no node answered for it."""
-
-    ended: Mapping[str, Fate]
-    unknown: frozenset[str]
-
-
-@dataclass(slots=True)
-class Answers:
-    """What the nodes say of one transaction."""
-
-    landed: SignatureStatus | None = None
-    failed: SignatureStatus | None = None
-    failed_by: set[str] = field(default_factory=set)
-    dead_by: set[str] = field(default_factory=set)
-    unknown: bool = False
-    late: bool = False
-
-
-Query: TypeAlias = Callable[[Ledger, Sequence[Item], Mapping[str, Answers]], Awaitable[None]]
-
-
-async def find_fates(
-    ledger: Ledger, items: Sequence[Item], query: Query[Item] | None = None
-) -> Fates:
-    """Query every usable node: one node's status outweighs another's lack of one.
-
-    Args:
-        query: adds to the answers what one node says of these; by default by its statuses.
-
-    Raises:
-        LedgerError: no node answered.
-    """
-    answers = {item.signature: Answers() for item in items}
-    unanswered: LedgerError | None = None
-    answered = False
-    for node in ledger.nodes():
-        open_items = [item for item in items if answers[item.signature].landed is None]
-        try:
-            await (query or _query)(node, open_items, answers)
-        except LedgerError as error:
-            unanswered = error
-            continue
-        answered = True
-    if not answered and unanswered is not None:
-        raise unanswered
-    alone = not is_enough(ledger.origins())
-    ended = {
-        signature: fate for signature, each in answers.items() if (fate := _conclude(each, alone))
-    }
-    unknown = {
-        signature
-        for signature, each in answers.items()
-        if each.unknown and not each.dead_by and signature not in ended
-    }
-    return Fates(ended, frozenset(unknown))
-
-
-def _conclude(answers: Answers, alone: bool) -> Fate | None:
-    """What to conclude; None where it may still land, or another host is waited for.
-
-    Args:
-        alone: whether no more hosts are configured than one, whose word gives no money back.
-    """
-    if answers.landed is not None:
-        return Fate(answers.landed, sure=True)
-    # A node that has it, failed or not, counts more than one that has it not.
-    witnesses = answers.failed_by or answers.dead_by
-    sure = is_enough(witnesses)
-    if not witnesses or not (sure or alone or answers.late):
-        return None
-    return Fate(answers.failed, sure)
-
-
-async def _query(node: Ledger, items: Sequence[InFlight], answers: Mapping[str, Answers]) -> None:
-    # An item that has expired by this node, not by another one.
-    expired = {item.signature for item in items}
-    try:
-        tip = await node.tip()
-        height = tip.block_height
-        expired = {item.signature for item in items if height > item.last_valid_block_height}
-        names = [item.name for item in items]
-        found = await node.statuses(names, search_history=True, min_slot=tip.slot)
-        missing = any(
-            status is None and item.signature in expired
-            for item, status in zip(items, found, strict=True)
-        )
-        # Last, because a node drops its oldest blocks as it goes on.
-        first_slot = await node.first_slot() if missing else 0
-    except LedgerRejected:
-        for signature in expired:
-            answers[signature].unknown = True
-        return
-    for item, status in zip(items, found, strict=True):
-        each = answers[item.signature]
-        each.late |= height > item.last_valid_block_height + PATIENCE_BLOCKS
-        if status is not None and (item.signature in expired or not may_not_have_run(status.err)):
-            _note(each, status, node.origin)
-        elif item.signature in expired:
-            if item.context_slot is None or first_slot <= item.context_slot:
-                each.dead_by.add(node.origin)
-            else:
-                each.unknown = True
-
-
-def _note(answers: Answers, status: SignatureStatus, origin: str) -> None:
-    if not is_final(status.confirmation):
-        return
-    if status.err is None:
-        answers.landed = status
-    else:
-        # That no fee was taken is believed where nobody says otherwise.
-        if answers.failed is None or took_no_fee(answers.failed.err):
-            answers.failed = status
-        answers.failed_by.add(origin)
