@@ -265,7 +265,7 @@ async def test_it_ends_with_the_call(wallet: TestWallet) -> None:
 async def test_a_call_of_nobodys_plugin_has_no_store(wallet: TestWallet) -> None:
     entries = wallet.stand.service.operations.entries
     with pytest.raises(SkillError, match="Only a plugin's skill has a store"):
-        await entries.put(wallet.id, ADMIN, Put("k", 1))
+        await entries.keep("put", wallet.id, ADMIN, key="k", value=1)
 
 
 async def test_a_dry_run_stores_nothing(wallet: TestWallet) -> None:
@@ -347,7 +347,7 @@ async def test_what_cannot_succeed_is_not_remembered(tmp_path: Path) -> None:
 
 @promise("refused-is-not-remembered")
 async def test_a_dry_run_of_a_money_call_remembers_nothing(wallet: TestWallet) -> None:
-    from solward.vault.money.judge.trial import TrialEnded
+    from solward.vault.money.outcomes import TrialEnded
 
     trying = wallet.stand.service.skill_runs.context(
         keeping_skill(wallet, "keeper"), wallet.record, Actor("admin", dry_run=True)
@@ -386,9 +386,9 @@ async def test_who_may_not_act_any_more_writes_nothing(wallet: TestWallet) -> No
     )
     for actor, error in ended:
         with pytest.raises(error):
-            await entries.put(wallet.id, actor, Put("k", 1))
+            await entries.keep("put", wallet.id, actor, key="k", value=1)
         with pytest.raises(error):
-            await entries.delete(wallet.id, actor, "k", None)
+            await entries.keep("delete", wallet.id, actor, key="k", version=None)
     assert await keeping_context(wallet).store.list() == ()
 
 

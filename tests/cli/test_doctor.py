@@ -31,7 +31,7 @@ from solward.settings import Settings
 from solward.solana.programs import CLOCK_SYSVAR
 from solward.support import jsontext
 from solward.types.guardrail import SOL
-from solward.vault.money.judge.versions import Versions
+from solward.vault.money.judge.building import Versions
 from solward_cli import main
 from solward_cli.doctor import home, ledger
 from solward_cli.doctor.subject import Line, Status, Subject, text

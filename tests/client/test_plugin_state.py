@@ -16,7 +16,6 @@ from tests.support.database import AuditLog
 from tests.support.plugins import keeping_context, keeping_module
 from tests.support.services import Api
 
-from solward import Put
 from solward.audit import log as audit_log
 from solward.client import BadRequest, NotFoundError, SolwardClient
 from solward.database.tables import plugin_entries
@@ -78,7 +77,9 @@ async def test_entries_are_listed_and_deleted(client: SolwardClient, api: Api) -
     wallet = await client.wallets.create(name="kept")
     actor = Actor("admin", via=("skill:keeps", "plugin:keeper"))
     for key in ("a/1", "a/2", "b?&=%"):
-        await api.service.operations.entries.put(wallet.id, actor, Put(key, {"k": key}))
+        await api.service.operations.entries.keep(
+            "put", wallet.id, actor, key=key, value={"k": key}
+        )
     state = client.plugin_state
     entries = await state.entries(wallet.id, "Keeper")
     assert [(each.key, each.value, each.version) for each in entries] == [
@@ -104,7 +105,9 @@ async def test_a_deleted_entry_is_in_the_audit_log_and_its_value_is_not(
 ) -> None:
     wallet = await client.wallets.create(name="kept")
     actor = Actor("admin", via=("skill:keeps", "plugin:keeper"))
-    await api.service.operations.entries.put(wallet.id, actor, Put("last", {"it": VALUE}))
+    await api.service.operations.entries.keep(
+        "put", wallet.id, actor, key="last", value={"it": VALUE}
+    )
     for _ in range(2):
         await client.plugin_state.delete(wallet.id, "Keeper", key="last")
     newest, before = (await client.audit(limit=2)).entries
@@ -126,7 +129,9 @@ async def test_a_distribution_is_purged_once_nothing_of_it_is_loaded(
     for each in wallets:
         for plugin in ("keeper", "another"):
             actor = Actor("admin", via=("skill:keeps", f"plugin:{plugin}"))
-            await api.service.operations.entries.put(each.id, actor, Put("last", VALUE))
+            await api.service.operations.entries.keep(
+                "put", each.id, actor, key="last", value=VALUE
+            )
     state = client.plugin_state
     await state.set("keeps", "token", VALUE)
     await state.set("keeps", "hours", 12)
@@ -151,7 +156,7 @@ async def test_a_distribution_is_purged_once_nothing_of_it_is_loaded(
         assert len(await state.entries(each.id, "another")) == 1
     # A version is given once: an approval that waits may name an earlier one.
     actor = Actor("admin", via=("skill:keeps", "plugin:keeper"))
-    await api.service.operations.entries.put(wallets[0].id, actor, Put("last", 1))
+    await api.service.operations.entries.keep("put", wallets[0].id, actor, key="last", value=1)
     assert (await state.entries(wallets[0].id, "keeper"))[0].version == 2
 
 

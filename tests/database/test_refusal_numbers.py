@@ -32,7 +32,7 @@ from solward.vault.grants.model import ANY_ASSET, Grant, SwapBounds, Window
 from solward.vault.guardrails.rules import RULES, Policy, ScopeLimits, Verdict
 from solward.vault.money.judge.granting import Granted, Granting, Question
 from solward.vault.money.judge.prices import Prices
-from solward.vault.money.judge.trial import Trial
+from solward.vault.money.outcomes import Trial
 from solward.vault.money.request import ADMIN, Actor, PocketUse
 from solward.vault.money.reserve.hold_reservation import Judgement
 from solward.vault.money.reserve.reservation import Reserver

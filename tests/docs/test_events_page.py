@@ -14,7 +14,6 @@ from tests.support.database import AuditLog, hold_row
 from tests.support.repository import DOCS
 from tests.support.services import SECRET, STRANGER, Api, serving_api
 
-from solward import Put
 from solward.agents.remember import record_status
 from solward.audit.alerts import BLOCKS
 from solward.database import outbox
@@ -137,7 +136,7 @@ async def everything(api: Api) -> None:
     await api.call("DELETE", f"/agents/{other}")
     await api.service.plugin_state.settings.put("acme", "tells", "token", "x" * 8, secret=True)
     actor = Actor("admin", via=("skill:tells", "plugin:acme"))
-    await api.service.operations.entries.put(wallet, actor, Put("last", 1))
+    await api.service.operations.entries.keep("put", wallet, actor, key="last", value=1)
     assert await api.service.plugin_state.delete_entry("acme", wallet, "last")
     assert await api.service.plugin_state.purge("acme")
     assert api.service.webhook is not None

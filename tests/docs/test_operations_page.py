@@ -13,7 +13,7 @@ from solward.agents import store as jobs
 from solward.database import database
 from solward.serving.bounds import Bounds
 from solward.vault.money.engine import CLOSE_WAIT_S, CONFIRM_WAIT_S
-from solward.vault.money.send import lease
+from solward.vault.money.send import takeover
 from solward_cli.server import WORKER_PORT
 from solward_server.http.body import MAX_BODY_BYTES
 from solward_server.listening import MAX_CONNECTIONS, OPEN_FILES
@@ -64,8 +64,8 @@ def test_connections_are_what_the_pools_may_open() -> None:
 
 
 def test_leases_heartbeats_and_waits_are_the_codes() -> None:
-    assert f"renews a lease of {lease.LEASE_S:g} s every {lease.RENEW_S:g} s" in TEXT
-    slowest, soonest = lease.LEASE_S + lease.RENEW_S, lease.LEASE_S - lease.RENEW_S
+    assert f"renews a lease of {takeover.LEASE_S:g} s every {takeover.RENEW_S:g} s" in TEXT
+    slowest, soonest = takeover.LEASE_S + takeover.RENEW_S, takeover.LEASE_S - takeover.RENEW_S
     assert f"taken over after {soonest:g} to {slowest:g} s" in TEXT
     heartbeat = f"heartbeat, every {queue.HEARTBEAT_S:g} s, is {jobs.STALLED_S:g} s old"
     assert heartbeat in TEXT

@@ -17,7 +17,7 @@ from solward.operations.perform import Operations
 from solward.types.errors import Held
 from solward.types.record import Hold, HoldState
 from solward.types.venue import Quote
-from solward.vault.money.judge.trial import TrialEnded
+from solward.vault.money.outcomes import TrialEnded
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ from solward.types.guardrail import Intent, TransactionEffects
 from solward.types.money import LAMPORTS_PER_SOL
 from solward.types.record import GENERATED_KEY, HoldState, TransactionRecord, TransactionStatus
 from solward.vault.guardrails.rules import ScopeLimits
-from solward.vault.money.judge.priority import PriorityFee
+from solward.vault.money.judge.building import PriorityFee
 from solward.vault.money.request import ADMIN, Actor, AgentRun, IdempotencyKey
 from solward.vault.money.reserve import hold_reservation
 from solward.vault.store import holds, spending

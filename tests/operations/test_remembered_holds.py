@@ -12,12 +12,10 @@ from tests.promises import promise
 from tests.support.approvals import KEY, Desk
 
 from solward import LAMPORTS_PER_SOL, Intent, Put, TransactionStatus
-from solward.types.entries import HistoryRequest
 from solward.types.errors import Held
 from solward.types.record import HoldState
 from solward.vault.money.request import Actor, Draft
 
-_EVERYTHING = HistoryRequest()
 PLUGIN = replace(KEY, via=("skill:buy", "plugin:acme"))
 
 
@@ -27,7 +25,9 @@ def remembering(*puts: Put, actor: Actor = PLUGIN) -> Actor:
 
 async def kept(desk: Desk) -> list[tuple[str, object, str | None]]:
     """Key, value and status of each entry."""
-    entries = await desk.operations.entries.listed(desk.bench.wallet.id, PLUGIN, "", None, 100)
+    entries = await desk.operations.entries.keep(
+        "list", desk.bench.wallet.id, PLUGIN, prefix="", after=None, limit=100
+    )
     return [(each.key, each.value, each.status and each.status.value) for each in entries]
 
 
@@ -39,7 +39,7 @@ async def test_it_is_remembered_when_it_is_carried_out(desk: Desk) -> None:
     after = await desk.approvals.approve(hold.id, "admin")
     assert after.state is HoldState.EXECUTED
     assert await kept(desk) == [("bought", value, "confirmed")]
-    history = await desk.operations.entries.history(desk.bench.wallet.id, PLUGIN, _EVERYTHING)
+    history = await desk.operations.entries.keep("history", desk.bench.wallet.id, PLUGIN)
     assert [each.id for each in history] == [after.transaction_id]
 
 
@@ -56,14 +56,14 @@ async def test_denied_it_is_not_remembered_and_is_in_the_history(desk: Desk) -> 
     hold = await desk.held(1, remembering(Put("bought", 1)))
     await desk.approvals.deny(hold.id, "admin")
     assert await kept(desk) == []
-    history = await desk.operations.entries.history(desk.bench.wallet.id, PLUGIN, _EVERYTHING)
+    history = await desk.operations.entries.keep("history", desk.bench.wallet.id, PLUGIN)
     assert [each.status for each in history] == [TransactionStatus.BLOCKED]
 
 
 @promise("approved-is-remembered")
 async def test_what_was_bought_meanwhile_is_not_bought_by_an_approval(desk: Desk) -> None:
     hold = await desk.held(1, remembering(Put("bought", 1, version=0)))
-    await desk.operations.entries.put(desk.bench.wallet.id, PLUGIN, Put("bought", 2))
+    await desk.operations.entries.keep("put", desk.bench.wallet.id, PLUGIN, key="bought", value=2)
     after = await desk.approvals.approve(hold.id, "admin")
     assert after.state is HoldState.REFUSED
     assert await kept(desk) == [("bought", 2, None)]

@@ -32,7 +32,7 @@ from solward.support import jsontext
 from solward.types.errors import InvalidRequest, LedgerUnavailable, TransactionFailed
 from solward.types.venue import QuoteRequest
 from solward.vault.guardrails.worst_case import worst_case
-from solward.vault.money.judge.assess import compile_instructions
+from solward.vault.money.judge.building import compile_instructions
 from solward.vault.money.request import Draft, PocketDraft
 
 USDC = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"

@@ -45,8 +45,13 @@ from solward.types.venue import SwapInstructions
 from solward.vault.custody import Pocket
 from solward.vault.guardrails.rules import Policy, ScopeLimits
 from solward.vault.guardrails.worst_case import worst_case
-from solward.vault.money.judge.assess import TooLarge, compile_instructions
-from solward.vault.money.judge.priority import LARGEST, bytes_with_margin, with_margin
+from solward.vault.money.judge.building import (
+    LARGEST,
+    TooLarge,
+    bytes_with_margin,
+    compile_instructions,
+    with_margin,
+)
 from solward.vault.money.pocket.instructions import PocketToken
 from solward.vault.money.request import Draft, PocketUse
 

@@ -26,7 +26,7 @@ from solward.types import errors
 from solward.types.errors import SkillError, SolwardError, TransactionError
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.grants.model import Window
-from solward.vault.money.failures import refusal
+from solward.vault.money.outcomes import refusal
 from solward_localnet.market import genesis_accounts
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions

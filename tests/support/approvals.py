@@ -20,7 +20,7 @@ from solward.types.guardrail import Hold as Ask
 from solward.types.guardrail import Intent, TransactionEffects
 from solward.types.record import Hold, TransactionRecord
 from solward.vault.guardrails.rules import PluginGuardrail
-from solward.vault.money.judge.priority import PriorityFee
+from solward.vault.money.judge.building import PriorityFee
 from solward.vault.money.request import Actor
 from solward.vault.store import holds as store
 

@@ -56,7 +56,7 @@ from solward.vault.guardrails.rules import Policy, ScopeLimits
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.transport import IN_PROCESS
 from solward.vault.money.engine import Engine, EngineOptions
-from solward.vault.money.judge.assess import compile_instructions
+from solward.vault.money.judge.building import compile_instructions
 from solward.vault.money.request import ADMIN, Actor, Draft
 from solward.vault.store import transactions as store
 from solward_localnet.jsonrpc import RpcError

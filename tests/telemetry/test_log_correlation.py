@@ -19,7 +19,7 @@ from tests.support.services import STRANGER, Api, serving_api
 from solward.telemetry.logs import configure
 from solward.vault.money.engine import Engine
 from solward.vault.money.request import Actor
-from solward.vault.money.send.lease import Process
+from solward.vault.money.send.takeover import Process
 
 STEPS = ["transaction_reserved", "transaction_signed", "transaction_sent", "transaction_settled"]
 MADE = re.compile(r"[0-9a-f]{32}")

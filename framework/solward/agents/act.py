@@ -17,7 +17,7 @@ from solward.telemetry.scrub import concealed, scrub_text
 from solward.types.errors import SolwardError
 from solward.types.provider import ToolCall
 from solward.types.record import Hold, TransactionRecord, TransactionStatus
-from solward.vault.money.failures import refusal
+from solward.vault.money.outcomes import refusal
 from solward.vault.money.request import Actor, AgentRun
 
 NO_ACTION = "No action was taken."

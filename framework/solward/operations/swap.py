@@ -54,9 +54,7 @@ from solward.types.money import (
 from solward.types.record import TransactionType
 from solward.types.venue import FUNDS_FIRST, Quote, QuoteRequest, SwapInstructions
 from solward.vault.custody import Pocket
-from solward.vault.money.judge.assess import TooLarge, compile_instructions
-from solward.vault.money.judge.priority import LARGEST
-from solward.vault.money.judge.versions import Versions
+from solward.vault.money.judge.building import LARGEST, TooLarge, Versions, compile_instructions
 from solward.vault.money.pocket.instructions import PocketToken, close, funding, open_account, send
 from solward.vault.money.request import Draft, PocketCall, PocketDraft, PocketUse
 

@@ -53,7 +53,7 @@ from solward.vault.grants.dollars import Price
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.transport import HttpTransport, InProcessTransport
-from solward.vault.money.judge.assess import no_verification
+from solward.vault.money.judge.blockhash import no_verification
 from solward.vault.money.judge.prices import DEADLINE_S as PRICE_DEADLINE_S
 from solward.vault.money.judge.prices import PriceSource
 from solward_localnet.jsonrpc import RpcError

@@ -55,22 +55,26 @@ from solward.service.token_refresh import listed_tokens
 from solward.service.venue_clients import VenueClients
 from solward.settings import Settings
 from solward.settings.home import Home
+from solward.solana.programs import CLOCK_SYSVAR
+from solward.solana.stakes import unix_time
 from solward.solana.token_list import TokenList
 from solward.support.tasks import in_background
-from solward.types.errors import LedgerUnavailable
+from solward.types.errors import LedgerError, LedgerUnavailable
 from solward.types.events import EventBus
 from solward.vault.custody import Wallets
 from solward.vault.ledger.client import Ledger
 from solward.vault.money.engine import Engine
 from solward.vault.money.judge.prices import Prices, PriceSource
-from solward.vault.money.ledger_time import ledger_time_read
-from solward.vault.money.send.lease import Process, registered
+from solward.vault.money.send.takeover import Process, registered
 from solward.vault.money.steps import StepHook, no_hook
 
 # Long enough for a ledger that answers to settle everything, short enough to start without one.
 RECONCILE_WAIT_S = 5.0
 # Between two looks of event streams for what other processes did: half of what docs/events.md says.
 EVENTS_POLL_S = 0.25
+
+# Between two looks for the ledger's time, where it does not answer.
+LEDGER_TIME_RETRY_S = 5.0
 
 _log = structlog.get_logger(__name__)
 
@@ -193,7 +197,9 @@ class Solward:
                 # A ledger that is away is verified, and binds it, before the first transaction.
                 with contextlib.suppress(LedgerUnavailable):
                     await verify_network()
-            await stack.enter_async_context(ledger_time_read(ledger, database))
+            await stack.enter_async_context(
+                in_background(_read_time(ledger, database), "solward-ledger-time")
+            )
             tokens = await listed_tokens(database, network)
             prices = Prices(
                 cluster.price_sources if price_sources is None else price_sources,
@@ -374,3 +380,18 @@ async def _told_by_others(events: EventBus) -> None:
     while True:
         await asyncio.sleep(EVENTS_POLL_S)
         events.wake()
+
+
+async def _read_time(ledger: Ledger, database: Database) -> None:
+    """Read the ledger's time once, as soon as the ledger answers, for the windows of limits.
+
+    Afterwards it comes with every transaction that is judged. Without it, limits and budgets of a
+    service that was stopped for a while would show what left their windows meanwhile.
+    """
+    while True:
+        try:
+            clock = await ledger.account(CLOCK_SYSVAR)
+            database.windows.observe(unix_time(clock) * 1000)
+            return
+        except LedgerError:
+            await asyncio.sleep(LEDGER_TIME_RETRY_S)

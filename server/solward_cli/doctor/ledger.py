@@ -45,9 +45,9 @@ from solward.vault.ledger.protocol import (
 )
 from solward.vault.ledger.transport import HttpTransport, host_of, is_enough
 from solward.vault.money.engine import confirm_wait_s
-from solward.vault.money.judge.assess import MAX_AGE_BLOCKS
+from solward.vault.money.judge.blockhash import MAX_AGE_BLOCKS
+from solward.vault.money.judge.building import Versions
 from solward.vault.money.judge.prices import Prices
-from solward.vault.money.judge.versions import Versions
 from solward.vault.money.send.sender import RESEND_SLOTS
 from solward_cli.doctor.subject import (
     Line,

@@ -14,8 +14,7 @@ from solward.resources.service import QUOTE_SWAP
 from solward.types.errors import RETRY_HEADER, IdempotencyInFlight, NotFound, TransactionError
 from solward.types.record import ACTION, TransactionRecord, TransactionStatus
 from solward.types.roles import Role
-from solward.vault.money.failures import refusal
-from solward.vault.money.judge.trial import TrialEnded
+from solward.vault.money.outcomes import TrialEnded, refusal
 from solward.vault.money.request import Actor, IdempotencyKey
 from solward.vault.store.idempotency import StoredResponse
 from solward_server.http.auth import caller, keyed

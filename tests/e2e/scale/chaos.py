@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 from tests.support.processes import Cluster, Node
 
-from solward.vault.money.send.lease import LEASE_S
+from solward.vault.money.send.takeover import LEASE_S
 
 LAMPORTS = 1_000_000
 PATIENCE_S = 120.0

@@ -25,7 +25,7 @@ from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFa
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.custody import Wallet
 from solward.vault.guardrails.rules import ScopeLimits
-from solward.vault.money.judge.trial import TrialEnded
+from solward.vault.money.outcomes import TrialEnded
 from solward.vault.money.request import Actor
 
 SOL = 1_000_000_000

@@ -59,7 +59,7 @@ from solward.service.service import Solward
 from solward.types.guardrail import Hold, Intent, TransactionEffects
 from solward.types.record import TransactionRecord
 from solward.types.venue import Quote, SwapTransaction, VenueContext
-from solward.vault.money.judge.assess import MAX_AGE_BLOCKS, BlockhashSource
+from solward.vault.money.judge.blockhash import MAX_AGE_BLOCKS, BlockhashSource
 from solward.vault.money.reserve.reservation import Reservation, Reserver
 from solward.vault.money.steps import Step
 from solward.vault.store import spending

@@ -20,7 +20,7 @@ from solward.vault.guardrails.rules import (
     ScopeUsage,
     judge,
 )
-from solward.vault.money.failures import refusal
+from solward.vault.money.outcomes import refusal
 
 WALLET = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 OTHER = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"

@@ -27,7 +27,7 @@ from solward.vault.ledger.protocol import (
     together_s,
 )
 from solward.vault.ledger.transport import HttpTransport
-from solward.vault.money.judge.assess import MAX_AGE_BLOCKS
+from solward.vault.money.judge.blockhash import MAX_AGE_BLOCKS
 
 
 def watched(slot_s: float, seconds: float = 30.0, first: int = 1_000) -> tuple[SlotTime, Clock]:

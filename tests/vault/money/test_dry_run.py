@@ -22,7 +22,7 @@ from solward.operations.sol import plan_airdrop
 from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed, WalletNotFound
 from solward.types.money import LAMPORTS_PER_SOL
 from solward.vault.guardrails.rules import RULES, ScopeLimits
-from solward.vault.money.judge.trial import Trial, TrialEnded
+from solward.vault.money.outcomes import Trial, TrialEnded
 from solward.vault.money.request import ADMIN, Actor, Draft, IdempotencyKey
 from solward.vault.store import spending
 from solward.vault.store.idempotency import lookup

@@ -34,7 +34,7 @@ from solward.types.errors import (
 from solward.types.money import LAMPORTS_PER_SOL
 from solward.types.record import TransactionStatus
 from solward.vault.guardrails.rules import RULES, ScopeLimits
-from solward.vault.money.judge.assess import compile_instructions
+from solward.vault.money.judge.building import compile_instructions
 from solward.vault.money.request import ADMIN, Actor, IdempotencyKey
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import spending

@@ -21,12 +21,9 @@ from solward.database.tables import attempts
 from solward.types.errors import LedgerRejected, TransactionFailed
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.ledger.patience import within
-from solward.vault.money.failures import explain
-from solward.vault.money.judge.assess import (
-    MAX_APART_BLOCKS,
-    MAX_VALID_BLOCKS,
-    compile_instructions,
-)
+from solward.vault.money.judge.blockhash import MAX_APART_BLOCKS, MAX_VALID_BLOCKS
+from solward.vault.money.judge.building import compile_instructions
+from solward.vault.money.outcomes import explain
 from solward.vault.money.request import ADMIN, Draft
 
 __all__ = ["bench"]

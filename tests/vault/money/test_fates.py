@@ -31,7 +31,7 @@ from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.patience import within
 from solward.vault.ledger.transport import HttpTransport
 from solward.vault.money.engine import Engine, EngineOptions
-from solward.vault.money.judge.assess import BlockhashSource
+from solward.vault.money.judge.blockhash import BlockhashSource
 from solward.vault.money.request import ADMIN
 from solward.vault.money.send.polling import PATIENCE_BLOCKS, find_fates
 from solward.vault.store.attempts import last_landed_slot

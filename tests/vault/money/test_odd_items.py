@@ -28,7 +28,7 @@ from solward.vault.custody import Wallet
 from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.request import ADMIN, Actor
 from solward.vault.money.send import polling
-from solward.vault.money.send.reconcile import Reconciliation
+from solward.vault.money.send.takeover import Reconciliation
 from solward.vault.money.steps import Step
 from solward.vault.store import attempts, payments, spending
 from solward.vault.store.attempts import Settlement

@@ -20,7 +20,7 @@ from solward.types.errors import InvalidRequest, TransactionFailed
 from solward.types.guardrail import Intent
 from solward.types.record import TransactionStatus
 from solward.vault.custody import Pocket
-from solward.vault.money.judge.assess import TooLarge, compile_instructions
+from solward.vault.money.judge.building import TooLarge, compile_instructions
 from solward.vault.money.request import ADMIN, Draft, PocketTaken, PocketUse
 from solward.vault.store import pockets as store
 

@@ -33,12 +33,12 @@ from solward.types.errors import GuardrailBlocked, LedgerRejected
 from solward.types.money import lamports_to_sol
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails.rules import Policy, ScopeLimits
-from solward.vault.money.judge.assess import compile_instructions
-from solward.vault.money.judge.priority import (
+from solward.vault.money.judge.building import (
     PERCENTILE,
     QUIET_PRICE,
     UNKNOWN_PRICE,
     Budget,
+    compile_instructions,
     fits,
     percentile,
     with_margin,

@@ -18,7 +18,7 @@ from solward.types.money import LAMPORTS_PER_SOL
 from solward.types.record import TransactionStatus
 from solward.vault.money.engine import Engine
 from solward.vault.money.request import ADMIN
-from solward.vault.money.send.reconcile import Reconciliation
+from solward.vault.money.send.takeover import Reconciliation
 from solward.vault.money.steps import Step
 
 HALF = Decimal("0.5")

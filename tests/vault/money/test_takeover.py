@@ -25,8 +25,7 @@ from solward.vault.guardrails.rules import Policy
 from solward.vault.ledger.client import Ledger
 from solward.vault.money.engine import Engine, EngineOptions
 from solward.vault.money.request import ADMIN, Actor, AgentRun
-from solward.vault.money.send.lease import registered
-from solward.vault.money.send.reconcile import Reconciliation
+from solward.vault.money.send.takeover import Reconciliation, registered
 from solward.vault.store import processes
 from solward.vault.store import transactions as store
 

@@ -24,7 +24,7 @@ from solward.types.errors import GuardrailBlocked
 from solward.types.guardrail import Intent
 from solward.types.record import TransactionStatus
 from solward.vault.ledger.patience import within
-from solward.vault.money.judge.versions import Versions
+from solward.vault.money.judge.building import Versions
 from solward.vault.money.request import ADMIN, Draft
 from solward_localnet.jsonrpc import RpcError
 
@@ -101,7 +101,7 @@ async def unsupported(_method: str, _params: Sequence[Any]) -> Any:
 async def test_every_node_that_answers_must_take_version_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: Any, other: Any, version: int
 ) -> None:
-    monkeypatch.setattr("solward.vault.money.judge.versions._ANSWER_S", 0.3)
+    monkeypatch.setattr("solward.vault.money.judge.building._VERSION_WAIT_S", 0.3)
     async with pair(tmp_path) as nodes:
         for node, fault in ((nodes.knows, one), (nodes.ignorant, other)):
             if fault is not None:
@@ -118,7 +118,7 @@ async def test_a_node_that_did_not_say_is_asked_again_sooner(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = 0.0
-    monkeypatch.setattr("solward.vault.money.judge.versions.time.monotonic", lambda: seconds)
+    monkeypatch.setattr("solward.vault.money.judge.building.time.monotonic", lambda: seconds)
     versions = Versions(bench.ledger)
 
     async def asked() -> tuple[int, int]:

@@ -68,8 +68,7 @@ from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.custody import Wallet, Wallets
 from solward.vault.ledger.client import Ledger
 from solward.vault.money.engine import Engine
-from solward.vault.money.failures import refusal, wait_for_task
-from solward.vault.money.judge.trial import Trial
+from solward.vault.money.outcomes import Trial, refusal, wait_for_task
 from solward.vault.money.request import Actor, Draft, Payment
 from solward.vault.store import payments as store
 from solward.vault.store import recipients, spending

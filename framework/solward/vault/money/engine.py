@@ -53,13 +53,24 @@ from solward.vault.custody import Wallet, Wallets
 from solward.vault.guardrails.rules import PluginGuardrail, Policy, ScopeLimits
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.patience import left, within
-from solward.vault.money.failures import ended_by, refusal, wait_for_task, would_fail
-from solward.vault.money.judge.assess import Assessment, Assessor, no_verification
+from solward.vault.money.judge.assess import Assessment, Assessor
+from solward.vault.money.judge.blockhash import no_verification
+from solward.vault.money.judge.building import (
+    PriorityFee,
+    PriorityFees,
+    TransactionVersion,
+    Versions,
+)
 from solward.vault.money.judge.granting import Granting, Question
 from solward.vault.money.judge.prices import Prices
-from solward.vault.money.judge.priority import PriorityFee, PriorityFees
-from solward.vault.money.judge.trial import Trial, TrialEnded
-from solward.vault.money.judge.versions import TransactionVersion, Versions
+from solward.vault.money.outcomes import (
+    Trial,
+    TrialEnded,
+    ended_by,
+    refusal,
+    wait_for_task,
+    would_fail,
+)
 from solward.vault.money.plugin_entries import PluginEntries
 from solward.vault.money.pocket.run import PocketRuns
 from solward.vault.money.request import (
@@ -74,15 +85,15 @@ from solward.vault.money.request import (
 from solward.vault.money.reserve.hold_reservation import hold_of
 from solward.vault.money.reserve.reservation import BidTooHigh, Reservation, Reserver
 from solward.vault.money.send.handed_over import Watcher, live_payment
-from solward.vault.money.send.lease import Process
 from solward.vault.money.send.polling import InFlight
-from solward.vault.money.send.reconcile import (
+from solward.vault.money.send.sender import Sender, Signing, signed_message
+from solward.vault.money.send.takeover import (
+    Process,
     Reconciliation,
     faucet_effects,
     faucet_in_flight,
     reconcile,
 )
-from solward.vault.money.send.sender import Sender, Signing, signed_message
 from solward.vault.money.steps import Step, StepHook, no_hook, traced
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import holds, processes

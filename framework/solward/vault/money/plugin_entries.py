@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.database import plugin_entries as store
 from solward.database.database import Database
 from solward.database.plugin_entries import StoreBounds, plugin_of, third_party
-from solward.types.entries import Entry, HistoryRequest, Put
+from solward.types.entries import HistoryRequest, Put
 from solward.types.errors import SkillError
 from solward.types.record import TransactionRecord
 from solward.vault.money.request import Actor
@@ -71,55 +71,31 @@ class PluginEntries:
         object.__setattr__(self, "budget", WriteBudget(self.bounds.writes_a_minute))
 
     async def keep(self, what: str, wallet_id: str, actor: Actor, **asked: Any) -> Any:
-        """Do what a plugin's skill asks of its store or its history (`StoreCalls.keep`)."""
-        if what == "put":
-            return await self.put(wallet_id, actor, Put(**asked))
+        """Do what a plugin's skill asks of its store or its history (`StoreCalls.keep`).
+
+        Raises:
+            SkillError: where it writes, also what ends a money call of the actor, but for a freeze.
+        """
         if what == "history":
-            return await self.history(wallet_id, actor, HistoryRequest(**asked))
-        calls: dict[str, Callable[..., Any]] = {
-            "get": self.get,
-            "delete": self.delete,
-            "list": self.listed,
-        }
-        return await calls[what](wallet_id, actor, **asked)
-
-    async def get(self, wallet_id: str, actor: Actor, key: str) -> Entry | None:
-        """See `Store.get`."""
-        async with self.database.read() as connection:
-            return await store.get(connection, wallet_id, _plugin(actor), key)
-
-    async def listed(
-        self, wallet_id: str, actor: Actor, prefix: str, after: str | None, limit: int
-    ) -> tuple[Entry, ...]:
-        """See `Store.list`."""
-        async with self.database.read() as connection:
-            return await store.listed(
-                connection, wallet_id, _plugin(actor), prefix=prefix, after=after, limit=limit
-            )
-
-    async def put(self, wallet_id: str, actor: Actor, put: Put) -> Entry:
-        """See `Store.put`; raises what ends a money call of the actor too, but for a freeze."""
+            found: tuple[TransactionRecord, ...] = ()
+            name = third_party(actor.via)
+            if name is not None:
+                async with self.database.read() as connection:
+                    request = HistoryRequest(**asked)
+                    found = tuple(await records.of_plugin(connection, wallet_id, name, request))
+            return found
+        plugin = _plugin(actor)
+        reads: dict[str, Callable[..., Any]] = {"get": store.get, "list": store.listed}
+        if what in reads:
+            async with self.database.read() as connection:
+                return await reads[what](connection, wallet_id, plugin, **asked)
         async with self._write(wallet_id, actor) as connection:
-            now = await self.database.moment(connection)
-            (written,) = await store.write(
-                connection, wallet_id, _plugin(actor), [put], self.bounds, now.database_ms
-            )
+            if what == "delete":
+                return await store.remove(connection, wallet_id, plugin, **asked)
+            now = (await self.database.moment(connection)).database_ms
+            puts = [Put(**asked)]
+            (written,) = await store.write(connection, wallet_id, plugin, puts, self.bounds, now)
             return written
-
-    async def delete(self, wallet_id: str, actor: Actor, key: str, version: int | None) -> bool:
-        """See `Store.delete`; raises as `put`."""
-        async with self._write(wallet_id, actor) as connection:
-            return await store.remove(connection, wallet_id, _plugin(actor), key, version)
-
-    async def history(
-        self, wallet_id: str, actor: Actor, request: HistoryRequest
-    ) -> tuple[TransactionRecord, ...]:
-        """See `SkillContext.history`."""
-        plugin = third_party(actor.via)
-        if plugin is None:
-            return ()
-        async with self.database.read() as connection:
-            return tuple(await records.of_plugin(connection, wallet_id, plugin, request))
 
     @asynccontextmanager
     async def _write(self, wallet_id: str, actor: Actor) -> AsyncIterator[AsyncConnection]:

@@ -12,22 +12,15 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from solders.address_lookup_table_account import AddressLookupTableAccount
 from solders.hash import Hash
-from solders.instruction import AccountMeta, Instruction
-from solders.keypair import Keypair
-from solders.message import MessageV0, MessageV1, to_bytes_versioned
-from solders.pubkey import Pubkey
-from solders.signature import Signature
+from solders.message import to_bytes_versioned
 from solders.transaction import VersionedTransaction
-from spl.memo.constants import MEMO_PROGRAM_ID
 
 from solward.solana.accounts import rent_per_byte, rent_refusal
 from solward.solana.message import (
     AnyMessage,
     Call,
     MalformedTransaction,
-    decode_transaction,
     fee_terms,
     lookup_tables,
     resolve,
@@ -35,13 +28,7 @@ from solward.solana.message import (
 )
 from solward.solana.programs import CLOCK_SYSVAR, RENT_SYSVAR, WRAPPED_SOL_MINT
 from solward.solana.protocol import (
-    BLOCKHASH_BLOCKS,
-    LEAST_SLOT_MS,
     MAX_COMPUTE_UNITS,
-    MAX_V1_ADDRESSES,
-    MAX_V1_INSTRUCTIONS,
-    MAX_V1_WIRE_BYTES,
-    MAX_WIRE_BYTES,
 )
 from solward.solana.stakes import unix_time
 from solward.solana.tokens import authority, check_receiver, check_recipient, mint_account
@@ -56,195 +43,50 @@ from solward.vault.guardrails.simulation import Simulation, inner_from_json
 from solward.vault.guardrails.worst_case import known_lines
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.patience import pause
-from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT, Blockhash, SimulationResult, Tip
-from solward.vault.money.failures import explain, is_passing, would_fail
+from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT, Blockhash, SimulationResult
+from solward.vault.money.judge.blockhash import (
+    LAG_SLOTS,
+    OTHERS_S,
+    BlockhashSource,
+    no_verification,
+)
+from solward.vault.money.judge.building import (
+    LARGEST,
+    MEASURING,
+    STALE,
+    UNFUNDED,
+    UNKNOWN_BLOCKHASH,
+    Budget,
+    PriorityFees,
+    TooLarge,
+    Used,
+    VersionRefused,
+    Versions,
+    bytes_fit,
+    compile_instructions,
+    fits,
+    parse_wire,
+    refuses,
+    with_margin,
+)
 from solward.vault.money.judge.payment_terms import (
     check_draft,
     held_units,
     refusals,
     takes_otherwise,
 )
-from solward.vault.money.judge.priority import (
-    LARGEST,
-    MEASURING,
-    Budget,
-    PriorityFees,
-    Used,
-    bytes_fit,
-    fits,
-    with_margin,
-    without_limit,
-)
-from solward.vault.money.judge.versions import VersionRefused, Versions, refuses
+from solward.vault.money.outcomes import explain, is_passing, would_fail
 from solward.vault.money.request import Draft, Payment
 from solward.vault.money.steps import Step, StepHook, no_hook
 
-# How old a blockhash may be that is built on: the rest of its life is for landing.
-MAX_AGE_BLOCKS = BLOCKHASH_BLOCKS / 6
-# A node that claims more would keep a reservation held for ever.
-MAX_VALID_BLOCKS = BLOCKHASH_BLOCKS + 1
-# Between nodes. Further apart, one is stuck or lies, and no expiry is sure.
-MAX_APART_BLOCKS = 1000
-# On no cluster they take less: a node may not say that it is so fast that another one has stopped.
-_STOPPED_S = MAX_APART_BLOCKS * LEAST_SLOT_MS / 1000
-# For the heights of the nodes beside the one in use.
-_OTHERS_S = 1.0
 # For what the nodes beside the one in use say of rent.
 _RENT_AGE_S = 10.0
-# A node tens of blocks behind takes a while, and behind one address another may be the next to
-# answer; for one that is some slots behind, a slot is waited.
-LAG_SLOTS = 5
-
 # The state before is read in one call and simulated in another; transactions of the wallet that
 # land in between show in the difference. Another try tells the two cases apart.
 _TRIES = 4
 
-# Errors of the bytes' age, not of what they do: others are built instead.
-UNKNOWN_BLOCKHASH = "BlockhashNotFound"
-_STALE = (UNKNOWN_BLOCKHASH, "AlreadyProcessed")
-
-# Of an instruction in version 1, which may name one account often.
-_MOST_V1_ACCOUNTS = 255
-
-# What a simulation says of a fee payer that cannot pay.
-_UNFUNDED = frozenset({"AccountNotFound", "InsufficientFundsForFee"})
 # Equal payments that two processes build on one blockhash start this far apart, at most.
 _APART = 512
-
-
-async def no_verification() -> None:
-    """For the embedded ledger, which needs no check of which cluster it is."""
-
-
-class BlockhashSource:
-    """Hands out the cached blockhash; concurrent callers share one refresh.
-
-    `verify` raises while the cluster is not known to be the configured one; no transaction is built
-    before it passed once.
-    """
-
-    def __init__(
-        self,
-        ledger: Ledger,
-        verify: Callable[[], Awaitable[None]] = no_verification,
-        max_age_blocks: float = MAX_AGE_BLOCKS,
-    ) -> None:
-        self._ledger = ledger
-        self._verify = verify
-        self._verified = False
-        self._max_age_blocks = max_age_blocks
-        self._cached: tuple[float, Blockhash] | None = None
-        self._refreshing = asyncio.Lock()
-
-    async def get(self) -> Blockhash:
-        """A blockhash at most `max_age_blocks` old, as slots go now.
-
-        Raises:
-            LedgerError: the ledger did not answer, or its expiry height is impossible.
-        """
-        async with self._refreshing:
-            if self._cached is not None:
-                fetched, blockhash = self._cached
-                if time.monotonic() - fetched <= self._max_age_blocks * self._ledger.slot_s:
-                    return blockhash
-            if not self._verified:
-                await self._verify()
-                self._verified = True
-            blockhash, _ = await asyncio.gather(self._from_one_node(), self._ledger.look())
-            self._cached = (time.monotonic(), blockhash)
-            return blockhash
-
-    async def newest(self) -> Blockhash:
-        """As `get`, never the cached one: equal steps would have equal signatures on it."""
-        self.forget()
-        return await self.get()
-
-    async def expiry(self, slot: int) -> int:
-        """The last block height at which bytes can land whose blockhash the ledger knew at `slot`,
-        whoever made them; by the highest of the nodes' heights.
-
-        A height too low would call live bytes dead and give back their money.
-
-        Raises:
-            LedgerError: no node answered, or they are too far apart.
-        """
-        nodes = self._ledger.nodes()
-        answers = await asyncio.gather(
-            *(_tip(node, _OTHERS_S if place else None) for place, node in enumerate(nodes))
-        )
-        tips = [(n, tip) for n, tip in zip(nodes, answers, strict=True) if tip is not None]
-        if not tips:
-            raise LedgerUnavailable("The ledger does not say its block height")
-        return await _expiry(_height(tips[0][1], slot), tips, slot)
-
-    async def _from_one_node(self) -> Blockhash:
-        # Hash and height of different nodes do not compare: a node that lags makes an honest expiry
-        # look impossible.
-        async def read(node: Ledger) -> Blockhash:
-            others = self._ledger.beside(node)
-            (blockhash, tip), answers = await asyncio.gather(
-                asyncio.gather(node.latest_blockhash(), node.tip()),
-                asyncio.gather(*(_tip(each, _OTHERS_S) for each in others)),
-            )
-            own = _height(tip, blockhash.context_slot)
-            if blockhash.last_valid_block_height > own + MAX_VALID_BLOCKS:
-                raise LedgerUnavailable("The ledger gave an impossible last valid block height")
-            tips = [(n, each) for n, each in zip(others, answers, strict=True) if each is not None]
-            # Not the node's own claim: an expiry before the real one makes live bytes look dead.
-            expiry = await _expiry(own, tips, blockhash.context_slot)
-            # Nor its own slot: what lands before a slot to come would be looked for after it.
-            slots = [t.slot for _, t in tips if own <= t.block_height + MAX_APART_BLOCKS]
-            return replace(
-                blockhash,
-                last_valid_block_height=expiry,
-                others_slots=tuple(slots),
-            )
-
-        return await self._ledger.on_one_node(read)
-
-    def forget(self) -> None:
-        """Drop the cached blockhash: the ledger does not know it any more."""
-        self._cached = None
-
-
-def _height(tip: Tip, slot: int) -> int:
-    """At least the block height at `slot`, where `tip` is of a node that may be behind it: there
-    are no more blocks than slots."""
-    return tip.block_height + max(0, slot - tip.slot)
-
-
-async def _expiry(own: int, tips: Sequence[tuple[Ledger, Tip]], slot: int) -> int:
-    """The last block height of bytes on a blockhash of `slot`; refused where `own` is no height.
-
-    One that is too low calls live bytes dead, one that is too high holds money for ever. So a node
-    is above others only where they have stopped, as their own clocks say.
-    """
-    highest = max([own, *(_height(tip, slot) for _, tip in tips)])
-    if highest > own + MAX_APART_BLOCKS:
-        raise LedgerUnavailable(f"The ledger's nodes are {highest - own} blocks apart")
-    for node, tip in tips:
-        if own > tip.block_height + MAX_APART_BLOCKS and await _is_of_now(node):
-            raise LedgerUnavailable(f"The ledger's nodes are {own - tip.block_height} blocks apart")
-    return highest + MAX_VALID_BLOCKS
-
-
-async def _is_of_now(node: Ledger) -> bool:
-    """Whether a node's newest block is of the last minutes; False where it does not say."""
-    try:
-        async with asyncio.timeout(_OTHERS_S):
-            found = await node.accounts([CLOCK_SYSVAR])
-        return abs(time.time() - unix_time(found[CLOCK_SYSVAR])) < _STOPPED_S
-    except (LedgerError, TimeoutError):
-        return False
-
-
-async def _tip(node: Ledger, wait_s: float | None) -> Tip | None:
-    """None where the node did not answer, or not in time."""
-    try:
-        async with asyncio.timeout(wait_s):
-            return await node.tip()
-    except (LedgerError, TimeoutError):
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +189,7 @@ class Assessor:
             else:
                 assessment = await self._simulate(draft, transaction, blockhash)
             last = tries >= _TRIES
-            if assessment.failure in _STALE:
+            if assessment.failure in STALE:
                 # A node that is behind does not know the blockhash yet, or it is too old by now.
                 unseen = assessment.failure == UNKNOWN_BLOCKHASH
                 if not unseen:
@@ -373,29 +215,29 @@ class Assessor:
         self, draft: Draft, nonce: str, *, trial: bool = False
     ) -> tuple[Draft, Assessment]:
         """As `assess`; where the draft would fail and its `otherwise` would not, that one; where a
-        node refuses its version, the same one in version 0."""
+        node refuses its version, the same one in version 0.
+
+        Raises:
+            VersionRefused: that may not be, or has no room.
+        """
         try:
             assessment = await self.assess(draft, nonce, trial=trial)
         except VersionRefused as refused:
-            draft = self._in_version_0(draft, refused)
+            self._versions.refused()
+            if not self._versions.may_fall_back:
+                raise
+            draft = draft.in_version_0()
+            try:
+                compile_instructions(draft, str(Hash.default()), None)
+            except TooLarge:
+                text = f"{refused}; ask again for one that fits version 0"
+                raise VersionRefused(text) from None
             assessment = await self.assess(draft, nonce, trial=trial)
         if assessment.effects is None and draft.otherwise is not None:
             other = await self.assess(draft.otherwise, nonce, trial=trial)
             if other.effects is not None:
                 return draft.otherwise, other
         return draft, assessment
-
-    def _in_version_0(self, draft: Draft, refused: VersionRefused) -> Draft:
-        """Raises `VersionRefused` where it may not go so, or has no room."""
-        self._versions.refused()
-        if not self._versions.may_fall_back:
-            raise refused
-        plain = draft.in_version_0()
-        try:
-            compile_instructions(plain, str(Hash.default()), None)
-        except TooLarge:
-            raise VersionRefused(f"{refused}; ask again for one that fits version 0") from None
-        return plain
 
     async def rebuild(self, draft: Draft, nonce: str | None, max_fee: int) -> Assessment:
         """Assess again with another message: after a signature collision, or for a lower fee.
@@ -480,7 +322,7 @@ class Assessor:
                 measuring.message, known.units, price, max_fee, known.loaded_bytes
             )
             found = await self._simulate(draft, built(budget), blockhash)
-            if found.failure in _STALE or found.behind:
+            if found.failure in STALE or found.behind:
                 return found
             room = draft.version == 0 or bytes_fit(found.loaded_bytes, budget.loaded_bytes)
             if found.effects is not None and room and fits(found.units or 0, budget.units):
@@ -494,7 +336,7 @@ class Assessor:
         if found.effects is not None:
             self._fees.learn(draft.instructions, memo, Used(units, measured.loaded_bytes))
             return found
-        if found.failure in _STALE or found.behind or not budget.price:
+        if found.failure in STALE or found.behind or not budget.price:
             return found
         return await self._simulate(draft, built(replace(budget, price=0)), blockhash)
 
@@ -541,7 +383,7 @@ class Assessor:
         if known is not None and known.units <= most:
             transaction, limit = built(known.units)
             found = await self._simulate(draft, transaction, blockhash)
-            if found.failure in _STALE or found.behind:
+            if found.failure in STALE or found.behind:
                 return found
             units = found.units or 0
             if found.effects is not None and (fits(units, limit) or units <= limit == most):
@@ -638,7 +480,7 @@ class Assessor:
         if result.err is not None:
             # An instruction's error is an object.
             told = result.err if isinstance(result.err, str) else ""
-            stale, unfunded = told in _STALE, told in _UNFUNDED
+            stale, unfunded = told in STALE, told in UNFUNDED
             failure = result.err if stale else explain(result.err, result.logs)
             if refused and not stale:
                 failure = refused[0][1]
@@ -714,7 +556,7 @@ class Assessor:
 async def _rent_of_node(node: Ledger) -> int:
     """0 where the node did not answer in time."""
     try:
-        async with asyncio.timeout(_OTHERS_S):
+        async with asyncio.timeout(OTHERS_S):
             found = await node.accounts([RENT_SYSVAR])
     except (LedgerError, TimeoutError):
         return 0
@@ -800,142 +642,3 @@ async def check_recipients(
                 # It was given away: not a payment to its owner, but the wallet's own wrapping.
                 check_recipient(field, account, states.get(account))
             check_receiver(field, account, states, is_sol=is_sol)
-
-
-class TooLarge(InvalidRequest):
-    """The instructions do not fit into a transaction."""
-
-
-def compile_instructions(
-    draft: Draft, blockhash: str, memo: str | None, budget: Budget | None = None
-) -> VersionedTransaction:
-    """Compile a draft's instructions; the wallet pays the fee, but for a sponsored payment. Wallet
-    and pocket alone sign, and a sponsor.
-
-    Args:
-        memo: makes the message differ from an otherwise equal one on the same blockhash, which
-            would have the same signature.
-        budget: of compute units, in place of a limit that the instructions set; in version 1 the
-            most where it is None.
-
-    Raises:
-        TooLarge: they do not fit into a transaction.
-        InvalidRequest: the instructions need another signature, or cannot be compiled.
-    """
-    wallet = payer = Pubkey.from_string(draft.intent.wallet)
-    signers = [wallet]
-    if draft.payment is not None and draft.payment.fee_payer is not None:
-        payer = Pubkey.from_string(draft.payment.fee_payer)
-        signers.append(payer)
-    if draft.pocket is not None:
-        signers.append(Pubkey.from_string(draft.pocket.pocket.address))
-    instructions = list(draft.instructions)
-    if not instructions:
-        raise InvalidRequest("instructions must not be empty")
-    if draft.version:
-        instructions = list(without_limit(instructions))
-        _check_counts(payer, instructions)
-    elif budget is not None:
-        instructions = [*budget.instructions(), *without_limit(instructions)]
-    if memo is not None:
-        # `spl.memo` would make the wallet's account writable, which a sponsor's need not be.
-        signing = AccountMeta(wallet, is_signer=True, is_writable=False)
-        instructions.append(Instruction(MEMO_PROGRAM_ID, memo.encode(), [signing]))
-    recent = Hash.from_string(blockhash)
-    message: MessageV0 | MessageV1
-    try:
-        if draft.version:
-            config = (MEASURING if budget is None else budget).config()
-            message = MessageV1.try_compile(payer, instructions, recent, config)
-        else:
-            tables = _tables(draft.tables, wallet, instructions)
-            message = MessageV0.try_compile(payer, instructions, tables, recent)
-    except ValueError as error:
-        raise InvalidRequest(f"The instructions do not make a transaction: {error}") from None
-    needed = message.account_keys[: message.header.num_required_signatures]
-    if set(needed) - set(signers):
-        raise InvalidRequest("The instructions need a signature besides the wallet's")
-    transaction = VersionedTransaction.populate(message, [Signature.default()] * len(needed))
-    most = MAX_V1_WIRE_BYTES if draft.version else MAX_WIRE_BYTES
-    if len(bytes(transaction)) > most:
-        raise TooLarge(f"The instructions do not fit into {most} bytes")
-    return transaction
-
-
-def _check_counts(payer: Pubkey, instructions: Sequence[Instruction]) -> None:
-    """Raise `TooLarge` where version 1 has no room for a number; beyond its byte solders would cut
-    it, and write the bytes of another message."""
-    named = {payer, *(each.program_id for each in instructions)}
-    named |= {meta.pubkey for each in instructions for meta in each.accounts}
-    if len(named) > MAX_V1_ADDRESSES:
-        raise TooLarge(f"The instructions name more than {MAX_V1_ADDRESSES} accounts")
-    if any(len(each.accounts) > _MOST_V1_ACCOUNTS for each in instructions):
-        raise TooLarge(f"An instruction has more than {_MOST_V1_ACCOUNTS} accounts")
-    if len(instructions) > MAX_V1_INSTRUCTIONS:
-        raise TooLarge(f"There are more than {MAX_V1_INSTRUCTIONS} instructions")
-
-
-async def with_budget(
-    fees: PriorityFees,
-    draft: Draft,
-    blockhash: str,
-    units: int | None,
-    max_lamports: int | None = None,
-) -> VersionedTransaction | None:
-    """A draft whose simulation used `units`, with the compute-unit limit and price it gets; None
-    where it gets none, or has no room for them.
-
-    Args:
-        max_lamports: see `PriorityFees.budget`.
-    """
-    if not fees.budgets(draft.instructions):
-        return None
-    try:
-        measuring = compile_instructions(draft, blockhash, None, MEASURING)
-        compile_instructions(draft, blockhash, None, LARGEST)
-    except TooLarge:
-        return None
-    price = await fees.price(draft.intent.wallet, draft.instructions)
-    used = MAX_COMPUTE_UNITS if units is None else units
-    budget = fees.budget(measuring.message, used, price, max_lamports)
-    return compile_instructions(draft, blockhash, None, budget)
-
-
-def _tables(
-    tables: Mapping[str, tuple[str, ...]], wallet: Pubkey, instructions: Sequence[Instruction]
-) -> list[AddressLookupTableAccount]:
-    """The tables, with the accounts that must stay in the message itself taken out."""
-    if not tables:
-        return []
-    static = {
-        str(meta.pubkey)
-        for instruction in instructions
-        if any(meta.pubkey == wallet for meta in instruction.accounts)
-        for meta in instruction.accounts
-    }
-    # The others keep their indexes, so an address that no instruction has takes their place.
-    nobody = Keypair().pubkey()
-    return [
-        AddressLookupTableAccount(
-            Pubkey.from_string(table),
-            [nobody if address in static else Pubkey.from_string(address) for address in held],
-        )
-        for table, held in tables.items()
-    ]
-
-
-def parse_wire(wire: bytes, wallet: str) -> VersionedTransaction:
-    """A transaction made elsewhere: only the wallet's signature may be missing, and it pays.
-
-    Raises:
-        MalformedTransaction: no transaction this service signs.
-        InvalidRequest: paid by someone else, or another signature is missing or wrong.
-    """
-    transaction = decode_transaction(wire)
-    verified = transaction.verify_with_results()
-    message = transaction.message
-    if str(message.account_keys[0]) != wallet:
-        raise InvalidRequest("The transaction's fee payer is not the wallet")
-    if not all(verified[1:]):
-        raise InvalidRequest("A signature other than the wallet's is missing or wrong")
-    return transaction

@@ -138,8 +138,9 @@ def refusals(
         yield f"the wallet has no token account of mint {mint.address}"
     elif source.is_frozen:
         yield f"the wallet's account {payment.source} of mint {mint.address} is frozen"
-    opened = _opened(draft.instructions)
-    for account in _receiving(draft.instructions):
+    named = [(str(i.program_id), [str(a.pubkey) for a in i.accounts]) for i in draft.instructions]
+    opened = {at[1] for program, at in named if program == ASSOCIATED_TOKEN_PROGRAM and at[1:]}
+    for account in (at[2] for program, at in named if program in TOKEN_PROGRAMS):
         held = token_account(before.get(account))
         if held is not None and held.is_frozen:
             yield f"the seller's token account {account} of mint {mint.address} is frozen"
@@ -161,24 +162,6 @@ def takes_otherwise(payment: Payment, effects: TransactionEffects) -> str | None
     if (outflow.lamports, dict(outflow.tokens)) != (payment.units if native else 0, tokens):
         return "the payment's bytes take something else than its amount"
     return None
-
-
-def _receiving(instructions: Collection[Instruction]) -> list[str]:
-    """Token accounts that transfers go to."""
-    return [
-        str(each.accounts[2].pubkey)
-        for each in instructions
-        if str(each.program_id) in TOKEN_PROGRAMS
-    ]
-
-
-def _opened(instructions: Collection[Instruction]) -> set[str]:
-    """Associated accounts that are opened."""
-    return {
-        str(each.accounts[1].pubkey)
-        for each in instructions
-        if str(each.program_id) == ASSOCIATED_TOKEN_PROGRAM and len(each.accounts) > 1
-    }
 
 
 def held_units(payment: Payment, before: Mapping[str, Account | None]) -> int:

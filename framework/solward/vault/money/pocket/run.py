@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -69,17 +69,15 @@ from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.patience import pause, within
 from solward.vault.ledger.protocol import SimulationResult
 from solward.vault.ledger.transport import is_enough
-from solward.vault.money.failures import explain
-from solward.vault.money.judge.assess import (
-    LAG_SLOTS,
+from solward.vault.money.judge.assess import check_recipients, read_and_simulate
+from solward.vault.money.judge.blockhash import LAG_SLOTS, BlockhashSource
+from solward.vault.money.judge.building import (
     UNKNOWN_BLOCKHASH,
-    BlockhashSource,
-    check_recipients,
+    PriorityFees,
     compile_instructions,
-    read_and_simulate,
     with_budget,
 )
-from solward.vault.money.judge.priority import PriorityFees
+from solward.vault.money.outcomes import explain
 from solward.vault.money.pocket.instructions import PocketHolding, PocketToken, homeward
 from solward.vault.money.request import Actor, Draft, PocketCall, PocketDraft, PocketUse
 from solward.vault.money.send.polling import BALANCES_S, InFlight, in_flight
@@ -113,10 +111,14 @@ _ACCOUNTS_A_SWEEP = 3
 
 # Others have used what was left for a priority fee since it was read.
 _NO_ROOM = "The ceiling of costs leaves no room for its priority fee"
+_EXPIRED = "The call expired without reaching the ledger; what the pocket held came back"
+_ENDS = {
+    AttemptState.LANDED_OK: None,
+    AttemptState.LANDED_ERR: "The call failed on the ledger; what the pocket held came back",
+}
 _STOPPED = "The service stopped before the call was made; what the pocket held came back"
 
 Limits: TypeAlias = tuple[tuple[str, ScopeLimits], ...]
-NO_LIMITS = ScopeLimits()
 
 _log = structlog.get_logger(__name__)
 
@@ -134,37 +136,23 @@ class Called:
         return self.state is AttemptState.LANDED_OK
 
 
+@dataclass(eq=False)
 class PocketRuns:
     """Drives pockets through their steps, from the beginning or from where a crash left them."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        database: Database,
-        wallets: Wallets,
-        sender: Sender,
-        blockhashes: BlockhashSource,
-        hook: StepHook,
-        owner: str,
-        blocked: Collection[str] = (),
-        fees: PriorityFees | None = None,
-        wallet_limits: ScopeLimits = NO_LIMITS,
-    ) -> None:
-        """Args:
-        blocked: addresses that no call may name.
-        fees: sets compute-unit limit and price of calls by instructions, and of sweeps.
-        wallet_limits: the service's; a sweep bids no more than they leave for costs.
-        """
-        self._ledger = ledger
-        self._database = database
-        self._wallets = wallets
-        self._sender = sender
-        self._blockhashes = blockhashes
-        self._hook = hook
-        self._owner = owner
-        self._blocked = frozenset(blocked)
-        self._fees = PriorityFees(ledger) if fees is None else fees
-        self._wallet_limits = wallet_limits
+    _ledger: Ledger
+    _database: Database
+    _wallets: Wallets
+    _sender: Sender
+    _blockhashes: BlockhashSource
+    _hook: StepHook
+    _owner: str
+    # Addresses that no call may name.
+    _blocked: frozenset[str]
+    # They set compute-unit limit and price of calls by instructions, and of sweeps.
+    _fees: PriorityFees
+    # The service's; a sweep bids no more than they leave for costs.
+    _wallet_limits: ScopeLimits
 
     async def after_funding(
         self, record: TransactionRecord, actor: Actor, draft: PocketDraft, item: InFlight
@@ -263,8 +251,7 @@ class PocketRuns:
             steps = await attempt_store.of_transaction(connection, record.id)
         for attempt in reversed(steps):
             if attempt.step == PocketStep.CALL:
-                error = None if attempt.state is AttemptState.LANDED_OK else _not_landed(attempt)
-                return Called(attempt.state, error)
+                return Called(attempt.state, _ENDS.get(attempt.state, _EXPIRED))
         return Called(None, _STOPPED)
 
     # The call.
@@ -743,12 +730,6 @@ class PocketRuns:
             if landed is not None or asyncio.get_running_loop().time() > deadline:
                 return landed, sure
             await asyncio.sleep(self._ledger.slot_s)
-
-
-def _not_landed(attempt: Attempt) -> str:
-    if attempt.state is AttemptState.LANDED_ERR:
-        return "The call failed on the ledger; what the pocket held came back"
-    return "The call expired without reaching the ledger; what the pocket held came back"
 
 
 def _added(before: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:

@@ -437,18 +437,12 @@ def with_decimals(lines: Sequence[Line], decimals: Mapping[str, int]) -> tuple[L
 
 def shown_lines(lines: Sequence[Line]) -> tuple[dict[str, Any], ...]:
     """Lines as a hold has them."""
-    shown = []
-    for line in lines:
-        fields = {
-            "operation": line.operation.value,
-            "asset": line.asset,
-            "units": str(line.units),
-            "account": line.account,
-            "owner": line.owner,
-            "decimals": line.decimals,
-        }
-        shown.append({name: value for name, value in fields.items() if value is not None})
-    return tuple(shown)
+    names = ("account", "owner", "decimals")
+    return tuple(
+        {"operation": line.operation.value, "asset": line.asset, "units": str(line.units)}
+        | {name: value for name in names if (value := getattr(line, name)) is not None}
+        for line in lines
+    )
 
 
 def digest_of(question: Question, lines: Sequence[Line]) -> str:

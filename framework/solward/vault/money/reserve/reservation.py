@@ -112,17 +112,17 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
+class _PluginAnswer:
     """What plugins' rules said before the write transaction.
 
     Attributes:
         verdict: with what built-in rules and grants said; None where there are no plugins' rules.
-        plugin_hold: why they want a person to decide.
+        hold: why they want a person to decide.
     """
 
     rules: PluginRules
     verdict: Verdict | None = None
-    plugin_hold: str | None = None
+    hold: str | None = None
 
 
 class BidTooHigh(Exception):
@@ -135,7 +135,7 @@ class BidTooHigh(Exception):
 
 
 class _RulesChanged(Exception):
-    """Since the trial the plugins' rules were replaced."""
+    """The plugins' rules were replaced since they were asked."""
 
 
 def _alone(
@@ -380,11 +380,11 @@ class Reserver:
             BidTooHigh: it fits with a lower bid; nothing was stored.
         """
         for _ in range(_RULE_TRIES):
-            trial = _Trial(self._plugin_rules)
-            if trial.rules.names:
+            answer = _PluginAnswer(self._plugin_rules)
+            if answer.rules.names:
                 # Before the write transaction: a plugin must hold no lock of the database.
-                trial = await self._trial(question)
-            reserve = partial(self._reserve, record, question, row, trial)
+                answer = await self._ask_plugins(question)
+            reserve = partial(self._reserve, record, question, row, answer)
             with contextlib.suppress(_RulesChanged):
                 return await self._priced(question, reserve)
         raise StoreError("The plugins' guardrails are changed all the time; try again")
@@ -406,7 +406,7 @@ class Reserver:
         record: TransactionRecord,
         question: Question,
         row: PaymentRow | None,
-        trial: _Trial,
+        answer: _PluginAnswer,
         prices: Prices,
     ) -> Reservation:
         actor, intent, pocket = question.actor, question.intent, question.pocket
@@ -415,10 +415,10 @@ class Reserver:
         scopes = self._scopes(question)
         landed_slot = 0
         async with self._alerts() as is_first, self._database.write() as connection:
-            if trial.rules is not self._plugin_rules:
+            if answer.rules is not self._plugin_rules:
                 raise _RulesChanged
             await self._lock(connection, question)
-            judged = await self._judge(connection, question, prices, trial)
+            judged = await self._judge(connection, question, prices, answer)
             if judged.is_allowed and pocket is not None and not actor.is_admins:
                 refusal = await _owned_by_another(connection, record, pocket)
                 judged = judged if refusal is None else judged.blocked(refusal)
@@ -496,7 +496,7 @@ class Reserver:
 
     async def trial(self, question: Question) -> Verdict:
         """Judge as `reserve` would now, and change nothing; raises `BidTooHigh` likewise."""
-        verdict = (await self._trial(question)).verdict
+        verdict = (await self._ask_plugins(question)).verdict
         assert verdict is not None
         if question.payment is not None and verdict.allowed:
             async with self._database.read() as connection:
@@ -504,7 +504,7 @@ class Reserver:
             verdict = replace(verdict, hold=joined(verdict.hold, risen))
         return verdict
 
-    async def _trial(self, question: Question) -> _Trial:
+    async def _ask_plugins(self, question: Question) -> _PluginAnswer:
         """The verdict by the rules of now."""
         rules, effects = self._plugin_rules, question.effects
 
@@ -519,7 +519,7 @@ class Reserver:
         judged = await rules.judge(replace(verdict, hold=None), question.intent, effects)
         plugin_hold = None if question.actor.is_admins else judged.hold
         judged = replace(judged, hold=joined(verdict.hold, plugin_hold))
-        return _Trial(rules, judged, plugin_hold)
+        return _PluginAnswer(rules, judged, plugin_hold)
 
     async def release(
         self,
@@ -601,12 +601,12 @@ class Reserver:
         connection: AsyncConnection,
         question: Question,
         prices: Prices,
-        trial: _Trial | None = None,
+        answer: _PluginAnswer | None = None,
     ) -> Judgement:
         """What the built-in rules and then the grants say.
 
         Args:
-            trial: what was found a moment ago, by plugins too. A refusal stands, and what was
+            answer: what was found a moment ago, by plugins too. A refusal stands, and what was
                 judged is noted with what grants refused it by; where it allows, the built-in rules
                 judge again, because the usage may have changed.
 
@@ -617,7 +617,7 @@ class Reserver:
         frozen, version = await spending.switches_and_version(connection, question.wallet_id)
         # Read under the lock, so that records and rate windows follow the order of judgement.
         now = await self._database.moment(connection)
-        verdict = None if trial is None else trial.verdict
+        verdict = None if answer is None else answer.verdict
         stands = verdict is not None and not verdict.allowed
         usages: Mapping[str, ScopeUsage] = {}
         if verdict is None or verdict.allowed:
@@ -631,10 +631,10 @@ class Reserver:
         judged = Judgement(verdict, now, usages, granted)
         if not stands:
             _check_bid(judged, question, self._scopes(question))
-        if trial is None or not verdict.allowed:
+        if answer is None or not verdict.allowed:
             return judged
-        applied = verdict.applied + trial.rules.names
-        hold = joined(verdict.hold, trial.plugin_hold)
+        applied = verdict.applied + answer.rules.names
+        hold = joined(verdict.hold, answer.hold)
         return replace(judged, verdict=replace(verdict, applied=applied, hold=hold))
 
     def _near(
@@ -646,12 +646,11 @@ class Reserver:
         """What a reservation of `units` brings near its end: ceilings of costs, daily limits of
         SOL, grants; each as the key of its alert, the alert, and what that says."""
         costs, lamports = units.get(spending.COSTS_ASSET, 0), units[spending.SOL_ASSET]
-        used = [(scope, limits, judged.usages[scope]) for scope, limits in scopes]
-        for scope, limits, usage in used:
+        for scope, limits in scopes:
+            usage = judged.usages[scope]
             total = usage.costs_last_day + costs
             if costs and alerts.is_near(total, limits.daily_costs_lamports):
                 yield scope, Alert.COSTS_NEAR_CEILING, {"scope": scope}
-        for scope, limits, usage in used:
             total = usage.lamports_last_day + lamports
             if lamports and alerts.is_near(total, limits.daily_lamports):
                 yield f"sol:{scope}", Alert.DAILY_LIMIT_NEAR, {"scope": scope}

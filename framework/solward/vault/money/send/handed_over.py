@@ -40,7 +40,7 @@ from solward.vault.ledger.protocol import (
     SignatureStatus,
     is_final,
 )
-from solward.vault.money.judge.assess import MAX_VALID_BLOCKS
+from solward.vault.money.judge.blockhash import MAX_VALID_BLOCKS
 from solward.vault.money.send.polling import (
     PATIENCE_BLOCKS,
     Answers,

@@ -40,7 +40,7 @@ from solward.vault.guardrails.worst_case import Unbounded, worst_case
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.protocol import SignatureStatus, is_final
 from solward.vault.ledger.transport import is_enough
-from solward.vault.money.failures import explain, may_not_have_run, took_no_fee
+from solward.vault.money.outcomes import explain, may_not_have_run, took_no_fee
 from solward.vault.money.send.settlement import (
     Landed,
     kept_of_failed,
@@ -62,8 +62,6 @@ _ONE_HOST: Final = (
     "by the word of one RPC node only: look its signature up before you repeat it. "
     "Its amount counts against the limits until its window ends"
 )
-
-NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
 _log = structlog.get_logger(__name__)
 
@@ -129,6 +127,9 @@ class InFlight:
     def name(self) -> str:
         """The signature by which nodes are asked for it."""
         return self.found or self.signature
+
+
+NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 def in_flight(

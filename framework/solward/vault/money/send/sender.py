@@ -28,8 +28,8 @@ from solward.vault.custody import Signer, Wallets
 from solward.vault.guardrails.rules import expected_debit, max_debit
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.ledger.protocol import Blockhash, is_final
-from solward.vault.money.failures import ended_by, may_not_have_run
 from solward.vault.money.judge.assess import Assessment, Assessor
+from solward.vault.money.outcomes import ended_by, may_not_have_run
 from solward.vault.money.request import Draft
 from solward.vault.money.reserve.reservation import Reservation, Reserver
 from solward.vault.money.send.polling import InFlight, Poller, find_fates, in_flight

@@ -149,15 +149,34 @@ def kept_units(
         lines: what the bytes let leave.
     """
     rent, moved, total = _lamports_gained(landed, wallet)
+    tokens = {
+        asset: _tokens_left(landed, wallet, asset, lines)
+        for asset in reserved
+        if asset not in (SOL_ASSET, COSTS_ASSET)
+    }
+    return _kept(reserved, tokens, fee_lamports + rent, moved, fee_lamports + total)
+
+
+def _kept(
+    reserved: Mapping[str, int], tokens: Mapping[str, int], costs: int, sol: int, total: int
+) -> dict[str, int]:
+    """asset -> units that count of those reserved; what fits one of SOL and costs no more counts as
+    the other.
+
+    Args:
+        tokens: asset -> units that left.
+        costs: lamports that are costs for certain, and count as those first.
+        sol: lamports that are none for certain.
+        total: lamports that left altogether.
+    """
     kept = {
-        asset: min(units, _tokens_left(landed, wallet, asset, lines))
+        asset: min(units, max(0, tokens[asset]))
         for asset, units in reserved.items()
         if asset not in (SOL_ASSET, COSTS_ASSET)
     }
-    # What fits one of the two no more counts as the other.
-    costs = min(reserved.get(COSTS_ASSET, 0), fee_lamports + rent)
-    sol = min(reserved.get(SOL_ASSET, 0), max(moved, fee_lamports + total - costs))
-    costs = min(reserved.get(COSTS_ASSET, 0), max(costs, fee_lamports + total - sol))
+    costs = min(reserved.get(COSTS_ASSET, 0), costs)
+    sol = min(reserved.get(SOL_ASSET, 0), max(sol, total - costs))
+    costs = min(reserved.get(COSTS_ASSET, 0), max(costs, total - sol))
     found = {SOL_ASSET: sol, COSTS_ASSET: costs}
     return kept | {asset: units for asset, units in found.items() if asset in reserved}
 
@@ -251,18 +270,8 @@ class StepsTotal:
 
 def kept_of_steps(total: StepsTotal, reserved: Mapping[str, int]) -> dict[str, int]:
     """asset -> units that count after all steps; never above what was reserved, nor below 0."""
-    kept = {
-        asset: min(units, max(0, total.tokens[asset]))
-        for asset, units in reserved.items()
-        if asset not in (SOL_ASSET, COSTS_ASSET)
-    }
-    # What fits one of the two no more counts as the other: a call may pay rent out of its funding.
-    costs = min(reserved.get(COSTS_ASSET, 0), total.fees + total.rent)
-    if SOL_ASSET in reserved:
-        kept[SOL_ASSET] = min(reserved[SOL_ASSET], max(0, total.lamports - costs))
-    if COSTS_ASSET in reserved:
-        costs = max(costs, total.lamports - kept.get(SOL_ASSET, 0))
-        kept[COSTS_ASSET] = min(reserved[COSTS_ASSET], costs)
+    # A call may pay rent out of its funding.
+    kept = _kept(reserved, total.tokens, total.fees + total.rent, 0, total.lamports)
     if not any(units for asset, units in kept.items() if asset != COSTS_ASSET):
         kept[USD] = 0
     return kept
@@ -406,19 +415,9 @@ def _tokens_left(landed: Landed, wallet: str, mint: str, lines: Sequence[Line]) 
         for place, address in enumerate(landed.accounts)
         if (held := landed.tokens_after.get(place)) is not None
         and (held.owner, held.mint) == (wallet, mint)
-        and _is_associated(landed, place, address, wallet)
+        and address == associated_address(wallet, mint, held.program)
     }
     return sum(each.units for each in lines if each.asset == mint and each.account not in own)
-
-
-def _own(tokens: Mapping[int, TokenBalance], place: int, wallet: str, mint: str) -> int:
-    held = tokens.get(place)
-    return held.units if held is not None and (held.owner, held.mint) == (wallet, mint) else 0
-
-
-def _is_associated(landed: Landed, place: int, address: str, wallet: str) -> bool:
-    held = landed.tokens_after[place]
-    return address == associated_address(wallet, held.mint, held.program)
 
 
 def _change(landed: Landed, wallet: str, fee_lamports: int, mint: str) -> Decimal | None:
@@ -432,9 +431,10 @@ def _change(landed: Landed, wallet: str, fee_lamports: int, mint: str) -> Decima
     shown = (*landed.tokens_after.values(), *landed.tokens_before.values())
     decimals = {held.decimals for held in shown if held.mint == mint}
     units = sum(
-        _own(landed.tokens_after, place, wallet, mint)
-        - _own(landed.tokens_before, place, wallet, mint)
-        for place in range(len(landed.accounts))
+        sign * held.units
+        for sign, tokens in ((1, landed.tokens_after), (-1, landed.tokens_before))
+        for held in tokens.values()
+        if (held.owner, held.mint) == (wallet, mint)
     )
     return from_units(units, decimals.pop()) if decimals else None
 

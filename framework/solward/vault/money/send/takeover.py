@@ -1,4 +1,5 @@
-"""Finish what dead processes left open: before a service serves, and while it does.
+"""The processes on one database: each has a lease, and takes over what dead ones left open: before
+a service serves, and while it does.
 
 Each unfinished transaction has an owner. A process that finds the owner dead takes it over
 (`solward.vault.store.processes`), so that one process finishes it and no two do.
@@ -7,18 +8,23 @@ Each unfinished transaction has an owner. A process that finds the owner dead ta
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import contextlib
+import socket
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
 from solward.database.database import Database
-from solward.types.errors import LedgerError
+from solward.support.tasks import end
+from solward.types.errors import LedgerError, SolwardError
 from solward.types.guardrail import TransactionEffects
 from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.vault.ledger.client import Ledger
-from solward.vault.money.judge.assess import MAX_VALID_BLOCKS
+from solward.vault.money.judge.blockhash import MAX_VALID_BLOCKS
 from solward.vault.money.send.handed_over import Watcher, live_payment
 from solward.vault.money.send.polling import InFlight, in_flight, tell_set_apart
 from solward.vault.money.send.sender import Sender
@@ -30,7 +36,10 @@ from solward.vault.store import transactions as transaction_store
 from solward.vault.store.attempts import HAND_OVER, Attempt, Settlement
 from solward.vault.store.payments import PaymentRow
 
-_log = structlog.get_logger(__name__)
+# A takeover starts when the lease has run out: the longest a killed process's payments wait. Five
+# renewals fit in, so that a slow disk or a stalled loop does not lose a living process its work.
+LEASE_S = 10.0
+RENEW_S = 2.0
 
 # Bounds how long one database transaction locks rows.
 _BATCH = 200
@@ -38,6 +47,70 @@ _BATCH = 200
 _RELEASED = "The service stopped before this was signed; nothing was sent"
 # Whether the faucet received the request is not known; if it did, the balance shows it.
 _RELEASED_AIRDROP = "The service stopped before the faucet answered; see the wallet's balance"
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One run of a program; a restarted one is another.
+
+    Attributes:
+        kind: `api` or `worker`.
+    """
+
+    id: str
+    kind: str
+    host: str
+
+    @classmethod
+    def new(cls, kind: str = "api") -> Process:
+        """This process, with an id of its own."""
+        return cls(str(uuid.uuid4()), kind, socket.gethostname())
+
+
+@asynccontextmanager
+async def registered(
+    database: Database,
+    process: Process,
+    on_renewed: Callable[[], Awaitable[object]],
+    *,
+    renew_s: float = RENEW_S,
+) -> AsyncIterator[None]:
+    """Hold a lease until the block ends, and end it then.
+
+    Args:
+        on_renewed: called at each renewal on a shared database: takes over from dead processes.
+
+    Raises:
+        StoreError: the lease could not be taken.
+    """
+    lease = process.id, process.kind, process.host, int(LEASE_S * 1000)
+    async with database.write() as connection:
+        await processes.register(connection, *lease)
+
+    async def renew() -> None:
+        while True:
+            await asyncio.sleep(renew_s)
+            try:
+                async with database.write() as connection:
+                    await processes.renew(connection, *lease)
+                await on_renewed()
+            except SolwardError as error:
+                _log.warning("lease_not_renewed", error=str(error))
+            except Exception:
+                # A failed takeover must not end the renewal of this process's own lease.
+                _log.exception("takeover_failed")
+
+    tasks = [asyncio.create_task(renew(), name="solward-lease")] if database.shared else []
+    try:
+        yield
+    finally:
+        await end(tasks)
+        # If the database is away, the lease runs out by itself.
+        with contextlib.suppress(SolwardError):
+            async with database.write() as connection:
+                await processes.remove(connection, process.id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
-"""How a transaction that does not succeed is worded, and the error its caller gets."""
+"""How a transaction that does not succeed is worded, the error its caller gets, and what a dry run
+finds."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy.exc import IntegrityError
@@ -21,8 +22,10 @@ from solward.types.errors import (
     TransactionError,
     TransactionFailed,
 )
+from solward.types.guardrail import TransactionEffects
+from solward.types.money import lamports_to_sol
 from solward.types.record import TransactionRecord, TransactionStatus
-from solward.vault.guardrails.rules import RATE_LIMIT
+from solward.vault.guardrails.rules import RATE_LIMIT, Verdict
 from solward.vault.ledger.answers import told_by_node
 
 # System program error 1 and token program error 1 both mean it.
@@ -159,3 +162,63 @@ def _take_refusal(task: asyncio.Task[Any]) -> None:
         message = "Task failed after its caller went away"
         context = {"message": message, "exception": error, "task": task}
         task.get_loop().call_exception_handler(context)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The outcome of a dry run: whether a transaction would be signed now, and what it would do;
+    nothing is stored, reserved or sent.
+
+    Attributes:
+        verdict: of the rules that could run.
+        effects: None where nothing could be simulated.
+        failure: why it would fail though no rule refuses it.
+    """
+
+    verdict: Verdict
+    effects: TransactionEffects | None
+    failure: str | None = None
+
+    @property
+    def allowed(self) -> bool:
+        """Whether it would be signed and sent, without asking a person."""
+        return self.verdict.allowed and self.verdict.hold is None and self.failure is None
+
+    def to_json(self) -> dict[str, Any]:
+        """SOL as Decimal, token amounts as text in the mint's smallest unit; absent is omitted."""
+        body: dict[str, Any] = {"dryRun": True, "allowed": self.allowed}
+        if self.verdict.rule is not None:
+            body["rule"] = self.verdict.rule
+        elif self.verdict.hold is not None:
+            body["held"] = True
+        reason = self.verdict.reason or self.failure or self.verdict.hold
+        if reason is not None:
+            body["reason"] = reason
+        if self.verdict.numbers is not None:
+            body["numbers"] = self.verdict.numbers.to_json()
+        body["guardrailsApplied"] = list(self.verdict.applied)
+        effects = self.effects
+        if effects is not None:
+            body["effects"] = {
+                "solOut": lamports_to_sol(effects.lamports_out),
+                "fee": lamports_to_sol(effects.fee_lamports),
+                "rent": lamports_to_sol(effects.rent_lamports),
+                "accountsCreated": effects.accounts_created,
+                "tokensOut": {m: str(units) for m, units in sorted(effects.tokens_out.items())},
+                "tokensIn": {m: str(units) for m, units in sorted(effects.tokens_in.items())},
+                "programs": sorted(effects.programs),
+                "authorityChanges": [
+                    {"kind": change.kind, "account": change.account, "to": change.to}
+                    for change in effects.authority_changes
+                ],
+                "closedAccounts": dict(sorted(effects.closed.items())),
+            }
+        return body
+
+
+class TrialEnded(Exception):
+    """Raised to the caller of a dry run, in place of a record."""
+
+    def __init__(self, trial: Trial) -> None:
+        super().__init__("A dry run sends nothing")
+        self.trial = trial

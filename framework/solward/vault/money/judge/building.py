@@ -1,0 +1,527 @@
+"""What Solward builds: a transaction's version, its compute-unit limit and price, and its bytes.
+
+In one of version 1 every account stands in the bytes (SIMD-0385), so that no node's word on a
+lookup table is needed. Whether the cluster takes it is asked of each node by a simulation: a node
+says of no version of its software, and of no feature's address, what it would do with the bytes.
+
+What a node says of prices is its word: whatever it is, the price is lowered until the whole network
+fee is at most MAX_NETWORK_FEE_SOL. No answer, or none that can be read, fails no payment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import structlog
+from solders.address_lookup_table_account import AddressLookupTableAccount
+from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
+from solders.hash import Hash
+from solders.instruction import AccountMeta, Instruction
+from solders.keypair import Keypair
+from solders.message import MessageV0, MessageV1, TransactionConfig
+from solders.pubkey import Pubkey
+from solders.signature import Signature
+from solders.transaction import VersionedTransaction
+from spl.memo.constants import MEMO_PROGRAM_ID
+
+from solward.solana.message import (
+    SET_UNIT_LIMIT,
+    SET_UNIT_PRICE,
+    AnyMessage,
+    affordable_price,
+    decode_transaction,
+    fee_terms,
+    priority_lamports,
+)
+from solward.solana.programs import COMPUTE_BUDGET_PROGRAM, MEMO_PROGRAMS
+from solward.solana.protocol import (
+    DEFAULT_MAX_NETWORK_FEE,
+    MAX_COMPUTE_UNITS,
+    MAX_LOADED_BYTES,
+    MAX_V1_ADDRESSES,
+    MAX_V1_INSTRUCTIONS,
+    MAX_V1_WIRE_BYTES,
+    MAX_WIRE_BYTES,
+)
+from solward.types.errors import InvalidRequest, LedgerError, LedgerRejected, LedgerUnavailable
+from solward.vault.ledger.client import Ledger
+from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT
+from solward.vault.money.request import Draft
+
+PriorityFee: TypeAlias = Literal["off", "auto"] | int
+"""`off`: no Compute Budget instructions. A number: micro-lamports for each compute unit."""
+
+TransactionVersion: TypeAlias = Literal["auto", 0, 1]
+"""`auto`: 1 where the cluster takes it, 0 elsewhere."""
+
+# A node reports of each of its last 150 slots the least price that landed. So the 90th percentile
+# is no high bid: it is what was enough in nine of ten slots.
+PERCENTILE: Final = 90
+_SLOTS = 150
+# The least `auto` pays, for accounts about which nobody competes: 13 lamports for a plain transfer.
+QUIET_PRICE: Final = 10_000
+# Where no node says. 130 lamports for a plain transfer, 12,000 for a swap of 100,000 units.
+UNKNOWN_PRICE: Final = 100_000
+
+# Of one call (rpc-client-api: MAX_TX_ACCOUNT_LOCKS).
+_MAX_ADDRESSES = 128
+# A payment waits no longer than this for a price.
+_PRICE_WAIT_S = 1.0
+# A node that did not answer, or does not know the method, is not asked again before that.
+_REST_S = 30.0
+# Prices move from slot to slot, and a burst of payments needs one answer.
+_FRESH_SLOTS = 5
+_MAX_KNOWN = 512
+
+# A simulation is of one state: another may make a program search longer. A fifth more than was
+# simulated, and of small transactions 1,000 units.
+_MARGIN_SHARE = 5
+_LEAST_MARGIN = 1_000
+# Accounts grow as programs do: a fifth more bytes than were loaded, and of few 32 KiB, which is
+# what the network counts in.
+_LEAST_BYTES_MARGIN = 32 << 10
+
+# A cluster begins to take a version at an epoch's start, and no swap needs it at once.
+REMEMBERED_S: Final = 600.0
+# Where no node answered, or not to the question.
+_UNKNOWN_S: Final = 30.0
+# A swap waits no longer than this for the answer.
+_VERSION_WAIT_S: Final = 2.0
+
+# JSON-RPC's "invalid params": how a node refuses bytes that it cannot read.
+_INVALID_PARAMS: Final = -32602
+_UNSUPPORTED: Final = "UnsupportedVersion"
+
+# Errors of the bytes' age, not of what they do: others are built instead.
+UNKNOWN_BLOCKHASH = "BlockhashNotFound"
+STALE = (UNKNOWN_BLOCKHASH, "AlreadyProcessed")
+# What a simulation says of a fee payer that cannot pay.
+UNFUNDED = frozenset({"AccountNotFound", "InsufficientFundsForFee"})
+# Of an instruction in version 1, which may name one account often.
+_MOST_V1_ACCOUNTS = 255
+
+_log = structlog.get_logger(__name__)
+
+
+class TooLarge(InvalidRequest):
+    """The instructions do not fit into a transaction."""
+
+
+def compile_instructions(
+    draft: Draft, blockhash: str, memo: str | None, budget: Budget | None = None
+) -> VersionedTransaction:
+    """Compile a draft's instructions; the wallet pays the fee, but for a sponsored payment. Wallet
+    and pocket alone sign, and a sponsor.
+
+    Args:
+        memo: makes the message differ from an otherwise equal one on the same blockhash, which
+            would have the same signature.
+        budget: of compute units, in place of a limit that the instructions set; in version 1 the
+            most where it is None.
+
+    Raises:
+        TooLarge: they do not fit into a transaction.
+        InvalidRequest: the instructions need another signature, or cannot be compiled.
+    """
+    wallet = payer = Pubkey.from_string(draft.intent.wallet)
+    signers = [wallet]
+    if draft.payment is not None and draft.payment.fee_payer is not None:
+        payer = Pubkey.from_string(draft.payment.fee_payer)
+        signers.append(payer)
+    if draft.pocket is not None:
+        signers.append(Pubkey.from_string(draft.pocket.pocket.address))
+    instructions = list(draft.instructions)
+    if not instructions:
+        raise InvalidRequest("instructions must not be empty")
+    if draft.version:
+        instructions = list(without_limit(instructions))
+        _check_counts(payer, instructions)
+    elif budget is not None:
+        instructions = [*budget.instructions(), *without_limit(instructions)]
+    if memo is not None:
+        # `spl.memo` would make the wallet's account writable, which a sponsor's need not be.
+        signing = AccountMeta(wallet, is_signer=True, is_writable=False)
+        instructions.append(Instruction(MEMO_PROGRAM_ID, memo.encode(), [signing]))
+    recent = Hash.from_string(blockhash)
+    message: MessageV0 | MessageV1
+    try:
+        if draft.version:
+            config = (MEASURING if budget is None else budget).config()
+            message = MessageV1.try_compile(payer, instructions, recent, config)
+        else:
+            tables = _tables(draft.tables, wallet, instructions)
+            message = MessageV0.try_compile(payer, instructions, tables, recent)
+    except ValueError as error:
+        raise InvalidRequest(f"The instructions do not make a transaction: {error}") from None
+    needed = message.account_keys[: message.header.num_required_signatures]
+    if set(needed) - set(signers):
+        raise InvalidRequest("The instructions need a signature besides the wallet's")
+    transaction = VersionedTransaction.populate(message, [Signature.default()] * len(needed))
+    most = MAX_V1_WIRE_BYTES if draft.version else MAX_WIRE_BYTES
+    if len(bytes(transaction)) > most:
+        raise TooLarge(f"The instructions do not fit into {most} bytes")
+    return transaction
+
+
+def _check_counts(payer: Pubkey, instructions: Sequence[Instruction]) -> None:
+    """Raise `TooLarge` where version 1 has no room for a number; beyond its byte solders would cut
+    it, and write the bytes of another message."""
+    named = {payer, *(each.program_id for each in instructions)}
+    named |= {meta.pubkey for each in instructions for meta in each.accounts}
+    if len(named) > MAX_V1_ADDRESSES:
+        raise TooLarge(f"The instructions name more than {MAX_V1_ADDRESSES} accounts")
+    if any(len(each.accounts) > _MOST_V1_ACCOUNTS for each in instructions):
+        raise TooLarge(f"An instruction has more than {_MOST_V1_ACCOUNTS} accounts")
+    if len(instructions) > MAX_V1_INSTRUCTIONS:
+        raise TooLarge(f"There are more than {MAX_V1_INSTRUCTIONS} instructions")
+
+
+async def with_budget(
+    fees: PriorityFees,
+    draft: Draft,
+    blockhash: str,
+    units: int | None,
+    max_lamports: int | None = None,
+) -> VersionedTransaction | None:
+    """A draft whose simulation used `units`, with the compute-unit limit and price it gets; None
+    where it gets none, or has no room for them.
+
+    Args:
+        max_lamports: see `PriorityFees.budget`.
+    """
+    if not fees.budgets(draft.instructions):
+        return None
+    try:
+        measuring = compile_instructions(draft, blockhash, None, MEASURING)
+        compile_instructions(draft, blockhash, None, LARGEST)
+    except TooLarge:
+        return None
+    price = await fees.price(draft.intent.wallet, draft.instructions)
+    used = MAX_COMPUTE_UNITS if units is None else units
+    budget = fees.budget(measuring.message, used, price, max_lamports)
+    return compile_instructions(draft, blockhash, None, budget)
+
+
+def _tables(
+    tables: Mapping[str, tuple[str, ...]], wallet: Pubkey, instructions: Sequence[Instruction]
+) -> list[AddressLookupTableAccount]:
+    """The tables, with the accounts that must stay in the message itself taken out."""
+    if not tables:
+        return []
+    static = {
+        str(meta.pubkey)
+        for instruction in instructions
+        if any(meta.pubkey == wallet for meta in instruction.accounts)
+        for meta in instruction.accounts
+    }
+    # The others keep their indexes, so an address that no instruction has takes their place.
+    nobody = Keypair().pubkey()
+    return [
+        AddressLookupTableAccount(
+            Pubkey.from_string(table),
+            [nobody if address in static else Pubkey.from_string(address) for address in held],
+        )
+        for table, held in tables.items()
+    ]
+
+
+def parse_wire(wire: bytes, wallet: str) -> VersionedTransaction:
+    """A transaction made elsewhere: only the wallet's signature may be missing, and it pays.
+
+    Raises:
+        MalformedTransaction: no transaction this service signs.
+        InvalidRequest: paid by someone else, or another signature is missing or wrong.
+    """
+    transaction = decode_transaction(wire)
+    verified = transaction.verify_with_results()
+    message = transaction.message
+    if str(message.account_keys[0]) != wallet:
+        raise InvalidRequest("The transaction's fee payer is not the wallet")
+    if not all(verified[1:]):
+        raise InvalidRequest("A signature other than the wallet's is missing or wrong")
+    return transaction
+
+
+def with_margin(units: int) -> int:
+    """The compute-unit limit for what used `units` in the simulation."""
+    return min(MAX_COMPUTE_UNITS, units + max(units // _MARGIN_SHARE, _LEAST_MARGIN))
+
+
+def bytes_with_margin(loaded: int | None) -> int:
+    """The limit of loaded bytes for what loaded so many in the simulation; None where the node does
+    not say."""
+    if loaded is None:
+        return MAX_LOADED_BYTES
+    return min(MAX_LOADED_BYTES, loaded + max(loaded // _MARGIN_SHARE, _LEAST_BYTES_MARGIN))
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a simulation used: compute units, and the bytes of accounts that it loaded; None where
+    the node does not say."""
+
+    units: int
+    loaded_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a transaction says of its compute units: the limit, and micro-lamports for each.
+
+    Attributes:
+        loaded_bytes: the limit of a transaction of version 1, which has none by default.
+    """
+
+    units: int
+    price: int = 0
+    loaded_bytes: int = MAX_LOADED_BYTES
+
+    def instructions(self) -> tuple[Instruction, ...]:
+        """The Compute Budget instructions; a price of 0 needs none."""
+        limit = set_compute_unit_limit(self.units)
+        return (limit, set_compute_unit_price(self.price)) if self.price else (limit,)
+
+    def config(self) -> TransactionConfig:
+        """The same in the message of a transaction of version 1, where the fee is a total."""
+        return TransactionConfig(
+            priority_fee=priority_lamports(self.price, self.units) or None,
+            compute_unit_limit=self.units,
+            loaded_accounts_data_size_limit=self.loaded_bytes,
+        )
+
+
+# For a simulation that finds out what is used. Without a price: nobody pays for it.
+MEASURING: Final = Budget(MAX_COMPUTE_UNITS)
+# As large as any budget, to see what fits into a transaction.
+LARGEST: Final = Budget(MAX_COMPUTE_UNITS, 1)
+
+
+def sets_price(instructions: Sequence[Instruction]) -> bool:
+    """Whether who made the instructions set a price of compute units; then it stands."""
+    return any(_kind(each) == SET_UNIT_PRICE for each in instructions)
+
+
+def without_limit(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
+    """The instructions without a limit of compute units, which the simulation replaces."""
+    return tuple(each for each in instructions if _kind(each) != SET_UNIT_LIMIT)
+
+
+def _kind(instruction: Instruction) -> int | None:
+    if str(instruction.program_id) != COMPUTE_BUDGET_PROGRAM or not instruction.data:
+        return None
+    return bytes(instruction.data)[0]
+
+
+class PriorityFees:
+    """Finds the budget of each transaction, as PRIORITY_FEE says.
+
+    Attributes:
+        max_lamports: most that a whole network fee may be.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        setting: PriorityFee = "off",
+        max_lamports: int = DEFAULT_MAX_NETWORK_FEE,
+    ) -> None:
+        self._ledger = ledger
+        self._setting = setting
+        self.max_lamports = max_lamports
+        self._prices: dict[tuple[str, ...], tuple[float, int]] = {}
+        self._rests_until = float("-inf")
+        # Shape of a transaction -> what the last one of it used.
+        self._used: dict[tuple[object, ...], Used] = {}
+
+    def budgets(self, instructions: Sequence[Instruction]) -> bool:
+        """Whether these instructions get a budget."""
+        return self._setting != "off" and not sets_price(instructions)
+
+    async def price(self, payer: str, instructions: Sequence[Instruction]) -> int:
+        """Micro-lamports a compute unit for a transaction of `instructions`, 0 where they get no
+        price; never raises for the ledger."""
+        if not self.budgets(instructions):
+            return 0
+        if isinstance(self._setting, int):
+            return self._setting
+        written = {payer} | {
+            str(meta.pubkey) for each in instructions for meta in each.accounts if meta.is_writable
+        }
+        return await self._recent(tuple(sorted(written)[:_MAX_ADDRESSES]))
+
+    async def _recent(self, addresses: tuple[str, ...]) -> int:
+        now = time.monotonic()
+        read_at, known = self._prices.get(addresses, (float("-inf"), 0))
+        if now - read_at <= _FRESH_SLOTS * self._ledger.slot_s:
+            return known
+        if now < self._rests_until:
+            return UNKNOWN_PRICE
+        try:
+            async with asyncio.timeout(_PRICE_WAIT_S):
+                found = await self._ledger.prioritization_fees(addresses)
+        except (LedgerError, TimeoutError) as error:
+            self._rests_until = time.monotonic() + _REST_S
+            _log.warning("prioritization_fees_unknown", error=str(error) or "no answer in time")
+            return UNKNOWN_PRICE
+        price = percentile(found[-_SLOTS:])
+        if len(self._prices) >= _MAX_KNOWN:
+            self._prices.clear()
+        self._prices[addresses] = time.monotonic(), price
+        return price
+
+    def budget(
+        self,
+        message: AnyMessage,
+        units: int,
+        price: int,
+        max_lamports: int | None = None,
+        loaded_bytes: int | None = None,
+    ) -> Budget:
+        """The limits for what used `units` and loaded `loaded_bytes`, and as much of `price` as may
+        be paid.
+
+        Args:
+            message: the transaction without a price.
+            max_lamports: where the whole fee must be lower still.
+        """
+        most = min(self.max_lamports, self.max_lamports if max_lamports is None else max_lamports)
+        limit = with_margin(units)
+        left = most - fee_terms(message).lamports
+        paid = min(price, affordable_price(left, limit))
+        return Budget(limit, paid, bytes_with_margin(loaded_bytes))
+
+    def expected(self, instructions: Sequence[Instruction], memo: str | None) -> Used | None:
+        """What the last transaction of this shape used, None where there was none."""
+        return self._used.get(_shape(instructions, memo))
+
+    def learn(self, instructions: Sequence[Instruction], memo: str | None, used: Used) -> None:
+        """Note what a transaction of this shape used."""
+        if len(self._used) >= _MAX_KNOWN:
+            self._used.clear()
+        self._used[_shape(instructions, memo)] = used
+
+
+def fits(units: int, limit: int) -> bool:
+    """Whether a limit set by what another transaction used leaves room for one that used `units`,
+    and no more than it needs: half the margin, and at most twice the limit it would get."""
+    least = units + max(units // _MARGIN_SHARE, _LEAST_MARGIN) // 2
+    return min(least, MAX_COMPUTE_UNITS) <= limit <= 2 * with_margin(units)
+
+
+def bytes_fit(loaded: int | None, limit: int) -> bool:
+    """As `fits` of the bytes that were loaded; of more room than they need nobody pays."""
+    return loaded is None or (loaded + bytes_with_margin(loaded)) // 2 <= limit
+
+
+def percentile(prices: Sequence[int]) -> int:
+    """The price of `auto` by what landed in the last slots."""
+    if not prices:
+        return QUIET_PRICE
+    place = -(-PERCENTILE * len(prices) // 100) - 1
+    return max(QUIET_PRICE, sorted(prices)[place])
+
+
+def _shape(instructions: Sequence[Instruction], memo: str | None) -> tuple[object, ...]:
+    """What tells apart how much two lists of instructions use."""
+    shape: list[object] = [memo is not None]
+    for each in instructions:
+        data = bytes(each.data)
+        told = len(data) if str(each.program_id) in MEMO_PROGRAMS else data[:1]
+        shape.append((bytes(each.program_id), told, len(each.accounts)))
+    return tuple(shape)
+
+
+class VersionRefused(LedgerUnavailable):
+    """A node refuses a transaction of version 1."""
+
+
+def refuses(answer: LedgerRejected | object) -> bool:
+    """Whether a node refuses version 1 by this error, of a simulation's result or in its place."""
+    if isinstance(answer, LedgerRejected):
+        return answer.code == _INVALID_PARAMS
+    return answer == _UNSUPPORTED
+
+
+class Versions:
+    """Finds the version that swaps are built in."""
+
+    def __init__(self, ledger: Ledger, setting: TransactionVersion = "auto") -> None:
+        self._ledger = ledger
+        self._setting = setting
+        self._known: bool | None = None
+        self._until = float("-inf")
+        self._asking = asyncio.Lock()
+
+    @property
+    def may_fall_back(self) -> bool:
+        """Whether what does not go in version 1 may go in version 0."""
+        return self._setting != 1
+
+    async def of_swaps(self, payer: str) -> int:
+        """The version to build a swap in; never raises for the ledger.
+
+        Args:
+            payer: of the transaction that is simulated to find out, and not sent.
+        """
+        if self._setting != "auto":
+            return self._setting
+        async with self._asking:
+            if time.monotonic() >= self._until:
+                found = await self.ask(payer)
+                self._note(found, REMEMBERED_S if found is not None else _UNKNOWN_S)
+        return 1 if self._known else 0
+
+    def refused(self) -> None:
+        """Note that a node refused version 1 after all."""
+        self._note(False, REMEMBERED_S)
+
+    def _note(self, found: bool | None, for_s: float) -> None:
+        if found is not None and found != self._known:
+            _log.info("transaction_version_found", version=int(found), remembered_s=for_s)
+        self._known, self._until = found, time.monotonic() + for_s
+
+    async def ask(self, payer: str) -> bool | None:
+        """Whether every node that answers takes version 1; None where none says. Asks the nodes
+        each time."""
+        try:
+            async with asyncio.timeout(_VERSION_WAIT_S):
+                latest = await self._ledger.latest_blockhash()
+        except (LedgerError, TimeoutError):
+            return None
+        wire = _probe(payer, latest.blockhash)
+        found = await asyncio.gather(*(_takes(node, wire) for node in self._ledger.nodes()))
+        said = [each for each in found if each is not None]
+        return all(said) if said else None
+
+
+async def _takes(node: Ledger, wire: bytes) -> bool | None:
+    """Whether a node would run the bytes; None where it does not say."""
+    try:
+        async with asyncio.timeout(_VERSION_WAIT_S):
+            err = (await node.simulate(wire, ())).err
+    except LedgerRejected as error:
+        return None if error.code == MIN_CONTEXT_SLOT else False
+    except (LedgerError, TimeoutError):
+        return None
+    # What it may say before it has read the version, and after: that the payer has too little.
+    if isinstance(err, str) and err in STALE:
+        return None
+    return err is None or (isinstance(err, str) and err in UNFUNDED)
+
+
+def _probe(payer: str, blockhash: str) -> bytes:
+    """A transaction of version 1 that does nothing."""
+    message = MessageV1.try_compile(
+        Pubkey.from_string(payer),
+        [Instruction(MEMO_PROGRAM_ID, b"", [])],
+        Hash.from_string(blockhash),
+        TransactionConfig(
+            compute_unit_limit=MAX_COMPUTE_UNITS,
+            loaded_accounts_data_size_limit=MAX_LOADED_BYTES,
+        ),
+    )
+    return bytes(VersionedTransaction.populate(message, [Signature.default()]))
