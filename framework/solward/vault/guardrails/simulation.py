@@ -156,7 +156,8 @@ class View:
     def keeps_token(self, address: str) -> bool:
         """Whether the token account `address` is the wallet's after the transaction."""
         after = token_account(self.post(address))
-        return after.owner == self.wallet if after else self.owns_token(address)
+        entry = self.token(address) if after is None else (after.mint, after.owner)
+        return entry is not None and entry[1] == self.wallet
 
     def controls(self, state: Account | None, address: str) -> bool:
         """Whether `state` of `address` is the wallet's: its key, tokens, stake or nonce."""

@@ -427,10 +427,9 @@ def with_decimals(lines: Sequence[Line], decimals: Mapping[str, int]) -> tuple[L
     Args:
         decimals: mint -> its decimals.
     """
+    known = {**decimals, SOL: SOL_DECIMALS}
     return tuple(
-        line
-        if line.decimals is not None
-        else replace(line, decimals=_decimals(line.asset, decimals))
+        replace(line, decimals=known.get(line.asset)) if line.decimals is None else line
         for line in lines
     )
 
@@ -620,10 +619,6 @@ def _line(shown: Mapping[str, Any]) -> Line:
         shown.get("owner"),
         shown.get("decimals"),
     )
-
-
-def _decimals(asset: str, decimals: Mapping[str, int]) -> int | None:
-    return SOL_DECIMALS if asset == SOL else decimals.get(asset)
 
 
 def _amount(asset: str, units: int, decimals: int | None) -> str:
