@@ -22,7 +22,16 @@ import psycopg
 import pytest
 from psycopg import sql
 from pydantic import SecretStr
-from sqlalchemy import Connection, Engine, create_engine, func, select, text
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    create_engine,
+    func,
+    literal_column,
+    select,
+    text,
+)
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -34,6 +43,7 @@ from solward.audit.log import AuditEntry, Log
 from solward.database import database, outbox, sqlite
 from solward.database.database import Database
 from solward.database.outbox import Head
+from solward.database.prepared import Prepared
 from solward.database.tables import audit
 from solward.types.record import Hold, HoldState
 from solward.vault.store.holds import HoldRow
@@ -313,9 +323,10 @@ def set_database_clock(patch: pytest.MonkeyPatch, now_ms: Callable[[], int], sql
         sql: what it is on PostgreSQL, an expression in milliseconds.
     """
     patch.setattr(database, "now_ms", now_ms)
-    now, with_ledger_time = database._readings(sql)
-    patch.setattr(database, "_NOW", now)
-    patch.setattr(database, "_NOW_AND_LEDGER_TIME", with_ledger_time)
+    clock: ColumnElement[int] = literal_column(sql).label("ms")
+    ledger_ms = database._LEDGER_TIME.scalar_subquery().label("ledger_ms")
+    patch.setattr(database, "_NOW", Prepared(select(clock)))
+    patch.setattr(database, "_NOW_AND_LEDGER_TIME", Prepared(select(clock, ledger_ms)))
 
 
 # The database refuses that a record changes after its end, which pages of records rely on.
