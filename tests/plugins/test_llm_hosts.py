@@ -351,7 +351,7 @@ async def provider_complete(request, options, context):
                     attempt(lambda: os.execv("/bin/true", ["true"]))],
         "loaded": sorted(
             name for name in sys.modules
-            if name.startswith(("solward.vault", "solward.settings", "solward.store"))
+            if name.startswith(("solward.vault", "solward.settings", "solward.database"))
         ),
         "prompts": [each for each in seen if each != request.system],
         "elsewhere": [await get(order["elsewhere"]), await get("https://example.com/"),

@@ -154,9 +154,6 @@ def live_payment(row: PaymentRow, item: InFlight) -> Live:
 class Watcher(Poller[Live]):
     """Watches what nobody can ask for by a signature before it has landed."""
 
-    failure_event = "payments_not_watched"
-    count_field = "payments"
-
     def watch(self, item: Live, hint: str | None = None) -> None:
         """Watch a payment that may have landed already."""
         item.look_at = time.monotonic() + self._slots_s(FIRST_LOOK)

@@ -175,9 +175,6 @@ class Poller(ABC, Generic[Item]):
     # Of all waits. Tests set others of these.
     pace = 1.0
     balances_s = BALANCES_S
-    # What the log says of a round that failed, and how it calls what is in flight.
-    failure_event: str
-    count_field: str
 
     def __init__(self, ledger: Ledger, database: Database, *, hook: StepHook = no_hook) -> None:
         self._ledger = ledger
@@ -217,10 +214,9 @@ class Poller(ABC, Generic[Item]):
                 wait_s = await self._round()
             except LedgerError as error:
                 # All that is in flight depends on this task, so no failure may end it.
-                open_now = {self.count_field: len(self._open)}
-                _log.warning("ledger_unavailable", error=str(error), **open_now)
+                _log.warning("ledger_unavailable", error=str(error), in_flight=len(self._open))
             except Exception:
-                _log.exception(self.failure_event, **{self.count_field: len(self._open)})
+                _log.exception("confirmations_failed", in_flight=len(self._open))
             if self._open:
                 # Not `wait_for`, which may swallow a cancellation that comes as its time ends.
                 with contextlib.suppress(TimeoutError):

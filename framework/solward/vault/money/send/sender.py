@@ -199,8 +199,6 @@ def attempt_of(
 class Sender(Poller[InFlight]):
     """Sends what this service sends, and watches all that is known by its signature."""
 
-    failure_event = "confirmations_failed"
-    count_field = "in_flight"
     # Tests set another.
     resend_slots: float = RESEND_SLOTS
 
