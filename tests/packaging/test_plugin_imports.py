@@ -46,4 +46,4 @@ def test_a_plugin_uses_only_the_public_surface(path: Path) -> None:
 
 
 def test_the_check_sees_the_plugins() -> None:
-    assert {"airdrop", "tip", "token_transfer", "mine"} <= {path.stem for path in MODULES}
+    assert {"pay_request", "tip", "token_transfer", "mine"} <= {path.stem for path in MODULES}

@@ -188,7 +188,7 @@ def test_options_that_do_not_fit_are_refused_by_name(vendor: Vendor) -> None:
         ({"baseUrl": "http://127.0.0.1"}, "baseUrl"),
     ):
         with pytest.raises(InvalidRequest, match=field):
-            provider.validate_options(options)
+            provider.options.validate(options)
 
 
 async def test_a_wait_beyond_the_deadline_is_not_begun() -> None:

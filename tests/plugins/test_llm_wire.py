@@ -202,7 +202,7 @@ async def test_options_are_sent_in_each_vendors_own_fields() -> None:
     bodies = {}
     async with vendor_server() as server:
         for name, vendor in VENDORS.items():
-            valid = PROVIDERS[name].validate_options(options)
+            valid = PROVIDERS[name].options.validate(options)
             await complete(vendor, server, options=valid)
             request = server.requests[-1]
             assert most_tokens(request) == 77

@@ -27,11 +27,11 @@ class Answers:
         self.asked: list[PayRequest] = []
         self._answer = answer
 
-    async def pay(
-        self, ordinal: int, request: PayRequest, remember: Sequence[Put] = ()
+    async def money(
+        self, asked: PayRequest, ordinal: int, remember: Sequence[Put] = ()
     ) -> PaidAnswer:
         assert ordinal == len(self.asked) + 1
-        self.asked.append(request)
+        self.asked.append(asked)
         return self._answer
 
 

@@ -285,7 +285,7 @@ class Host:
             complete=self._complete,
             stream=self._stream,
             price=self._price,
-            validate_options=Parameters(OPTIONS).validate,
+            options=Parameters(OPTIONS),
         )
         self.tokens = TokenList(())
         self.registry = SimpleNamespace(
