@@ -78,7 +78,7 @@ async def import_(settings: Settings, file: Path, name: str | None) -> None:
     the key's accounts, such as a token account's delegate: what those take, no limit bounds.
     """
     from solward.database.ledger_network import bind_network
-    from solward.vault.custody.model import parse_keypair_file
+    from solward.vault.custody.envelope import parse_keypair_file
 
     with file.open("rb") as opened:
         text = opened.read(_MAX_FILE_BYTES).decode("utf-8", "replace")

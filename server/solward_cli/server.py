@@ -1,6 +1,6 @@
 """`solward server start`: the REST server alone. `solward worker`: runs agents' cycles, one of any
-number on a shared PostgreSQL; and what runs one beside a server. `solward dashboard`: the pages, in
-a process of their own."""
+number on a shared PostgreSQL; and what runs a worker beside a server. `solward dashboard`: the
+pages, in a process of their own."""
 
 from __future__ import annotations
 

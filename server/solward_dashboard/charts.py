@@ -1,9 +1,9 @@
 """Options of the charts of transactions and of a wallet's balance, and the drawing of a chart.
 
-The history of a balance has exact sources only; nothing in between is interpolated: balances polled
-while a page was open, and those that agents observed before their decisions, both kept by this
-process; and a wallet's records, where they are only airdrops and transfers that add up to its
-balance to the lamport.
+The history of a balance has exact sources only, and nothing in between is interpolated. The sources
+are balances polled while a page was open and those that agents observed before their decisions,
+both kept by this process; and a wallet's records, where they are only airdrops and transfers that
+add up to its balance to the lamport.
 """
 
 from __future__ import annotations

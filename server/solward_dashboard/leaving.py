@@ -231,12 +231,13 @@ def left_texts(
     if sol:
         found.append(_left(limits["dailySpendingLimitSol"], sol, "SOL in 24 hours"))
     for mint, (units, symbol, decimals) in (tokens or {}).items():
-        day = limits.get("dailyTokens", {}).get(mint)
-        if day is None:
+        counted = limits.get("dailyTokens", {}).get(mint)
+        if counted is None:
             found.append(f"nothing limits the {symbol} of a day in this wallet")
             continue
         whole = {
-            name: Decimal(day[name]).scaleb(-decimals) for name in ("limit", "spent", "reserved")
+            name: Decimal(counted[name]).scaleb(-decimals)
+            for name in ("limit", "spent", "reserved")
         }
         found.append(_left(whole, Decimal(units).scaleb(-decimals), f"{symbol} in 24 hours"))
     found.append(_left(limits["maxCostsSolPerDay"], costs, "SOL of fees and rent in 24 hours"))

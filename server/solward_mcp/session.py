@@ -18,7 +18,7 @@ from typing import Any
 from solward.client import ApiKey, ClientError, SolwardClient, Wallet
 from solward.support import jsontext
 
-# Of one caller, and callers: what one does makes room at its own cost.
+# Calls that are remembered of one caller, and callers: who makes many loses his own oldest.
 _MOST = 500
 _MOST_CALLERS = 1_000
 # What became of it is told for so long after it was asked, or nobody can approve it any more.

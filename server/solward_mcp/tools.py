@@ -1,9 +1,8 @@
-"""Tools: the service's skills at this moment, and one call of one; and beside the skills what a
-session may do, what it did, and `pay` and `quote_payment`: a request over HTTP that a wallet pays
-for.
+"""Tools: the service's skills at this moment, and one call of one.
 
-None of those beside the skills sends anything but `pay`. What the site answered goes to a model, so
-it is kept short, and is data wherever it stands.
+With them: what a session may do, what it did, `quote_payment`, and `pay`, a request over HTTP that
+a wallet pays for. Of these only `pay` sends anything. What the site answered goes to a model, so it
+is kept short, and is data wherever it stands.
 """
 
 from __future__ import annotations
@@ -218,8 +217,8 @@ async def _pay(
     client: SolwardClient, wallet_id: str, request: Mapping[str, Any], key: str
 ) -> Mapping[str, Any]:
     """Pay, and give the answer short; raises `ClientError`."""
-    answer = await client.wallets.pay(wallet_id, **request, idempotency_key=key)
-    return {"response": _short(answer.raw["response"]), "payment": answer.raw["payment"]}
+    paid = await client.wallets.pay(wallet_id, **request, idempotency_key=key)
+    return {"response": _short(paid.raw["response"]), "payment": paid.raw["payment"]}
 
 
 def _short(response: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -26,7 +26,7 @@ from tests.support.agents import agent_body, scripted_model
 from tests.support.localnet import land
 from tests.support.tokens import fund_instructions, mint_instructions
 
-from solward.agents import store as store
+from solward.agents import store
 from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
 from solward.operations.policies.changes import replace_policy

@@ -13,7 +13,7 @@ from sqlalchemy import select
 from tests.promises import promise
 from tests.support.agents import BODY, Host, agents_of, agents_wallet
 
-from solward.agents import store as store
+from solward.agents import store
 from solward.agents.agent import Agent
 from solward.agents.service import AgentService
 from solward.database.database import Database

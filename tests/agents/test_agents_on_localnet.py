@@ -13,7 +13,7 @@ import pytest
 from tests.promises import promise
 from tests.support.agents import hire
 
-from solward.agents import store as store
+from solward.agents import store
 from solward.agents.agent import Agent, Decision
 from solward.agents.cycle import run_cycle
 from solward.agents.remember import CycleResult, EnteredCycle, Journal

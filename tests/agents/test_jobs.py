@@ -10,10 +10,9 @@ import pytest
 from sqlalchemy import insert, text
 from tests.support.database import WALLET_ROW, agent_row, leaving_cycle
 
-from solward.agents import queue
+from solward.agents import queue, store
 from solward.agents import remember as cycles
 from solward.agents import store as agent_store
-from solward.agents import store as store
 from solward.agents.queue import QueuePlacement
 from solward.database.database import Database
 from solward.database.tables import wallets

@@ -7,7 +7,7 @@ from sqlalchemy import insert
 from tests.promises import promise
 from tests.support.database import WALLET_ROW, agent_row
 
-from solward.agents import store as store
+from solward.agents import store
 from solward.agents.agent import Decision
 from solward.agents.remember import CycleResult, EnteredCycle, Journal
 from solward.database.database import Database

@@ -15,8 +15,7 @@ from tests.promises import promise
 from tests.support.agents import BODY, Host, agents_of, agents_wallet
 from tests.support.processes import written_log
 
-from solward.agents import provider_call
-from solward.agents import store as store
+from solward.agents import provider_call, store
 from solward.agents.agent import Agent
 from solward.agents.budget import ModelBudget
 from solward.agents.service import AgentService

@@ -15,7 +15,7 @@ from psycopg import OperationalError
 from sqlalchemy import text
 from tests.support.agents import BODY, Host, agents_of, agents_wallet
 
-from solward.agents import store as store
+from solward.agents import store
 from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
 from solward.agents.queue import QueuePlacement, Worker, WorkerLost

@@ -26,7 +26,7 @@ CHANGES = {
             '    Column("max_wallets", Integer, nullable=False, default=1_000),\n'
         )
     },
-    f"{FRAMEWORK}/credentials/credential.py": {
+    f"{FRAMEWORK}/credentials/credentials.py": {
         "    read_only: bool = False\n": "    max_wallets: int = 1_000\n"
     },
     f"{SERVER}/resources/credentials.py": {

@@ -26,8 +26,8 @@ import pytest
 from sqlalchemy import insert, select
 from tests.support.plugins import Shelf
 
+from solward.agents import store
 from solward.agents import store as agent_store
-from solward.agents import store as store
 from solward.agents.agent import Agent, AgentGuardrails, Decision, DesiredState
 from solward.agents.budget import ModelBudget
 from solward.agents.cycle import CycleParts, RunCycle

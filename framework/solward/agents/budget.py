@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from solward.agents import provider_call
-from solward.agents import store as store
+from solward.agents import provider_call, store
 from solward.agents.agent import NOTHING_USED, UNLIMITED, Agent, TokenBudget, TokensUsed, usd_of
 from solward.agents.store import Batcher
 from solward.database.database import Database

@@ -84,7 +84,7 @@ class PermissionReader:
         return permissions
 
     async def read(self, connection: AsyncConnection, agents: Sequence[Agent]) -> list[Permissions]:
-        """As for each of them, in the caller's transaction."""
+        """What `__call__` gives, for each of these agents, in the caller's transaction."""
         version = await store.version(connection)
         return [await self._of(connection, agent, version) for agent in agents]
 

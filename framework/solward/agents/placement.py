@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 
-from solward.agents import store as store
+from solward.agents import store
 from solward.agents.cycle import NextCycle, RunCycle
 from solward.database.database import Database
 from solward.runs import LONGEST_WAIT_S, Runner

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import TypeEngine
 
-from solward.agents import store as store
+from solward.agents import store
 from solward.agents.agent import (
     NOTHING_USED,
     Agent,

@@ -19,8 +19,7 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
-from solward.agents import placement, provider_call
-from solward.agents import store as store
+from solward.agents import placement, provider_call, store
 from solward.agents.agent import (
     Agent,
     AgentGuardrails,

@@ -47,7 +47,7 @@ MANIFEST = "manifest.json"
 DATABASE = "solward.db"
 LEDGER = "localnet.db"
 KEY_FILE = "keystore.key"
-# The new key of a rotation that was killed (`wallets.keyring.next_file`).
+# The new key of a rotation that was killed (`vault.custody.keyring.next_file`).
 NEXT_KEY_FILE = "keystore.key.next"
 FILES = (DATABASE, KEY_FILE, NEXT_KEY_FILE, LEDGER)
 FOLDERS = (layout.FOLDER, storage.FOLDER)

@@ -1,5 +1,8 @@
-"""API keys and admin credentials: the record of one, with its secret and until when that works; and
-the database's, which are created, found by their secrets, rotated and revoked."""
+"""API keys and admin credentials.
+
+`Credential` is the record of one: its secret's hash, and until when that works. `Credentials` are
+those of the database: created, found by their secrets, rotated and revoked.
+"""
 
 from __future__ import annotations
 

@@ -413,7 +413,7 @@ opened_accounts = _table(
 )
 
 # Keys derived from a wallet's own, which sign what the wallet's must not
-# (`solward.vault.custody.model`). The row is written before the key first signs, so no counter
+# (`solward.vault.custody.envelope`). The row is written before the key first signs, so no counter
 # is used twice.
 pockets = _table(
     "pockets",

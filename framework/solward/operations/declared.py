@@ -597,6 +597,7 @@ WITHDRAW_STAKE = Operation(
 )
 
 
+# Every operation above; one that is declared below this line is left out.
 OPERATIONS: dict[str, Operation] = {
     declared.name: declared
     for declared in tuple(globals().values())

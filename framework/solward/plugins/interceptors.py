@@ -1,7 +1,8 @@
-"""What is around every run of a skill: report, shield, validate, time out, execute.
+"""What is around every run of a skill: `run_skill` calls `_reported`, that `_shielded` (which
+checks the parameters), that `_timed`, and that `_executed`.
 
 Pluggy wrappers around an async hook would wrap the creation of the coroutine and see none of its
-errors; these are plain functions, each called by the one before.
+errors.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """What is set for plugins' skills, and what plugins keep for wallets, as the operator sees both.
 
-What the operator set for plugins' skills; secrets sealed under a key of the keystore.
-
-That key is derived from the audit key, which is sealed under the key-encryption key and outlives
-its rotations: a copy of the database alone opens nothing.
+Secret settings are sealed under a key that is derived from the audit key. That one is sealed under
+the key-encryption key and outlives its rotations, so a copy of the database alone opens nothing.
 """
 
 from __future__ import annotations

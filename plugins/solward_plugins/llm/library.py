@@ -97,8 +97,8 @@ def _prepare(vendor: Vendor) -> Any:
         logger.setLevel(max(logger.level, logging.WARNING))
     _lighten()
     _forget_vocabulary(litellm)
-    # Solward's reading of answers is under every client of litellm's: it passes a `client` that it
-    # is given not on to OpenAI's Responses.
+    # Solward's reading of answers is put under every client that litellm makes: a `client` that
+    # litellm is given, it does not pass on to OpenAI's Responses.
     handler: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
     handler.AsyncHTTPHandler.create_async_transport = staticmethod(VendorTransport)
     _warm(litellm, vendor)

@@ -221,10 +221,10 @@ def know_fields(app: Quart, names: RoutesFields) -> None:
 def check_requests(app: Quart, prefix: str) -> None:
     """Check each request, after its credential was checked.
 
-    Refused are a NUL in a path, which no name and no id has; an encoded body, such as gzip's; and,
-    before each route below `prefix` that changes something or asks about a change, what its query
-    and its body may not have: a bound that is written otherwise would bind nothing, while money
-    moves. `read_body` refuses unknown fields of a body that is read.
+    Refused are: a NUL in a path, which no name and no id has; an encoded body, such as gzip's.
+    Below `prefix`, where a route changes something or asks about a change, also what its query or
+    its body does not know: a bound under another name would bind nothing, while money moves.
+    `read_body` refuses unknown fields of a body that is read.
     """
 
     @app.before_request

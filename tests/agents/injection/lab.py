@@ -22,7 +22,7 @@ from tests.support.plugins import Shelf, skill_source
 from tests.support.swaps import BONK
 from tests.support.tokens import TOKEN_2022, fund_instructions, named_mint_instructions
 
-from solward.agents import store as store
+from solward.agents import store
 from solward.agents.agent import Agent, Decision
 from solward.agents.cycle import run_cycle
 from solward.service.service import Solward

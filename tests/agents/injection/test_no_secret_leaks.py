@@ -19,7 +19,7 @@ from tests.support.plugins import skill_source
 from tests.support.processes import written_log
 from tests.support.services import STRANGER
 
-from solward.agents import store as store
+from solward.agents import store
 from solward.agents.cycle import run_cycle
 from solward.service.service import Solward
 from solward.settings import Settings

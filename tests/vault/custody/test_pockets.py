@@ -11,7 +11,7 @@ from solders.signature import Signature
 from tests.promises import promise
 from tests.support.engine import Bench
 
-from solward.vault.custody.model import pocket_keypair
+from solward.vault.custody.envelope import pocket_keypair
 from solward.vault.store import pockets as store
 from solward.vault.store.pockets import PocketRow, PocketState
 

@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partialmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import httpx
 
@@ -33,9 +33,6 @@ from solward.solana.token_list import TokenList
 from solward.types.entries import Put
 from solward.types.errors import InvalidRequest, SkillError, SolwardError
 from solward.types.venue import Quote
-
-if TYPE_CHECKING:
-    pass
 
 
 def remote_context(

@@ -1,8 +1,14 @@
-"""Envelope encryption of a private key, pure: no files, no clock, no store.
+"""Private keys: sealed in an envelope, read from a file, derived for a pocket; pure: no files, no
+clock, no store.
 
 A wallet's seed is sealed under a random data key of its own, the data key under the key-encryption
 key (KEK). Both with AES-256-GCM and a random 96-bit nonce, bound to format, wallet, public key and
 key version, so that no row can replace another.
+
+A pocket's key is for single uses, made of a wallet's own key and a counter. A program that is not
+understood gets the signature of a pocket, never that of the wallet, so it can take no more than was
+put into the pocket. Nothing of a pocket's key is stored: the wallet's key and the counter give it
+again.
 """
 
 from __future__ import annotations
@@ -20,7 +26,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
-from solward.types.errors import KeystoreError
+from solward.support import jsontext
+from solward.types.errors import InvalidRequest, KeystoreError
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12
@@ -31,6 +38,10 @@ _TAG_BYTES = 16
 ARGON2: Final = {"memory_kib": 65_536, "time_cost": 3, "parallelism": 4}
 _CEILING: Final = {"memory_kib": 1_048_576, "time_cost": 16, "parallelism": 16}
 _SALT_BYTES: Final = 16
+
+_KEYPAIR_BYTES = 64
+_PURPOSE = b"pocket"
+_COUNTER_BYTES = 8
 
 # The data key seals one seed and is never replaced; rotating the KEK only wraps it anew.
 _DATA_KEY_VERSION = 1
@@ -202,3 +213,33 @@ def _data_key(kek: bytes, envelope: Envelope) -> bytes:
 
 def _bound(part: str, wallet_id: str, public_key: str, version: int) -> bytes:
     return f"solward-wallet/1|{part}|{wallet_id}|{public_key}|{version}".encode()
+
+
+def parse_keypair_file(text: str) -> Keypair:
+    """The keypair in a Solana CLI keypair file: a JSON array of 64 byte values.
+
+    Raises:
+        InvalidRequest: it is not one, or its public half is not its private half's. Never shows
+            what the file holds.
+    """
+    expected = "keypair must be a Solana CLI keypair file: a JSON array of 64 numbers"
+    try:
+        numbers = jsontext.read(text)
+    except ValueError:
+        raise InvalidRequest(expected) from None
+    if not isinstance(numbers, list) or len(numbers) != _KEYPAIR_BYTES:
+        raise InvalidRequest(expected)
+    if not all(type(number) is int and 0 <= number < 256 for number in numbers):
+        raise InvalidRequest(f"{expected} from 0 to 255")
+    raw = bytes(numbers)
+    keypair = Keypair.from_seed(raw[:32])
+    if bytes(keypair.pubkey()) != raw[32:]:
+        raise InvalidRequest("keypair is damaged: its public key is not that of its private key")
+    return keypair
+
+
+def pocket_keypair(wallet: Keypair, counter: int) -> Keypair:
+    """The key of a wallet's pocket: HMAC-SHA-256 of `pocket` and the counter (8 bytes, big endian)
+    under the wallet's 32-byte secret, as the ed25519 seed."""
+    message = _PURPOSE + counter.to_bytes(_COUNTER_BYTES, "big")
+    return Keypair.from_seed(hmac.digest(wallet.secret(), message, "sha256"))

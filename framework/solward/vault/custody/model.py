@@ -1,24 +1,13 @@
-"""A wallet and a pocket without their keys, what a wallet's fields may hold, and the keys that a
-file and a counter give.
-
-Pocket keys are for single uses, made of a wallet's own key and a counter, pure. A program that is
-not understood gets the signature of a pocket, never that of the wallet, so it can take no more than
-was put into the pocket. Nothing of a pocket's key is stored: the wallet's key and the counter give
-it again.
-"""
+"""A wallet and a pocket without their keys, and what a wallet's fields may hold."""
 
 from __future__ import annotations
 
-import hmac
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from solders.keypair import Keypair
-
-from solward.support import jsontext
 from solward.support.base58 import is_address
 from solward.support.clock import iso
 from solward.types.errors import InvalidRequest
@@ -26,9 +15,6 @@ from solward.types.errors import InvalidRequest
 MAX_NAME = 64
 MAX_TAGS = 20
 
-_KEYPAIR_BYTES = 64
-_PURPOSE = b"pocket"
-_COUNTER_BYTES = 8
 _WORDS = re.compile(r"[0-9A-Za-z]+")
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
@@ -118,33 +104,3 @@ def check_tags(tags: Sequence[object]) -> tuple[str, ...]:
     if isinstance(tags, str) or len(tags) > MAX_TAGS:
         raise InvalidRequest(f"tags must be a list of at most {MAX_TAGS} texts")
     return tuple(dict.fromkeys(check_text(tag, "tags") for tag in tags))
-
-
-def parse_keypair_file(text: str) -> Keypair:
-    """The keypair in a Solana CLI keypair file: a JSON array of 64 byte values.
-
-    Raises:
-        InvalidRequest: it is not one, or its public half is not its private half's. Never shows
-            what the file holds.
-    """
-    expected = "keypair must be a Solana CLI keypair file: a JSON array of 64 numbers"
-    try:
-        numbers = jsontext.read(text)
-    except ValueError:
-        raise InvalidRequest(expected) from None
-    if not isinstance(numbers, list) or len(numbers) != _KEYPAIR_BYTES:
-        raise InvalidRequest(expected)
-    if not all(type(number) is int and 0 <= number < 256 for number in numbers):
-        raise InvalidRequest(f"{expected} from 0 to 255")
-    raw = bytes(numbers)
-    keypair = Keypair.from_seed(raw[:32])
-    if bytes(keypair.pubkey()) != raw[32:]:
-        raise InvalidRequest("keypair is damaged: its public key is not that of its private key")
-    return keypair
-
-
-def pocket_keypair(wallet: Keypair, counter: int) -> Keypair:
-    """The key of a wallet's pocket: HMAC-SHA-256 of `pocket` and the counter (8 bytes, big endian)
-    under the wallet's 32-byte secret, as the ed25519 seed."""
-    message = _PURPOSE + counter.to_bytes(_COUNTER_BYTES, "big")
-    return Keypair.from_seed(hmac.digest(wallet.secret(), message, "sha256"))

@@ -24,18 +24,17 @@ from solward.support.clock import now_ms
 from solward.types.address_book import DEFAULT_NAME
 from solward.types.errors import InvalidRequest, TooManyWallets, WalletNotFound
 from solward.types.roles import is_key
-from solward.vault.custody.envelope import Envelope, address_of, open_envelope, seal
-from solward.vault.custody.keyring import KeySource
-from solward.vault.custody.keystore import Keystore, envelope_of
-from solward.vault.custody.model import (
-    Pocket,
-    Wallet,
-    check_name,
-    check_tags,
+from solward.vault.custody.envelope import (
+    Envelope,
+    address_of,
+    open_envelope,
     parse_keypair_file,
     pocket_keypair,
-    wallet_of,
+    seal,
 )
+from solward.vault.custody.keyring import KeySource
+from solward.vault.custody.keystore import Keystore, envelope_of
+from solward.vault.custody.model import Pocket, Wallet, check_name, check_tags, wallet_of
 from solward.vault.store import pockets as pocket_store
 from solward.vault.store import wallets as store
 from solward.vault.store.pockets import PocketRow

@@ -1,5 +1,7 @@
-"""What a Solana cluster answers, in Solward's own types; which commitment is asked for, and what is
-final: no other module compares the words; and how long a slot takes: no other module measures it.
+"""What a Solana cluster answers, in Solward's own types.
+
+Which commitment is asked for, what is final, and how long a slot takes are said here and in no
+other module.
 
 Addresses, signatures and blockhashes are base58 text.
 

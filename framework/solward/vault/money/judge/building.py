@@ -1,8 +1,9 @@
 """What Solward builds: a transaction's version, its compute-unit limit and price, and its bytes.
 
-In one of version 1 every account stands in the bytes (SIMD-0385), so that no node's word on a
-lookup table is needed. Whether the cluster takes it is asked of each node by a simulation: a node
-says of no version of its software, and of no feature's address, what it would do with the bytes.
+In a transaction of version 1 every account stands in the bytes (SIMD-0385), so that no node's word
+on a lookup table is needed. Whether the cluster takes it is asked of each node by a simulation: a
+node says of no version of its software, and of no feature's address, what it would do with the
+bytes.
 
 What a node says of prices is its word: whatever it is, the price is lowered until the whole network
 fee is at most MAX_NETWORK_FEE_SOL. No answer, or none that can be read, fails no payment.

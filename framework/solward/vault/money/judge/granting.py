@@ -450,8 +450,8 @@ async def _with_room(
 
 
 def near_ends(granted: Granted, tokens: TokenList) -> Iterator[tuple[str, str]]:
-    """How the grants that a transaction is charged to are near their end after it: a key that tells
-    one way from every other, and what is said of it."""
+    """What is said of each grant that a transaction brings near its end, each with a key that is
+    the same whenever it is the same grant and limit."""
     now_ms, names = max(granted.case.now_ms), Names(tokens, {})
     charged: Counter[tuple[str, str]] = Counter()
     for each in granted.decision.charges:

@@ -6,7 +6,7 @@ signature is of these bytes exactly if it is the fee payer's over the same messa
 says so, and neither another transaction nor changed bytes can.
 
 Nothing but the ledger ends one. It has landed where a node has such a signature without an error.
-That it never will takes what `sender` demands of each node, and here, because it has no signature
+That it never will takes what `polling` demands of each node, and here, because it has no signature
 to ask for: at `finalized`, past the expiry, the whole history of the account back to when it was
 signed has none of it, and the account holds no less than the wallet's own records explain.
 """

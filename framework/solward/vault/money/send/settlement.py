@@ -160,8 +160,8 @@ def kept_units(
 def _kept(
     reserved: Mapping[str, int], tokens: Mapping[str, int], costs: int, sol: int, total: int
 ) -> dict[str, int]:
-    """asset -> units that count of those reserved; what fits one of SOL and costs no more counts as
-    the other.
+    """asset -> units that count of those reserved. Of SOL and costs, what is beyond the one's
+    reservation counts as the other.
 
     Args:
         tokens: asset -> units that left.

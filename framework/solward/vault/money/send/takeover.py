@@ -1,5 +1,5 @@
-"""The processes on one database: each has a lease, and takes over what dead ones left open: before
-a service serves, and while it does.
+"""The processes on one database. Each has a lease. What a dead one left open is taken over, before
+a service serves and while it does.
 
 Each unfinished transaction has an owner. A process that finds the owner dead takes it over
 (`solward.vault.store.processes`), so that one process finishes it and no two do.
