@@ -19,7 +19,7 @@ from solders.signature import Signature
 from solders.system_program import TransferParams
 from solders.system_program import transfer as system_transfer
 from solders.transaction import VersionedTransaction
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 from tests.promises import promise
 from tests.support.approvals import ASKS, KEY, Desk, asks, open_desk
 from tests.support.database import agent_row
@@ -223,6 +223,25 @@ async def test_a_plugins_transactions_read_otherwise_where_anything_in_them_diff
             await desk.operations.transact(wallet.id, KEY, declared, [pays, note], None)
         sentences.add(caught.value.hold.sentence)
     assert len(sentences) == 2
+
+
+async def test_a_plugins_transaction_that_another_version_stored_ends_in_words(desk: Desk) -> None:
+    wallet, to = desk.bench.wallet, Keypair().pubkey()
+    me = Pubkey.from_string(wallet.address)
+    pays = system_transfer(TransferParams(from_pubkey=me, to_pubkey=to, lamports=LAMPORTS_PER_SOL))
+    declared = Intent(
+        "transfer", "", lamports_out=LAMPORTS_PER_SOL, destinations=frozenset({str(to)})
+    )
+    with pytest.raises(Held) as caught:
+        await desk.operations.transact(wallet.id, KEY, declared, [pays], None)
+    stored = func.replace(holds_table.c.recipe, "may_close", "mayClose")
+    async with desk.bench.database.write() as connection:
+        await connection.execute(update(holds_table).values(recipe=stored))
+    hold = await desk.approvals.approve(caught.value.hold.id, "admin")
+    assert hold.state is HoldState.REFUSED
+    [record] = await desk.bench.history()
+    assert str(record.error).endswith("another version of Solward stored it; ask for it again")
+    assert await desk.paid() == 0
 
 
 async def test_of_two_that_wait_for_the_same_the_one_whose_time_is_not_over_stands(

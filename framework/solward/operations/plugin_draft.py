@@ -460,10 +460,18 @@ def recipe_of(instructions: Sequence[Instruction], intent: Intent) -> dict[str, 
 
 
 def read_recipe(recipe: Mapping[str, Any]) -> tuple[Intent, list[Instruction]]:
-    """What the plugin declared and made; the wallet is the engine's to say."""
-    made = [Instruction.from_bytes(base64.b64decode(each)) for each in recipe["instructions"]]
-    stored = recipe["intent"]
-    stated = dict(stored["details"])
-    words = stated.pop(PLUGIN_DETAILS, {})
-    sets = {name: frozenset(stored[name]) for name in ("destinations", "may_close", "may_revoke")}
-    return Intent(**stored | sets | {"details": {**stated, **words}}), made
+    """What the plugin declared and made; the wallet is the engine's to say.
+
+    Raises:
+        InvalidRequest: a version of Solward with other declarations stored it.
+    """
+    sets = ("destinations", "may_close", "may_revoke")
+    try:
+        made = [Instruction.from_bytes(base64.b64decode(each)) for each in recipe["instructions"]]
+        stored = recipe["intent"]
+        stated = dict(stored["details"])
+        words = stated.pop(PLUGIN_DETAILS, {})
+        known = stored | {name: frozenset(stored[name]) for name in sets}
+        return Intent(**known | {"details": {**stated, **words}}), made
+    except (KeyError, TypeError):
+        raise InvalidRequest("another version of Solward stored it; ask for it again") from None
