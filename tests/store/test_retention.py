@@ -255,8 +255,7 @@ async def test_one_process_does_it_at_a_time(
     await database.close()
 
 
-@pytest.mark.sqlite("with PostgreSQL the workers delete what is old")
-async def test_a_service_on_sqlite_does_it_every_hour_and_survives_a_refusal(
+async def test_a_service_does_it_every_hour_and_survives_a_refusal(
     tmp_path: Path, keeping: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert retention.EVERY_S == 3600
