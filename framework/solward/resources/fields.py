@@ -216,7 +216,6 @@ class Text(Field):
         return {"pattern": f"^{self.pattern}$"} if self.pattern else {}
 
 
-@dataclass(frozen=True, slots=True)
 class Line(Text):
     """One line of printable text, read without the spaces around it."""
 
@@ -270,7 +269,6 @@ class Words(Text):
         return value
 
 
-@dataclass(frozen=True, slots=True)
 class Loaded(Text):
     """The name of one of those that are loaded, which its reader knows."""
 
@@ -278,7 +276,6 @@ class Loaded(Text):
         return value
 
 
-@dataclass(frozen=True, slots=True)
 class Token(Text):
     """A mint's address, or a symbol known on the network."""
 
@@ -286,7 +283,6 @@ class Token(Text):
         return {"minLength": 1, "maxLength": 64}
 
 
-@dataclass(frozen=True, slots=True)
 class Address(Text):
     """A base58 address."""
 
@@ -300,7 +296,6 @@ class Address(Text):
         return {"pattern": ADDRESS}
 
 
-@dataclass(frozen=True, slots=True)
 class Recipient(Address):
     """Who receives: an address; on each surface an admin may name a contact or a wallet instead
     (`solward.types.address_book`), and models and API keys may not."""
@@ -311,7 +306,6 @@ class Recipient(Address):
         return {"minLength": 1, "maxLength": MAX_TEXT}
 
 
-@dataclass(frozen=True, slots=True)
 class Id(Text):
     """The UUID of a stored record."""
 
@@ -322,7 +316,6 @@ class Id(Text):
         return {"format": "uuid"}
 
 
-@dataclass(frozen=True, slots=True)
 class Units(Text):
     """Smallest units of an asset, in digits."""
 
@@ -332,17 +325,14 @@ class Units(Text):
         return {"pattern": r"^\d+$"}
 
 
-@dataclass(frozen=True, slots=True)
 class WalletId(Text):
     """A wallet's id; the command line takes its name, too."""
 
 
-@dataclass(frozen=True, slots=True)
 class AgentId(Text):
     """An agent's id; the command line takes its name, too."""
 
 
-@dataclass(frozen=True, slots=True)
 class Principal(Text):
     """Who asked; the command line takes names, too."""
 
@@ -385,7 +375,6 @@ class Choice(Text):
 _NO_TIME: Final = " must be an ISO 8601 time with its zone, such as 2026-12-31T00:00:00Z"
 
 
-@dataclass(frozen=True, slots=True)
 class Time(Text):
     """A time: of a request ISO 8601 with a zone, of an answer UTC with milliseconds."""
 
@@ -409,12 +398,10 @@ class Time(Text):
         return {"minLength": 1, "maxLength": self.most}
 
 
-@dataclass(frozen=True, slots=True)
 class Past(Time):
     """A time that lies behind: the command line takes a span before now, too."""
 
 
-@dataclass(frozen=True, slots=True)
 class Moment(Text):
     """A time of a request that is stored: ISO 8601 with a zone, of the years 1970 to 2199."""
 
@@ -460,7 +447,6 @@ class Flag(Field):
         return {} if self.const is None else {"const": self.const}
 
 
-@dataclass(frozen=True, slots=True)
 class Number(Field):
     """A number, exact as it is written: int or Decimal, never a float."""
 
@@ -680,7 +666,6 @@ class Usd(Number):
         return {"exclusiveMinimum": 0, "maximum": self.most}
 
 
-@dataclass(frozen=True, slots=True)
 class Parameters(Json):
     """The parameters of a skill, whose schema says which there are."""
 

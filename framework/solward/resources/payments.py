@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
@@ -43,7 +42,6 @@ from solward.types.payment import (
 from solward.types.record import TransactionStatus
 
 
-@dataclass(frozen=True, slots=True)
 class _Method(Choice):
     """A method of HTTP, in any case."""
 
@@ -51,7 +49,6 @@ class _Method(Choice):
         return Choice._read(self, value.upper() if isinstance(value, str) else value)
 
 
-@dataclass(frozen=True, slots=True)
 class _Headers(Json):
     """Headers by their names."""
 
