@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from solward.agents.store import Batcher
+from solward.agents.batch import Batcher
 
 
 class Answering:

@@ -13,7 +13,7 @@ from typing import Any
 
 from solward.agents import provider_call, store
 from solward.agents.agent import NOTHING_USED, UNLIMITED, Agent, TokenBudget, TokensUsed, usd_of
-from solward.agents.store import Batcher
+from solward.agents.batch import Batcher
 from solward.database.database import Database
 from solward.plugins import Registry
 from solward.support import jsontext

@@ -14,7 +14,7 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.agents.agent import Agent
-from solward.agents.store import Batcher
+from solward.agents.batch import Batcher
 from solward.database.database import Database
 from solward.operations.policies.grant_documents import grant_sentence
 from solward.operations.policies.grant_sentences import DEFAULTS_SENTENCE, read_only_sentence

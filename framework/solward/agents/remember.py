@@ -35,8 +35,9 @@ from solward.agents.agent import (
     TokensUsed,
     agent_of,
 )
+from solward.agents.batch import Batcher
 from solward.agents.budget import Reserved, usage_row
-from solward.agents.store import Batcher, Fields
+from solward.agents.store import Fields
 from solward.audit.acts import record_act
 from solward.database import outbox
 from solward.database.database import Database

@@ -1,17 +1,15 @@
 """Statements on agents, decisions, memory and usage, and on PostgreSQL on the queue of cycles:
 which agents get a job, and what its tables say. `solward.agents.remember` has those of every cycle.
 
-Each function works inside the caller's transaction, and `Batcher` lets many share one. Rows are
-dicts, named as the columns. Jobs are made, cancelled and ended by procrastinate itself
-(`agents/queue.py`).
+Each function works inside the caller's transaction. Rows are dicts, named as the columns. Jobs are
+made, cancelled and ended by procrastinate itself (`agents/queue.py`).
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from sqlalchemy import bindparam, delete, exists, func, insert, or_, select, text, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -335,79 +333,3 @@ async def count_workers(connection: AsyncConnection, ids: Sequence[int] | None =
     """
     parameters = {"ids": None if ids is None else list(ids), "stalled_s": STALLED_S}
     return int((await connection.execute(_WORKERS, parameters)).scalar_one())
-
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-# Bounds how long a transaction holds the one writer of SQLite: a few milliseconds.
-BATCH = 64
-LINGER_S = 0.02
-
-
-class Batcher(Generic[K, V]):
-    """Call it with one item; items that arrive while a batch runs make up the next batch.
-
-    A thousand agents enter and leave a thousand cycles a second; a transaction for each would cost
-    more processor time than everything else in a cycle together. A single item runs at once. Where
-    a batch fails, each of its items runs again by itself, so that one item's failure is not the
-    others'.
-
-    Args:
-        run: maps items to results, in their order.
-        most: items of one batch.
-        linger_s: seconds between two batches while more than one item arrives at a time.
-    """
-
-    def __init__(
-        self,
-        run: Callable[[Sequence[K]], Awaitable[Sequence[V]]],
-        most: int = BATCH,
-        linger_s: float = LINGER_S,
-    ) -> None:
-        self._run = run
-        self._most = most
-        self._linger_s = linger_s
-        self._waiting: list[tuple[K, asyncio.Future[V]]] = []
-        self._worker: asyncio.Task[None] | None = None
-
-    def __call__(self, item: K) -> asyncio.Future[V]:
-        """The item's result; raises what `run` raised. Cancelling does not stop the batch."""
-        future: asyncio.Future[V] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, future))
-        if self._worker is None:
-            self._worker = asyncio.create_task(self._work())
-        return future
-
-    async def _work(self) -> None:
-        try:
-            while self._waiting:
-                batch = self._waiting[: self._most]
-                del self._waiting[: self._most]
-                await self._run_batch(batch)
-                if len(batch) > 1:
-                    # More items are likely soon, and a larger batch costs less for each of them.
-                    await asyncio.sleep(self._linger_s)
-        finally:
-            self._worker = None
-            for _item, future in self._waiting:
-                future.cancel()
-            self._waiting.clear()
-
-    async def _run_batch(self, batch: Sequence[tuple[K, asyncio.Future[V]]]) -> None:
-        try:
-            results = await self._run([item for item, _future in batch])
-        except asyncio.CancelledError:
-            for _item, future in batch:
-                future.cancel()
-            raise
-        except Exception as error:
-            if len(batch) > 1:
-                for each in batch:
-                    await self._run_batch([each])
-            elif not batch[0][1].done():
-                batch[0][1].set_exception(error)
-            return
-        for (_item, future), result in zip(batch, results, strict=True):
-            if not future.done():
-                future.set_result(result)

@@ -1,7 +1,7 @@
-"""The models of four vendors, each an entry point: Anthropic's, Google's, xAI's, and OpenAI's with
-any server that speaks its Chat Completions.
+"""The language models of Anthropic, Google, xAI and OpenAI. Each vendor is an entry point.
 
-Each vendor's key is its `key_env`; its `base_url_env` is an address to call instead of its own.
+`key_env` names the variable of a vendor's key; `base_url_env` that of an address to call in place
+of the vendor's own. OpenAI's takes any server that speaks Chat Completions.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ SENTENCES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(("sentence", "document"), SENTENCES.items())
 def test_a_grant_has_this_sentence(sentence: str, document: dict[str, Any]) -> None:
     assert grant_sentence(read(document), KNOWN) == sentence
-    assert read(read_sentence(sentence, KNOWN)) == read(document)
+    assert read(read_sentence(sentence)) == read(document)
 
 
 @promise("sentence-says-whole-grant")
@@ -156,7 +156,7 @@ def test_a_grant_has_this_sentence(sentence: str, document: dict[str, Any]) -> N
 @given(document=documents(KNOWN))
 def test_14_every_grant_is_the_same_read_from_its_sentence(document: dict[str, Any]) -> None:
     grant = read(document)
-    assert read(read_sentence(grant_sentence(grant, KNOWN), KNOWN)) == grant
+    assert read(read_sentence(grant_sentence(grant, KNOWN))) == grant
 
 
 NAMES = st.one_of(
@@ -199,7 +199,7 @@ def test_no_name_forges_a_sentence(names: list[str], wallet: str) -> None:
         sentence = grant_sentence(grant, known)
         # One line, and read back it is this grant of this agent and wallet.
         assert sentence.isprintable()
-        assert read(read_sentence(sentence, known), known) == grant
+        assert read(read_sentence(sentence), known) == grant
         finding = Finding(Why.NO_GRANT, grant.who, BURN_BONK)
         refusal = finding_sentence(finding, known)
         assert refusal.isprintable()
@@ -252,7 +252,7 @@ def test_a_site_without_grants_is_not_paid() -> None:
 )
 def test_a_site_is_paid_and_nobody_else_is(text: str) -> None:
     with pytest.raises(InvalidRequest):
-        read_sentence(text, KNOWN)
+        read_sentence(text)
 
 
 PAY_SELLER = replace(PAY_USDC, operation=Operation.PAY, owner=VENDOR)
@@ -599,7 +599,7 @@ START = "Agent scout may transfer up to 5 USDC a day, to @vendors"
 )
 def test_a_sentence_that_is_none_is_refused_by_its_words(sentence: str, error: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        read_sentence(sentence, KNOWN)
+        read_sentence(sentence)
     assert error in str(refused.value)
     assert str(refused.value).isprintable()
 
@@ -629,7 +629,7 @@ WORDS = st.sampled_from(
 def test_any_text_is_a_grants_sentence_or_is_refused(words: list[str], text: str) -> None:
     for each in (f"Agent scout may {''.join(words)}.", "".join(words), text):
         try:
-            document = read_sentence(each, KNOWN)
+            document = read_sentence(each)
         except InvalidRequest:
             continue
         assert document["who"].startswith("agent:")

@@ -305,7 +305,7 @@ def _document(grant: object, path: str, names: ServiceNames, subject: str) -> ob
         return grant
     text = f"{subject} {grant.rstrip('. ')}." if grant.startswith("may ") else grant
     try:
-        return read_sentence(text, names)
+        return read_sentence(text)
     except InvalidRequest as unclear:
         raise InvalidRequest(f"{path}: {unclear}") from None
 

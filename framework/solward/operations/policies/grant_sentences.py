@@ -106,7 +106,7 @@ def read_only_sentence(who: str, names: Names) -> str:
     return f"{capital(principal_name(who, names))} may only read."
 
 
-def read_sentence(text: str, names: Names) -> dict[str, Any]:
+def read_sentence(text: str) -> dict[str, Any]:
     """The document of the grant that such a sentence is of, for `read_grant` to check.
 
     Raises:
