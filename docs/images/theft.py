@@ -15,7 +15,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
-from tests.e2e.hostile.test_hostile_plugins import THEFTS, install
+from tests.e2e.hostile.test_hostile_plugins import THEFTS
+from tests.support.plugins import Shelf
 from tests.support.processes import Service, funded_wallet
 
 PICTURE = Path(__file__).with_name("refused-theft.svg")
@@ -46,7 +47,8 @@ def main() -> None:
     console = Console(record=True, width=COLUMNS, force_terminal=True)
     with tempfile.TemporaryDirectory() as folder:
         site = Path(folder) / "site"
-        install(site, "token-news", {SKILL: source})
+        site.mkdir()
+        Shelf(site).install("token-news", {SKILL: source})
         service = Service(
             Path(folder) / "home", PYTHONPATH=str(site), MAX_TRANSACTIONS_PER_MINUTE="5"
         ).start()
