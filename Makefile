@@ -125,7 +125,7 @@ $(DOJO)/.installed: $(DEV_LOCKS) requirements/agentdojo.txt
 	$(DOJO)/bin/python $(EDITABLE)
 	touch $@
 
-# docs/assurance.md from the marks of promises on pages and tests.
+# docs/assurance/promises.md from the marks of promises on pages and tests.
 assurance: install
 	$(BIN)/python -m tests.docs.assurance
 
@@ -153,7 +153,7 @@ lint: install
 bench: install
 	$(BIN)/python -m benchmarks
 
-# The pictures of docs/dashboard.md, which need chromium and chromedriver, and the README's.
+# The pictures of docs/how-to/dashboard.md, which need chromium and chromedriver, and the README's.
 screenshots: install
 	PYTHONPATH=. $(BIN)/python docs/images/take.py
 	PYTHONPATH=. $(BIN)/python docs/images/theft.py

@@ -6,7 +6,8 @@ Not part of `make bench`, since a million records take minutes to make and 6 GB 
 is a home of its own, made by statements (`benchmarks.growth_rows`), with a real service process on
 it that is asked over HTTP, one request at a time. A request's figure is the processor time of the
 service, and of PostgreSQL with all its processes, because other work on the machine moves that
-least; the p99 beside it is what a caller waited. It draws the pictures of docs/benchmarks.md.
+least; the p99 beside it is what a caller waited. It draws the pictures of
+docs/assurance/benchmarks.md.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ from tests.support.plugins import COSTS, HEAD, OBTAINS, Shelf, hostile_source
 from solward.hosts.host import SupervisionLimits
 
 # Of other callers' p99 with hostile plugins to that without: twice is aimed at, and does not hold
-# (docs/benchmarks.md). A machine of two cores on which both always compute answers later whatever
-# computes there, so it is compared with that as well.
+# (docs/assurance/benchmarks.md). A machine of two cores on which both always compute answers
+# later whatever computes there, so it is compared with that as well.
 MOST = 3.0
 MOST_OF_COMPUTING = 1.0
 # Of each route a request each.

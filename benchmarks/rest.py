@@ -113,7 +113,7 @@ async def _rows(external: Served, embedded: Served) -> list[Row]:
 
     of_embedded = get("GET balance, embedded ledger", f"wallets/{inside}/balance", 0.57)
     return [
-        # docs/benchmarks.md has why it is not more.
+        # docs/assurance/benchmarks.md has why it is not more.
         Row("transfers confirmed", external, transfers, 160, 0.1, ECHO, _confirmed),
         Row("POST wallets", external, itertools.repeat(NEW_WALLET), SLICE, 0.45, ECHO),
         get("GET balance", f"wallets/{payers[0]}/balance", 0.5),

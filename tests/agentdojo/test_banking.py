@@ -20,7 +20,7 @@ pytestmark = pytest.mark.agentdojo
 
 USER_TASKS = [f"user_task_{number}" for number in range(16)]
 INJECTIONS = [f"injection_task_{number}" for number in range(9)]
-# The rows of docs/security.md, and the names of `Policy`.
+# The rows of docs/assurance/security.md, and the names of `Policy`.
 ANYBODY, BOOK, NOBODY = "anybody", "the owner's address book", "nobody: no grant"
 
 
@@ -103,8 +103,8 @@ async def test_whatever_the_attacker_says_he_is_paid_nothing(
 
 
 def documented() -> dict[str, list[str]]:
-    """The figures of docs/security.md: a row's name -> its cells."""
-    page = (DOCS / "security.md").read_text()
+    """The figures of docs/assurance/security.md: a row's name -> its cells."""
+    page = (DOCS / "assurance/security.md").read_text()
     (table,) = re.findall(r"^\| whom the agent may pay \|.*\n(?:^\|.*\n)+", page, re.MULTILINE)
     rows = [row.strip("|\n ").split(" | ") for row in table.splitlines()[2:]]
     return {cells[0]: cells[1:] for cells in rows}

@@ -175,7 +175,7 @@ def test_a_name_that_is_no_benchmark_is_refused_before_anything_runs(tmp_path: P
 
 
 def test_every_benchmark_of_the_page_is_run_and_every_one_that_runs_is_on_the_page() -> None:
-    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    page = (ROOT / "docs" / "assurance/benchmarks.md").read_text()
     table = page.split("|---|---|", 1)[1].split("\n\n", 1)[0]
     named = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
 

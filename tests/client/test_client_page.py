@@ -1,4 +1,4 @@
-"""docs/client.md lists every call and every error of the client, and no other."""
+"""docs/how-to/python-client.md lists every call and every error of the client, and no other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from solward import client as package
 from solward.client import ClientError, Operations, SolwardClient
 from solward.types.errors import InvalidRequest
 
-PAGE = (DOCS / "client.md").read_text()
+PAGE = (DOCS / "how-to/python-client.md").read_text()
 CLIENT = SolwardClient("http://127.0.0.1:1", "sk-none")
 GROUPS: dict[str, Any] = {
     name: group for name, group in vars(CLIENT).items() if not name.startswith("_")

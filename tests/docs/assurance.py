@@ -1,4 +1,4 @@
-"""Writes docs/assurance.md: each promise of the docs with its sentence and its tests.
+"""Writes docs/assurance/promises.md: each promise of the docs with its sentence and its tests.
 
 Run it by `make assurance`. It reads pages and tests as text, so it takes a second and runs no test.
 """
@@ -6,6 +6,7 @@ Run it by `make assurance`. It reads pages and tests as text, so it takes a seco
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,8 @@ from typing import NamedTuple
 
 from tests.support.repository import DOCS, ROOT, TESTS
 
-PAGE = DOCS / "assurance.md"
-MARK = re.compile(r"\[([a-z0-9-]+)\]\((?:[\w./]*/)?assurance\.md#([a-z0-9-]+)\)")
+PAGE = DOCS / "assurance/promises.md"
+MARK = re.compile(r"\[([a-z0-9-]+)\]\((?:[\w./]*/)?promises\.md#([a-z0-9-]+)\)")
 _ITEM = re.compile(r"\s*(?:[-|]|\d+\. )")
 _HEADER = """# Assurance
 
@@ -33,7 +34,7 @@ class Shown(NamedTuple):
 def pages() -> list[Path]:
     """Returns every page that may make a promise."""
     others = [ROOT / "SECURITY.md", *sorted((ROOT / "examples").glob("*/README.md"))]
-    return [page for page in sorted(DOCS.glob("*.md")) if page != PAGE] + others
+    return [page for page in sorted(DOCS.rglob("*.md")) if page != PAGE] + others
 
 
 def shown() -> dict[str, list[Shown]]:
@@ -77,7 +78,7 @@ def carried() -> dict[str, list[str]]:
 
 
 def written() -> str:
-    """Returns the text of docs/assurance.md as pages and tests are now."""
+    """Returns the text of docs/assurance/promises.md as pages and tests are now."""
     tests = carried()
     parts = [_HEADER]
     last = ""
@@ -85,8 +86,8 @@ def written() -> str:
         first = promises[0]
         if first.page != last:
             last = first.page
-            link = last.removeprefix("docs/") if last.startswith("docs/") else f"../{last}"
-            parts.append(f"## In {last}\n\n[{link}]({link})\n")
+            link = os.path.relpath(ROOT / last, PAGE.parent)
+            parts.append(f"## In {last}\n\n[{last}]({link})\n")
         sentences = dict.fromkeys(each.sentence for each in promises)
         cited = " ".join(f"`{test}`" for test in tests.get(mark, []))
         parts.append(f"### {mark}\n\n" + "\n\n".join(sentences) + f"\n\n{cited}\n")

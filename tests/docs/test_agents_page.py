@@ -1,4 +1,4 @@
-"""docs/rest.md and docs/agents.md show agents, limits and usage with the fields they have."""
+"""The pages of agents show them, their limits and usage with the fields they have."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from solward.resources.agents import LlmBudget
 from solward.resources.declare import fields_of
 from solward.types.provider import Usage
 
-REST = (DOCS / "rest.md").read_text()
-AGENTS = (DOCS / "agents.md").read_text()
+REST = (DOCS / "reference/rest.md").read_text()
+AGENTS = (DOCS / "how-to/agents.md").read_text()
 
 
 def samples() -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""docs/backup.md names commands that exist, and the numbers that the code has."""
+"""docs/how-to/backup.md names commands that exist, and the numbers that the code has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from solward.vault.custody.envelope import ARGON2
 from solward_cli import main
 from solward_cli.backup import MIN_PASSPHRASE
 
-PAGE = (DOCS / "backup.md").read_text()
+PAGE = (DOCS / "how-to/backup.md").read_text()
 BLOCKS = "".join(re.findall(r"^```\n(.*?)^```$", PAGE, re.M | re.S))
 SHOWN = re.findall(r"^(?:\$ )?(?:\w+=\S+ )*(solward .+)$", BLOCKS, re.M)
 NAMED = [text for text in re.findall(r"`(solward [^`]+)`", PAGE) if text != "solward restore"]

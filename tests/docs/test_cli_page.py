@@ -1,4 +1,4 @@
-"""docs/cli.md lists every command with its arguments, and no other."""
+"""docs/reference/cli.md lists every command with its arguments, and no other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.repository import DOCS
 
 from solward_cli import main
 
-PAGE = (DOCS / "cli.md").read_text()
+PAGE = (DOCS / "reference/cli.md").read_text()
 ROWS = re.findall(r"^\| `solward ([^`]+)` \| .+ \|$", PAGE, re.MULTILINE)
 
 

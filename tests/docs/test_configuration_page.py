@@ -1,4 +1,4 @@
-"""docs/configuration.md names every setting, with its real default and an example that works."""
+"""The page of settings names every setting, with its real default and an example that works."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.repository import ROOT
 from solward.settings import Settings
 from solward.settings.secrecy import LEAST_BYTES, is_well_known, least_different
 
-PAGE = ROOT / "docs" / "configuration.md"
+PAGE = ROOT / "docs" / "reference/settings.md"
 ROW = re.compile(r"^\| `([A-Z0-9_]+)` \| (.+) \| (.+) \| `(.+)` \|$", re.MULTILINE)
 ROWS = {name: (default, example) for name, _, default, example in ROW.findall(PAGE.read_text())}
 

@@ -1,4 +1,4 @@
-"""docs/devnet.md: every command of it is run in its order, on a ledger that is somebody else's."""
+"""Every command of docs/how-to/devnet.md runs in its order, on a ledger of somebody else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.vendors.process import vendor_process
 from solward.settings import Settings
 from solward_cli import main
 
-PAGE = (DOCS / "devnet.md").read_text()
+PAGE = (DOCS / "how-to/devnet.md").read_text()
 SETTINGS = page_settings(PAGE)
 START = "solward up --no-rpc"
 STAND_INS = {"devnet, ": "localnet, ", "api.devnet.solana.com": "127.0.0.1"}

@@ -1,4 +1,4 @@
-"""docs/events.md lists every kind of event, with the fields it has."""
+"""docs/reference/events.md lists every kind of event, with the fields it has."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from solward.vault.money.request import Actor
 from solward.vault.store import holds, payments, transactions
 from solward_server.resources.events import HEARTBEAT_S, RETRY_MS
 
-PAGE = (DOCS / "events.md").read_text()
+PAGE = (DOCS / "reference/events.md").read_text()
 ROWS = re.findall(r"^\| `(\w+:\w+)` \| .+ \| (.+) \|$", PAGE, re.MULTILINE)
 HOLD = "the [hold](#records), `asked`"
 TRANSACTION, DECISION = "the [record](#records)", "the [decision](#records)"

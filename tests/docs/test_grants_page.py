@@ -1,4 +1,4 @@
-"""docs/grants.md: each example is its file, has its sentences, and answers as its table says."""
+"""Each example of docs/reference/grants.md is its file, and answers as its table says."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from solward.vault.grants.sentences import finding_sentence, reason_sentence
 from solward.vault.grants.spelling import Names
 from solward.vault.guardrails.rules import RULES
 
-PAGE = (DOCS / "grants.md").read_text()
+PAGE = (DOCS / "reference/grants.md").read_text()
 EXAMPLE = re.compile(
-    r"^\[(?P<name>[\w-]+\.json)\]\(\.\./examples/grants/(?P<link>\S+)\):\n\n"
+    r"^\[(?P<name>[\w-]+\.json)\]\((?:\.\./)+examples/grants/(?P<link>\S+)\):\n\n"
     r"```json\n(?P<text>.*?)^```\n\n(?P<sentences>(?:> [^\n]+\n\n)+)"
     r"\| who \| transaction \| answer \|\n\|[-|]+\|\n(?P<rows>(?:\| [^\n]+\|\n)+)",
     re.MULTILINE | re.DOTALL,
@@ -228,7 +228,7 @@ def test_every_setting_that_bounds_money_has_its_place_beside_grants() -> None:
     table = PAGE.partition("\n## Settings of before\n")[2].partition("\n## ")[0]
     named = set(re.findall(r"`([A-Z_]{5,})`", table))
     assert named <= {each.upper() for each in Settings.model_fields}
-    limits = (DOCS / "configuration.md").read_text().partition("\n## Limits\n")[2]
+    limits = (DOCS / "reference/settings.md").read_text().partition("\n## Limits\n")[2]
     bounding = re.findall(r"^\| `([A-Z_]+)` \|", limits.partition("\n## ")[0], re.MULTILINE)
     assert set(bounding) - {"HOLD_EXPIRES_S"} == named
     assert set(re.findall(r", rule `(\w+)`", table)) <= set(RULES)

@@ -27,8 +27,8 @@ from solward.types.ledger import TokenHolding
 from solward.types.manifest import ProblemCode
 from solward.types.record import TransactionRecord
 
-PAGE = (DOCS / "hooks.md").read_text()
-PLUGINS = (DOCS / "plugins.md").read_text()
+PAGE = (DOCS / "reference/hooks.md").read_text()
+PLUGINS = (DOCS / "reference/plugins.md").read_text()
 SPECIFIED = [name for name, each in vars(hookspecs).items() if hasattr(each, "solward_spec")]
 
 
@@ -59,7 +59,7 @@ def test_every_hook_belongs_to_one_documented_group() -> None:
 
 
 def test_what_reads_give_is_documented_with_the_fields_it_has() -> None:
-    page = (DOCS / "writing-a-skill.md").read_text()
+    page = (DOCS / "how-to/write-a-skill.md").read_text()
     rows = re.findall(r"^\| (`.*?) \| (.*) \|$", page, re.MULTILINE)
     said = {first: set(re.findall(r"`(\w+)`", rest)) for first, rest in rows}
     assert {

@@ -1,4 +1,4 @@
-"""What docs/transactions.md and docs/localnet.md list is what the code has."""
+"""What docs/reference/transactions.md and docs/how-to/localnet.md list is what the code has."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from solward_localnet.methods import METHODS
 from solward_localnet.websocket import SUBSCRIBE
 from solward_plugins.skills.operations import OperationSkill
 
-TRANSACTIONS = (DOCS / "transactions.md").read_text()
-LOCALNET = (DOCS / "localnet.md").read_text()
+TRANSACTIONS = (DOCS / "reference/transactions.md").read_text()
+LOCALNET = (DOCS / "how-to/localnet.md").read_text()
 
 
 def section(page: str, heading: str) -> str:
@@ -70,7 +70,7 @@ def test_an_operations_names_are_documented_where_they_differ() -> None:
         ]
         if any(cells):
             expected.append([f"`{name}`", *cells])
-    table = (DOCS / "contract.md").read_text().partition("### Names of an operation")[2]
+    table = (DOCS / "reference/contract.md").read_text().partition("### Names of an operation")[2]
     rows = re.findall(r"^\| (`.+) \|$", table.partition("\n## ")[0], re.MULTILINE)
     assert [[cell.strip() for cell in row.split("|")] for row in rows] == expected
 

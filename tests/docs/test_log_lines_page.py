@@ -1,4 +1,4 @@
-"""docs/metrics.md lists every line that the service logs by a name, as the source has it."""
+"""docs/reference/metrics.md lists every line that the service logs, as the source has it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from solward.database import outbox
 from solward.service.retention import Retained
 from solward.types.events import Event
 
-PAGE = (ROOT / "docs" / "metrics.md").read_text()
+PAGE = (ROOT / "docs" / "reference/metrics.md").read_text()
 SECTION = PAGE.partition("\n## Log lines\n")[2]
 ROW = re.compile(r"^\| `(\w+)` \| ([a-z, ]+) \| (.*?) \| (.+) \| (.+) \|$", re.MULTILINE)
 

@@ -1,4 +1,4 @@
-"""docs/mainnet.md: every command of it is run in its order, on a ledger that is somebody else's."""
+"""Every command of docs/how-to/mainnet.md runs in its order, on a ledger of somebody else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from solward.settings import Settings
 from solward_cli import main
 from solward_cli.doctor import CHECKS
 
-PAGE = (DOCS / "mainnet.md").read_text()
+PAGE = (DOCS / "how-to/mainnet.md").read_text()
 SETTINGS = page_settings(PAGE)
 START = "solward server start"
 # Of mainnet with two operators; the test has one machine and no mainnet.

@@ -1,4 +1,4 @@
-"""docs/metrics.md lists every metric with its labels, and the alert rules name only what exists."""
+"""docs/reference/metrics.md lists every metric; the alert rules name only what exists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from solward.notify.alerts import EVENTS, LOOK_S, MOST_LINES, MOST_TEXT
 from solward.support.durations import MINUTE_MS
 from solward.telemetry import metrics
 
-PAGE = (ROOT / "docs" / "metrics.md").read_text()
+PAGE = (ROOT / "docs" / "reference/metrics.md").read_text()
 RULES = (ROOT / "deploy" / "prometheus-alerts.yml").read_text()
 OURS = [
     each

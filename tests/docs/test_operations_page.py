@@ -1,4 +1,4 @@
-"""docs/operations.md says the numbers that the code has, and its arithmetic is right."""
+"""docs/how-to/operate.md says the numbers that the code has, and its arithmetic is right."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from solward_server.http.body import MAX_BODY_BYTES
 from solward_server.listening import MAX_CONNECTIONS, OPEN_FILES
 from solward_server.resources.events import HEARTBEAT_S
 
-PAGE = (ROOT / "docs" / "operations.md").read_text()
+PAGE = (ROOT / "docs" / "how-to/operate.md").read_text()
 # Lines of a paragraph run on.
 TEXT = " ".join(PAGE.split())
 
@@ -112,7 +112,7 @@ def test_the_arithmetic_uses_the_costs_of_sizing() -> None:
 
 
 def test_the_costs_are_those_of_the_benchmarks() -> None:
-    measured = " ".join((ROOT / "docs" / "benchmarks.md").read_text().split())
+    measured = " ".join((ROOT / "docs" / "assurance/benchmarks.md").read_text().split())
     assert (
         "with 0.57 ms of the workers' processor time a cycle and 0.31 of PostgreSQL's" in measured
     )

@@ -1,5 +1,4 @@
-"""docs/payments.md: the commands of its two minutes are run in their order, and its tables are
-those of the product."""
+"""The commands of docs/how-to/payments.md run in their order; its tables are the product's."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from tests.support.repository import DOCS, ROOT
 
 from solward.types.payment import PaymentMode, PaymentState
 
-PAGE = (DOCS / "payments.md").read_text()
+PAGE = (DOCS / "how-to/payments.md").read_text()
 SELLER = "127.0.0.1:4021"
 REFUSED = 3
 

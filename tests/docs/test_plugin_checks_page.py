@@ -1,4 +1,4 @@
-"""docs/plugins.md lists every check of the kit, and no other."""
+"""docs/reference/plugins.md lists every check of the kit, and no other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.repository import ROOT
 
 from solward.testing import conformance
 
-PAGE = (ROOT / "docs" / "plugins.md").read_text()
+PAGE = (ROOT / "docs" / "reference/plugins.md").read_text()
 ROWS = re.findall(
     r"^\| (all|skill and provider|skill|provider|venue|payment|guardrail)"
     r" \| ((?:`\w+`(?:, )?)+) \|",

@@ -10,14 +10,14 @@ from tests.support.repository import DOCS, ROOT
 
 # Each list item and each row of a table headed "attacked by" on these pages is a promise.
 PAGES = [
-    "approvals.md",
-    "contract.md",
-    "exactly-once.md",
-    "grants.md",
-    "payments.md",
-    "security.md",
-    "tokens.md",
-    "transactions.md",
+    "how-to/approvals.md",
+    "reference/contract.md",
+    "assurance/exactly-once.md",
+    "reference/grants.md",
+    "how-to/payments.md",
+    "assurance/security.md",
+    "reference/tokens.md",
+    "reference/transactions.md",
 ]
 ATTACKED = re.compile(r"^\|.*\| attacked by \|\n\|[-| ]+\|\n((?:\|.*\n)+)", re.MULTILINE)
 SAMPLE = re.compile(r"^ *```.*?^ *```$|<!--.*?-->", re.MULTILINE | re.DOTALL)

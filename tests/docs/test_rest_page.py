@@ -1,4 +1,4 @@
-"""docs/rest.md lists every route with its credential, and shows how to call it."""
+"""docs/reference/rest.md lists every route with its credential, and shows how to call it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.services import Api
 
 from solward_server.http.auth import rule_of
 
-PAGE = (DOCS / "rest.md").read_text()
+PAGE = (DOCS / "reference/rest.md").read_text()
 FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 SHELL = "".join(text for language, text in FENCED if not language)
 ROWS = re.findall(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.repository import ROOT
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SAMPLE = re.compile(
     r"^(?:<!-- from (?P<source>\S+) -->\n)?```(?:python|toml)\n(?P<text>.*?)^```$", re.M | re.S
 )
@@ -52,12 +52,13 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 def test_the_index_has_every_page() -> None:
     index = (ROOT / "docs" / "README.md").read_text()
-    linked = set(re.findall(r"\]\(([\w-]+\.md)", index)) | {"README.md"}
-    assert {page.name for page in (ROOT / "docs").glob("*.md")} == linked
+    linked = set(re.findall(r"\]\(([\w-]+/[\w-]+\.md)", index)) | {"README.md"}
+    pages = (ROOT / "docs").rglob("*.md")
+    assert {str(page.relative_to(ROOT / "docs")) for page in pages} == linked
 
 
 def test_the_localnets_python_client_is_installed_by_make_up() -> None:
     """`make up` installs what `up.txt` has."""
-    page = (ROOT / "docs" / "localnet.md").read_text()
+    page = (ROOT / "docs" / "how-to/localnet.md").read_text()
     assert "solana-py, which the extra `up` brings" in page
     assert "\nsolana==" in (ROOT / "requirements" / "up.txt").read_text()

@@ -321,7 +321,7 @@ def test_kit_works_with_its_rpc_and_its_subscriptions(
     assert len(told(javascript, "kit.mjs", node.http, node.ws)) == 6
 
 
-PAGE = (DOCS / "localnet.md").read_text()
+PAGE = (DOCS / "how-to/localnet.md").read_text()
 # Method -> the clients that ask it, and what the page says becomes of it.
 LISTED = {
     name: (clients, here)

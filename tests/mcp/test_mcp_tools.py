@@ -175,7 +175,7 @@ def test_a_key_no_header_could_carry_is_refused(key: object) -> None:
 
 
 async def test_the_documentation_lists_the_hints_and_the_addresses_as_they_are() -> None:
-    page = (DOCS / "mcp.md").read_text()
+    page = (DOCS / "how-to/mcp.md").read_text()
     for name in ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"):
         read, spend = (
             str(tool_of(skill(effects), one_wallet=False)["annotations"][name]).lower()

@@ -39,7 +39,7 @@ from solward.support import jsontext
 from solward.support.child_processes import child_environment
 
 _PACKAGE = Path(solward.__file__).parent
-_REST = _PACKAGE.parents[1] / "docs" / "rest.md"
+_REST = _PACKAGE.parents[1] / "docs" / "reference" / "rest.md"
 _HEADER = "# Written by `make operations` from the declarations; change it there.\n"
 _WIDTH = 100
 
@@ -251,7 +251,7 @@ def _about(field: Field) -> str:
 
 
 def rest_page() -> str:
-    """`docs/rest.md`, with the tables of fields between their marks."""
+    """`docs/reference/rest.md`, with the tables of fields between their marks."""
     text = _REST.read_text()
     asked = filter(None, (each.request for calls in CALLS.values() for each in calls))
     kinds = {each.__name__: each for each in asked}
@@ -277,7 +277,7 @@ def _shown_default(field: Field) -> str:
         case None:
             return ""
         case Setting():
-            return f"[`{field.default.name}`](configuration.md)"
+            return f"[`{field.default.name}`](settings.md)"
         case _:
             return f"`{jsontext.dumps(field.default)}`"
 

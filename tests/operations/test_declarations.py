@@ -19,7 +19,7 @@ from solward.resources.fields import REQUIRED, Amount, Field, Text, Whole
 from solward.types.errors import InvalidRequest
 from solward_cli.wallet import COMMANDS
 
-REST, CLI = (DOCS / "rest.md").read_text(), (DOCS / "cli.md").read_text()
+REST, CLI = (DOCS / "reference/rest.md").read_text(), (DOCS / "reference/cli.md").read_text()
 # The vendor's own API, as the embedded market and its adapter speak it; files that are written
 # from the declarations; the declarations.
 ELSEWHERE = re.compile(

@@ -21,7 +21,7 @@ EXAMPLE = (DEPLOY / ".env.example").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SINGLE_HOST = DEPLOY / "single-host"
 UNITS = [*sorted(DEPLOY.glob("*.service")), SINGLE_HOST / "solward.service"]
-PAGE = (ROOT / "docs" / "operations.md").read_text()
+PAGE = (ROOT / "docs" / "how-to/operate.md").read_text()
 
 # Of PostgreSQL's image, Compose, Python and the shell.
 OTHERS = {

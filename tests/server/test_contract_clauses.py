@@ -1,4 +1,4 @@
-"""Clauses of docs/contract.md that no other test holds: defaults, names, counts."""
+"""Clauses of docs/reference/contract.md that no other test holds: defaults, names, counts."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ assert "max_wallets" in inspect.signature(Keys.create).parameters
 assert (option.opts, option.type.max) == (["--max-wallets"], 1_000)
 assert form_schema(fields_of(NewKey))["properties"]["maxWallets"]["maximum"] == 1_000
 row = "| `maxWallets` | a whole number from 0 to 1,000 | `1000` |"
-assert row in Path("docs/rest.md").read_text()
+assert row in Path("docs/reference/rest.md").read_text()
 
 
 async def serve(home: Path) -> None:

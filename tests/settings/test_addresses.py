@@ -57,7 +57,7 @@ def of(values: dict[str, Any]) -> Settings | ConfigError:
 
 def test_every_setting_that_is_a_url_is_declared_as_one() -> None:
     """By its name, its default and its documented example, so that a new one is not forgotten."""
-    page = (ROOT / "docs" / "configuration.md").read_text()
+    page = (ROOT / "docs" / "reference/settings.md").read_text()
     documented = {
         name.lower() for name, default, example in ROW.findall(page) if "://" in default + example
     }

@@ -1,8 +1,8 @@
 """Making a backup: copies of a home's files as of one moment, also while a service writes to them.
 
 Every transaction in the ledger's copy is recorded in the database's copy: transactions are stored
-before they are sent (docs/exactly-once.md), and no database transaction can commit between the two
-copies. Transactions in flight are reconciled at the next start.
+before they are sent (docs/assurance/exactly-once.md), and no database transaction can commit
+between the two copies. Transactions in flight are reconciled at the next start.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ class SolwardClient(ServiceRequests):
         await self._http.close()
 
     async def quote(self, body: Mapping[str, Any]) -> SwapQuote:
-        """What a swap would bring now, by the fields of the swap's route (docs/rest.md)."""
+        """Returns what a swap would bring now; `body` has the fields of the swap's route."""
         return self._http.read(SwapQuote.of, await self._http.send("POST", "/quote", body))
 
     async def audit_entries(
@@ -220,7 +220,7 @@ class SolwardClient(ServiceRequests):
         Reconnects where it left off, without gap or duplicate, until it is closed.
 
         Args:
-            types: the kinds to receive (docs/events.md); all of them where it is empty.
+            types: the kinds to receive (docs/reference/events.md); all of them where it is empty.
 
         Raises:
             Unreachable: the service did not answer at the beginning.

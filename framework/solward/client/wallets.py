@@ -194,7 +194,7 @@ class Wallets(WalletRequests, Operations[Transaction]):
         return await self._http.pay(PaymentQuote.of, path, fields, None, dry_run=True)
 
     async def try_route(self, wallet_id: str, route: str, body: Mapping[str, Any]) -> Trial:
-        """A dry run of a money route by its name, such as `launch-token` (docs/rest.md)."""
+        """Makes a dry run of a money route by its name, such as `launch-token`."""
         return await self._try(wallet_id, segment(route, "route"), body, None)
 
     async def _make(
@@ -238,7 +238,7 @@ class Transactions(TransactionRequests):
         return await _page(partial(self._asked, LIST_TRANSACTIONS), limit, before, only)
 
     async def export(self, only: TransactionFilter | None = None) -> AsyncGenerator[bytes, None]:
-        """All that fit as CSV (docs/rest.md), newest first, in pieces as they arrive."""
+        """All that fit as CSV (docs/reference/rest.md), newest first, in pieces as they arrive."""
         query = requested(TransactionFilter, **asdict(only or TransactionFilter()))
         async with contextlib.aclosing(self._http.download("/transactions.csv", query)) as pieces:
             async for piece in pieces:

@@ -157,7 +157,7 @@ class Agent(Answer):
     name: str = declared(Text("For people.", example="saver"))
     wallet_id: str = declared(Id("The wallet it uses.", example=Example.WALLET))
     status: str = declared(
-        Choice("See docs/agents.md.", options=tuple(map(str, AgentStatus)), example="idle")
+        Choice("See docs/how-to/agents.md.", options=tuple(map(str, AgentStatus)), example="idle")
     )
     llm_provider: str = declared(Text("The provider's name.", title="Provider", example="rules"))
     llm_model: str = declared(Text("The model's name.", title="Model", example="rules"))

@@ -83,7 +83,7 @@ class Event(Answer):
     kind: str = declared(Choice("Its kind.", options=_KINDS), named="event")
     data: Mapping[str, Any] = declared(
         Json(
-            "By kind; see docs/events.md.",
+            "By kind; see docs/reference/events.md.",
             example={"address": Example.ADDRESS, "name": "ada", "walletId": Example.WALLET},
         )
     )

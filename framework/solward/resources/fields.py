@@ -681,7 +681,7 @@ SAID_GRANT: Final[Schema] = {
 
 @dataclass(frozen=True, slots=True)
 class GrantList(Field):
-    """What somebody may do (docs/grants.md): a list of grants, or of their sentences."""
+    """What somebody may do (docs/reference/grants.md): a list of grants, or of their sentences."""
 
     said = "Sentences, such as: may transfer up to 0.1 SOL a day, to anybody."
 

@@ -170,7 +170,7 @@ class PluginDistribution(Answer):
 class PluginProblem(Answer):
     """A plugin that was left out, or that something is wrong with."""
 
-    code: str = declared(Choice("See docs/plugins.md.", options=tuple(ProblemCode)))
+    code: str = declared(Choice("See docs/reference/plugins.md.", options=tuple(ProblemCode)))
     plugin: str = declared(Text("Its entry point's name."))
     distribution: str | None = declared(Text("Where it comes from."))
     detail: str = declared(Text("What is wrong."))

@@ -80,7 +80,7 @@ _OUTCOME = Choice("What became of it.", options=tuple(ReplayVerdict))
 
 @resource
 class PolicyDraft(Request):
-    """A policy; the language of grants says what is wrong with it (docs/grants.md)."""
+    """A policy; the language of grants says what is wrong with it (docs/reference/grants.md)."""
 
     left_out: ClassVar = {"cli": "a policy is one argument: a file, or a sentence"}
 
@@ -142,7 +142,7 @@ class Policy(Answer):
 
     Attributes:
         version: None in the answer to a check of a document that says none.
-        grants: as JSON (docs/grants.md).
+        grants: as JSON (docs/reference/grants.md).
         sentences: what it says, one for each grant and then one for each of `read_only`.
     """
 

@@ -177,7 +177,11 @@ class Schedule(Answer):
     missed: str = declared(Choice("As given.", options=tuple(map(str, Missed)), example="skip"))
     max_runs: int | None = declared(Whole("As given.", least=1, most=1_000_000, example=None))
     status: str = declared(
-        Choice("See docs/schedules.md.", options=tuple(map(str, ScheduleStatus)), example="active")
+        Choice(
+            "See docs/how-to/schedules.md.",
+            options=tuple(map(str, ScheduleStatus)),
+            example="active",
+        )
     )
     reason: str | None = declared(Text("Why it is paused or has ended.", example=None))
     principal: str = declared(
@@ -208,7 +212,11 @@ class ScheduleRun(Answer):
 
     due_at: datetime = declared(Time("The due time.", example="2026-11-23T08:00:00.000Z"))
     status: str = declared(
-        Choice("See docs/schedules.md.", options=tuple(map(str, RunStatus)), example="succeeded")
+        Choice(
+            "See docs/how-to/schedules.md.",
+            options=tuple(map(str, RunStatus)),
+            example="succeeded",
+        )
     )
     text: str = declared(
         Text("The skill's answer, or why there is none.", example="Swapped 0.1 SOL for 14.2 USDC.")

@@ -121,8 +121,8 @@ LIST_SETTINGS = Call(
     Setting,
     name="settings",
     listed="settings",
-    about="As docs/configuration.md lists them. They are read once, at the start; of a secret only"
-    " whether it is set, of an address that somebody set scheme, host and port.",
+    about="As docs/reference/settings.md lists them. They are read once, at the start; of a secret"
+    " only whether it is set, of an address that somebody set scheme, host and port.",
 )
 
 

@@ -143,7 +143,8 @@ class NetworkFee(Answer):
         )
     )
     compute_units: int | None = declared(
-        Whole("Compute units it used; see docs/transactions.md.", most=U64_MAX), default=None
+        Whole("Compute units it used; see docs/reference/transactions.md.", most=U64_MAX),
+        default=None,
     )
     compute_unit_limit: int | None = declared(
         Whole("How many it may use; absent where it sets none.", most=U64_MAX), default=None
@@ -178,7 +179,11 @@ class Transaction(Answer):
         )
     )
     status: str = declared(
-        Shape("See docs/transactions.md.", form=ref("TransactionStatus"), example="confirmed")
+        Shape(
+            "See docs/reference/transactions.md.",
+            form=ref("TransactionStatus"),
+            example="confirmed",
+        )
     )
     signature: str | None = declared(
         Text(
@@ -292,7 +297,7 @@ class Trial(Answer):
     """The result of a dry run; nothing was stored, reserved or sent.
 
     Attributes:
-        effects: as simulated (docs/transactions.md).
+        effects: as simulated (docs/reference/transactions.md).
     """
 
     component: ClassVar = "DryRun"

@@ -1,6 +1,6 @@
 """Deletes what is older than the settings keep it: decisions, events and sellers' answers; and what
-nothing counts any more: agents' usage, and what grants judged and reserved (docs/events.md,
-Retention)."""
+nothing counts any more: agents' usage, and what grants judged and reserved
+(docs/reference/events.md, Retention)."""
 
 from __future__ import annotations
 

@@ -70,7 +70,8 @@ from solward.vault.money.steps import StepHook, no_hook
 
 # Long enough for a ledger that answers to settle everything, short enough to start without one.
 RECONCILE_WAIT_S = 5.0
-# Between two looks of event streams for what other processes did: half of what docs/events.md says.
+# Between two looks of event streams for what other processes did: half of what
+# docs/reference/events.md says.
 EVENTS_POLL_S = 0.25
 
 # Between two looks for the ledger's time, where it does not answer.

@@ -21,7 +21,7 @@ _PIECE_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits on what clients of a port can use up; docs/operations.md lists them."""
+    """Limits on what clients of a port can use up; docs/how-to/operate.md lists them."""
 
     # Connections that stay open; for a moment there may be up to twice as many.
     connections: int = 1_024

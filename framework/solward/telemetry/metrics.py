@@ -1,4 +1,4 @@
-"""The metrics of a process, for Prometheus; docs/metrics.md has the list.
+"""The metrics of a process, for Prometheus; docs/reference/metrics.md has the list.
 
 Label values come from small sets: never an id, an address or free text, because Prometheus keeps a
 series for each. Times are seconds. The registry is Solward's own, so that a program that embeds

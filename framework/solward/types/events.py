@@ -19,7 +19,7 @@ QUEUE_SIZE = 256
 
 
 class EventKind(StrEnum):
-    """Every kind of event in the audit log; docs/events.md has their fields."""
+    """Every kind of event in the audit log; docs/reference/events.md has their fields."""
 
     WALLET_CREATED = "wallet:created"
     """A wallet was created or imported."""

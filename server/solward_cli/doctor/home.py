@@ -170,7 +170,9 @@ async def limits(subject: Subject) -> list[Line]:
     return lines
 
 
-_UNBOUND = "put who uses it under grants (docs/grants.md), or name its tokens in TOKEN_LIMITS"
+_UNBOUND = (
+    "put who uses it under grants (docs/reference/grants.md), or name its tokens in TOKEN_LIMITS"
+)
 
 
 def _ceilings(settings: Settings) -> Iterator[Line]:

@@ -47,7 +47,7 @@ NEWEST = 20
 # Entries of a page that stays open; loading older ones raises it.
 _MOST = 500
 _LONG_DETAIL = 30
-# Statuses in which an agent can be paused, stopped and chatted with (docs/agents.md).
+# Statuses in which an agent can be paused, stopped and chatted with (docs/how-to/agents.md).
 ACTIVE = ("running", "error")
 _LONGEST = declared_fields(Said)["message"].schema()["maxLength"]
 

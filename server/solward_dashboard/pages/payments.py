@@ -53,7 +53,8 @@ def page(wallet: str = "") -> None:
             payments.none = (
                 "This wallet has paid for no request yet."
                 if chosen
-                else "No request was paid for yet. See docs/payments.md, or `solward pay curl -h`."
+                else "No request was paid for yet."
+                " See docs/how-to/payments.md, or `solward pay curl -h`."
             )
             payments.show(found)
 

@@ -16,8 +16,8 @@ EVERY_S = 30.0
 _SOURCES = {"argument": "command option"}
 _NOTE = (
     "Read once, at the start, from the environment and .env of the process that answers: change"
-    " them there, and restart. docs/configuration.md says what each means. Grants, API keys and"
-    " settings of plugins change while the service runs, on pages of their own."
+    " them there, and restart. docs/reference/settings.md says what each means. Grants, API keys"
+    " and settings of plugins change while the service runs, on pages of their own."
 )
 
 

@@ -78,13 +78,14 @@ _GRANT: dict[str, Field | Schema] = {
 GRANT = response_object(
     _GRANT,
     optional=[name for name in _GRANT if name != "may"],
-    description="One permission, as docs/grants.md has it; `who` where nothing else says it.",
+    description="One permission, as docs/reference/grants.md has it;"
+    " `who` where nothing else says it.",
 )
 SCHEMAS: dict[str, Schema] = {
     "Grant": GRANT,
     "Error": response_object({"error": Text("What is wrong.")}),
     "TransactionStatus": Choice(
-        "See docs/transactions.md.", options=tuple(TransactionStatus)
+        "See docs/reference/transactions.md.", options=tuple(TransactionStatus)
     ).shown(),
     "RefusalNumbers": NUMBERS,
 }

@@ -81,7 +81,7 @@ def _mcp_operation() -> dict[str, Any]:
         "One message of MCP's streamable HTTP",
         tag="mcp",
         access=Access.KEY,
-        description="Every skill is a tool on a named wallet. See docs/mcp.md.",
+        description="Every skill is a tool on a named wallet. See docs/how-to/mcp.md.",
         body=request_body(
             _MESSAGE,
             {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}},

@@ -1,5 +1,5 @@
-"""Each example of docs/agents-elsewhere.md as its reader has it: the framework that others made, in
-an environment of its own, and its model at a scripted vendor."""
+"""Each example of docs/start/wallet-for-my-agent.md as its reader has it: the framework that others
+made, in an environment of its own, and its model at a scripted vendor."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CASES = {
     "with_crewai.py": ("together", "1."),
     "with_claude.py": ("claude", "2."),
 }
-PAGE = DOCS / "agents-elsewhere.md"
+PAGE = DOCS / "start/wallet-for-my-agent.md"
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""docs/mcp.md, "In two minutes", run as it stands with an empty home, and a host of its file."""
+"""docs/how-to/mcp.md, "In two minutes", runs with an empty home, and a host of its file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.repository import DOCS
 pytestmark = promise("mcp-within-two-minutes")
 
 
-IN_TWO_MINUTES = [each for each in blocks(DOCS / "mcp.md") if each.title == "In two minutes"]
+IN_TWO_MINUTES = [each for each in blocks(DOCS / "how-to/mcp.md") if each.title == "In two minutes"]
 
 
 @pytest.mark.more

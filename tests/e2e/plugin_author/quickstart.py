@@ -1,4 +1,4 @@
-"""The commands of a page, docs/quickstart-plugin.md, as one script that tells what it runs."""
+"""The commands of docs/start/plugin-in-ten-minutes.md, as one script that tells what it runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.support.repository import ROOT
 
-PAGE = ROOT / "docs" / "quickstart-plugin.md"
+PAGE = ROOT / "docs" / "start/plugin-in-ten-minutes.md"
 _PART = re.compile(
     r"^## (?P<title>[^\n]+)$|^```sh(?P<behind> background)?\n(?P<text>.*?)^```$", re.M | re.S
 )

@@ -1,4 +1,4 @@
-"""docs/quickstart-plugin.md, run as it stands in an empty folder and an empty environment."""
+"""docs/start/plugin-in-ten-minutes.md runs as it stands in an empty folder and environment."""
 
 from __future__ import annotations
 

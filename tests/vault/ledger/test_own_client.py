@@ -1,7 +1,7 @@
 """Why the money path has a ledger client of its own: what solana-py makes of a node's answers.
 
-Each test measures one reason that docs/architecture.md gives. A red one means that a release of
-solana-py or solders ended this reason: correct the page, and weigh the client again.
+Each test measures one reason that docs/assurance/architecture.md gives. A red one means that a
+release of solana-py or solders ended this reason: correct the page, and weigh the client again.
 """
 
 from __future__ import annotations

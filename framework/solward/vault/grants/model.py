@@ -1,8 +1,8 @@
 """What a grant says, as it is stored too, what a transaction is to grants, and what comes of it.
 
 Amounts are integers of the asset's smallest unit, dollars micro-dollars, times milliseconds. The
-names of stored fields are those of the document that people write (docs/grants.md), the values
-mints, ids and integers.
+names of stored fields are those of the document that people write (docs/reference/grants.md), the
+values mints, ids and integers.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 httpx's client and httpcore's pool, which it is made of, are not used here for three reasons.
 A request that is cancelled as it begins takes a connection of the pool along. Bytes that a node
 sends beyond an answer are the pool's answer to the next request. And half of what a request costs
-is the pool's locks (docs/benchmarks.md).
+is the pool's locks (docs/assurance/benchmarks.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The only door to a signature: assess, judge and reserve, sign, write ahead, send, confirm.
 
-docs/exactly-once.md states the order and what is durable when.
+docs/assurance/exactly-once.md states the order and what is durable when.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from solward.vault.store.transactions import RECORD, UNFINISHED, record_event, r
 
 
 class AttemptState(StrEnum):
-    """Where one signed transaction stands (docs/exactly-once.md)."""
+    """Where one signed transaction stands (docs/assurance/exactly-once.md)."""
 
     SIGNED = "signed"
     """Written ahead; its bytes may or may not have left the process."""
