@@ -30,6 +30,7 @@ from solward.solana.protocol import CHAIN_IDS
 from solward.support import jsontext
 from solward.telemetry.logs import configure
 from solward.types.payment import HttpAnswer, PayRequest, Served
+from solward.types.roles import ADMIN
 from solward.vault.money.request import Actor
 from solward.vault.money.steps import Step
 from solward_localnet.market import POOLS
@@ -77,6 +78,8 @@ class Shop(Sites):
         request: SellerRequest,
         within_s: float,
         headers: tuple[tuple[str, str], ...] = (),
+        *,
+        who: str = ADMIN,
     ) -> SiteAnswer:
         """402, then what was paid for."""
         now = time.perf_counter()
