@@ -32,7 +32,7 @@ class RunSkill(Protocol):
         actor: Actor,
         agent: AgentView | None = None,
     ) -> Awaitable[str]:
-        """The skill's text outcome; raises the skill's or the engine's error."""
+        """Return the skill's text outcome; raises the skill's or the engine's error."""
         ...
 
 
@@ -41,7 +41,7 @@ def no_hook(key: str, phase: object) -> None:
 
 
 def next_due_ms(due_ms: int, pause_ms: int, now_ms: int) -> int:
-    """The first multiple of `pause_ms` after `due_ms` that lies after `now_ms`.
+    """Return the first multiple of `pause_ms` after `due_ms` that lies after `now_ms`.
 
     Counted from when a run was due, not from when it ran, so that lateness does not add up; times
     that passed while it ran are skipped.

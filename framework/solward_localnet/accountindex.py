@@ -14,12 +14,12 @@ _TOKEN_PROGRAMS = frozenset(map(Pubkey.from_string, TOKEN_PROGRAMS))
 
 
 def plain(account: SolderAccount) -> Account:
-    """An account as `solward.solana` reads it."""
+    """Return an account as `solward.solana` reads it."""
     return Account(account.lamports, str(account.owner), account.data)
 
 
 def token_account(account: SolderAccount | None) -> tokens.TokenAccount | None:
-    """The initialized token account of either token program, None where there is none."""
+    """Return the initialized token account of either token program, None where there is none."""
     # Most accounts are no token's: those are not decoded.
     if account is None or account.owner not in _TOKEN_PROGRAMS:
         return None
@@ -27,7 +27,7 @@ def token_account(account: SolderAccount | None) -> tokens.TokenAccount | None:
 
 
 def mint_account(address: Pubkey, account: SolderAccount | None) -> tokens.Mint | None:
-    """The initialized mint of either token program, None where there is none."""
+    """Return the initialized mint of either token program, None where there is none."""
     if account is None:
         return None
     return tokens.mint_account(str(address), plain(account), strict=True)

@@ -57,7 +57,7 @@ def encode_account(
     pubkey: Pubkey,
     parse_context: ParseContext = lambda _address: None,
 ) -> dict[str, Any]:
-    """The `UiAccount` of `account`: lamports, data, owner, executable, rentEpoch, space.
+    """Return the `UiAccount` of `account`: lamports, data, owner, executable, rentEpoch, space.
 
     `encoding` None is the legacy `binary`: base58 text alone. `jsonParsed` falls back to base64
     where the data cannot be parsed, as in Agave. `data_slice` is `{"offset", "length"}` in bytes
@@ -139,7 +139,7 @@ _NO_VOTER = str(Pubkey.default())
 
 
 def parse_account(pubkey: Pubkey, account: Account, context: ParseContext) -> Parsed:
-    """The `ParsedAccount`: `{"program", "parsed", "space"}`.
+    """Return the `ParsedAccount`: `{"program", "parsed", "space"}`.
 
     Raises:
         Unparsable: no parser knows the owner, or the data is not of its layout.

@@ -38,7 +38,8 @@ class RpcError(Exception):
         self.data = data
 
     def to_json(self) -> dict[str, Any]:
-        """The error object as the wire carries it; `data` is left out where there is none."""
+        """Return the error object as the wire carries it; `data` is left out where there is
+        none."""
         body: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.data is not None:
             body["data"] = self.data
@@ -46,7 +47,8 @@ class RpcError(Exception):
 
 
 def invalid_params(message: str) -> RpcError:
-    """The error for a parameter that cannot be used; `message` names it and what was expected."""
+    """Return the error for a parameter that cannot be used; `message` names it and what was
+    expected."""
     return RpcError(INVALID_PARAMS, message)
 
 
@@ -85,7 +87,7 @@ def _describe(value: Any) -> str:
 
 
 def wrong_type(value: Any, expected: str) -> RpcError:
-    """The error for a value of the wrong JSON type; `expected` reads as in "a string"."""
+    """Return the error for a value of the wrong JSON type; `expected` reads as in "a string"."""
     return invalid_params(f"Invalid params: invalid type: {_describe(value)}, expected {expected}.")
 
 
@@ -100,7 +102,7 @@ def _at(params: Params, index: int, default: Any) -> Any:
 
 
 def string_at(params: Params, index: int) -> str:
-    """The string at `index`."""
+    """Return the string at `index`."""
     return _string(_at(params, index, _MISSING))
 
 
@@ -111,7 +113,7 @@ def _string(value: Any) -> str:
 
 
 def integer_at(params: Params, index: int, default: int | None = None) -> int:
-    """The unsigned 64-bit integer at `index`; required where `default` is None."""
+    """Return the unsigned 64-bit integer at `index`; required where `default` is None."""
     value = _at(params, index, _MISSING if default is None else default)
     return check_integer(value)
 
@@ -126,7 +128,7 @@ def check_integer(value: Any) -> int:
 
 
 def list_at(params: Params, index: int) -> list[Any]:
-    """The array at `index`."""
+    """Return the array at `index`."""
     value = _at(params, index, _MISSING)
     if not isinstance(value, list | tuple):
         raise wrong_type(value, "a sequence")
@@ -134,8 +136,8 @@ def list_at(params: Params, index: int) -> list[Any]:
 
 
 def config_at(params: Params, index: int, slot: int | None = None) -> Config:
-    """The configuration object at `index`, empty where there is none; its commitment is checked,
-    and against the ledger's `slot`, where that is given, its `minContextSlot`."""
+    """Return the configuration object at `index`, empty where there is none; its commitment is
+    checked, and against the ledger's `slot`, where that is given, its `minContextSlot`."""
     value = _at(params, index, {})
     if not isinstance(value, Mapping):
         raise wrong_type(value, "a map")
@@ -146,7 +148,7 @@ def config_at(params: Params, index: int, slot: int | None = None) -> Config:
 
 
 def commitment(config: Config) -> str:
-    """The commitment of the call, `finalized` where it names none."""
+    """Return the commitment of the call, `finalized` where it names none."""
     value = optional_string(config, "commitment")
     if value is None:
         return "finalized"
@@ -182,7 +184,7 @@ def check_context_slot(config: Config, slot: int) -> None:
 
 
 def flag(config: Config, name: str) -> bool:
-    """A boolean of the configuration, false where it is not given."""
+    """Return a boolean of the configuration, false where it is not given."""
     value = config.get(name)
     if value is None:
         return False
@@ -192,19 +194,19 @@ def flag(config: Config, name: str) -> bool:
 
 
 def optional_string(config: Config, name: str) -> str | None:
-    """A string of the configuration, None where it is not given."""
+    """Return a string of the configuration, None where it is not given."""
     value = config.get(name)
     return None if value is None else _string(value)
 
 
 def optional_integer(config: Config, name: str) -> int | None:
-    """An unsigned integer of the configuration, None where it is not given."""
+    """Return an unsigned integer of the configuration, None where it is not given."""
     value = config.get(name)
     return None if value is None else check_integer(value)
 
 
 def optional_map(config: Config, name: str) -> Config | None:
-    """An object of the configuration, None where it is not given."""
+    """Return an object of the configuration, None where it is not given."""
     value = config.get(name)
     if value is not None and not isinstance(value, Mapping):
         raise wrong_type(value, "a map")
@@ -212,22 +214,22 @@ def optional_map(config: Config, name: str) -> Config | None:
 
 
 def parse_pubkey(text: Any) -> Pubkey:
-    """The address that base58 `text` stands for."""
+    """Return the address that base58 `text` stands for."""
     return _from_base58(Pubkey.from_string, text)
 
 
 def pubkey_at(params: Params, index: int) -> Pubkey:
-    """The address at `index`."""
+    """Return the address at `index`."""
     return parse_pubkey(string_at(params, index))
 
 
 def parse_signature(text: Any) -> str:
-    """A transaction signature, checked, as the base58 text it is stored under."""
+    """Return a transaction signature, checked, as the base58 text it is stored under."""
     return str(_from_base58(Signature.from_string, text))
 
 
 def parse_blockhash(text: Any) -> bytes:
-    """The 32 bytes of a base58 blockhash."""
+    """Return the 32 bytes of a base58 blockhash."""
     return bytes(_from_base58(Hash.from_string, text))
 
 
@@ -249,7 +251,7 @@ _NO_ID = object()
 
 
 async def answer(body: str | bytes, call: Call) -> str | None:
-    """The response text for a request body; None where nothing is to be answered.
+    """Return the response text for a request body; None where nothing is to be answered.
 
     The requests of a batch run concurrently and are answered in their order. An exception that is
     no `RpcError` is logged and answered as -32603 without its text.

@@ -130,7 +130,7 @@ class TornLedger(Exception):
 
 
 def read_transaction(wire: bytes, *, takes_version_1: bool = True) -> VersionedTransaction:
-    """The transaction in `wire`, structurally sound.
+    """Return the transaction in `wire`, structurally sound.
 
     Raises:
         RpcError: -32602, it cannot be read or its indexes do not fit.
@@ -155,7 +155,7 @@ def read_transaction(wire: bytes, *, takes_version_1: bool = True) -> VersionedT
 
 
 def signatures_hold(tx: VersionedTransaction) -> bool:
-    """Whether every signature the message requires is there and right."""
+    """Return whether every signature the message requires is there and right."""
     results = tx.verify_with_results()
     return len(results) == tx.message.header.num_required_signatures and all(results)
 
@@ -227,8 +227,8 @@ def preflight_failure(execution: Execution | None, err: Any) -> RpcError:
 
 
 def simulated(err: Any, execution: Execution | None = None) -> dict[str, Any]:
-    """A simulation as the RPC shows it, without what became of accounts; there is no `execution` of
-    a transaction that the chain does not take."""
+    """Return a simulation as the RPC shows it, without what became of accounts; there is no
+    `execution` of a transaction that the chain does not take."""
     return {
         "accounts": None,
         "err": err,
@@ -279,14 +279,15 @@ def _record(
 
 
 def balances(accounts: tuple[Any, ...]) -> tuple[int, ...]:
-    """Lamports of each account, 0 for None."""
+    """Return lamports of each account, 0 for None."""
     return tuple(0 if account is None else account.lamports for account in accounts)
 
 
 def token_balances(
     ledger: LocalLedger, execution: Execution, accounts: tuple[Any, ...]
 ) -> tuple[dict[str, Any], ...]:
-    """The `UiTransactionTokenBalance` of each token account among the transaction's accounts."""
+    """Return the `UiTransactionTokenBalance` of each token account among the transaction's
+    accounts."""
     known = dict(zip(execution.keys.all, accounts, strict=True))
     found = []
     for index, account in enumerate(accounts):

@@ -91,7 +91,7 @@ class Chain:
     def resume(
         cls, state: ChainState, *, seed: bytes, slots_per_epoch: int, slot_ms: int, now_ms: int
     ) -> "Chain":
-        """The chain as it is at `now_ms`, never before what an earlier process answered."""
+        """Return the chain as it is at `now_ms`, never before what an earlier process answered."""
         skew_ms = max(state.skew_ms, state.time_ms - now_ms)
         chain = cls(seed, slots_per_epoch, slot_ms, state.slot, state.time_ms, skew_ms, now_ms)
         chain._remember(max(0, state.slot - BLOCKHASH_BLOCKS))
@@ -129,16 +129,16 @@ class Chain:
             self._recent[self.blockhash(slot)] = slot
 
     def blockhash(self, slot: int | None = None) -> bytes:
-        """The 32 bytes of the blockhash of `slot`, of the current slot for None."""
+        """Return the 32 bytes of the blockhash of `slot`, of the current slot for None."""
         number = self.slot if slot is None else slot
         return hashlib.sha256(self.seed + b"blockhash" + number.to_bytes(8, "little")).digest()
 
     def blockhash_slot(self, blockhash: bytes) -> int | None:
-        """The slot of a blockhash that may still be used, or None for any other."""
+        """Return the slot of a blockhash that may still be used, or None for any other."""
         return self._recent.get(blockhash)
 
     def last_valid_block_height(self) -> int:
-        """The last block height at which the current blockhash may be used."""
+        """Return the last block height at which the current blockhash may be used."""
         return self.slot + BLOCKHASH_BLOCKS
 
     def slot_hashes(self) -> list[tuple[int, bytes]]:
@@ -159,7 +159,8 @@ class Chain:
         return self.time_ms // 1000
 
     def block_time(self, slot: int) -> int:
-        """Seconds since the Unix epoch at the start of `slot`, counted back from the current."""
+        """Return seconds since the Unix epoch at the start of `slot`, counted back from the
+        current."""
         return (self.time_ms - (self.slot - slot) * self.slot_ms) // 1000
 
     def state(self, ceiling: int) -> ChainState:
@@ -307,7 +308,7 @@ class LocalLedger:
         self.storage.put_meta({"rent_per_byte": _integer(per_byte)})
 
     def genesis_hash(self) -> bytes:
-        """The 32 bytes that name this ledger, the same for as long as it lives."""
+        """Return the 32 bytes that name this ledger, the same for as long as it lives."""
         return hashlib.sha256(self.seed + b"genesis").digest()
 
     def with_context(self, value: Any) -> dict[str, Any]:
@@ -315,11 +316,12 @@ class LocalLedger:
         return {"context": {"apiVersion": API_VERSION, "slot": self.chain.slot}, "value": value}
 
     def stakes(self) -> Mapping[Pubkey, int]:
-        """The effective stake of each vote account in this epoch."""
+        """Return the effective stake of each vote account in this epoch."""
         return stakes.epoch_stakes(self.vm.delegations(), self.chain.epoch, self._history)
 
     def usable_nonce(self, tx: VersionedTransaction) -> Pubkey | None:
-        """The nonce account whose durable nonce is the transaction's blockhash, if there is one.
+        """Return the nonce account whose durable nonce is the transaction's blockhash, if there is
+        one.
 
         As Agave's `check_load_and_advance_message_nonce_account`: the first instruction advances
         the nonce, the account is written, and its authority has signed.

@@ -45,7 +45,7 @@ _SHA256 = "f4e92900146219108e6f7f644179b7a66183e664fc77ae7d62ba2790392bd50d"
 
 
 def seeded(name: str) -> Keypair:
-    """The key every localnet has under this name."""
+    """Return the key every localnet has under this name."""
     return Keypair.from_seed(hashlib.sha256(f"solward localnet {name}".encode()).digest())
 
 
@@ -101,7 +101,8 @@ POOLS = (
 
 
 def genesis_accounts(rent_per_byte: int = LOCALNET_RENT_PER_BYTE) -> Mapping[Pubkey, Account]:
-    """The program, the mints, the pools and their vaults, which hold the rent of their bytes."""
+    """Return the program, the mints, the pools and their vaults, which hold the rent of their
+    bytes."""
 
     def rent(size: int) -> int:
         return rent_of(size, rent_per_byte)
@@ -174,7 +175,7 @@ def _whole_per_sol(pool: Pool, held: Mapping[str, int]) -> Fraction | None:
 
 @cache
 def program_file() -> bytes:
-    """The program; `tests/market_source.py` has its source, and writes this file.
+    """Return the program; `tests/market_source.py` has its source, and writes this file.
 
     Raises:
         ValueError: the file is another one.
@@ -186,5 +187,5 @@ def program_file() -> bytes:
 
 
 def program_account(file: bytes) -> Account:
-    """A program as one account that nobody can change."""
+    """Return a program as one account that nobody can change."""
     return Account(most_rent(len(file)), file, _LOADER, executable=True)

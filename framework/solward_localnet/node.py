@@ -78,7 +78,7 @@ class Localnet:
         return cls(ledger, chosen, loop)
 
     async def call(self, method: str, params: Sequence[Any] = ()) -> Any:
-        """The `result` of a JSON-RPC method: plain JSON values, durable when this returns.
+        """Return the `result` of a JSON-RPC method: plain JSON values, durable when this returns.
 
         Raises:
             RpcError: what the wire carries as the `error` object.

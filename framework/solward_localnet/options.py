@@ -23,8 +23,8 @@ _BOOTED_NS = time.time_ns() - time.clock_gettime_ns(_UPTIME)
 
 
 def wall_clock_ms() -> int:
-    """Milliseconds since the Unix epoch: the machine's clock as it was when the process began, and
-    its uptime since, so that setting the clock moves no ledger that is open."""
+    """Return milliseconds since the Unix epoch: the machine's clock as it was when the process
+    began, and its uptime since, so that setting the clock moves no ledger that is open."""
     return (_BOOTED_NS + time.clock_gettime_ns(_UPTIME)) // 1_000_000
 
 

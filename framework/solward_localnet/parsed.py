@@ -46,7 +46,7 @@ class Reader:
         self._position = position
 
     def take(self, count: int) -> bytes:
-        """The next `count` bytes."""
+        """Return the next `count` bytes."""
         end = self._position + count
         if end > len(self._data):
             raise Unparsable(f"{end} bytes expected, {len(self._data)} given")
@@ -59,59 +59,60 @@ class Reader:
         return len(self._data) - self._position
 
     def unsigned(self, width: int) -> int:
-        """An unsigned integer of `width` bytes."""
+        """Return an unsigned integer of `width` bytes."""
         return int.from_bytes(self.take(width), "little")
 
     def u8(self) -> int:
-        """An unsigned byte."""
+        """Return an unsigned byte."""
         return self.unsigned(1)
 
     def u16(self) -> int:
-        """An unsigned integer of 2 bytes."""
+        """Return an unsigned integer of 2 bytes."""
         return self.unsigned(2)
 
     def u32(self) -> int:
-        """An unsigned integer of 4 bytes."""
+        """Return an unsigned integer of 4 bytes."""
         return self.unsigned(4)
 
     def u64(self) -> int:
-        """An unsigned integer of 8 bytes."""
+        """Return an unsigned integer of 8 bytes."""
         return self.unsigned(8)
 
     def amount(self) -> str:
-        """An unsigned integer of 8 bytes as text, which no reader of JSON rounds."""
+        """Return an unsigned integer of 8 bytes as text, which no reader of JSON rounds."""
         return str(self.u64())
 
     def i16(self) -> int:
-        """A two's complement integer of 2 bytes."""
+        """Return a two's complement integer of 2 bytes."""
         return int.from_bytes(self.take(2), "little", signed=True)
 
     def i64(self) -> int:
-        """A two's complement integer of 8 bytes."""
+        """Return a two's complement integer of 8 bytes."""
         return int.from_bytes(self.take(8), "little", signed=True)
 
     def double(self) -> float | None:
-        """A 64-bit float; None where it is not finite, which JSON cannot say."""
+        """Return a 64-bit float; None where it is not finite, which JSON cannot say."""
         return json_float(struct.unpack("<d", self.take(8))[0])
 
     def boolean(self) -> bool:
-        """A byte that is 0 or 1."""
+        """Return a byte that is 0 or 1."""
         value = self.u8()
         if value > 1:
             raise Unparsable(f"0 or 1 expected, {value} given")
         return value == 1
 
     def key(self) -> str:
-        """An address, as base58."""
+        """Return an address, as base58."""
         return str(Pubkey(self.take(32)))
 
     def key_or_none(self) -> str | None:
-        """An address, as base58; None where all its bytes are zero (`OptionalNonZeroPubkey`)."""
+        """Return an address, as base58; None where all its bytes are zero
+        (`OptionalNonZeroPubkey`)."""
         raw = self.take(32)
         return None if raw == _ZERO_KEY else str(Pubkey(raw))
 
     def optional_key(self) -> str | None:
-        """An address after a byte that says whether it is there, as base58."""
+        """Return an address after a byte that says whether it is there, as base58."""
         return self.key() if self.boolean() else None
 
     def short_text(self) -> str:
@@ -131,7 +132,7 @@ class Reader:
 
 
 def json_float(value: float) -> float | None:
-    """A float as JSON can carry it: None where it is not finite."""
+    """Return a float as JSON can carry it: None where it is not finite."""
     return value if math.isfinite(value) else None
 
 
@@ -141,7 +142,7 @@ its value is None."""
 
 
 def read_fields(fields: Fields, read: Reader) -> Parsed:
-    """The values of `fields` by their names, in their order."""
+    """Return the values of `fields` by their names, in their order."""
     values = [(name, field(read)) for name, field in fields.items()]
     return {
         name.removesuffix("?"): value
@@ -195,7 +196,7 @@ def shown(layout: Layout, accounts: Sequence[str], read: Reader) -> Parsed:
 
 
 def _named(names: Sequence[str], accounts: Sequence[str]) -> tuple[Parsed, list[str]]:
-    """The accounts under their names, and those that are left."""
+    """Return the accounts under their names, and those that are left."""
     if len(accounts) < len(names):
         raise Unparsable(f"{len(names)} accounts expected, {len(accounts)} given")
     info: Parsed = {}
@@ -246,7 +247,7 @@ EXTENSION_TYPES = (
 
 
 def ui_token_amount(amount: int, decimals: int) -> Parsed:
-    """The `UiTokenAmount` of `amount` base units.
+    """Return the `UiTokenAmount` of `amount` base units.
 
     `uiAmount` is for display only (a JSON number, as the wire has it); `amount` is exact.
     """
@@ -265,7 +266,7 @@ def ui_token_amount(amount: int, decimals: int) -> Parsed:
 
 
 def mint_decimals(address: Pubkey, context: ParseContext) -> int:
-    """The decimals of the mint at `address`.
+    """Return the decimals of the mint at `address`.
 
     Raises:
         Unparsable: there is no such mint.
@@ -279,7 +280,7 @@ def mint_decimals(address: Pubkey, context: ParseContext) -> int:
 
 
 def parse_token(pubkey: Pubkey, account: Account, context: ParseContext) -> Parsed:
-    """A token account, mint or multisig as `{"type", "info"}`.
+    """Return a token account, mint or multisig as `{"type", "info"}`.
 
     Raises:
         Unparsable: the data is none of the three, or the token account's mint is unknown.
@@ -334,7 +335,7 @@ def _signers(read: Reader) -> list[str]:
 
 
 def _extensions(data: bytes) -> Parsed:
-    """The extensions as `{"extension": name, "state": {...}}`, in the order they are stored.
+    """Return the extensions as `{"extension": name, "state": {...}}`, in the order they are stored.
 
     Extensions without a state have their name alone. One that cannot be read, and the confidential
     transfer family, is listed as `unparsableExtension`, which is Agave's name for such.

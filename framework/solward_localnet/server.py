@@ -44,7 +44,7 @@ class _ClientGoneError(Exception):
 
 
 def application(call: Call) -> Application:
-    """The ASGI application: JSON-RPC by POST, `GET /health`, and CORS for every origin.
+    """Return the ASGI application: JSON-RPC by POST, `GET /health`, and CORS for every origin.
 
     A validator allows every origin too: it holds no secret and no session.
     """

@@ -121,11 +121,11 @@ class Storage:
         self._connection.executemany(sql, rows)
 
     def _row(self, sql: str, *values: Any) -> Any:
-        """The first row of what a query finds, None where it finds nothing."""
+        """Return the first row of what a query finds, None where it finds nothing."""
         return self._connection.execute(sql, values).fetchone()
 
     def meta(self, name: str) -> bytes | None:
-        """The value stored under `name`."""
+        """Return the value stored under `name`."""
         row = self._row("SELECT value FROM meta WHERE name = ?", name)
         return None if row is None else bytes(row[0])
 
@@ -133,7 +133,8 @@ class Storage:
         self._write("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
 
     def accounts(self) -> Iterator[tuple[Pubkey, Account]]:
-        """Every account; executable ones last, since they point at accounts that hold code."""
+        """Yield every account; executable ones last, since they point at accounts that hold
+        code."""
         rows = self._connection.execute("SELECT * FROM accounts ORDER BY executable")
         for address, lamports, owner, executable, rent_epoch, data in rows:
             yield (
@@ -168,7 +169,7 @@ class Storage:
             self._write("DELETE FROM accounts WHERE address = ?", closed)
 
     def total_lamports(self) -> int:
-        """The lamports of all stored accounts together."""
+        """Return the lamports of all stored accounts together."""
         return int(self._row("SELECT coalesce(sum(lamports), 0) FROM accounts")[0])
 
     def largest_accounts(self, limit: int) -> list[tuple[Pubkey, int]]:
@@ -223,22 +224,22 @@ class Storage:
         return None if row is None else (row[0], _error(row[1]))
 
     def has_message(self, message_hash: bytes) -> bool:
-        """Whether a transaction with this message has landed, whoever signed it."""
+        """Return whether a transaction with this message has landed, whoever signed it."""
         query = "SELECT 1 FROM transactions WHERE message_hash = ?"
         return self._row(query, message_hash) is not None
 
     def transaction(self, signature: str) -> StoredTransaction | None:
-        """The stored transaction with this base58 signature."""
+        """Return the stored transaction with this base58 signature."""
         row = self._row(_SELECT + " WHERE signature = ?", signature)
         return None if row is None else _stored(row)
 
     def transactions_in(self, slot: int) -> list[StoredTransaction]:
-        """The transactions that landed in `slot`, in order."""
+        """Return the transactions that landed in `slot`, in order."""
         rows = self._connection.execute(_SELECT + " WHERE slot = ? ORDER BY seq", (slot,))
         return [_stored(row) for row in rows]
 
     def sequence(self, signature: str) -> int | None:
-        """The number of the transaction in the order in which they landed."""
+        """Return the number of the transaction in the order in which they landed."""
         row = self._row("SELECT seq FROM transactions WHERE signature = ?", signature)
         return None if row is None else int(row[0])
 

@@ -47,7 +47,7 @@ TRANSACTION_ENCODINGS = ("binary", "base64", "base58", "json", "jsonParsed")
 
 
 def decode_transaction(text: str, encoding: str) -> bytes:
-    """The wire bytes of a transaction given as base58 or base64 text.
+    """Return the wire bytes of a transaction given as base58 or base64 text.
 
     Raises:
         RpcError: -32602, with Agave's texts: an encoding other than the two, text that is not of
@@ -75,7 +75,7 @@ def decode_transaction(text: str, encoding: str) -> bytes:
 
 
 def transaction_json(record: StoredTransaction, encoding: str, max_version: int | None) -> Json:
-    """The `EncodedConfirmedTransactionWithStatusMeta` of `record`.
+    """Return the `EncodedConfirmedTransactionWithStatusMeta` of `record`.
 
     `encoding` is one of `TRANSACTION_ENCODINGS`. `max_version` is the caller's
     `maxSupportedTransactionVersion`: None accepts legacy transactions alone, and then `version` is
@@ -402,7 +402,7 @@ _METADATA_LAYOUT = Layout(
 
 
 def parse_instruction(program_id: str, accounts: Sequence[str], data: bytes) -> Parsed:
-    """An instruction as `{"program", "programId", "parsed"}`.
+    """Return an instruction as `{"program", "programId", "parsed"}`.
 
     `accounts` are the instruction's own accounts in their order, as base58.
 

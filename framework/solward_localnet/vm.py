@@ -99,7 +99,7 @@ class Execution:
     loaded_bytes: int = 0
 
     def changed(self) -> dict[Pubkey, Account | None]:
-        """The accounts the transaction left different from what they were."""
+        """Return the accounts the transaction left different from what they were."""
         states = zip(self.keys.all, self.keys.writable, self.pre, self.post, strict=True)
         return {key: post for key, writable, pre, post in states if writable and pre != post}
 
@@ -202,11 +202,11 @@ class Vm:
         self._svm.set_rent(Rent(per_byte))
 
     def account(self, address: Pubkey) -> Account | None:
-        """The account, None where there is none or it has no lamports."""
+        """Return the account, None where there is none or it has no lamports."""
         return _living(self._svm.get_account(address))
 
     def balance(self, address: Pubkey) -> int:
-        """Lamports of the account, 0 where there is none."""
+        """Return lamports of the account, 0 where there is none."""
         return self._svm.get_balance(address) or 0
 
     def put(self, accounts: Mapping[Pubkey, Account | None]) -> None:
@@ -217,11 +217,11 @@ class Vm:
             self._program_bytes.pop(address, None)
 
     def rent(self, data_bytes: int) -> int:
-        """Lamports that make an account with so much data exempt from rent."""
+        """Return lamports that make an account with so much data exempt from rent."""
         return self._svm.minimum_balance_for_rent_exemption(data_bytes)
 
     def delegations(self) -> list[Delegation]:
-        """Every delegated stake."""
+        """Return every delegated stake."""
         accounts = map(self.account, self.index.owned_by_program(STAKE_PROGRAM))
         stakes = [stake_account(plain(account)) for account in accounts if account is not None]
         return [stake.delegation for stake in stakes if stake and stake.delegation]
@@ -321,7 +321,8 @@ class Vm:
         return begun, _for_vm(tx, loaded)
 
     def keys(self, message: AnyMessage) -> Keys:
-        """The accounts of a message; those of a lookup table that cannot be read are left out."""
+        """Return the accounts of a message; those of a lookup table that cannot be read are left
+        out."""
         static, header = message.account_keys, message.header
         signed = header.num_required_signatures
         last_signed = signed - header.num_readonly_signed_accounts
@@ -483,7 +484,8 @@ def _for_vm(tx: VersionedTransaction, loaded: int) -> VersionedTransaction:
 
 
 def _loads_too_much(message: AnyMessage, loaded: int) -> bool:
-    """Whether a v1 message allows fewer bytes of accounts than it loads; not set they are 0."""
+    """Return whether a v1 message allows fewer bytes of accounts than it loads; not set they are
+    0."""
     if not isinstance(message, MessageV1):
         return False
     return loaded > (message.config.loaded_accounts_data_size_limit or 0)
@@ -501,12 +503,12 @@ def _index(keys: list[Pubkey], program: Pubkey) -> int:
 
 
 def priority_fee_of_message(message: AnyMessage) -> int:
-    """Lamports a v1 message offers; of the others the ComputeBudget instructions decide."""
+    """Return lamports a v1 message offers; of the others the ComputeBudget instructions decide."""
     return message.config.priority_fee or 0 if isinstance(message, MessageV1) else 0
 
 
 def current_nonce(account: Account | None) -> Nonce | None:
-    """The durable nonce an account holds, None where it is none of the current version."""
+    """Return the durable nonce an account holds, None where it is none of the current version."""
     nonce = None if account is None else nonce_account(plain(account))
     return nonce if nonce is not None and nonce.version == 1 else None
 

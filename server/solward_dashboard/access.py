@@ -77,11 +77,11 @@ class _Session:
     visitor: Visitor | None = None
 
     def stands(self, now: float) -> bool:
-        """Whether it is not over, and its credential was not refused since."""
+        """Return whether it is not over, and its credential was not refused since."""
         return now < self.until and not (self.visitor and self.visitor.refused)
 
     def is_of(self, name: str) -> bool:
-        """Whether it is of the admin credential of this name."""
+        """Return whether it is of the admin credential of this name."""
         return self.visitor is not None and self.visitor.name == name
 
 
@@ -98,7 +98,7 @@ class Login:
         self._turns = FairTurns(_GUESSES_AT_ONCE, of_source=1)
 
     def is_logged_in(self, connection: HTTPConnection) -> bool:
-        """Whether this browser logged in to this process within the last 12 hours, and its
+        """Return whether this browser logged in to this process within the last 12 hours, and its
         credential was not refused since."""
         return self._session(connection) is not None
 
@@ -108,8 +108,8 @@ class Login:
         return None if session is None else session.visitor
 
     async def confirm(self, connection: HTTPConnection) -> bool:
-        """Whether the login stands: a credential is asked about, and where it was revoked or has
-        expired its session ends."""
+        """Return whether the login stands: a credential is asked about, and where it was revoked or
+        has expired its session ends."""
         visitor = self.visitor(connection)
         if visitor is not None:
             try:
@@ -174,7 +174,7 @@ class Login:
         return response
 
     async def _check(self, given: str) -> tuple[bool, Visitor | None]:
-        """Whether it opens the pages, and whose credential it is; raises `ClientError`."""
+        """Return whether it opens the pages, and whose credential it is; raises `ClientError`."""
         if hmac.compare_digest(_digest(given), self._password):
             return True, None
         if not _CREDENTIAL.fullmatch(given):
@@ -258,7 +258,8 @@ class AccessGate:
             await _refuse(scope, receive, send, "Log in first.")
 
     async def _stands(self, connection: HTTPConnection) -> bool:
-        """Whether the login stands; for a page and a new socket a credential is asked about."""
+        """Return whether the login stands; for a page and a new socket a credential is asked
+        about."""
         login = self._login
         assert login is not None
         if _is_file(connection.scope):
@@ -328,7 +329,7 @@ def _digest(text: str) -> bytes:
 
 
 def _until_logged_out(receive: Receive, connection: HTTPConnection, login: Login) -> Receive:
-    """A socket ends with the login that it was opened by."""
+    """Return a socket ends with the login that it was opened by."""
 
     async def checked() -> Message:
         message = await receive()

@@ -76,7 +76,7 @@ class _ServiceTransport(httpx.AsyncHTTPTransport):
 
 
 def api() -> SolwardClient:
-    """The client of who asks, while the dashboard is served."""
+    """Return the client of who asks, while the dashboard is served."""
     visitor = _VISITOR.get()
     return _client[0] if visitor is None else visitor.client
 
@@ -100,13 +100,13 @@ def own_credential() -> Visitor | None:
 
 
 def behind_login() -> bool:
-    """Whether a visitor had to log in."""
+    """Return whether a visitor had to log in."""
     return any(_behind_login)
 
 
 def client_of(options: Options, secret: str) -> tuple[SolwardClient, list[bool]]:
-    """A client that stores nothing, to be closed, and a list that is not empty once its secret was
-    refused."""
+    """Return a client that stores nothing, to be closed, and a list that is not empty once its
+    secret was refused."""
     transport = _ServiceTransport()
     client = SolwardClient(options.api_url, secret, timeout_s=_TIMEOUT_S, transport=transport)
     transport.ask = client.admins.own
@@ -133,7 +133,7 @@ async def ask_role() -> None:
 
 
 def open_api(options: Options) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
-    """A lifespan that opens the shared client, and closes it at the end."""
+    """Yield a lifespan that opens the shared client, and closes it at the end."""
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

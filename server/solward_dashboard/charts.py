@@ -71,7 +71,7 @@ def by_type(transactions: Sequence[Transaction]) -> dict[str, Any]:
 
 
 def summary_text(transactions: Sequence[Transaction]) -> str:
-    """The chart in words, for screen readers."""
+    """Return the chart in words, for screen readers."""
     by_status = Counter(each.status for each in transactions)
     parts = [f"{by_status[status]} {status}" for status in STATUS_COLOURS if by_status[status]]
     every = counted(len(transactions), "transaction")
@@ -166,7 +166,7 @@ BALANCES = Balances()
 
 
 def observed_points(address: str, decisions: Iterable[Decision]) -> tuple[Point, ...]:
-    """The balances of the wallet of this address that agents observed."""
+    """Return the balances of the wallet of this address that agents observed."""
     seen = (each.observations for each in decisions)
     return tuple(
         Point(datetime.fromisoformat(str(each["timestamp"])), Decimal(each["solBalance"]))
@@ -178,7 +178,7 @@ def observed_points(address: str, decisions: Iterable[Decision]) -> tuple[Point,
 def points_from_records(
     created_at: datetime, records: Sequence[Transaction], balance: Decimal
 ) -> tuple[Point, ...]:
-    """The whole history, from all of a wallet's records; empty where it is not exact.
+    """Return the whole history, from all of a wallet's records; empty where it is not exact.
 
     It is exact where the records are airdrops and transfers only, each with one signature's fee,
     and add up to the balance: then nobody else sent the wallet anything.
@@ -199,7 +199,7 @@ def points_from_records(
 
 
 def history_chart(points: Sequence[Point]) -> dict[str, Any]:
-    """A stepped line: a balance holds until the next known one."""
+    """Return a stepped line: a balance holds until the next known one."""
     return {
         "animation": False,
         "backgroundColor": "transparent",

@@ -31,7 +31,7 @@ class Filled(Protocol):
 def titled(
     title: str, *, wide: bool = False, beside: Callable[[], object] | None = None
 ) -> Iterator[ui.dialog]:
-    """A dialog that is named by its heading; elements built inside are its content.
+    """Yield a dialog that is named by its heading; elements built inside are its content.
 
     Args:
         beside: builds what stands beside the title, before a button that closes the dialog.
@@ -48,7 +48,7 @@ def titled(
 
 
 async def confirmed(question: str, details: Sequence[str], verb: str) -> bool:
-    """Whether the user confirms; a dismissed dialog is no."""
+    """Return whether the user confirms; a dismissed dialog is no."""
 
     def build() -> None:
         for each in details:
@@ -132,7 +132,7 @@ async def filled(
 def submit_buttons(
     dialog: ui.dialog, verb: str, submit: Callable[[], object], testid: str = "confirm"
 ) -> tuple[ui.button, ui.button]:
-    """A row of Cancel, which closes the dialog with None, and the button that submits it."""
+    """Return a row of Cancel, which closes the dialog with None, and the button that submits it."""
     with sw.row("sw-end"):
         cancel = ui.button("Cancel", on_click=lambda: dialog.submit(None)).props("flat no-caps")
         button = ui.button(verb, on_click=submit).props(sw.PRIMARY)

@@ -114,7 +114,7 @@ class Field:
 def fields_of(
     schema: Mapping[str, Any], values: Mapping[str, Any] | None = None, depth: int = 0
 ) -> tuple[Field, ...]:
-    """The fields of an object's schema, the required ones first.
+    """Return the fields of an object's schema, the required ones first.
 
     Args:
         values: known values; they override defaults.
@@ -130,7 +130,7 @@ def fields_of(
 def field_of(
     name: str, schema: Mapping[str, Any], required: bool, value: Any = None, depth: int = 0
 ) -> Field:
-    """The field of one value; `value` overrides its default."""
+    """Return the field of one value; `value` overrides its default."""
     known = schema.get("default") if value is None else value
     label = one_line(str(schema.get("title") or in_words(name)), _MAX_LABEL)
     kind, choices = _kind(schema, required, depth)
@@ -154,7 +154,7 @@ def field_of(
 
 
 def content_of(field: Field, value: Any) -> Any:
-    """The input's content for a value."""
+    """Return the input's content for a value."""
     if field.kind is Kind.CHOICE:
         places = [at for at, each in enumerate(field.choices) if same(each, value)]
         only = 0 if field.required and len(field.choices) == 1 else None
@@ -207,7 +207,7 @@ def _kind(schema: Mapping[str, Any], required: bool, depth: int) -> tuple[Kind, 
 
 
 def _choices(schema: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """The possible values where the schema lists them."""
+    """Return the possible values where the schema lists them."""
     if "const" in schema:
         return (schema["const"],)
     if "enum" in schema:
@@ -218,7 +218,8 @@ def _choices(schema: Mapping[str, Any]) -> tuple[Any, ...] | None:
 
 
 def _kinds(schema: Mapping[str, Any]) -> set[str]:
-    """The allowed types without null, which means absent; empty where the schema has none."""
+    """Return the allowed types without null, which means absent; empty where the schema has
+    none."""
     branches = _branches(schema)
     if branches and "type" not in schema:
         each = [_kinds(branch) for branch in branches]
@@ -292,7 +293,7 @@ class Form:
         return not self._fields
 
     def values(self) -> dict[str, Any]:
-        """The values; numbers are int or Decimal, absent values are left out.
+        """Return the values; numbers are int or Decimal, absent values are left out.
 
         Raises:
             FormError: contents do not fit; the fields show why.
@@ -326,7 +327,7 @@ class Form:
         self._group.show_errors(errors)
 
     def unchecked(self) -> dict[str, Any] | None:
-        """The values, None where they do not fit; nothing is shown of that."""
+        """Return the values, None where they do not fit; nothing is shown of that."""
         values, errors = self._read()
         return None if errors else values
 
@@ -342,7 +343,7 @@ class Form:
 
 
 def read_all(*forms: Form) -> list[dict[str, Any]]:
-    """The values of several forms; raises `FormError` once all of them show their errors."""
+    """Return the values of several forms; raises `FormError` once all of them show their errors."""
     found: list[dict[str, Any]] = []
     errors: Errors = {}
     for each in forms:
@@ -541,7 +542,7 @@ def _element(field: Field) -> ValidationElement[Any]:
 def read(
     schema: Mapping[str, Any], fields: Sequence[Field], content: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Errors]:
-    """The values, and the errors by path; an error of the whole has the path `()`.
+    """Return the values, and the errors by path; an error of the whole has the path `()`.
 
     Numbers are `int` or `Decimal`, never float. Absent fields are left out, so that the service's
     defaults hold.
@@ -666,7 +667,7 @@ def _problem(field: Field, value: Any) -> str | None:
 
 
 def form_schema(fields: Iterable[declared.Field]) -> dict[str, Any]:
-    """The schema of a form with the fields that the dashboard has."""
+    """Return the schema of a form with the fields that the dashboard has."""
     shown = [each for each in fields if "dashboard" not in each.left_out]
     return {
         "type": "object",

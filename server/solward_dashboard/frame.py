@@ -142,7 +142,7 @@ def _name_of(path: str) -> str:
 
 @contextmanager
 def frame(path: str, kind: str = "") -> Iterator[Freshness]:
-    """The frame of a page; elements built inside are its content.
+    """Yield the frame of a page; elements built inside are its content.
 
     Args:
         kind: of what it shows one, such as `Wallet`.
@@ -318,8 +318,8 @@ def _wallets(frozen: Frozen) -> None:
 
 
 async def _confirmed(frozen: Frozen) -> str | None:
-    """The reason, empty or not, where the person confirms that all is to be frozen, or unfrozen;
-    else None."""
+    """Return the reason, empty or not, where the person confirms that all is to be frozen, or
+    unfrozen; else None."""
 
     def stops() -> None:
         _list("Stops at once, until you unfreeze, also across restarts:", STOPS)

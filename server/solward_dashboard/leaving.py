@@ -51,7 +51,7 @@ _RULES: Final = {
 
 
 def grants_left() -> sw.Redrawn[Sequence[Mapping[str, Any]]]:
-    """A card of each principal's grants with a bar a limit, as `GET /wallets/:id/limits` and
+    """Return a card of each principal's grants with a bar a limit, as `GET /wallets/:id/limits` and
     `GET /agents/:id/limits` have them; hidden where nobody is under grants."""
     return sw.card_of(
         "Grants",
@@ -76,8 +76,8 @@ def _principal(found: Mapping[str, Any]) -> None:
 
 
 def can_leave() -> sw.Redrawn[Mapping[str, Any]]:
-    """A card of the most that can leave a wallet in a day, of each asset, or why nothing bounds it,
-    as `GET /wallets/:id/limits` has it."""
+    """Return a card of the most that can leave a wallet in a day, of each asset, or why nothing
+    bounds it, as `GET /wallets/:id/limits` has it."""
     with sw.card("What can leave this wallet today", "can-leave"):
         shown = sw.Redrawn(_leaving_rows)
         sw.dim("Whoever asks but you: all agents, keys and schedules that may use it, at once.")
@@ -94,7 +94,7 @@ def _leaving_rows(found: Mapping[str, Any]) -> None:
 
 
 def asset_name(asset: str) -> str:
-    """An asset of `canLeave` in words: fees and rent, every other token, or its own name."""
+    """Return an asset of `canLeave` in words: fees and rent, every other token, or its own name."""
     return _KEPT.get(asset, asset)
 
 
@@ -109,7 +109,7 @@ def most_text(asset: str, each: Mapping[str, Any]) -> str:
 
 
 def open_holds() -> sw.Redrawn[Sequence[Hold]]:
-    """A card of what somebody asks for and waits; hidden where nothing does."""
+    """Return a card of what somebody asks for and waits; hidden where nothing does."""
     return sw.card_of(
         "Waits for a person", lambda found: [*map(_hold, found)], "open-holds", hides=True
     )
@@ -124,7 +124,7 @@ def _hold(hold: Hold) -> None:
 
 
 def rule_text(rule: str) -> str:
-    """The rule's name, and what it is about where it is built in."""
+    """Return the rule's name, and what it is about where it is built in."""
     about = _RULES.get(rule)
     return rule if about is None or about == rule else f"{rule}: {about}"
 
@@ -204,7 +204,7 @@ def line_texts(line: Mapping[str, Any], tokens: TokenList, people: People) -> li
 def units_text(
     asset: str, units: int, tokens: TokenList, line: Mapping[str, Any] | None = None
 ) -> str:
-    """An amount in whole units with the asset; the mint is whole where nothing names it."""
+    """Return an amount in whole units with the asset; the mint is whole where nothing names it."""
     if asset == "SOL":
         return f"{format_sol(units)} SOL"
     decimals = (line or {}).get("decimals", known_decimals(asset))
@@ -370,7 +370,7 @@ class Preview:
             self._show(trial, around, note)
 
     async def confirms(self) -> bool:
-        """Whether what is confirmed is what was looked at, and not long ago.
+        """Return whether what is confirmed is what was looked at, and not long ago.
 
         Otherwise it says so, and asks again where the answer is old.
         """
@@ -435,7 +435,7 @@ async def previewed(
     trial: Callable[[], Awaitable[Trial]],
     is_current: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """Whether a person confirms what a dry run shows; a dismissed dialog is no.
+    """Return whether a person confirms what a dry run shows; a dismissed dialog is no.
 
     Args:
         asked: what was asked for, as (title, text).

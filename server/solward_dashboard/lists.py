@@ -36,7 +36,7 @@ class Card(Protocol[One, More]):  # type: ignore[misc]
 
 
 def with_words(search: str, every: Iterable[T], texts: Callable[[T], Iterable[str]]) -> list[T]:
-    """Those whose texts contain every word of the search."""
+    """Return those whose texts contain every word of the search."""
     words = search.casefold().split()
 
     def fits(one: T) -> bool:

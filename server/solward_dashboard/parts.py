@@ -49,18 +49,18 @@ def stack(classes: str = "sw-stack") -> ui.element:
 
 
 def text(words: str = "", classes: str = "sw-text", *, testid: str = "") -> ui.label:
-    """A text of others, whole; a label shows text, never markup."""
+    """Return a text of others, whole; a label shows text, never markup."""
     return marked(ui.label(words).classes(classes), testid)
 
 
 def told(classes: str = "sw-text", *, testid: str = "") -> ui.label:
-    """A text that is hidden while it is empty."""
+    """Return a text that is hidden while it is empty."""
     made = text("", classes, testid=testid)
     return made.bind_visibility_from(made, "text", backward=bool)
 
 
 def error_text() -> ui.label:
-    """An error below what it is about; hidden while there is none."""
+    """Return an error below what it is about; hidden while there is none."""
     return told("sw-error").props("role=alert")
 
 
@@ -70,22 +70,22 @@ def set_class(element: ui.element, name: str, on: bool) -> None:
 
 
 def dim(words: str = "", classes: str = "sw-text") -> ui.label:
-    """A text that says less than those around it."""
+    """Return a text that says less than those around it."""
     return ui.label(words).classes(f"sw-dim {classes}")
 
 
 def heading(words: str = "", level: int = 2) -> ui.label:
-    """The heading of a card or a dialog."""
+    """Return the heading of a card or a dialog."""
     return ui.label(words).classes("sw-card-title").props(f"role=heading aria-level={level}")
 
 
 def tag(words: str) -> ui.badge:
-    """A word about what stands beside it."""
+    """Return a word about what stands beside it."""
     return ui.badge(words).props("outline").classes("sw-tag")
 
 
 def card(title: str = "", testid: str = "", more: tuple[str, str] | None = None) -> ui.element:
-    """A card; `more` is the text and the path of a link beside its title."""
+    """Return a card; `more` is the text and the path of a link beside its title."""
     made = marked(ui.element("section").classes("sw-card"), testid)
     with made:
         if more is not None:
@@ -99,7 +99,7 @@ def card(title: str = "", testid: str = "", more: tuple[str, str] | None = None)
 
 
 def marked(element: Element, testid: str) -> Element:
-    """The element, found by `testid` on the page."""
+    """Return the element, found by `testid` on the page."""
     if testid:
         element.props["data-testid"] = testid
     return element
@@ -129,8 +129,8 @@ def button(
     of: str = "",
     testid: str = "",
 ) -> ui.button:
-    """A button that does `act` once at a time; where that takes time, the page then asks anew for
-    what it shows.
+    """Return a button that does `act` once at a time; where that takes time, the page then asks
+    anew for what it shows.
 
     What `act` shows, such as a dialog, belongs to the page and stays where the button is built
     anew; the new one cannot be pressed until `act` is done. An error of the service is told.
@@ -177,7 +177,7 @@ def action(
     said: str | Callable[[T], str] = "",
     **more: Any,
 ) -> ui.button:
-    """A button that makes one call of the service, and is disabled until its answer comes.
+    """Return a button that makes one call of the service, and is disabled until its answer comes.
 
     Args:
         ask: whether a person confirms it first.
@@ -215,19 +215,19 @@ def _enable(buttons: Iterable[ui.button]) -> None:
 
 
 def choice(label: str, options: Any, value: Any = "", *, testid: str = "") -> ui.select:
-    """A select among filters."""
+    """Return a select among filters."""
     made = ui.select(options, value=value, label=label).props("outlined dense options-dense")
     return marked(made.classes("sw-select"), testid)
 
 
 def field_choice(label: str, options: Any, value: Any = None, *, testid: str) -> ui.select:
-    """A select of a form; one can search among many options."""
+    """Return a select of a form; one can search among many options."""
     made = ui.select(options, value=value, label=label, with_input=len(options) > MANY)
     return marked(made.props("outlined dense").classes("sw-field"), testid)
 
 
 def day_field(label: str) -> ui.input:
-    """A day among filters."""
+    """Return a day among filters."""
     # A date's own placeholder would lie under the label.
     made = ui.input(label).props("type=date outlined dense stack-label clearable")
     return made.classes("sw-select")
@@ -241,14 +241,14 @@ def search_field(label: str, changed: Callable[[], object] | None = None) -> ui.
 
 @contextmanager
 def facts(testid: str = "") -> Iterator[ui.element]:
-    """A description list."""
+    """Yield a description list."""
     with marked(ui.element("dl").classes("sw-facts"), testid) as made:
         yield made
 
 
 @contextmanager
 def fact_of(name: str, classes: str = "") -> Iterator[None]:
-    """A name in a description list; what is built inside describes it."""
+    """Yield a name in a description list; what is built inside describes it."""
     with ui.element("div"):
         with ui.element("dt"):
             ui.label(name)
@@ -285,7 +285,7 @@ def signature_fact(signature: str, explorer: str | None = None) -> None:
 
 
 def copy_button(words: str, what: str) -> ui.button:
-    """A button that puts a text on the clipboard."""
+    """Return a button that puts a text on the clipboard."""
 
     def copy() -> None:
         ui.clipboard.write(words)
@@ -397,7 +397,7 @@ def card_of(
     *,
     hides: bool = False,
 ) -> Redrawn[T]:
-    """A card whose list is built anew where it shows something else.
+    """Return a card whose list is built anew where it shows something else.
 
     Args:
         hides: whether the card is hidden while there is nothing.

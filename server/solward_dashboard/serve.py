@@ -82,7 +82,7 @@ def serve(
 
 
 def build(options: Options) -> FastAPI:
-    """The application: the pages behind `AccessGate`, loading nothing from another machine.
+    """Return the application: the pages behind `AccessGate`, loading nothing from another machine.
 
     Without a storage secret NiceGUI stores nothing of a visitor, neither on disk nor in a cookie.
     """
@@ -133,7 +133,7 @@ def bounded(app: App, bounds: Bounds) -> dict[str, Any]:
 
 
 def _is_doubtful(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Whether two servers could read the request differently.
+    """Return whether two servers could read the request differently.
 
     Of a body with a length and chunks, a proxy may have read one and uvicorn the other; the rest
     would be a request of whoever comes next (RFC 9112, 6.3). A handshake of a WebSocket that

@@ -25,13 +25,13 @@ _STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def sol(amount: Decimal | int, places: int = 4) -> str:
-    """An amount of SOL, rounded down to `places` decimals."""
+    """Return an amount of SOL, rounded down to `places` decimals."""
     cut = Decimal(amount).quantize(Decimal(1).scaleb(-places), rounding="ROUND_DOWN")
     return f"{cut:,f} SOL"
 
 
 def plain(amount: Decimal | int) -> str:
-    """A number with separators and all its digits."""
+    """Return a number with separators and all its digits."""
     return f"{Decimal(amount):,f}"
 
 
@@ -42,7 +42,7 @@ def exact(amount: Decimal | int) -> str:
 
 
 def short(text: str, ends: int = 4) -> str:
-    """An address or an id with its middle left out."""
+    """Return an address or an id with its middle left out."""
     return text if len(text) <= 2 * ends + 1 else f"{text[:ends]}…{text[-ends:]}"
 
 
@@ -65,7 +65,7 @@ def _span(span: timedelta) -> str:
 
 
 def clock(moment: datetime) -> str:
-    """The time of day in the machine's time zone."""
+    """Return the time of day in the machine's time zone."""
     return moment.astimezone().strftime("%H:%M:%S")
 
 
@@ -90,7 +90,7 @@ def midnight(day: str | None, *, days: int = 0) -> datetime | None:
 
 
 def local_times(text: str) -> str:
-    """A text of the service with its times as `second` has them."""
+    """Return a text of the service with its times as `second` has them."""
     return _INSTANT.sub(_local_time, text)
 
 
@@ -111,7 +111,7 @@ def interval_text(milliseconds: int) -> str:
 
 
 def cut(text: str, longest: int = 240) -> str:
-    """A text on one line, without its end where it is longer."""
+    """Return a text on one line, without its end where it is longer."""
     line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
@@ -122,7 +122,7 @@ def counted(count: int, name: str, plural: str = "") -> str:
 
 
 def value_text(value: Any) -> str:
-    """A value of a record's details as text."""
+    """Return a value of a record's details as text."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Decimal | int):
@@ -183,7 +183,7 @@ class People:
         )
 
     def who(self, principal: str) -> str:
-        """Its kind and name, and its id, which tells two of one name apart."""
+        """Return its kind and name, and its id, which tells two of one name apart."""
         kind, _, own_id = principal.partition(":")
         name = self.names.get(principal)
         if not own_id:
@@ -191,18 +191,19 @@ class People:
         return f"{kind} {own_id}" if name is None else f"{kind} {name} ({own_id})"
 
     def called(self, principal: str) -> str:
-        """Its kind and name alone, for a list; its id where it has none."""
+        """Return its kind and name alone, for a list; its id where it has none."""
         kind, _, own_id = principal.partition(":")
         if not own_id:
             return _OF_ADMIN if principal == "admin" else principal
         return f"{kind} {self.names.get(principal, own_id)}"
 
     def wallet(self, wallet_id: str) -> str:
-        """A wallet's name, or its id."""
+        """Return a wallet's name, or its id."""
         return self.names.get(f"wallet:{wallet_id}", wallet_id)
 
     def receiver(self, address: str) -> str:
-        """An address, whole, after the name that it has here, or whose it only looks like."""
+        """Return an address, whole, after the name that it has here, or whose it only looks
+        like."""
         name, taken = self.book.called.get(address), self.book.taken_for(address)
         if name is None and taken is not None:
             name = f"NOT {taken.name}, it only looks alike"

@@ -33,12 +33,12 @@ _PROPERTY_KEYWORDS = frozenset({"minProperties", "maxProperties", "propertyNames
 
 
 def wallet_parameter(skill: Skill) -> str:
-    """The name of the tool's wallet parameter."""
+    """Return the name of the tool's wallet parameter."""
     return _WALLET_ALTERNATIVE if _WALLET in skill.parameters.get("properties", {}) else _WALLET
 
 
 def is_text(skill: Skill, parameter: str) -> bool:
-    """Whether a parameter is text: the service refuses a number there."""
+    """Return whether a parameter is text: the service refuses a number there."""
     declared = skill.parameters.get("properties", {}).get(parameter, {})
     return bool(declared.get("type") == "string")
 
@@ -51,7 +51,7 @@ def tool(
     *,
     reads: bool,
 ) -> Json:
-    """A tool, with hints by the specification.
+    """Return a tool, with hints by the specification.
 
     What spends is destructive, and not idempotent: the same call again is another payment. Every
     tool may lead to the ledger, so the world is open.
@@ -79,7 +79,7 @@ def tool(
 
 
 def tool_of(skill: Skill, *, one_wallet: bool, triable: bool = False) -> Json:
-    """A skill as a tool.
+    """Return a skill as a tool.
 
     Args:
         one_wallet: whether the session is for one wallet, so that no call names it.
@@ -105,7 +105,7 @@ def tool_of(skill: Skill, *, one_wallet: bool, triable: bool = False) -> Json:
 
 
 def title_of(name: str) -> str:
-    """A tool's name, for people."""
+    """Return a tool's name, for people."""
     first, *rest = (_WRITTEN.get(word, word) for word in name.split("_"))
     return " ".join([first[:1].upper() + first[1:], *rest])
 
@@ -143,8 +143,8 @@ def spend_output(done: Json | None = None, *, triable: bool) -> Json:
 
 
 def output_of(kind: type[Answer]) -> Json:
-    """The schema of a tool's result that is an answer of the service: open, because the service
-    may be newer, and whole, because a tool has no components."""
+    """Return the schema of a tool's result that is an answer of the service: open, because the
+    service may be newer, and whole, because a tool has no components."""
     return cast(Json, _whole(answer_schema(kind)))
 
 
@@ -163,8 +163,8 @@ def _whole(schema: Any) -> Any:
 
 
 def with_wallet(schema: Mapping[str, Any], name: str, *, one_wallet: bool) -> Json:
-    """The schema of a tool's arguments with the wallet, by its parameter's name, as the first;
-    without one where the session is for one wallet."""
+    """Return the schema of a tool's arguments with the wallet, by its parameter's name, as the
+    first; without one where the session is for one wallet."""
     if one_wallet:
         return dict(schema)
     wallet = {"type": "string", "description": "Name or id of the wallet to act on."}
@@ -176,7 +176,7 @@ def with_wallet(schema: Mapping[str, Any], name: str, *, one_wallet: bool) -> Js
 
 
 def with_dry_run(schema: Mapping[str, Any]) -> Json:
-    """The schema of a tool's arguments with `dry_run` as the last."""
+    """Return the schema of a tool's arguments with `dry_run` as the last."""
     dry_run = {
         "type": "boolean",
         "default": False,
@@ -200,7 +200,7 @@ class BadArgument(Exception):
 
 
 def exact(value: Any, field: str, *, money: bool) -> Any:
-    """The value with floats made exact, at any depth.
+    """Return the value with floats made exact, at any depth.
 
     Args:
         money: whether a number may be an amount, which must not be off by a unit.
@@ -237,7 +237,7 @@ def pop_dry_run(arguments: dict[str, Any]) -> bool:
 
 
 def idempotency_key(meta: Mapping[str, Any] | None) -> str | None:
-    """The caller's key from the request's `_meta`; raises `BadArgument`."""
+    """Return the caller's key from the request's `_meta`; raises `BadArgument`."""
     key = (meta or {}).get(IDEMPOTENCY_META)
     if key is None:
         return None

@@ -68,7 +68,7 @@ async def responded(work: Awaitable[Json], unreachable: Callable[[], None]) -> J
 
 
 async def list_resources(scope: WalletScope) -> Json:
-    """The two collections, and each of the first 100 wallets; raises `ClientError`."""
+    """Return the two collections, and each of the first 100 wallets; raises `ClientError`."""
     wallets = await scope.wallets()
     collections = [
         _resource(WALLETS, "wallets", "Every wallet with its balances."),
@@ -108,7 +108,7 @@ async def list_templates() -> Json:
 
 
 async def read_resource(scope: WalletScope, uri: str) -> Json:
-    """The JSON text of a resource.
+    """Return the JSON text of a resource.
 
     Raises:
         ProtocolError: invalid params (SEP-2164): there is no such resource.

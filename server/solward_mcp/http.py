@@ -134,8 +134,8 @@ async def _exchange(
 
 
 def _negotiable(headers: Headers, message: Json) -> list[tuple[bytes, bytes]]:
-    """The headers with one `Accept` and the one `Content-Type` that a message has, and without a
-    version that the message is to negotiate.
+    """Return the headers with one `Accept` and the one `Content-Type` that a message has, and
+    without a version that the message is to negotiate.
 
     Without `Accept` a client takes everything (RFC 9110, 12.5.1). The SDK decides by the header of
     the version alone how a message is read: `initialize` names its version in its body, and a

@@ -67,8 +67,8 @@ class _Members(list[tuple[str, Any]]):
 
 
 def _answered_despite(data: bytes) -> Json:
-    """The `id` with which a message that is refused for what else it has is answered: null where
-    none is known, and no member at all for a notification."""
+    """Return the `id` with which a message that is refused for what else it has is answered: null
+    where none is known, and no member at all for a notification."""
     message: Any = None
     with contextlib.suppress(ValueError, RecursionError):
         message = json.loads(data, object_pairs_hook=_Members)
@@ -131,7 +131,8 @@ def _unknown_meta(message: Json) -> str | None:
 
 
 def _rounded(value: Any, path: str) -> str | None:
-    """The path of the first fraction that the SDK, which reads it as a float, would change."""
+    """Return the path of the first fraction that the SDK, which reads it as a float, would
+    change."""
     if isinstance(value, Decimal):
         return None if Decimal(repr(float(value))) == value else path
     if isinstance(value, dict):
@@ -159,7 +160,7 @@ def cancelled_id(message: Json) -> str | int | None:
 
 
 def is_id(value: object) -> TypeGuard[str | int]:
-    """Whether a value may be a request's id."""
+    """Return whether a value may be a request's id."""
     return isinstance(value, str) or type(value) is int
 
 

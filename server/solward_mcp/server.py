@@ -30,7 +30,7 @@ _Result = TypeVar("_Result", bound=BaseModel)
 
 
 def mcp_server(scope: WalletScope, notifier: RecoveryNotifier | None = None) -> Server[Any]:
-    """A server that calls the service at each request and caches nothing.
+    """Return a server that calls the service at each request and caches nothing.
 
     Args:
         notifier: for transports that can send notifications.
@@ -38,7 +38,7 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier | None = None) -> 
     bus = InMemorySubscriptionBus()
 
     def sending(kind: type[_Result], work: Callable[[_Context, Any], Awaitable[Json]]) -> Any:
-        """The handler of a request, whose answer is what `work` gives."""
+        """Return the handler of a request, whose answer is what `work` gives."""
 
         async def send(context: _Context, params: Any) -> _Result:
             def unreachable() -> None:

@@ -18,7 +18,7 @@ from solward_mcp.session import RecoveryNotifier, WalletScope
 
 
 def mcp_server(scope: WalletScope, notifier: RecoveryNotifier) -> Any:
-    """A server that calls the service at each request and caches nothing."""
+    """Return a server that calls the service at each request and caches nothing."""
     lowlevel: Any = importlib.import_module("mcp.server.lowlevel")
     types: Any = importlib.import_module("mcp.types")
     exceptions: Any = importlib.import_module("mcp.shared.exceptions")
@@ -41,7 +41,7 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier) -> Any:
         return tools.call_tool(scope, params.name, params.arguments, meta, id_)
 
     def sending(kind: Any, work: Callable[[Any], Awaitable[Json]]) -> Callable[[Any], Any]:
-        """The handler of a request, whose answer is what `work` gives."""
+        """Return the handler of a request, whose answer is what `work` gives."""
 
         async def send(request: Any) -> Any:
             try:
@@ -73,6 +73,6 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier) -> Any:
 
 
 def is_without_parameters(record: logging.LogRecord) -> bool:
-    """Whether a line of the root logger may be written: the SDK logs the values of parameters that
-    it cannot read, which may be secrets."""
+    """Return whether a line of the root logger may be written: the SDK logs the values of
+    parameters that it cannot read, which may be secrets."""
     return not record.pathname.replace("\\", "/").endswith("mcp/shared/session.py")

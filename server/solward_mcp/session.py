@@ -56,7 +56,7 @@ class HeldCalls:
         return hashlib.sha256(whole.encode()).hexdigest()
 
     def key(self, name: str) -> str | None:
-        """The key of the call, where its end was not told yet."""
+        """Return the key of the call, where its end was not told yet."""
         key, until = self._keys.get(name, (None, 0.0))
         if key is not None and until < time.monotonic():
             del self._keys[name]
@@ -105,7 +105,8 @@ class HeldCalls:
             del self._keys[name]
 
     def answered(self, request_id: str, name: str) -> _Request | None:
-        """A request is answered, whatever that says of the call's end; returns it, if known."""
+        """Return a request is answered, whatever that says of the call's end; returns it, if
+        known."""
         request = self._requests.get((request_id, name))
         if request is not None:
             request.until = time.monotonic() + _CROSSED_S
@@ -126,7 +127,7 @@ class Callers:
         self._calls: OrderedDict[bytes, HeldCalls] = OrderedDict()
 
     def of(self, token: str) -> HeldCalls:
-        """Those of the caller with this token, which the service knows."""
+        """Return those of the caller with this token, which the service knows."""
         caller = hashlib.sha256(token.encode()).digest()
         calls = self._calls.setdefault(caller, HeldCalls())
         self._calls.move_to_end(caller)
@@ -174,7 +175,7 @@ class WalletScope:
         return self.only
 
     async def wallet(self, name: str | None) -> Wallet:
-        """The wallet to act on, by name, id or address.
+        """Return the wallet to act on, by name, id or address.
 
         Raises:
             WalletChoice: none is named in a session of several, or one outside the session.
@@ -191,14 +192,15 @@ class WalletScope:
         return wallet
 
     async def wallets(self) -> tuple[Wallet, ...]:
-        """Every wallet of this session; raises `ClientError`."""
+        """Return every wallet of this session; raises `ClientError`."""
         only = await self.one()
         if only is None:
             return await self.client.wallets.list()
         return (await self.client.wallets.find(only),)
 
     async def limits(self, wallet: Wallet) -> Mapping[str, Any]:
-        """The wallet's limits and, as `key`, those of the caller's own; raises `ClientError`."""
+        """Return the wallet's limits and, as `key`, those of the caller's own; raises
+        `ClientError`."""
         limits: Mapping[str, Any]
         limits, own = await asyncio.gather(self.client.wallets.limits(wallet.id), self._own_key())
         if own is None:
@@ -206,7 +208,7 @@ class WalletScope:
         return {**limits, "key": {name: own.raw[name] for name in _KEY_LIMITS}}
 
     async def _own_key(self) -> ApiKey | None:
-        """The caller's key; None for the operator's secret or credential."""
+        """Return the caller's key; None for the operator's secret or credential."""
         return (await self.client.keys.own()).key
 
     async def _wallet_required(self) -> str:

@@ -98,7 +98,7 @@ _PAID: Final[dict[str, Any]] = {
 
 
 def read_params(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The request, as the service takes it; raises `BadArgument`."""
+    """Return the request, as the service takes it; raises `BadArgument`."""
     unknown = fields.keys() - _REQUEST["properties"].keys()
     if unknown:
         raise BadArgument(f"{min(unknown)} is no argument of {PAY}")
@@ -134,8 +134,8 @@ class _Asked(NamedTuple):
 
 
 async def list_tools(scope: WalletScope) -> Json:
-    """Every loaded skill as a tool, and the built-in ones that no skill has the name of; raises
-    `ClientError`."""
+    """Return every loaded skill as a tool, and the built-in ones that no skill has the name of;
+    raises `ClientError`."""
     skills = await scope.client.skills()
     one = await scope.one() is not None
     tools = [
@@ -222,7 +222,7 @@ async def _pay(
 
 
 def _short(response: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """A site's answer without what a model cannot read."""
+    """Return a site's answer without what a model cannot read."""
     if response is None:
         return None
     shown = {name: value for name, value in response.items() if name != "bodyBase64"}
@@ -237,7 +237,7 @@ def _short(response: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 
 def error_text(error: ClientError) -> str:
-    """The error's text, with advice."""
+    """Return the error's text, with advice."""
     if error.idempotency_key is not None:
         return str(error) + _FATE_UNKNOWN
     return str(error) + _CREDENTIAL_HINT if isinstance(error, Unauthorized) else str(error)
@@ -305,7 +305,7 @@ async def _once(work: Callable[[str], Awaitable[T]], key: str) -> T:
 
 
 async def _skill(scope: WalletScope, name: str) -> Skill | None:
-    """The skill; None where it is a built-in tool."""
+    """Return the skill; None where it is a built-in tool."""
     skills = {skill.name: skill for skill in await scope.client.skills()}
     if name not in skills and name != PAY and name not in _TOOLS:
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
@@ -365,7 +365,7 @@ async def quote_payment(scope: WalletScope, wallet: Wallet, params: _Params) -> 
 
 
 def is_triable(skill: Skill) -> bool:
-    """Whether a skill has a dry run that its tool can ask for."""
+    """Return whether a skill has a dry run that its tool can ask for."""
     own = skill.parameters.get("properties", {})
     return skill.name in SKILL_ROUTES and skill.effects != READ and DRY_RUN not in own
 
@@ -484,7 +484,7 @@ _TOOLS: dict[str, _Tool] = {
 
 
 def built_in(*, one_wallet: bool) -> list[Json]:
-    """The tools; no call names the wallet where the session is for one."""
+    """Return the tools; no call names the wallet where the session is for one."""
     pays = tool(
         PAY,
         _PAY_DOES,

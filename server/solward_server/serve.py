@@ -99,7 +99,8 @@ async def serve(
 
 @contextlib.asynccontextmanager
 async def stop_on_signals() -> AsyncIterator[asyncio.Event]:
-    """An event that SIGINT and SIGTERM set; a second signal, later, ends the process at once."""
+    """Yield an event that SIGINT and SIGTERM set; a second signal, later, ends the process at
+    once."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
@@ -123,7 +124,7 @@ async def stop_on_signals() -> AsyncIterator[asyncio.Event]:
 
 
 def create_app(service: Solward) -> Quart:
-    """The REST application over an open service; it neither opens nor closes the service."""
+    """Yield the REST application over an open service; it neither opens nor closes the service."""
     app = middleware.ObservedQuart("solward_server")
     app.json = ExactJSON(app)
     app.request_class = SizedRequest

@@ -44,7 +44,8 @@ class Act:
 
 
 def actor_of(agent: Agent, cycle: int, skill: str) -> Actor:
-    """The agent as the engine sees it; the action key allows one call of the skill a cycle."""
+    """Return the agent as the engine sees it; the action key allows one call of the skill a
+    cycle."""
     scope = f"agent:{agent.id}"
     return Actor(
         principal=scope,
@@ -90,7 +91,7 @@ async def act(
 
 
 def resumed(skill: str, record: TransactionRecord | Hold) -> Act:
-    """The action of a cycle that was interrupted after it, from what is stored of it."""
+    """Return the action of a cycle that was interrupted after it, from what is stored of it."""
     action = storable(f"{skill}({jsontext.dumps(dict(record.details))})")
     if isinstance(record, Hold):
         return Act(action, storable(record.message()))

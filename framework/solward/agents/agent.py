@@ -56,7 +56,7 @@ class AgentGuardrails:
         )
 
     def to_json(self) -> dict[str, Decimal | int]:
-        """The API's `guardrails` object, in SOL."""
+        """Return the API's `guardrails` object, in SOL."""
         shown: dict[str, Decimal | int] = {
             "maxSolPerTransaction": lamports_to_sol(self.max_lamports_per_transaction),
             "maxTransactionsPerMinute": self.max_transactions_per_minute,
@@ -127,7 +127,7 @@ def usd_of(nanousd: int) -> Decimal:
 
 
 def budget_of(stored: Mapping[str, Any]) -> TokenBudget:
-    """A budget from its JSON, as `to_json` or `stored` give it."""
+    """Return a budget from its JSON, as `to_json` or `stored` give it."""
     usd = stored.get("maxUsdPerDay")
     return TokenBudget(
         stored.get("maxTokensPerCycle"),
@@ -197,12 +197,12 @@ class Agent:
         return body
 
     def to_row(self) -> dict[str, Any]:
-        """The columns of the agents table."""
+        """Return the columns of the agents table."""
         return _AGENTS.row(self)
 
 
 def agent_of(row: Mapping[str, Any], *, is_llm: bool = True) -> Agent:
-    """An agent from its row."""
+    """Return an agent from its row."""
     return _AGENTS.of(row, is_llm=is_llm)
 
 
@@ -236,7 +236,8 @@ _AGENTS = Records(
 
 
 def statistics_json(counts: Mapping[str, int]) -> dict[str, int]:
-    """Both shapes of the health answer's `agents` object, of the number of agents by status."""
+    """Return both shapes of the health answer's `agents` object, of the number of agents by
+    status."""
     total, running = sum(counts.values()), counts.get(AgentStatus.RUNNING, 0)
     return {
         "total": total,
@@ -290,7 +291,7 @@ class Decision:
         return answer_json(agents.Decision, self, usage=usage)
 
     def to_row(self) -> dict[str, Any]:
-        """The columns of the decisions table."""
+        """Return the columns of the decisions table."""
         usage = {name: getattr(self.usage, name, None) for name in _USAGE}
         return _DECISIONS.row(self) | usage
 
@@ -310,6 +311,6 @@ def usage_json(usage: Usage) -> dict[str, Any]:
 
 
 def decision_of(row: Mapping[str, Any]) -> Decision:
-    """A decision from its row."""
+    """Return a decision from its row."""
     usage = None if row["input_tokens"] is None else Usage(*(row[name] for name in _USAGE))
     return _DECISIONS.of(row, usage=usage)

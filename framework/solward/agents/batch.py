@@ -41,7 +41,8 @@ class Batcher(Generic[K, V]):
         self._worker: asyncio.Task[None] | None = None
 
     def __call__(self, item: K) -> asyncio.Future[V]:
-        """The item's result; raises what `run` raised. Cancelling does not stop the batch."""
+        """Return the item's result; raises what `run` raised. Cancelling does not stop the
+        batch."""
         future: asyncio.Future[V] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._worker is None:

@@ -102,7 +102,8 @@ class ModelBudget:
     async def reserve(
         self, agent: Agent, request: CompletionRequest
     ) -> tuple[CompletionRequest, Reserved | None]:
-        """The request with its answer limited to what is reserved; None where no day is limited.
+        """Return the request with its answer limited to what is reserved; None where no day is
+        limited.
 
         Raises:
             ProviderError: the agent's provider is not installed.
@@ -236,7 +237,7 @@ def _affordable(
 
 
 def estimated_tokens(request: CompletionRequest) -> int:
-    """An upper estimate of the tokens in a request's prompt."""
+    """Return an upper estimate of the tokens in a request's prompt."""
     tools = [[tool.name, tool.description, dict(tool.parameters)] for tool in request.tools]
     texts = [request.system, *(message.content for message in request.messages)]
     size = sum(len(text.encode()) for text in texts) + len(jsontext.dumps(tools).encode())

@@ -242,7 +242,7 @@ def _result(agent: Agent, progress: _Progress, started_ms: int, ended_ms: int) -
 
 
 def backoff_ms(interval_ms: int, failures: int) -> int:
-    """Milliseconds to the next cycle after `failures` failed ones in a row.
+    """Return milliseconds to the next cycle after `failures` failed ones in a row.
 
     The interval after the first, then double each time, up to five minutes, and never less
     than the interval.

@@ -32,7 +32,7 @@ class Defaults:
 def read_create(
     body: Mapping[str, Any], models: Mapping[str, str], defaults: Defaults
 ) -> dict[str, Any]:
-    """The attributes of an agent that a create body asks for, in either of its forms.
+    """Return the attributes of an agent that a create body asks for, in either of its forms.
 
     The second form has `maxSolPerTransaction` at the top level and no `walletId`, which is None
     then; only there, and with a `template`, the configured default provider and model fill what is
@@ -73,7 +73,7 @@ def read_create(
 
 
 def with_template(body: Mapping[str, Any], template: AgentTemplate) -> dict[str, Any]:
-    """A create body with the fields of a template, where it does not say them itself.
+    """Return a create body with the fields of a template, where it does not say them itself.
 
     A null says nothing: an agent of a template is under grants.
     """
@@ -96,7 +96,7 @@ def with_template(body: Mapping[str, Any], template: AgentTemplate) -> dict[str,
 def read_update(
     body: Mapping[str, Any], providers: Collection[str], current: Agent
 ) -> dict[str, Any]:
-    """The attributes of an agent that a change (PATCH) names.
+    """Return the attributes of an agent that a change (PATCH) names.
 
     Raises:
         InvalidRequest: naming the field; also for `walletId`, which cannot change.
@@ -119,7 +119,7 @@ _AS_GIVEN = ("name", "llm_model", "strategy", "loop_interval_ms", "llm_options")
 
 
 def _budget(given: Mapping[str, Any], current: TokenBudget | None) -> TokenBudget:
-    """A token budget; a number left out stays as it is, null removes its limit.
+    """Return a token budget; a number left out stays as it is, null removes its limit.
 
     Args:
         current: as it is; None for a new one, which begins with the default.

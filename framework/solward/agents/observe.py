@@ -54,7 +54,7 @@ class Permissions:
     granted: frozenset[str] = frozenset()
 
     def offered(self, tools: Sequence[ToolDefinition]) -> tuple[ToolDefinition, ...]:
-        """The tools without those that only a grant allows, where there is none."""
+        """Return the tools without those that only a grant allows, where there is none."""
         withheld = _BY_GRANT_ALONE.keys() - self.granted
         return tuple(tool for tool in tools if tool.name not in withheld)
 

@@ -65,7 +65,7 @@ async def complete(
     request: CompletionRequest,
     timeout_s: float = PROVIDER_TIMEOUT_S,
 ) -> Completion:
-    """The provider's whole answer; any failure of its code is a `ProviderError`."""
+    """Return the provider's whole answer; any failure of its code is a `ProviderError`."""
     name = agent.llm_provider
     with (
         _provider_call(agent, f"Provider {name!r} did not answer within {timeout_s:g} s"),
@@ -83,7 +83,7 @@ async def stream(
     request: CompletionRequest,
     timeout_s: float = PROVIDER_TIMEOUT_S,
 ) -> AsyncGenerator[str | Usage, None]:
-    """The provider's answer as it arrives, then its usage; failures as in `complete`.
+    """Yield the provider's answer as it arrives, then its usage; failures as in `complete`.
 
     Closing it closes the provider's generator.
     """
@@ -159,7 +159,8 @@ def _count_usage(provider: str, usage: Usage | None) -> None:
 
 
 def completer(settings: Settings, registry: Registry, agent: Agent) -> Complete:
-    """The call of an agent's provider; raises `ProviderError` when it has none, or no address."""
+    """Return the call of an agent's provider; raises `ProviderError` when it has none, or no
+    address."""
     loaded = installed(registry, agent)
     return functools.partial(loaded.complete, **_given(settings, loaded, agent))
 
@@ -178,7 +179,7 @@ def _given(settings: Settings, loaded: LoadedProvider, agent: Agent) -> dict[str
 
 
 async def price(registry: Registry, agent: Agent) -> ModelPrice | None:
-    """The price of an agent's model, None where its provider does not know it.
+    """Return the price of an agent's model, None where its provider does not know it.
 
     Raises:
         ProviderError: the provider is not installed.
@@ -219,7 +220,7 @@ def _reason(error: Exception) -> str:
 
 
 def installed(registry: Registry, agent: Agent) -> LoadedProvider:
-    """An agent's provider; raises `ProviderError` when it is not installed."""
+    """Return an agent's provider; raises `ProviderError` when it is not installed."""
     loaded = registry.providers.get(agent.llm_provider)
     if loaded is None:
         raise ProviderError(

@@ -299,7 +299,7 @@ class Worker:
         self._stopping.set()
 
     async def ready(self) -> bool:
-        """Whether the queue sees the worker; raises `StoreError`."""
+        """Return whether the queue sees the worker; raises `StoreError`."""
         worker_id = self._worker.worker_id
         if self._stopping.is_set() or worker_id is None:
             return False
@@ -395,8 +395,8 @@ async def upgrade(database: Database) -> list[str]:
 
 
 async def _missing(connection: AsyncConnection, *, makes: bool = True) -> list[Path]:
-    """The installed release's migrations that the database lacks, in their order; makes the tables
-    where there are none, unless told not to."""
+    """Return the installed release's migrations that the database lacks, in their order; makes the
+    tables where there are none, unless told not to."""
     if makes:
         await lock_exclusive(connection, "jobs")
     shipped = _shipped()
@@ -426,5 +426,5 @@ async def _missing(connection: AsyncConnection, *, makes: bool = True) -> list[P
 
 
 def _shipped() -> list[Path]:
-    """The installed release's migrations, in their order: by version, then by number."""
+    """Return the installed release's migrations, in their order: by version, then by number."""
     return sorted(Path(SchemaManager.get_migrations_path()).glob("*.sql"))

@@ -303,7 +303,7 @@ async def abandon(connection: AsyncConnection, agent_id: str, fence: int) -> Non
 
 
 async def recall(connection: AsyncConnection, agent_ids: Sequence[str]) -> dict[str, Recalled]:
-    """The stored state of agents that have just entered a cycle."""
+    """Return the stored state of agents that have just entered a cycle."""
     found = {agent_id: Recalled() for agent_id in agent_ids}
     if not found:
         return found
@@ -366,7 +366,7 @@ async def leave(
 
 
 async def tokens_of(database: Database, connection: AsyncConnection, agent_id: str) -> TokensUsed:
-    """The last day's tokens of one agent, with what is reserved."""
+    """Return the last day's tokens of one agent, with what is reserved."""
     hour = (await database.moment(connection)).window_ms // HOUR_MS
     used = await store.used(connection, [agent_id], hour)
     return used.get(agent_id, NOTHING_USED)

@@ -234,18 +234,18 @@ class AgentService:
         return listed
 
     async def list(self, wallet_id: str | None = None) -> tuple[Agent, ...]:
-        """The agents of a wallet, all where it is None; oldest first."""
+        """Return the agents of a wallet, all where it is None; oldest first."""
         async with self._database.read() as connection:
             rows = await store.list_agents(connection, wallet_id)
         return tuple(map(self._agent, rows))
 
     async def get(self, agent_id: str) -> Agent:
-        """One agent."""
+        """Return one agent."""
         async with self._database.read() as connection:
             return self._agent(await store.get_agent(connection, agent_id))
 
     async def actor(self, agent_id: str) -> Actor:
-        """An agent as it would ask for a transaction now, outside of any cycle."""
+        """Return an agent as it would ask for a transaction now, outside of any cycle."""
         agent = await self.get(agent_id)
         who = _principal(agent.id)
         return Actor(who, agent_id=agent.id, limits=((who, agent.limits),))
@@ -342,7 +342,7 @@ class AgentService:
             return await self._end(agent_id, DesiredState.PAUSED)
 
     async def chat(self, agent_id: str, message: str) -> str:
-        """The model's answer to a person.
+        """Return the model's answer to a person.
 
         Raises:
             InvalidRequest: the message is empty, or the agent is not running.
@@ -377,28 +377,28 @@ class AgentService:
     async def decisions(
         self, agent_id: str, *, limit: int = 50, before: int | None = None
     ) -> tuple[Decision, ...]:
-        """The agent's decisions, newest first, of cycles before `before`."""
+        """Return the agent's decisions, newest first, of cycles before `before`."""
         async with self._database.read() as connection:
             self._agent(await store.get_agent(connection, agent_id))
             rows = await store.list_decisions(connection, agent_id, limit, before)
         return tuple(map(decision_of, rows))
 
     async def memory(self, agent_id: str, *, limit: int = MEMORY_KEPT) -> tuple[MemoryEntry, ...]:
-        """The agent's memory, newest first; at most 100 entries are kept."""
+        """Return the agent's memory, newest first; at most 100 entries are kept."""
         async with self._database.read() as connection:
             self._agent(await store.get_agent(connection, agent_id))
             rows = await store.list_memory(connection, agent_id, limit)
         return tuple(MemoryEntry(**row) for row in rows)
 
     async def tokens(self, agent_id: str) -> TokensUsed:
-        """The last day's tokens of the agent's model."""
+        """Return the last day's tokens of the agent's model."""
         async with self._database.read() as connection:
             self._agent(await store.get_agent(connection, agent_id))
             return await tokens_of(self._database, connection, agent_id)
 
     async def limits(self, agent_id: str) -> dict[str, Any]:
-        """The agent's own limits, spent and reserved amounts of each, and its model's tokens; what
-        grants of it and of its wallet leave room for."""
+        """Return the agent's own limits, spent and reserved amounts of each, and its model's
+        tokens; what grants of it and of its wallet leave room for."""
         agent = await self.get(agent_id)
         report = await limits_report(self._database, f"agent:{agent.id}", agent.limits)
         used = await self.tokens(agent_id)

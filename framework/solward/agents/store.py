@@ -45,7 +45,7 @@ async def insert_agent(connection: AsyncConnection, fields: Mapping[str, Any]) -
 async def get_agent(
     connection: AsyncConnection, agent_id: str, *, lock: bool = False
 ) -> Fields | None:
-    """One agent, or None; `lock` locks its row until the transaction ends."""
+    """Return one agent, or None; `lock` locks its row until the transaction ends."""
     statement = select(agents).where(agents.c.id == agent_id)
     if lock:
         statement = statement.with_for_update()
@@ -53,7 +53,7 @@ async def get_agent(
 
 
 async def list_agents(connection: AsyncConnection, wallet_id: str | None = None) -> list[Fields]:
-    """The agents of a wallet, all where it is None; oldest first."""
+    """Return the agents of a wallet, all where it is None; oldest first."""
     statement = select(agents).order_by(agents.c.created_ms, agents.c.id)
     if wallet_id is not None:
         statement = statement.where(agents.c.wallet_id == wallet_id)
@@ -61,7 +61,7 @@ async def list_agents(connection: AsyncConnection, wallet_id: str | None = None)
 
 
 async def providers_to_run(connection: AsyncConnection) -> set[str]:
-    """The providers of the agents that should run."""
+    """Return the providers of the agents that should run."""
     statement = select(agents.c.llm_provider).where(agents.c.desired_state == _RUNNING).distinct()
     return set(await connection.scalars(statement))
 
@@ -83,7 +83,7 @@ async def update_agent(
 
 
 async def entered(connection: AsyncConnection, agent_id: str) -> tuple[int, int] | None:
-    """The fence of the running cycle and when it was entered (ms); None while none runs."""
+    """Return the fence of the running cycle and when it was entered (ms); None while none runs."""
     statement = select(agents.c.fence, agents.c.entered_ms).where(
         agents.c.id == agent_id, agents.c.entered_ms.is_not(None)
     )
@@ -120,7 +120,7 @@ async def count_by_status(connection: AsyncConnection) -> dict[str, int]:
 async def list_decisions(
     connection: AsyncConnection, agent_id: str, limit: int, before: int | None = None
 ) -> list[Fields]:
-    """An agent's decisions, newest first, of cycles before `before`."""
+    """Return an agent's decisions, newest first, of cycles before `before`."""
     statement = select(decisions).where(decisions.c.agent_id == agent_id)
     if before is not None:
         statement = statement.where(decisions.c.cycle < before)
@@ -131,7 +131,7 @@ async def list_decisions(
 async def list_memory(
     connection: AsyncConnection, agent_id: str, limit: int = MEMORY_KEPT
 ) -> list[Fields]:
-    """An agent's memory entries, newest first."""
+    """Return an agent's memory entries, newest first."""
     rows = await connection.execute(_MEMORY, {"of_agent": agent_id, "at_most": limit})
     return [dict(row) for row in rows.mappings()]
 
@@ -275,7 +275,7 @@ _WORKERS = text(
 
 
 async def driver(connection: AsyncConnection) -> Any:
-    """The psycopg connection under this one, in whose transaction it is."""
+    """Return the psycopg connection under this one, in whose transaction it is."""
     raw = await connection.get_raw_connection()
     assert raw.driver_connection is not None
     return raw.driver_connection
@@ -308,8 +308,8 @@ async def count_waiting(connection: AsyncConnection) -> int:
 
 
 async def jobs_of(connection: AsyncConnection, agent_id: str) -> dict[int, bool]:
-    """The ids of an agent's jobs that wait or run, and whether a worker with a recent heartbeat
-    runs it."""
+    """Return the ids of an agent's jobs that wait or run, and whether a worker with a recent
+    heartbeat runs it."""
     parameters = {"agent": agent_id, "stalled_s": STALLED_S}
     return {row.id: row.runs for row in await connection.execute(_OF_AGENT, parameters)}
 

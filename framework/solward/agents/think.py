@@ -103,7 +103,7 @@ async def think(
     budget: ModelBudget,
     permissions: Permissions = WITHOUT_GRANTS,
 ) -> Thought:
-    """One completion; the first tool call is the action.
+    """Return one completion; the first tool call is the action.
 
     Args:
         memory: the latest entries, newest first; `MEMORY_GIVEN` at most.
@@ -152,7 +152,7 @@ def chat_request(
     network: str,
     permissions: Permissions = WITHOUT_GRANTS,
 ) -> CompletionRequest:
-    """The system prompt of a cycle, the agent's memory (newest first) and the message."""
+    """Return the system prompt of a cycle, the agent's memory (newest first) and the message."""
     return CompletionRequest(
         model=agent.llm_model,
         system=system_prompt(agent, network, permissions),
@@ -205,7 +205,7 @@ def _system_prompt(
 
 
 def cycle_message(observation: Mapping[str, Any], memory: Sequence[MemoryEntry]) -> str:
-    """The user message of a cycle; `memory` is newest first, as the store returns it."""
+    """Return the user message of a cycle; `memory` is newest first, as the store returns it."""
     return (
         f"Current state:\n{observation_block(observation)}\n\n{memory_text(memory)}\n\n"
         "Decide what to do in this cycle: call one skill, or none to wait."
@@ -213,7 +213,7 @@ def cycle_message(observation: Mapping[str, Any], memory: Sequence[MemoryEntry])
 
 
 def chat_message(message: str, memory: Sequence[MemoryEntry]) -> str:
-    """The user message of a chat; `memory` is newest first."""
+    """Return the user message of a chat; `memory` is newest first."""
     return (
         f"{memory_text(memory)}\n\nSomebody wrote to you; answer in plain text:\n"
         f"{block('message', quoted(message, MAX_MESSAGE))}"
@@ -238,7 +238,7 @@ def _line(entry: MemoryEntry) -> str:
 
 
 def observation_block(observation: Mapping[str, Any]) -> str:
-    """An observation, shortened where it is larger than `MAX_OBSERVATION` characters."""
+    """Return an observation, shortened where it is larger than `MAX_OBSERVATION` characters."""
     # Invisible characters of a name become escapes.
     text = jsontext.dumps(observation, ascii_only=True)
     if len(text) > MAX_OBSERVATION:

@@ -69,7 +69,7 @@ def act(
     *,
     by: str | None = None,
 ) -> dict[str, Any]:
-    """The data of such an event."""
+    """Return the data of such an event."""
     if before is not None and after is not None:
         before, after = _differing(before, after), _differing(after, before)
     who = by or principal()
@@ -85,7 +85,7 @@ def act(
 
 
 def _differing(fields: _Fields, others: _Fields) -> dict[str, Any]:
-    """The fields that `others` has otherwise or not at all."""
+    """Return the fields that `others` has otherwise or not at all."""
     found: dict[str, Any] = {}
     for name, value in fields.items():
         other = others.get(name)

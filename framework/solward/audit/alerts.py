@@ -143,12 +143,12 @@ async def blocked(
 
 
 def is_near(costs: int, ceiling: int | None) -> bool:
-    """Whether costs are near their ceiling; both are lamports, None is no ceiling."""
+    """Return whether costs are near their ceiling; both are lamports, None is no ceiling."""
     return ceiling is not None and costs * 100 >= ceiling * NEAR_CEILING_PERCENT
 
 
 def reaches_threshold(times: Sequence[int]) -> bool:
-    """Whether the newest block is the one of its run that raises the alert.
+    """Return whether the newest block is the one of its run that raises the alert.
 
     Args:
         times: Unix milliseconds of the wallet's blocks, newest first.

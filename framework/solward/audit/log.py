@@ -95,7 +95,7 @@ class AuditEntry:
 
 
 async def end(connection: AsyncConnection) -> int:
-    """The `seq` of the newest entry before which none can appear any more; 0 when empty."""
+    """Return the `seq` of the newest entry before which none can appear any more; 0 when empty."""
     return int((await connection.execute(_END[connection.dialect.name])).scalar_one())
 
 
@@ -235,13 +235,14 @@ async def heads(connection: AsyncConnection) -> dict[str, Head]:
 
 
 async def find(connection: AsyncConnection, hash_: str) -> AuditEntry | None:
-    """The entry with this hash, None when there is none."""
+    """Return the entry with this hash, None when there is none."""
     row = (await connection.execute(select(audit).where(audit.c.hash == hash_))).first()
     return None if row is None else AuditEntry(*row)
 
 
 async def continues(connection: AsyncConnection, log: Log, chain: str, head: Head) -> bool:
-    """Whether a checked log continues a chain from where it once ended, unless retention cut it."""
+    """Return whether a checked log continues a chain from where it once ended, unless retention cut
+    it."""
     now = log.heads.get(chain)
     if now is None or now.number < head.number:
         return False
@@ -349,7 +350,7 @@ class AuditFilter:
     until_ms: int | None = None
 
     def fits(self, entry: AuditEntry) -> bool:
-        """Whether an entry fits."""
+        """Return whether an entry fits."""
         if self.kinds and entry.event not in self.kinds:
             return False
         if self.since_ms is not None and entry.created_ms < self.since_ms:
@@ -417,7 +418,7 @@ async def search(
     before: int | None = None,
     after: int = 0,
 ) -> AuditPage:
-    """A page of the entries numbered below `before` and above `after`."""
+    """Return a page of the entries numbered below `before` and above `after`."""
     if wanted == AuditFilter() and not after:
         entries = tuple(await latest(connection, limit, before))
         return AuditPage(entries, entries[-1].seq if len(entries) == limit else None)
@@ -461,7 +462,8 @@ async def search(
 
 
 async def _first_at(connection: AsyncConnection, ms: int) -> int | None:
-    """The number of the first entry that was written at a time or later, None where none was.
+    """Return the number of the first entry that was written at a time or later, None where none
+    was.
 
     Found by halving, so as if the entries' times never went back.
     """

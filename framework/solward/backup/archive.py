@@ -321,12 +321,12 @@ class Manifest:
         ]
 
     def to_json(self) -> bytes:
-        """The manifest's file."""
+        """Return the manifest's file."""
         return jsontext.dumps(asdict(self)).encode()
 
 
 def parse_manifest(data: bytes) -> Manifest:
-    """The manifest in `data`; raises `BackupError`."""
+    """Return the manifest in `data`; raises `BackupError`."""
     try:
         manifest = msgspec.convert(jsontext.read(data), Manifest)
     except ValueError:
@@ -341,7 +341,7 @@ def _is_file(name: str) -> bool:
 
 
 def is_path(name: str) -> bool:
-    """Whether a backup may hold a file of this name: one below a distribution's folder."""
+    """Return whether a backup may hold a file of this name: one below a distribution's folder."""
     first, *rest = name.split("/")
     return (
         first in FOLDERS

@@ -98,7 +98,7 @@ async def create_backup(settings: Settings, file: Path, passphrase: str) -> Crea
 
 
 def sqlite_file(settings: Settings) -> Path:
-    """The database's file; raises `ConfigError` where a server holds the data."""
+    """Return the database's file; raises `ConfigError` where a server holds the data."""
     file = database_file(settings.database_url, settings.solward_home)
     if file is None:
         raise ConfigError(_POSTGRESQL)
@@ -245,7 +245,7 @@ def _begin(reader: sqlite3.Connection) -> None:
 
 
 def _settled(path: Path) -> tuple[int, int]:
-    """The file's state, once a later change must show a new modification time."""
+    """Return the file's state, once a later change must show a new modification time."""
     for _ in range(_TRIES):
         if abs(time.time_ns() - path.stat().st_mtime_ns) > _SETTLED_NS:
             break
@@ -263,7 +263,7 @@ def _log_of(path: Path) -> Path:
 
 
 def _start_of(path: Path) -> bytes:
-    """The header of a write-ahead log, which changes when the log is restarted."""
+    """Return the header of a write-ahead log, which changes when the log is restarted."""
     try:
         with path.open("rb") as file:
             return file.read(_WAL_HEADER_BYTES)

@@ -34,14 +34,14 @@ _PLAIN = re.compile(r"(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})", re.ASCII
 
 
 def segment(value: str, field: str) -> str:
-    """An id as part of a path; raises `InvalidRequest` where it would change the path."""
+    """Return an id as part of a path; raises `InvalidRequest` where it would change the path."""
     if not isinstance(value, str) or not value or value in (".", ".."):
         raise InvalidRequest(f"{field} must be an id")
     return quote(value, safe="")
 
 
 def base_url(url: str) -> str:
-    """A service's address without the API's path; raises `InvalidRequest`."""
+    """Return a service's address without the API's path; raises `InvalidRequest`."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidRequest("url must be an http:// or https:// address")
@@ -51,7 +51,7 @@ def base_url(url: str) -> str:
 
 
 def authorization(token: str) -> list[tuple[bytes, bytes]]:
-    """The token's header; raises `InvalidRequest`, without the token."""
+    """Return the token's header; raises `InvalidRequest`, without the token."""
     # httpx would quote the token in its error.
     if not token.isprintable() or token != token.strip():
         raise InvalidRequest("token must be printable, without spaces around it")
@@ -59,7 +59,7 @@ def authorization(token: str) -> list[tuple[bytes, bytes]]:
 
 
 def idempotency_key(key: str | None) -> str:
-    """A valid Idempotency-Key, a new one for None; raises `InvalidRequest`."""
+    """Return a valid Idempotency-Key, a new one for None; raises `InvalidRequest`."""
     if key is None:
         return str(uuid.uuid4())
     if not is_idempotency_key(key):
@@ -68,7 +68,7 @@ def idempotency_key(key: str | None) -> str:
 
 
 def exact_number(value: Amount, field: str = "amount") -> Decimal | int:
-    """An amount as a JSON number.
+    """Return an amount as a JSON number.
 
     Raises:
         TypeError: it is a float, or no number.
@@ -96,7 +96,7 @@ def optional_number(value: Amount | None, field: str = "amount") -> Decimal | in
 
 
 def moment_text(value: datetime | str | None, field: str) -> str | None:
-    """A time as text; raises `InvalidRequest` where it has no zone."""
+    """Return a time as text; raises `InvalidRequest` where it has no zone."""
     if not isinstance(value, datetime):
         return value
     if value.tzinfo is None:
@@ -117,7 +117,7 @@ def refuse_floats(value: Any, field: str) -> None:
 
 
 def without_floats(value: Any) -> Any:
-    """A model's options with floats as Decimal; they are no money, so floats are allowed."""
+    """Return a model's options with floats as Decimal; they are no money, so floats are allowed."""
     if isinstance(value, float):
         return Decimal(repr(value))
     if isinstance(value, Mapping):
@@ -126,7 +126,7 @@ def without_floats(value: Any) -> Any:
 
 
 def requested(kind: type[Request], **given: Any) -> dict[str, Any]:
-    """The body of a request; what is None is left to the service's default.
+    """Return the body of a request; what is None is left to the service's default.
 
     Raises:
         TypeError: an amount is a float.
@@ -159,5 +159,5 @@ def _sent(field: Field, value: Any) -> Any:
 
 
 def json_fields(**fields: Any) -> dict[str, Any]:
-    """The fields that are not None, in the API's spelling."""
+    """Return the fields that are not None, in the API's spelling."""
     return {camel(name): value for name, value in fields.items() if value is not None}

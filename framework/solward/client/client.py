@@ -53,7 +53,7 @@ class Agents(AgentRequests):
     """Agents: create, start, stop, chat, and read their decisions and memory."""
 
     async def find(self, name_or_id: str) -> Agent:
-        """The agent with this id, or the only one of this name or beginning of an id.
+        """Return the agent with this id, or the only one of this name or beginning of an id.
 
         Raises:
             NotFoundError: there is none.
@@ -166,7 +166,7 @@ class SolwardClient(ServiceRequests):
 
     @classmethod
     def from_settings(cls, settings: Settings, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Self:
-        """The client of the service that `SOLWARD_API_URL` names, with `SOLWARD_API_KEY`.
+        """Return the client of the service that `SOLWARD_API_URL` names, with `SOLWARD_API_KEY`.
 
         Raises:
             ConfigError: a `.env` names the service, and the key is from elsewhere.
@@ -203,7 +203,7 @@ class SolwardClient(ServiceRequests):
     async def audit_entries(
         self, only: AuditFilter, before: int | None = None
     ) -> AsyncGenerator[AuditEntry, None]:
-        """Every entry that fits, newest first, page by page."""
+        """Yield every entry that fits, newest first, page by page."""
         while True:
             page = await self.audit(**asdict(only), limit=_LARGEST_PAGE, before=before)
             for entry in page.entries:

@@ -168,7 +168,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 
 
 def error_of(status: int, message: str, headers: Mapping[str, str], money: bool) -> ApiError:
-    """The error of an answer."""
+    """Return the error of an answer."""
     # Of the contract's other statuses the class is the same as of the answer's.
     error = _kind(500 if headers.get(CONTRACT_HEADER) == "500" else status, money)(status, message)
     rule = headers.get(RULE_HEADER)
@@ -179,7 +179,7 @@ def error_of(status: int, message: str, headers: Mapping[str, str], money: bool)
 
 
 def seconds(header: str | None) -> float | None:
-    """The time of a `Retry-After`: this service never sends a date."""
+    """Return the time of a `Retry-After`: this service never sends a date."""
     if header is None or not header.isascii() or not header.isdecimal() or len(header) > 9:
         return None
     return float(header)

@@ -188,7 +188,7 @@ class Http:
                     yield event
 
     async def download(self, path: str, query: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
-        """A file in pieces as they arrive; raises `Unreachable` where it ends too early."""
+        """Yield a file in pieces as they arrive; raises `Unreachable` where it ends too early."""
         request = _request("GET", path, query)
         async with self._streamed(request, self.timeout_s) as response:
             async for piece in response.aiter_bytes():
@@ -196,7 +196,7 @@ class Http:
 
     @asynccontextmanager
     async def _streamed(self, request: _Request, silence_s: float) -> AsyncIterator[httpx.Response]:
-        """An answer of status 200, to be read as it arrives; any other one is raised."""
+        """Yield an answer of status 200, to be read as it arrives; any other one is raised."""
         try:
             response = await self._client.send(self._built(request, silence_s), stream=True)
             try:
@@ -210,8 +210,8 @@ class Http:
             self._unreachable(error)
 
     def read(self, kind: Callable[[Any], T], raw: Any, key: str | None = None) -> T:
-        """An answer as a model; raises `BadAnswer` where fields of the model are missing, with the
-        `key` of a money call."""
+        """Return an answer as a model; raises `BadAnswer` where fields of the model are missing,
+        with the `key` of a money call."""
         try:
             return kind(raw)
         except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
@@ -222,13 +222,14 @@ class Http:
             raise _with_key(BadAnswer(text), key) from None
 
     def read_list(self, kind: Callable[[Any], T], raw: Any, field: str) -> tuple[T, ...]:
-        """The list in one field of an answer."""
+        """Return the list in one field of an answer."""
         return self.read(lambda body: tuple(map(kind, body[field])), raw)
 
     async def _response(
         self, request: _Request, within_s: float, key: str | None = None, *, sent: bool = False
     ) -> tuple[httpx.Response, bool]:
-        """The answer, and whether the request may have arrived before: once `sent`, or here."""
+        """Return the answer, and whether the request may have arrived before: once `sent`, or
+        here."""
         deadline = time.monotonic() + within_s
         tries = 0
         while True:
@@ -257,7 +258,7 @@ class Http:
     def _answer(
         self, response: httpx.Response, key: str | None = None, *, sent: bool = False
     ) -> Any:
-        """The JSON of an answer.
+        """Return the JSON of an answer.
 
         Args:
             key: of a money call.
@@ -325,7 +326,7 @@ class _InFlight(Exception):
 
 
 def read_answer(text: str | bytes) -> Any:
-    """The JSON that the service answered; raises `ValueError`.
+    """Return the JSON that the service answered; raises `ValueError`.
 
     What stands between may have written it. A value that came as deep as a request may have it, or
     with NUL, stands within what is answered.
@@ -334,7 +335,7 @@ def read_answer(text: str | bytes) -> Any:
 
 
 def _fate(key: str | None) -> str:
-    """The end of an error's text, for a money call of unknown result."""
+    """Return the end of an error's text, for a money call of unknown result."""
     if key is None:
         return ""
     return (
@@ -369,7 +370,7 @@ def _request(
 
 
 def _text(value: Any) -> str:
-    """A value as a query has it."""
+    """Return a value as a query has it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -399,7 +400,7 @@ class EventParser:
         self._fields: dict[str, list[str]] = {}
 
     def feed(self, chunk: bytes) -> list[ServerSentEvent]:
-        """The events completed by these bytes."""
+        """Return the events completed by these bytes."""
         text = self._rest + chunk
         # A carriage return at the end may be the first half of a line end.
         pending = b"\r" if text.endswith(b"\r") else b""
@@ -430,7 +431,7 @@ class Asking:
         self._http = http
 
     async def _asked(self, call: Call[Any], *parts: str, **given: Any) -> Any:
-        """The answer of a call: a tuple where it lists, and JSON where it has no class.
+        """Return the answer of a call: a tuple where it lists, and JSON where it has no class.
 
         Args:
             parts: of its path, in their order.

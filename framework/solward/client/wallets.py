@@ -95,7 +95,7 @@ class Wallets(WalletRequests, Operations[Transaction]):
         self.dry_run: Operations[Trial] = Operations(self._try)
 
     async def list(self, limit: int | None = None, before: str | None = None) -> tuple[Wallet, ...]:
-        """Every wallet this token may see, oldest first.
+        """Return every wallet this token may see, oldest first.
 
         With `limit` or `before` a page of them, newest first; `before` is a wallet's id and gives
         older ones.
@@ -105,8 +105,8 @@ class Wallets(WalletRequests, Operations[Transaction]):
         return found
 
     async def find(self, name_or_id: str) -> Wallet:
-        """The wallet with this id or address, or the only one of this name or beginning of an id;
-        of several, the one that no API key made.
+        """Return the wallet with this id or address, or the only one of this name or beginning of
+        an id; of several, the one that no API key made.
 
         Raises:
             NotFoundError: there is none.
@@ -127,7 +127,7 @@ class Wallets(WalletRequests, Operations[Transaction]):
         before: str | None = None,
         only: TransactionFilter | None = None,
     ) -> tuple[Transaction, ...]:
-        """Its records, newest first, as `Transactions.list` gives those of all."""
+        """Return its records, newest first, as `Transactions.list` gives those of all."""
         asked = partial(self._asked, LIST_WALLET_TRANSACTIONS, wallet_id)
         return await _records(asked, limit, before, only)
 
@@ -234,11 +234,12 @@ class Transactions(TransactionRequests):
     async def page(
         self, only: TransactionFilter, limit: int = 50, before: str | None = None
     ) -> TransactionPage:
-        """One page of those that fit, and where the next one begins."""
+        """Return one page of those that fit, and where the next one begins."""
         return await _page(partial(self._asked, LIST_TRANSACTIONS), limit, before, only)
 
     async def export(self, only: TransactionFilter | None = None) -> AsyncGenerator[bytes, None]:
-        """All that fit as CSV (docs/reference/rest.md), newest first, in pieces as they arrive."""
+        """Yield all that fit as CSV (docs/reference/rest.md), newest first, in pieces as they
+        arrive."""
         query = requested(TransactionFilter, **asdict(only or TransactionFilter()))
         async with contextlib.aclosing(self._http.download("/transactions.csv", query)) as pieces:
             async for piece in pieces:
@@ -277,7 +278,8 @@ def find_one(
     also: Callable[[N], str] | None = None,
     maker: Callable[[N], str | None] = lambda _: None,
 ) -> N:
-    """The item with this id or unique text (`also`), or the only one of this name or id prefix.
+    """Return the item with this id or unique text (`also`), or the only one of this name or id
+    prefix.
 
     Whoever may make an item chooses its name, so a name never takes the place of another's id,
     address or beginning of an id. Where several fit, those that API keys made (`maker`) are left

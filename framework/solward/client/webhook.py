@@ -97,7 +97,7 @@ def verify_delivery(
     *,
     clock: Callable[[], float] = time.time,
 ) -> Delivery:
-    """The delivery in a request, if the service signed it just now.
+    """Return the delivery in a request, if the service signed it just now.
 
     Args:
         secret: the webhook's.
@@ -119,7 +119,8 @@ def verify_alerts(
     *,
     clock: Callable[[], float] = time.time,
 ) -> AlertDelivery:
-    """The alerts in a request, if the service signed it just now; arguments as `verify_delivery`.
+    """Return the alerts in a request, if the service signed it just now; arguments as
+    `verify_delivery`.
 
     Raises:
         BadSignature: the secret did not sign this, or more than 300 s from now.
@@ -137,7 +138,7 @@ def sign_decision(
     *,
     clock: Callable[[], float] = time.time,
 ) -> SignedDecision:
-    """The request that decides a hold: its headers and its body, for `decision_url`.
+    """Return the request that decides a hold: its headers and its body, for `decision_url`.
 
     It counts for 300 s and once. Where no answer came, sign again: a hold is decided once anyhow.
 

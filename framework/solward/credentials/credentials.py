@@ -89,7 +89,7 @@ class Credential:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Credential:
-        """The record of a row."""
+        """Return the record of a row."""
         role = None if row["role"] is None else Role(row["role"])
         return cls(**{**row, "role": role, "permissions": tuple(row["permissions"])})
 
@@ -101,7 +101,8 @@ class Credential:
     def rotated(
         self, hash_: str, now_ms: int, overlap_s: int, until_ms: int | None = None
     ) -> Credential:
-        """The credential with another secret; the one before it works for the overlap, in seconds.
+        """Return the credential with another secret; the one before it works for the overlap, in
+        seconds.
 
         A secret before that one ends at once.
 
@@ -163,29 +164,29 @@ def _subject(credential: Credential) -> dict[str, Any]:
 
 
 def not_found(*, is_admins: bool) -> NotFound:
-    """The error if no credential of this kind has the id."""
+    """Return the error if no credential of this kind has the id."""
     return NotFound("Admin credential not found" if is_admins else "API key not found")
 
 
 def new_secret(prefix: str) -> tuple[str, str]:
-    """A secret, `KEY_PREFIX` or `ADMIN_PREFIX` and hex digits, and its hash."""
+    """Return a secret, `KEY_PREFIX` or `ADMIN_PREFIX` and hex digits, and its hash."""
     secret = prefix + secrets.token_hex(_SECRET_BYTES[prefix])
     return secret, hash_of(secret)
 
 
 def is_secret(token: str) -> bool:
-    """Whether a token has the form of our secrets; others need no database query."""
+    """Return whether a token has the form of our secrets; others need no database query."""
     return _SECRET.fullmatch(token) is not None
 
 
 def hash_of(token: str) -> str:
-    """The hash a credential is found by."""
+    """Return the hash a credential is found by."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
 def usable_at(row: Mapping[str, Any], hash_: str, now_ms: int) -> bool:
-    """Whether the credential has not expired and the hash is of its secret, or of the previous
-    secret within the overlap."""
+    """Return whether the credential has not expired and the hash is of its secret, or of the
+    previous secret within the overlap."""
     if row["expires_ms"] is not None and row["expires_ms"] <= now_ms:
         return False
     if hmac.compare_digest(row["hash"], hash_):
@@ -279,19 +280,19 @@ class Credentials:
             record_act(connection, kind, _subject(new), after=new.terms)
 
     async def find(self, hash_: str) -> Credential | None:
-        """The credential whose secret has this hash; None if the secret no longer works."""
+        """Return the credential whose secret has this hash; None if the secret no longer works."""
         async with self._database.read() as connection:
             row = await _usable(connection, _BY_SECRET, hash_)
         return None if row is None else self._credential(row)
 
     async def key(self, key_id: str) -> Credential | None:
-        """The API key with this id."""
+        """Return the API key with this id."""
         async with self._database.read() as connection:
             row = (await connection.execute(_key(key_id))).first()
         return None if row is None else self._credential(row._asdict())
 
     async def keys(self) -> list[Credential]:
-        """Every API key, expired ones too, oldest first."""
+        """Return every API key, expired ones too, oldest first."""
         return await self._list(_IS_KEY)
 
     async def names(self) -> dict[str, str]:
@@ -299,7 +300,7 @@ class Credentials:
         return {key.id: key.name for key in await self.keys()}
 
     async def admins(self) -> list[Credential]:
-        """Every admin credential, expired ones too, oldest first."""
+        """Return every admin credential, expired ones too, oldest first."""
         return await self._list(~_IS_KEY)
 
     async def _list(self, kind: ColumnElement[bool]) -> list[Credential]:
@@ -309,8 +310,8 @@ class Credentials:
         return [self._credential(row._asdict()) for row in rows]
 
     async def of_wallet(self, wallet_id: str) -> list[Row]:
-        """The keys that may use a wallet: `principal`, of a key under grants, or None for `keys`
-        others that have the same `spending_limit_lamports` and `max_costs_lamports`; oldest
+        """Return the keys that may use a wallet: `principal`, of a key under grants, or None for
+        `keys` others that have the same `spending_limit_lamports` and `max_costs_lamports`; oldest
         first."""
         async with self._database.read() as connection:
             return await _OF_WALLET.all(connection, {"b_wallet": wallet_id})

@@ -184,7 +184,7 @@ class Database:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that sees one state of the database and changes nothing.
+        """Yield a transaction that sees one state of the database and changes nothing.
 
         Raises:
             StoreError: the database refused.
@@ -208,7 +208,8 @@ class Database:
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """One transaction: committed, durably, when the block ends, rolled back when it raises.
+        """Yield one transaction: committed, durably, when the block ends, rolled back when it
+        raises.
 
         On SQLite writers queue here, in order, and those that wait share a commit. A cancellation
         during the commit is raised after it, so that no caller sees it half done. Events recorded
@@ -370,14 +371,14 @@ async def lock_shared(connection: AsyncConnection, name: str) -> None:
 
 
 async def clock(connection: AsyncConnection) -> int:
-    """Milliseconds since the epoch, the same for every process on this database."""
+    """Return milliseconds since the epoch, the same for every process on this database."""
     if connection.dialect.name == "sqlite":
         return now_ms()
     return int(await _NOW.scalar(connection))
 
 
 def database_file(url: str | SecretStr | None, home: Path) -> Path | None:
-    """The SQLite file `Database.open` would open, None where a server holds the data.
+    """Return the SQLite file `Database.open` would open, None where a server holds the data.
 
     Raises:
         ConfigError: the URL names no database that is supported.

@@ -22,7 +22,7 @@ _SELECT: Final = select(ledger_network.c.network)
 
 
 async def check_network(database: Database, network: str) -> str | None:
-    """The network that a database is bound to; None for one without.
+    """Return the network that a database is bound to; None for one without.
 
     Args:
         network: as `SOLANA_NETWORK`; a localnet is any ledger of one's own.

@@ -54,13 +54,13 @@ _LOOKS = Prepared(
 
 
 async def address_book_rows(connection: AsyncConnection) -> list[ContactRow]:
-    """Every contact, by name, and behind them the members of groups."""
+    """Return every contact, by name, and behind them the members of groups."""
     rows = [ContactRow(*row) for row in await _LISTED.all(connection)]
     return sorted(rows, key=lambda each: (each.created_ms is None, each.name, each.address))
 
 
 async def looks_of_contacts(connection: AsyncConnection, skeletons: Collection[str]) -> set[str]:
-    """Those of them that a contact's name looks like."""
+    """Return those of them that a contact's name looks like."""
     rows = await _LOOKS.all(connection, {"b_skeletons": list(skeletons)})
     return {row[0] for row in rows}
 
@@ -79,7 +79,7 @@ async def remove_contact(connection: AsyncConnection, address: str) -> str | Non
 
 
 async def book(connection: AsyncConnection) -> dict[str, tuple[str, ...]]:
-    """The policy's groups: name -> addresses, in the order of both."""
+    """Return the policy's groups: name -> addresses, in the order of both."""
     statement = select(address_book).order_by(address_book.c.name, address_book.c.address)
     found: dict[str, list[str]] = {}
     for row in await connection.execute(statement):
@@ -96,7 +96,7 @@ async def put_book(connection: AsyncConnection, book: Mapping[str, Sequence[str]
 
 
 async def own_wallets(connection: AsyncConnection, called: str | None = None) -> list[Row]:
-    """The wallets of the service, or those of this name or id: `id`, `name`, `address` and
+    """Return the wallets of the service, or those of this name or id: `id`, `name`, `address` and
     `created_by` of each."""
     is_called = or_(wallets.c.id == called, wallets.c.name == called)
     return await _wallets(connection, true() if called is None else is_called)

@@ -84,15 +84,15 @@ class Head(NamedTuple):
     mac: str | None = None
 
     def signed(self, key: bytes | None, chain: str) -> Head:
-        """The same end with its MAC; without a key, with none."""
+        """Return the same end with its MAC; without a key, with none."""
         return self._replace(mac=None if key is None else self._mac(key, chain))
 
     def is_authentic(self, key: bytes, chain: str) -> bool:
-        """Whether the holder of the key wrote it, for this chain."""
+        """Return whether the holder of the key wrote it, for this chain."""
         return self.mac is not None and hmac.compare_digest(self.mac, self._mac(key, chain))
 
     def followed_by(self, following: Head, key: bytes | None, chain: str) -> Head:
-        """The end that takes this one's place, authentic only if this one is."""
+        """Return the end that takes this one's place, authentic only if this one is."""
         if key is None or self.is_authentic(key, chain):
             return following.signed(key, chain)
         return following._replace(mac=BROKEN)
@@ -263,7 +263,7 @@ def _log_fields(event: Event) -> dict[str, Any]:
 
 
 def chain_of(event: str, data: Any) -> str:
-    """The chain an event belongs to: its wallet's, its agent's or the service's."""
+    """Return the chain an event belongs to: its wallet's, its agent's or the service's."""
     kind = event.partition(":")[0]
     if kind in ("transaction", "hold", "payment", "schedule"):
         return f"wallet:{data['walletId']}"
@@ -273,7 +273,8 @@ def chain_of(event: str, data: Any) -> str:
 
 
 def genesis(chain: str) -> str:
-    """The previous hash of a chain's first entry: of its name, so none passes for another."""
+    """Return the previous hash of a chain's first entry: of its name, so none passes for
+    another."""
     if chain == SERVICE_CHAIN:
         return GENESIS_HASH
     return hashlib.sha256(f"solward-audit/{chain}".encode()).hexdigest()
@@ -382,7 +383,7 @@ async def _lock(
 
 
 def entry_hash(seq: int, ms: int, event: str, data: str, previous: str) -> str:
-    """The hash of an entry. In a JSON list no part can run into the next.
+    """Return the hash of an entry. In a JSON list no part can run into the next.
 
     The previous hash binds chain and number too: they count from the chain's genesis.
     """

@@ -80,13 +80,13 @@ _WRITE = insert_or_set(
 
 
 def plugin_of(via: Sequence[str]) -> str | None:
-    """The distribution of the plugin that runs for a caller, None for none."""
+    """Return the distribution of the plugin that runs for a caller, None for none."""
     named = (each.removeprefix(_PLUGIN) for each in via if each.startswith(_PLUGIN))
     return next(named, None)
 
 
 def third_party(via: Sequence[str]) -> str | None:
-    """The same, but None for Solward's own: as records are stored."""
+    """Return the same, but None for Solward's own: as records are stored."""
     found = plugin_of(via)
     return None if found == _OWN else found
 
@@ -96,7 +96,7 @@ def _of(wallet_id: str, plugin: str) -> tuple[Any, ...]:
 
 
 async def get(connection: AsyncConnection, wallet_id: str, plugin: str, key: str) -> Entry | None:
-    """One entry."""
+    """Return one entry."""
     wanted = _ENTRIES.where(*_of(wallet_id, plugin), plugin_entries.c.key == key)
     row = (await connection.execute(wanted)).first()
     return None if row is None else _entry(row)

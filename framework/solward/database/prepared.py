@@ -123,7 +123,7 @@ class _Plan:
         self._processes: list[tuple[int, _Process]] = []
 
     def values(self, given: _Parameters) -> Any:
-        """The driver's parameters, in its form."""
+        """Return the driver's parameters, in its form."""
         values: Sequence[Any]
         if self._take_all is not None:
             values = self._take_all(given)
@@ -134,7 +134,7 @@ class _Plan:
         return dict(zip(self._names, values, strict=True))
 
     def rows(self, description: Sequence[Any], found: Sequence[Any]) -> list[Row]:
-        """The driver's rows, by Core's types."""
+        """Return the driver's rows, by Core's types."""
         if self._make is None:
             self._set_shape(description)
         assert self._make is not None
@@ -184,7 +184,7 @@ def _filled(value: Sequence[Any]) -> list[Any]:
 
 
 def _length(length: int) -> int:
-    """The length that is in use, a power of two or a multiple, for a list of this one."""
+    """Return the length that is in use, a power of two or a multiple, for a list of this one."""
     if length > _STEP:
         return -(-length // _STEP) * _STEP
     return 1 << (length - 1).bit_length() if length else 0
@@ -267,7 +267,8 @@ class Prepared:
     async def _ready(
         self, connection: AsyncConnection, parameters: _Parameters
     ) -> tuple[_Plan, Any]:
-        """The plan for these parameters, and the driver's connection, inside a transaction."""
+        """Return the plan for these parameters, and the driver's connection, inside a
+        transaction."""
         sync = connection.sync_connection
         assert sync is not None
         if not sync.in_transaction():

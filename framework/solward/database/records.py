@@ -34,7 +34,7 @@ EXACT: Final = Form(jsontext.loads, lambda value: jsontext.dumps(dict(value)))
 
 
 def insert_new(table: Table) -> Insert:
-    """An insert that leaves a row that is there already as it is."""
+    """Return an insert that leaves a row that is there already as it is."""
     return insert(table).on_conflict_do_nothing()
 
 
@@ -45,7 +45,7 @@ def insert_or_set(
     where: ColumnElement[bool] | TextClause | None = None,
     **changed: ColumnElement[Any],
 ) -> Insert:
-    """An insert that, where a row has the same `key` already, changes that one.
+    """Return an insert that, where a row has the same `key` already, changes that one.
 
     Args:
         columns: are set to what is given for them.
@@ -62,7 +62,7 @@ def given(table: Table, column: str) -> ColumnElement[Any]:
 
 
 def words(kind: type[StrEnum]) -> Form:
-    """A member of an enumeration in a column of text."""
+    """Return a member of an enumeration in a column of text."""
     return Form(kind, attrgetter("value"))
 
 
@@ -86,7 +86,7 @@ class Records(Generic[T]):
         self.columns = tuple(table.c[name] for name in self._names)
 
     def read(self, values: Sequence[Any], **others: Any) -> T:
-        """The record of a row of `columns`; `others` are its fields that have none."""
+        """Return the record of a row of `columns`; `others` are its fields that have none."""
         return self._made(dict(zip(self._names, values, strict=True), **others))
 
     def of(self, row: Mapping[str, Any], **others: Any) -> T:
@@ -101,7 +101,7 @@ class Records(Generic[T]):
         return self._record(**found)
 
     def row(self, record: T) -> dict[str, Any]:
-        """The values of a record by column."""
+        """Return the values of a record by column."""
         row = {name: getattr(record, name) for name in self._names}
         for name, form in self._forms:
             if row[name] is not None:

@@ -27,7 +27,7 @@ _NEVER_BACK = text(
 
 @cache
 def statements(dialect: str) -> tuple[str, ...]:
-    """The statements that make this version's tables, in order.
+    """Return the statements that make this version's tables, in order.
 
     Args:
         dialect: sqlite or postgresql.
@@ -44,7 +44,7 @@ def statements(dialect: str) -> tuple[str, ...]:
 
 @cache
 def schema_of(dialect: str) -> str:
-    """The hash of this version's schema: SHA-256, hex, of the statements that make it."""
+    """Return the hash of this version's schema: SHA-256, hex, of the statements that make it."""
     return hashlib.sha256(";".join(statements(dialect)).encode()).hexdigest()
 
 
@@ -56,7 +56,7 @@ def _place(index: Index) -> tuple[bool, str]:
 
 
 async def has_schema(connection: AsyncConnection) -> bool:
-    """Whether the database has this version's schema; False where it is empty.
+    """Return whether the database has this version's schema; False where it is empty.
 
     Raises:
         OtherSchema: it has other tables. Nothing was changed.

@@ -20,7 +20,7 @@ Work: TypeAlias = Callable[[Sequence[Item]], Awaitable[Any]]
 
 
 def is_shared_failure(error: Exception) -> bool:
-    """Whether an error concerns all items: the ledger or the database is unreachable."""
+    """Return whether an error concerns all items: the ledger or the database is unreachable."""
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True
     if isinstance(error, LedgerRejected) and error.code == _INVALID_PARAMS:

@@ -130,7 +130,7 @@ class SQLiteReaders:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction.
+        """Yield a transaction.
 
         Raises:
             sqlalchemy.exc.TimeoutError: all connections were in use for too long.
@@ -238,7 +238,7 @@ class SQLiteWriter:
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """A block that is kept, durably, once this returns, or not at all.
+        """Yield a block that is kept, durably, once this returns, or not at all.
 
         Writers return in the order of their blocks, and before a block of the next commit runs, so
         that what they do in memory then has that order too. A cancellation during the commit is
@@ -474,7 +474,8 @@ def _lock(descriptor: int, path: Path) -> None:
 
 
 def _reader(descriptor: int) -> int:
-    """A process that has the database open, 0 where none is known; it only explains a refusal."""
+    """Return a process that has the database open, 0 where none is known; it only explains a
+    refusal."""
     query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _SHARED_AT, _SHARED_BYTES, 0)
     try:
         kind, *_range, process = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, query))

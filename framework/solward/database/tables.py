@@ -60,7 +60,7 @@ class U64(TypeDecorator[int]):
 
 
 def _partial(condition: str, name: str, *columns: str, unique: bool = False) -> Index:
-    """An index of the rows that fit a condition, alike in both databases."""
+    """Return an index of the rows that fit a condition, alike in both databases."""
     where = text(condition)
     return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
 
@@ -70,7 +70,7 @@ def _table(name: str, *parts: SchemaItem, **options: Any) -> Table:
 
 
 def _single_row(name: str, column: Column[Any], first: int | None) -> Table:
-    """A table of one row, which is there from the start with its `first` value."""
+    """Return a table of one row, which is there from the start with its `first` value."""
     id_ = Column("id", Integer, primary_key=True, autoincrement=False)
     made = _table(name, id_, column)
     row = insert(made).values({"id": 1, column.name: first})

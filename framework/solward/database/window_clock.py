@@ -79,7 +79,7 @@ class WindowClock:
         self._observed = (ledger_ms, self._uptime_ms())
 
     def moment(self, database_ms: int, stored_ms: int = 0) -> Moment:
-        """The moment at which the database's clock is `database_ms`.
+        """Return the moment at which the database's clock is `database_ms`.
 
         Args:
             stored_ms: the ledger's time as the database has it, 0 where it has none.
@@ -103,7 +103,7 @@ class WindowClock:
         return moment
 
     def to_keep(self) -> int | None:
-        """The ledger's time where it is to be stored now, else None."""
+        """Return the ledger's time where it is to be stored now, else None."""
         if self._offset is None:
             return None
         ledger = self._offset + self._uptime_ms()

@@ -157,7 +157,7 @@ class RunningCall:
         return None if refused is None else f"a request that was refused ({refused.code})"
 
     def refuse(self, code: str, text: str) -> SkillError:
-        """The error of what the plugin should not have asked for."""
+        """Return the error of what the plugin should not have asked for."""
         self.refused = SkillError(code, text)
         return self.refused
 
@@ -186,7 +186,7 @@ class RunningCall:
 
 
 def _about(error: SolwardError) -> str | None:
-    """The id of the record or the hold that an error carries."""
+    """Return the id of the record or the hold that an error carries."""
     if isinstance(error, TransactionError):
         return error.record.id
     return error.hold.id if isinstance(error, Held) else None
@@ -198,7 +198,7 @@ _SAYABLE: Final = (InvalidRequest, LedgerUnavailable, LedgerRejected)
 def sayable(
     error: SolwardError, allowed: tuple[type[SolwardError], ...] = _SAYABLE
 ) -> SolwardError:
-    """An error as a plugin may raise it, with its code where it is a `SkillError`."""
+    """Return an error as a plugin may raise it, with its code where it is a `SkillError`."""
     if isinstance(error, SkillError):
         # Those of its subclasses are the service's answers about skills.
         return error if type(error) is SkillError else SkillError(error.code, str(error))
@@ -215,7 +215,7 @@ class Capabilities:
 
     @contextmanager
     def given(self, call: RunningCall) -> Iterator[bytes]:
-        """The call's capability, until the block ends."""
+        """Yield the call's capability, until the block ends."""
         cap = secrets.token_bytes(_CAPABILITY_BYTES)
         self._running[cap] = call
         try:
@@ -226,7 +226,7 @@ class Capabilities:
                 call.egress.end()
 
     def of(self, cap: bytes | None) -> RunningCall:
-        """The running call of a capability.
+        """Return the running call of a capability.
 
         Raises:
             SkillError: `call_ended`: it ended, or was never this host's.
@@ -256,14 +256,14 @@ class Capabilities:
         return {methods.HTTP_REQUEST.name: self._http(egress)}
 
     def _context(self, incoming: Incoming) -> SkillContext:
-        """The context of the call, which must be a skill's."""
+        """Return the context of the call, which must be a skill's."""
         call = self.of(incoming.cap)
         if call.context is None:
             raise call.refuse("not_a_skill", "Only a skill has a wallet and a ledger")
         return call.context
 
     def _spending(self, incoming: Incoming, operation: str) -> RunningCall:
-        """The call, where a money call may be made at all; before anything of it is read.
+        """Return the call, where a money call may be made at all; before anything of it is read.
 
         Raises:
             SkillError: `call_ended`, `not_a_skill`, `read_only` or `operation_not_declared`.
@@ -384,7 +384,7 @@ class Capabilities:
 
     @asynccontextmanager
     async def _reading(self, incoming: Incoming, reads: int = 1) -> AsyncIterator[ReadLedger]:
-        """The ledger of a call that reads.
+        """Yield the ledger of a call that reads.
 
         Raises:
             SkillError: `call_ended`, `no_ledger` or `too_many_reads`.
@@ -438,7 +438,8 @@ def _sold(lamports: int, tokens: Mapping[str, int]) -> list[object]:
 
 
 def names_of(asset: object, tokens: TokenList) -> tuple[str, ...]:
-    """The mint and the symbol of an asset that is named by either, as a manifest may name it."""
+    """Return the mint and the symbol of an asset that is named by either, as a manifest may name
+    it."""
     try:
         mint = tokens.resolve(asset, "asset")
     except InvalidRequest:

@@ -315,7 +315,7 @@ class SharedZygote:
         return self._zygote
 
     def running(self) -> Zygote:
-        """The process, started where it does not run; nothing is waited for.
+        """Return the process, started where it does not run; nothing is waited for.
 
         Raises:
             OSError: it cannot be started.
@@ -380,7 +380,7 @@ def modules_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def package_folders(module: str) -> list[str]:
-    """The folders of a top-level package, or the file of a module."""
+    """Return the folders of a top-level package, or the file of a module."""
     spec = _spec(module)
     if spec is None:
         return []

@@ -414,7 +414,7 @@ class Host:
 
     @contextlib.asynccontextmanager
     async def _process_for(self, method: Method) -> AsyncIterator[HostProcess]:
-        """The process, for one call, started where it does not run."""
+        """Yield the process, for one call, started where it does not run."""
         try:
             process = await self._running()
         except SkillError as error:

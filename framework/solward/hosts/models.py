@@ -75,7 +75,8 @@ class HostedProvider:
     async def complete(
         self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
     ) -> Completion:
-        """One completion; raises `ProviderError`, or `SkillError` where a request was refused."""
+        """Return one completion; raises `ProviderError`, or `SkillError` where a request was
+        refused."""
         async with self.lend() as tenant:
             call, running = self._completion_call(tenant, request, options, context)
             assert running.egress is not None
@@ -87,7 +88,7 @@ class HostedProvider:
     async def stream(
         self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
     ) -> AsyncGenerator[str | Usage, None]:
-        """One completion in pieces; raises as `complete`."""
+        """Yield one completion in pieces; raises as `complete`."""
         async with self.lend() as tenant:
             call, running = self._completion_call(tenant, request, options, context)
             stream = tenant.stream(methods.PROVIDER_STREAM, call, running)
@@ -101,7 +102,7 @@ class HostedProvider:
                         yield piece
 
     async def price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
-        """A model's price; raises as `complete`."""
+        """Return a model's price; raises as `complete`."""
         call = {"name": self.spec.name, "model": model, "options": options}
         async with self.lend() as tenant:
             running = self._running(tenant, ProviderContext())
@@ -220,7 +221,7 @@ class ModelHosts:
         return tuple(model.host for model in self._models)
 
     def hooks(self, spec: ProviderSpec, module: str) -> Mapping[str, Callable[..., Any]]:
-        """The provider's hooks, each as a call into a host; before the first call is made.
+        """Return the provider's hooks, each as a call into a host; before the first call is made.
 
         Args:
             module: has the hooks; one of Solward's own.
@@ -247,7 +248,7 @@ class ModelHosts:
 
     @asynccontextmanager
     async def _lent(self) -> AsyncIterator[TenantHost]:
-        """The least busy host, for one call."""
+        """Yield the least busy host, for one call."""
         await self._opened()
         # One that ended too often has no calls, and would get all.
         model = min(self._models, key=lambda each: (each.host.disabled is not None, each.calls))
@@ -335,7 +336,7 @@ class _ModelHost:
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[TenantHost]:
-        """The host for one call; waits for its turn."""
+        """Yield the host for one call; waits for its turn."""
         self.calls += 1
         try:
             async with self.room:

@@ -165,7 +165,7 @@ class PluginHosts:
         return {host.name: host.crashes for host in self._running}
 
     def faults(self) -> list[Problem]:
-        """The problems that have come up while the plugins run."""
+        """Return the problems that have come up while the plugins run."""
         return [problem for host in self._running for problem in self._faults(host)]
 
     def _faults(self, host: Host) -> list[Problem]:
@@ -367,7 +367,8 @@ async def plugin_hosts(
 
 
 def _found(host: TenantHost, candidate: Candidate, plugin: Plugin, secret: SecretOf) -> Found:
-    """A plugin as its host declared it, in exact built-in values, or why it cannot be used."""
+    """Return a plugin as its host declared it, in exact built-in values, or why it cannot be
+    used."""
     try:
         spec, group = plugin.spec, candidate.group
         if isinstance(spec, methods.Problem):
@@ -479,7 +480,7 @@ class _Plugin:
         client: httpx.AsyncClient | None = None,
         key: str | None = None,
     ) -> tuple[RunningCall, dict[str, str | None]]:
-        """A call, and what stands for the secrets of its manifest."""
+        """Return a call, and what stands for the secrets of its manifest."""
         values = {each: self.secret(each) for each in Terms.of(self.spec).secrets()}
         egress = EgressCall(
             tenant=self.host.connections,
@@ -497,7 +498,7 @@ class _Plugin:
         return running, {env: egress.placeholder(env) for env in values}
 
     def _venue(self, context: VenueContext) -> tuple[RunningCall, dict[str, Any]]:
-        """A call, and those of its arguments that do not depend on the hook."""
+        """Return a call, and those of its arguments that do not depend on the hook."""
         address, spec = str(context.http.base_url), self.spec
         assert isinstance(spec, VenueSpec)
         # Its own address needs no trust beyond its manifest's; one that an operator chose is
@@ -516,7 +517,7 @@ class _Plugin:
         }
 
     async def _of_venue(self, method: Method, *, context: VenueContext, **asked: Any) -> Any:
-        """A call of a venue; no error says more than that it failed."""
+        """Return a call of a venue; no error says more than that it failed."""
         running, given = self._venue(context)
         try:
             return await self.host.call(method, given | asked, running)
@@ -524,7 +525,7 @@ class _Plugin:
             raise sayable(error, (InvalidRequest, LedgerUnavailable)) from None
 
     async def _of_protocol(self, method: Method, **asked: Any) -> Any:
-        """A call of a payment protocol, which gets nothing beside its arguments."""
+        """Return a call of a payment protocol, which gets nothing beside its arguments."""
         running = RunningCall(self.name)
         running.late = asyncio.get_running_loop().time() + _LATE * PROTOCOL_TIME_LIMIT_S
         try:
@@ -543,7 +544,7 @@ class _Plugin:
     async def guardrail_check(
         self, intent: Intent, effects: TransactionEffects
     ) -> str | Hold | None:
-        """A rule's answer; a host that ends instead has refused."""
+        """Return a rule's answer; a host that ends instead has refused."""
         asked = {"name": self.name, "intent": intent, "effects": effects}
         try:
             answer: Verdict = await self.host.call(

@@ -95,7 +95,7 @@ class Hosts:
         return await self._zygote.running().unavailable()
 
     def add(self, config: HostConfig, handlers: Mapping[str, Handler]) -> Host:
-        """A host, started by its first call.
+        """Return a host, started by its first call.
 
         Args:
             handlers: what it may call in the service, by method.
@@ -232,7 +232,7 @@ def _description(config: HostConfig, nice: int, apart: bool, *, confined: bool) 
 
 
 def _room(folder: str) -> int:
-    """Bytes that this user may still store on a folder's disk."""
+    """Return bytes that this user may still store on a folder's disk."""
     disk = os.statvfs(folder)
     return disk.f_bavail * disk.f_frsize
 

@@ -159,7 +159,7 @@ class AlertWebhook(Sender):
     def of(
         cls, database: Database, settings: Settings, pace: Pace | None = None
     ) -> AlertWebhook | None:
-        """The webhook that the settings name; None where they name none.
+        """Return the webhook that the settings name; None where they name none.
 
         Raises:
             ConfigError: they name half of it, or what is never told.
@@ -245,7 +245,7 @@ async def send_test(settings: Settings) -> Sent:
 
 
 def message(groups: Sequence[Group], shape: Format, dashboard: str) -> str:
-    """The body that tells of groups, as JSON text."""
+    """Return the body that tells of groups, as JSON text."""
     lines = [_line(group) for group in groups[:MOST_LINES]]
     more = groups[MOST_LINES:]
     left_out = {"lines": len(more), "count": sum(group.count for group in more)}
@@ -382,7 +382,7 @@ async def add_notes(connection: AsyncConnection, notes: Sequence[Note]) -> None:
 
 
 async def next_group_due(connection: AsyncConnection, interval_ms: int) -> int | None:
-    """Milliseconds until a message is due, at least 0; None where nothing waits.
+    """Return milliseconds until a message is due, at least 0; None where nothing waits.
 
     Args:
         interval_ms: between two messages, whatever they tell.

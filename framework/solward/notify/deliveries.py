@@ -207,7 +207,7 @@ async def end_try(
 
 
 async def next_due(connection: AsyncConnection, channel: Channel) -> int | None:
-    """Milliseconds until something is due, at least 0; None where nothing waits."""
+    """Return milliseconds until something is due, at least 0; None where nothing waits."""
     due = (await connection.execute(_NEXT, {"b_channel": channel})).scalar()
     return None if due is None else max(0, int(due) - await clock(connection))
 
@@ -261,7 +261,7 @@ class Pace:
     gather_s: float = 0.0
 
     def retry_ms(self, tries: int) -> int:
-        """The wait after as many failures."""
+        """Return the wait after as many failures."""
         longest = min(self.longest_retry_s, self.first_retry_s * 2 ** min(tries - 1, 32))
         return int(longest * random.uniform(0.5, 1.0) * 1000)  # noqa: S311 - spreads load
 
@@ -317,7 +317,7 @@ class Sender(ABC):
 
     @abstractmethod
     def _concerns(self, event: str, data: Any) -> bool:
-        """Whether an event is told."""
+        """Return whether an event is told."""
 
     @abstractmethod
     async def _store(self, connection: AsyncConnection, events: Sequence[tuple[str, Any]]) -> None:
@@ -331,7 +331,7 @@ class Sender(ABC):
         """Store what is to be told now, right before what is due is claimed."""
 
     async def _next_due(self, connection: AsyncConnection) -> int | None:
-        """Milliseconds until something is due, at least 0; None where nothing waits."""
+        """Return milliseconds until something is due, at least 0; None where nothing waits."""
         return await next_due(connection, self.channel)
 
     async def _deliver(self) -> None:
@@ -445,7 +445,7 @@ async def send(
 
 
 def new_client() -> httpx.AsyncClient:
-    """A client for `send`, which closes its connection after each request."""
+    """Return a client for `send`, which closes its connection after each request."""
     return httpx.AsyncClient(
         # No proxies and no credentials of the environment; the connection is closed each time,
         # because the answer is not read.

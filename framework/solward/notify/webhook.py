@@ -79,7 +79,7 @@ class Webhook(Sender):
 
     @classmethod
     def of(cls, database: Database, settings: Settings, pace: Pace | None = None) -> Webhook | None:
-        """The webhook that the settings name; None where they name none.
+        """Return the webhook that the settings name; None where they name none.
 
         Raises:
             ConfigError: they name half of it, or not where the service is called.

@@ -86,7 +86,7 @@ class Approvals:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def get(self, hold_id: str) -> Hold:
-        """One hold, expired where its time is over; raises `NotFound`."""
+        """Return one hold, expired where its time is over; raises `NotFound`."""
         return (await self._current(hold_id)).hold
 
     async def listed(
@@ -182,7 +182,8 @@ class Approvals:
         return row.hold
 
     async def may_decide(self, principal: str) -> bool:
-        """Whether a principal decides what others ask for: the admin, or a key that may approve."""
+        """Return whether a principal decides what others ask for: the admin, or a key that may
+        approve."""
         if is_admin(principal) or principal == WEBHOOK:
             return True
         async with self._database.read() as connection:
@@ -264,7 +265,8 @@ class Approvals:
         return reason not in row.hold.reasons
 
     async def _actor(self, principal: str) -> Actor | None:
-        """A principal as it would ask now; None where this process does not know its kind."""
+        """Return a principal as it would ask now; None where this process does not know its
+        kind."""
         kind, _, own_id = principal.partition(":")
         made = self._actors.get(kind)
         return None if made is None else await made(own_id)

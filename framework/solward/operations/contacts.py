@@ -34,7 +34,7 @@ class Contacts:
     database: Database
 
     async def listed(self) -> list[ContactRow]:
-        """Every one, by name, and behind them the members of the policy's groups."""
+        """Return every one, by name, and behind them the members of the policy's groups."""
         async with self.database.read() as connection:
             return await store.address_book_rows(connection)
 
@@ -74,7 +74,7 @@ class Contacts:
             record_act(connection, EventKind.CONTACT_CHANGED, {"address": address}, *names)
 
     async def address_of(self, recipient: str, field: str = "recipient") -> str:
-        """The address that an operator means, as `AddressBook.address` has it."""
+        """Return the address that an operator means, as `AddressBook.address` has it."""
         if is_address(recipient):
             return recipient
         async with self.database.read() as connection:

@@ -86,7 +86,7 @@ class Operation:
         return self.route or self.name.replace("_", "-")
 
     def read(self, params: Mapping[str, object]) -> dict[str, Any]:
-        """The plan's arguments out of a request's; names it does not know are ignored.
+        """Return the plan's arguments out of a request's; names it does not know are ignored.
 
         An absent field has its default; one that is None is refused where the default is a value.
 
@@ -101,7 +101,8 @@ class Operation:
         }
 
     def requested(self, wallet: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The record's details as far as a request knows them, for one that could not be planned.
+        """Return the record's details as far as a request knows them, for one that could not be
+        planned.
 
         Args:
             wallet: its address.
@@ -118,7 +119,7 @@ class Operation:
 
 
 def _example_rent(size: int) -> Decimal:
-    """SOL of rent, as examples show it, of an account of `size` data bytes."""
+    """Return SOL of rent, as examples show it, of an account of `size` data bytes."""
     return Decimal(rent_of(size, LOCALNET_RENT_PER_BYTE)).scaleb(-9)
 
 
@@ -606,7 +607,7 @@ OPERATIONS: dict[str, Operation] = {
 
 
 def operation_parameters(name: str) -> Schema:
-    """The JSON Schema of what an operation takes, as a skill that calls it declares it.
+    """Return the JSON Schema of what an operation takes, as a skill that calls it declares it.
 
     Args:
         name: of the context's method, such as `swap`.
@@ -618,7 +619,7 @@ def operation_parameters(name: str) -> Schema:
 
 
 def recipient_fields(name: str) -> tuple[Recipient, ...]:
-    """The fields of an operation, or of the built-in skill of its name, that say who is paid; none
-    of any other skill."""
+    """Return the fields of an operation, or of the built-in skill of its name, that say who is
+    paid; none of any other skill."""
     fields = OPERATIONS[name].fields if name in OPERATIONS else ()
     return tuple(each for each in fields if isinstance(each, Recipient))

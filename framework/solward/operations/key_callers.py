@@ -13,7 +13,7 @@ from solward.vault.money.request import Actor
 
 
 def key_limits(spending_limit_lamports: int, max_costs_lamports: int) -> ScopeLimits:
-    """The ceilings of a key, in lamports in any 24 hours."""
+    """Return the ceilings of a key, in lamports in any 24 hours."""
     return ScopeLimits(
         daily_lamports=spending_limit_lamports,
         # The wallet's costs are everybody's: who may spend little may use up little of them.
@@ -22,12 +22,12 @@ def key_limits(spending_limit_lamports: int, max_costs_lamports: int) -> ScopeLi
 
 
 def limits_of(key: Credential) -> ScopeLimits:
-    """The ceilings of a key."""
+    """Return the ceilings of a key."""
     return key_limits(key.spending_limit_lamports, key.max_costs_lamports)
 
 
 def actor_of_key(key: Credential, hash_: str) -> Actor:
-    """A key for whom nothing is reserved once the secret with this hash has ended."""
+    """Return a key for whom nothing is reserved once the secret with this hash has ended."""
     return Actor(key.principal, limits=((key.principal, limits_of(key)),), api_key=hash_)
 
 
@@ -40,7 +40,7 @@ class KeyCallers:
         self._policies = policies
 
     async def actor(self, key_id: str) -> Actor:
-        """A key with the limits of now; raises `KeyRevoked` where it has ended."""
+        """Return a key with the limits of now; raises `KeyRevoked` where it has ended."""
         key = await self._key(key_id)
         return actor_of_key(key, key.hash)
 
@@ -53,7 +53,7 @@ class KeyCallers:
         return actor_of_key(key, hash_)
 
     async def secret_hash(self, key_id: str) -> str:
-        """The hash of a key's present secret; raises `KeyRevoked`."""
+        """Return the hash of a key's present secret; raises `KeyRevoked`."""
         return (await self._key(key_id)).hash
 
     async def count_request(self, key_id: str) -> str | None:
@@ -67,11 +67,11 @@ class KeyCallers:
         return None
 
     async def wallet_of(self, key_id: str) -> str | None:
-        """The only wallet that it may use, None for all; raises `KeyRevoked`."""
+        """Return the only wallet that it may use, None for all; raises `KeyRevoked`."""
         return (await self._key(key_id)).wallet_id
 
     async def of_wallet(self, wallet_id: str) -> WalletKeys:
-        """Every key that may use a wallet."""
+        """Return every key that may use a wallet."""
         found = [
             (row, key_limits(row.spending_limit_lamports, row.max_costs_lamports))
             for row in await self._credentials.of_wallet(wallet_id)

@@ -205,7 +205,7 @@ class Operations:
             raise await self._engine.refuse(wallet_id, actor, planned.intent, told) from None
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
-        """The best that the venues offer for a swap with these parameters; sends nothing."""
+        """Return the best that the venues offer for a swap with these parameters; sends nothing."""
         with self._engine.deadline():
             return await read_quote(**self._of(("venues", "tokens", "ledger")), **SWAP.read(params))
 
@@ -264,7 +264,7 @@ class Operations:
 
     @asynccontextmanager
     async def _pocket(self, wallet_id: str, request: PocketRequest) -> AsyncIterator[Pocket]:
-        """A new pocket, or the one of a position."""
+        """Yield a new pocket, or the one of a position."""
         known = None
         if request.program is not None and request.position is not None:
             known = await self._wallets.position(wallet_id, request.program, request.position)
@@ -282,7 +282,8 @@ class Operations:
 
     @asynccontextmanager
     async def _turn(self, wallet_id: str, mint: str) -> AsyncIterator[None]:
-        """One purchase of a mint by a wallet at a time: each asserts what the wallet then holds."""
+        """Yield one purchase of a mint by a wallet at a time: each asserts what the wallet then
+        holds."""
         key = (wallet_id, mint)
         turn = self._purchases.setdefault(key, _Turn())
         turn.wanted += 1
@@ -296,7 +297,7 @@ class Operations:
 
 
 def _owned(request: PocketRequest, actor: Actor) -> PocketRequest:
-    """The request, its position that of the distribution which asks.
+    """Return the request, its position that of the distribution which asks.
 
     Whoever uses a position can take all that is in it: a name that another distribution chose is
     another position. No distribution's name has a slash.
@@ -311,7 +312,7 @@ _DISTRIBUTION = "plugin:"
 
 
 def _shortest(value: Decimal) -> str:
-    """One text for equal numbers, however large their exponents are."""
+    """Return one text for equal numbers, however large their exponents are."""
     sign, digits, exponent = value.as_tuple()
     shown = "".join(map(str, digits)).rstrip("0")
     if not shown or not isinstance(exponent, int):
@@ -322,7 +323,7 @@ def _shortest(value: Decimal) -> str:
 def _recipe(
     operation: Operation, params: Mapping[str, Any], values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The declared fields as they were given, and as they were read: 0.5 and 0.50 are one,
+    """Return the declared fields as they were given, and as they were read: 0.5 and 0.50 are one,
     and so are 1 and 1.0."""
     given = {each.json: params[each.json] for each in operation.fields if each.json in params}
     read = {

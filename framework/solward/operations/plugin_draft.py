@@ -54,7 +54,7 @@ _MAX_NAME = 64
 def plugin_draft(
     wallet: str, declared: Intent, instructions: Iterable[object], wire: object = None
 ) -> Draft:
-    """The draft of a transaction that a skill made, of this wallet alone.
+    """Return the draft of a transaction that a skill made, of this wallet alone.
 
     Args:
         declared: as the skill declares it; its wallet is not read.
@@ -150,7 +150,7 @@ def _transfer(wallet: str, calls: Sequence[Call], _given: Mapping[str, Any]) -> 
 
 
 def _is_token(kind: Token, accounts: int) -> Callable[[Call], bool]:
-    """Whether it is a checked instruction: its amount and decimals are in its data."""
+    """Return whether it is a checked instruction: its amount and decimals are in its data."""
 
     def found(call: Call) -> bool:
         return (
@@ -168,13 +168,13 @@ def _amount(calls: Sequence[Call]) -> Decimal:
 
 
 def _same(calls: Sequence[Call], *parts: int) -> bool:
-    """Whether all have the same program, decimals and these accounts."""
+    """Return whether all have the same program, decimals and these accounts."""
     seen = {(c.program, c.data[9], *(c.accounts[at] for at in parts)) for c in calls}
     return len(seen) == 1
 
 
 def _all_own(wallet: str, calls: Sequence[Call], source: int, mint: int) -> bool:
-    """Whether the source of each is the wallet's associated account of the mint."""
+    """Return whether the source of each is the wallet's associated account of the mint."""
     return all(
         each.accounts[source] == _associated(wallet, each.accounts[mint], each.program)
         for each in calls
@@ -236,7 +236,8 @@ TYPES: Final = (*_STATED, TransactionType.SWAP, TransactionType.OTHER)
 
 
 def _is_neutral(call: Call) -> bool:
-    """Whether it moves nothing by itself: compute budget, memo, opening an associated account."""
+    """Return whether it moves nothing by itself: compute budget, memo, opening an associated
+    account."""
     if call.program == ASSOCIATED_TOKEN_PROGRAM:
         return call.data in ASSOCIATED_TOKEN_CREATIONS
     return call.program == COMPUTE_BUDGET_PROGRAM or call.program in MEMO_PROGRAMS
@@ -268,7 +269,7 @@ def _swap(intent: Intent, made: tuple[Instruction, ...], wire: bytes | None) -> 
 
 
 def _with_details(intent: Intent, stated: Details) -> Intent:
-    """The intent with the details that its bytes state, and the plugin's own words apart."""
+    """Return the intent with the details that its bytes state, and the plugin's own words apart."""
     for name, value in stated.items():
         if name in intent.details and intent.details[name] != value:
             raise InvalidRequest(f"details.{name} must be {value}, as in the transaction")
@@ -354,7 +355,8 @@ def plain_details(value: Mapping[str, Any]) -> Details:
 
 
 def read_request(given: PocketRequest) -> PocketRequest:
-    """A skill's request in exact built-in values, read once; refused where it cannot be meant.
+    """Return a skill's request in exact built-in values, read once; refused where it cannot be
+    meant.
 
     Raises:
         InvalidRequest: naming the field.
@@ -396,7 +398,7 @@ def read_request(given: PocketRequest) -> PocketRequest:
 async def plan_use(
     wallet: str, pocket: Pocket, ledger: ReadLedger, request: PocketRequest
 ) -> PocketDraft:
-    """The funding of a checked request, declared as what it is.
+    """Return the funding of a checked request, declared as what it is.
 
     Raises:
         InvalidRequest: a token is no mint, or one that cannot be put into a pocket.

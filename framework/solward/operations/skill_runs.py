@@ -109,7 +109,7 @@ class SkillRuns:
         agent: AgentView | None = None,
         settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> SkillContext:
-        """A skill's context for one run on a wallet.
+        """Return a skill's context for one run on a wallet.
 
         Its secrets and its folder are for a skill that runs in this process; a plugin host has a
         context of its own.
@@ -185,14 +185,15 @@ class SkillCalls:
         return await self.operations.entries.keep(what, self.wallet_id, self._keeper(), **asked)
 
     def _keeper(self) -> Actor:
-        """The actor of a call that moves nothing, fenced as those that do."""
+        """Return the actor of a call that moves nothing, fenced as those that do."""
         self.lifetime.check()
         # The lifetime is checked again where the amount is reserved: the call may end while this
         # one is prepared.
         return replace(self.actor, checks=(*self.actor.checks, self.lifetime.check))
 
     def _numbered(self, ordinal: int, remember: Sequence[Put]) -> Actor:
-        """The actor of one money call; numbered, so that a repeated cycle never pays twice."""
+        """Return the actor of one money call; numbered, so that a repeated cycle never pays
+        twice."""
         self.lifetime.check()
         if self.effects is not Effects.SPEND:
             raise SkillError("read_only", "This skill declares READ and may not transact")

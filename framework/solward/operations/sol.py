@@ -46,7 +46,7 @@ from solward.vault.money.request import Draft
 
 
 def parse_address(value: object, field: str) -> Pubkey:
-    """A base58 address as given by a caller; raises `InvalidRequest` naming `field`."""
+    """Return a base58 address as given by a caller; raises `InvalidRequest` naming `field`."""
     if isinstance(value, str):
         try:
             return Pubkey.from_string(value)

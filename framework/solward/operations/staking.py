@@ -296,7 +296,7 @@ class ChosenValidator:
 
 
 def choose_validator(accounts: Sequence[VoteAccount], wallet: str) -> ChosenValidator:
-    """The default validator of a wallet.
+    """Return the default validator of a wallet.
 
     Args:
         accounts: of the validators that are not delinquent.
@@ -404,7 +404,8 @@ def _counted(count: int, what: str) -> str:
 
 
 def recorded_stakes(ledger: ReadLedger, database: Database, wallet_id: str) -> RecordedStakes:
-    """The ledger, which has a wallet's stakes by its records where no RPC provider lists them."""
+    """Return the ledger, which has a wallet's stakes by its records where no RPC provider lists
+    them."""
 
     async def recorded() -> Sequence[str]:
         async with database.read() as connection:

@@ -218,8 +218,9 @@ async def _one_transaction(
     at_least: int,
     versions: Versions,
 ) -> Draft:
-    """The swap over the widest route that fits: in version 1, whose bytes have every account, where
-    the cluster takes it; otherwise, and where no route fits so, in version 0 with lookup tables."""
+    """Return the swap over the widest route that fits: in version 1, whose bytes have every
+    account, where the cluster takes it; otherwise, and where no route fits so, in version 0 with
+    lookup tables."""
     venue, source, target = offer.venue, swap.source.side, swap.target.side
     made = PocketSwap(
         wallet=wallet,
@@ -276,8 +277,8 @@ async def _one_transaction(
 async def _answers(
     ledger: ReadLedger, wallet: str, made: PocketSwap, request: QuoteRequest, offer: _Offer
 ) -> AsyncIterator[_Answered]:
-    """The venue's instruction over ever fewer accounts, its newer quote, and further accounts of
-    the pocket that it needs; each is checked."""
+    """Yield the venue's instruction over ever fewer accounts, its newer quote, and further accounts
+    of the pocket that it needs; each is checked."""
     venue = offer.venue
     for max_accounts in _MAX_ACCOUNTS:
         try:
@@ -313,7 +314,8 @@ def _based_on(
     version: int,
     held: int | None,
 ) -> Draft:
-    """The swap in one transaction, with the wallet's account of what is bought holding `held`."""
+    """Return the swap in one transaction, with the wallet's account of what is bought holding
+    `held`."""
     if (held or 0) + made.minimum > U64_MAX:
         raise LedgerUnavailable("The venue's quote promises more than an account can hold")
     target, swap = made.target, replace(made, held=held)
@@ -353,7 +355,7 @@ def _otherwise(draft: Draft) -> Draft:
 
 
 async def _held(ledger: ReadLedger, wallet: str, side: PocketToken) -> int | None:
-    """Units on the wallet's own account of a mint, None where there is no account."""
+    """Return units on the wallet's own account of a mint, None where there is no account."""
     address = side.account(wallet)
     state = await ledger.account(address)
     account = token_account(state)
@@ -383,7 +385,7 @@ async def _extra(
 async def _alone(
     ledger: ReadLedger, wallet: str, pocket: str, swap: _Swap, offer: _Offer, least: int
 ) -> PocketCall:
-    """The venue's instruction in a transaction that a funded pocket signs alone.
+    """Return the venue's instruction in a transaction that a funded pocket signs alone.
 
     It fails where less than `least` arrives, so that a venue that says that it wants funds gains
     nothing by it.
@@ -492,7 +494,7 @@ async def read_quote(
     amount: Decimal | int,
     slippage_bps: int,
 ) -> Quote:
-    """The best that the venues offer for `amount` whole units of a token; sends nothing.
+    """Return the best that the venues offer for `amount` whole units of a token; sends nothing.
 
     Raises:
         InvalidRequest: naming the field, or the venue's reason to refuse.
@@ -508,7 +510,7 @@ async def read_quote(
 
 
 async def _offer(venue: Venue, request: QuoteRequest) -> _Offer:
-    """The venue's quote, and its price for a thousandth of the amount beside it."""
+    """Return the venue's quote, and its price for a thousandth of the amount beside it."""
     small = replace(request, amount=max(1, request.amount // _SMALL_SHARE))
     quote, little = await asyncio.gather(
         venue.plugin.quote(request, venue.context),
@@ -571,7 +573,7 @@ async def _read_request(
 
 
 async def _token(ledger: ReadLedger, address: str, field: str) -> _Token:
-    """A token of a swap, with the lamports of rent an account for it takes."""
+    """Return a token of a swap, with the lamports of rent an account for it takes."""
     if address == WRAPPED_SOL_MINT:
         return _Token(PocketToken(address, TOKEN_PROGRAM, SOL_DECIMALS), TOKEN_ACCOUNT_RENT)
     mint = await read_mint(ledger, address, field)
@@ -583,7 +585,7 @@ async def _token(ledger: ReadLedger, address: str, field: str) -> _Token:
 
 
 def _plain(quote: Quote) -> Quote:
-    """A quote in exact built-in types: what is checked is what counts afterwards.
+    """Return a quote in exact built-in types: what is checked is what counts afterwards.
 
     A plugin's values may be of classes of its own, whose comparisons answer as it likes.
     """
@@ -598,8 +600,8 @@ def _plain(quote: Quote) -> Quote:
 
 
 def _checked(given: Quote, request: QuoteRequest) -> Quote:
-    """A quote in plain values, refused where it is for something else, or promises less than the
-    slippage allows.
+    """Return a quote in plain values, refused where it is for something else, or promises less than
+    the slippage allows.
 
     It is the venue's fault, not the caller's: the swap is recorded as failed.
     """

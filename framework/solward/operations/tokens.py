@@ -288,8 +288,8 @@ def _check_authority(mint: Mint, wallet: str, kind: str) -> None:
 
 
 async def accounts_of(ledger: ReadLedger, wallet: str, mint: Mint) -> list[TokenHolding]:
-    """The wallet's token accounts of a mint, at least one: the associated one first, then the
-    fullest."""
+    """Return the wallet's token accounts of a mint, at least one: the associated one first, then
+    the fullest."""
     own = associated_address(wallet, mint.address, mint.program)
     held = [each for each in await ledger.holdings(wallet) if each.mint == mint.address]
     if not held:
@@ -300,8 +300,8 @@ async def accounts_of(ledger: ReadLedger, wallet: str, mint: Mint) -> list[Token
 async def _taken(
     ledger: ReadLedger, wallet: str, mint: Mint, units: int
 ) -> list[tuple[TokenHolding, int]]:
-    """The wallet's token accounts to take `units` from, and how many from each; raises `NotEnough`
-    where it holds fewer."""
+    """Return the wallet's token accounts to take `units` from, and how many from each; raises
+    `NotEnough` where it holds fewer."""
     held = await accounts_of(ledger, wallet, mint)
     balance = sum(holding.units for holding in held)
     if units > balance:
@@ -530,7 +530,8 @@ async def _receiver(
 
 
 async def _rent(ledger: ReadLedger, owner: str, account: str, mint: Mint) -> int:
-    """Lamports that opening the receiver's associated account takes at most; 0 where it is open."""
+    """Return lamports that opening the receiver's associated account takes at most; 0 where it is
+    open."""
     existing = token_account(await ledger.account(account))
     if existing is None:
         # Lamports somebody sent to the address before do not open it.

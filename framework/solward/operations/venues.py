@@ -55,7 +55,7 @@ class Venues:
     chosen: str = BEST_VENUE
 
     def enabled(self) -> tuple[Venue, ...]:
-        """Those that a swap asks, at least one.
+        """Return those that a swap asks, at least one.
 
         Raises:
             NoVenue: none is loaded, or not the chosen one, or it lacks a setting.

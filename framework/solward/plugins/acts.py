@@ -51,7 +51,7 @@ class PluginAct:
 
 
 def newest(acts: Sequence[PluginAct]) -> dict[str, PluginAct]:
-    """The act that counts, by distribution."""
+    """Return the act that counts, by distribution."""
     return {each.distribution: each for each in sorted(acts, key=lambda each: each.order)}
 
 
@@ -62,7 +62,7 @@ async def count(connection: AsyncConnection) -> int:
 
 
 async def every(connection: AsyncConnection) -> list[PluginAct]:
-    """All that are stored."""
+    """Return all that are stored."""
     rows = await connection.execute(select(plugin_acts))
     return [PluginAct(**row._mapping) for row in rows]
 
@@ -111,7 +111,7 @@ async def publish_versions(
 async def published_versions(
     connection: AsyncConnection, process_id: str
 ) -> list[tuple[str, dict[str, str]]]:
-    """The other living processes, as `<kind> on <host>`, and the versions of each."""
+    """Return the other living processes, as `<kind> on <host>`, and the versions of each."""
     statement = (
         select(processes.c.kind, processes.c.host, process_plugins.c.versions)
         .join(process_plugins, process_plugins.c.process_id == processes.c.id)

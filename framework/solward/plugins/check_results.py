@@ -46,7 +46,7 @@ class CheckKey:
         return f"ed25519:{bytes(self._keypair.pubkey()).hex()}"
 
     def sign(self, message: bytes) -> str:
-        """A signature in hexadecimal."""
+        """Return a signature in hexadecimal."""
         return bytes(self._keypair.sign_message(message)).hex()
 
 
@@ -140,7 +140,7 @@ def create_key(path: Path) -> CheckKey:
 
 
 def read_key(path: Path) -> CheckKey:
-    """A key of `create_key`; no error quotes what is in the file.
+    """Return a key of `create_key`; no error quotes what is in the file.
 
     Raises:
         FolderError: it is none, or others can read it.
@@ -162,7 +162,7 @@ def read_key(path: Path) -> CheckKey:
 
 
 def signed(result: CheckResult, key: CheckKey) -> bytes:
-    """A result file."""
+    """Return a result file."""
     said = result.to_json()
     signature = key.sign(_DOMAIN + jsontext.dumps(said, canonical=True).encode())
     return _file({"key": key.public, "result": said, "signature": signature})

@@ -54,7 +54,7 @@ class Candidate:
         return self.installed is None and canonical(self.distribution) == BUILT_IN and own_module
 
     def same_as(self, other: Candidate) -> bool:
-        """Whether both are one plugin that is on the path twice."""
+        """Return whether both are one plugin that is on the path twice."""
         return (canonical(self.distribution), self.entry_point.value) == (
             canonical(other.distribution),
             other.entry_point.value,
@@ -88,7 +88,7 @@ class Folders:
 
     @classmethod
     def of(cls, home: Path) -> Folders:
-        """Those of a home, as its records alone say."""
+        """Return those of a home, as its records alone say."""
         found, unreadable = installed(home)
         withheld = {each.name: disabled(each.name) for each in found if not each.enabled}
         return cls(found, withheld, unreadable)
@@ -124,7 +124,7 @@ class Place:
 
 
 def is_allowed(distribution: str, allow: Iterable[str]) -> bool:
-    """Whether a third party's distribution may be loaded.
+    """Return whether a third party's distribution may be loaded.
 
     Args:
         allow: as `Settings.plugins`.
@@ -136,7 +136,7 @@ def discover(
     allow: Collection[str],
     entry_points: Iterable[EntryPoint] | None = None,
 ) -> tuple[list[Candidate], list[Problem]]:
-    """The plugins to import, built-ins first and then by name, and those left out.
+    """Return the plugins to import, built-ins first and then by name, and those left out.
 
     Args:
         allow: distribution names whose plugins may be imported; `*` allows every one.
@@ -193,7 +193,8 @@ def survey(
 
 
 def of_folder(one: Installed) -> list[Candidate]:
-    """The plugins in a folder of their own; its entry points are read, and nothing is imported.
+    """Return the plugins in a folder of their own; its entry points are read, and nothing is
+    imported.
 
     Raises:
         FolderError: they cannot be read.
@@ -210,7 +211,7 @@ def of_folder(one: Installed) -> list[Candidate]:
 def _of_folders(
     folders: Folders, taken: Collection[str], places: dict[str, Place], problems: list[Problem]
 ) -> list[Candidate]:
-    """The plugins in folders of their own that may be loaded."""
+    """Return the plugins in folders of their own that may be loaded."""
     found: list[Candidate] = []
     for name, detail in folders.unreadable.items():
         problems.append(Problem(ProblemCode.IMPORT_FAILED, "*", name, detail))
@@ -246,7 +247,7 @@ def _place(candidate: Candidate) -> Place:
 
 
 def _winner(rivals: list[Candidate], problems: list[Problem]) -> Candidate | None:
-    """The candidate that gets the name: the built-in one, or the only one."""
+    """Return the candidate that gets the name: the built-in one, or the only one."""
     built_in = [rival for rival in rivals if rival.built_in]
     if rivals[0].group == GUARDRAILS and rivals[0].name in OWN_RULES:
         detail = "this is the name of a built-in guardrail"
@@ -267,12 +268,13 @@ def _winner(rivals: list[Candidate], problems: list[Problem]) -> Candidate | Non
 
 
 def candidates_of(entry_points: Iterable[EntryPoint]) -> list[Candidate]:
-    """Those of Solward's groups, with their distributions' names and versions as they are now."""
+    """Return those of Solward's groups, with their distributions' names and versions as they are
+    now."""
     return [candidate_of(each) for each in entry_points if each.group in GROUPS]
 
 
 def candidate_of(entry_point: EntryPoint) -> Candidate:
-    """An entry point, with its distribution's name and version as they are now."""
+    """Return an entry point, with its distribution's name and version as they are now."""
     distribution = entry_point.dist
     if distribution is None:
         return Candidate(entry_point, _UNKNOWN, _UNKNOWN)
@@ -280,8 +282,8 @@ def candidate_of(entry_point: EntryPoint) -> Candidate:
 
 
 def environment() -> tuple[list[Candidate], list[Problem]]:
-    """The plugins of each distribution on the path, of two with one name the first; and problems
-    of those that cannot be read.
+    """Return the plugins of each distribution on the path, of two with one name the first; and
+    problems of those that cannot be read.
 
     Unlike `importlib.metadata.entry_points()`, an unreadable entry_points.txt does not stop the
     start, and another distribution named `solward`, earlier on the path, does not hide the
@@ -318,7 +320,7 @@ def _may_have_plugins(distribution: Distribution) -> bool:
 
 
 def _is_named(name: str, among: Iterable[Distribution]) -> bool:
-    """Whether one of them has this name; what has none that can be read has not."""
+    """Return whether one of them has this name; what has none that can be read has not."""
     for each in among:
         with contextlib.suppress(Exception):
             if canonical(_name_and_version(each)[0]) == canonical(name):

@@ -41,7 +41,7 @@ OPTIONAL = {
 
 
 def hooks_of(group: str) -> tuple[str, ...]:
-    """All hooks of a group, those that a plugin may leave out last."""
+    """Return all hooks of a group, those that a plugin may leave out last."""
     return (*HOOKS[group], *OPTIONAL.get(group, ()))
 
 
@@ -79,7 +79,7 @@ class Manager(pluggy.PluginManager):
         self._sealed = True
 
     def bind(self, hook: str, plugin: Any) -> Callable[..., Any]:
-        """A caller of `hook` that runs `plugin` alone."""
+        """Return a caller of `hook` that runs `plugin` alone."""
         if not self._sealed:
             raise SealedError("callers are bound after the last registration")
         others = [other for other in self.get_plugins() if other is not plugin]
@@ -200,7 +200,7 @@ def _check_function(hook: str, function: Callable[..., Any]) -> None:
 
 
 def declared(hook: str, call: Callable[[], Any], kind: type[Spec], name: str) -> Spec:
-    """The declaration that a spec hook returns.
+    """Return the declaration that a spec hook returns.
 
     Raises:
         Rejected: `bad_contract`: it raises, returns another type, another name than the entry
@@ -229,7 +229,7 @@ def declared(hook: str, call: Callable[[], Any], kind: type[Spec], name: str) ->
 
 
 def broken(detail: str) -> Rejected:
-    """A plugin that does not keep its contract."""
+    """Return a plugin that does not keep its contract."""
     return Rejected(ProblemCode.BAD_CONTRACT, detail)
 
 
@@ -284,7 +284,7 @@ def contained_call(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def deliberate(error: Exception) -> SolwardError | None:
-    """The first deliberate error of a task group in which every error is one."""
+    """Return the first deliberate error of a task group in which every error is one."""
     if not isinstance(error, ExceptionGroup):
         return None
     found, other = error.split(SolwardError)

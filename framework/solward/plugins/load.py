@@ -115,7 +115,7 @@ class ModelSource(Protocol):
     """Runs the hooks of built-in language model providers elsewhere than in this process."""
 
     def hooks(self, spec: ProviderSpec, module: str) -> Mapping[str, HookCall]:
-        """The hooks of a module, by name."""
+        """Return the hooks of a module, by name."""
 
 
 def load_registry(
@@ -212,7 +212,7 @@ _MAX_BUILT_IN = 8
 def imported_here(
     candidates: Sequence[Candidate], models: ModelSource | None
 ) -> list[tuple[Candidate, Loaded | Rejected]]:
-    """Each plugin, imported into this process and checked, in their order.
+    """Return each plugin, imported into this process and checked, in their order.
 
     Args:
         models: as of `load_registry`.
@@ -236,7 +236,7 @@ def imported_here(
 def _hosted(
     candidate: Candidate, found: Found, plugin: Loaded | Rejected, models: ModelSource
 ) -> Loaded | Rejected:
-    """The plugin; where it is a built-in language model provider, `models` run its hooks."""
+    """Return the plugin; where it is a built-in language model provider, `models` run its hooks."""
     if not (candidate.built_in and isinstance(plugin, LoadedProvider) and plugin.spec.is_llm):
         return plugin
     spec = cast(ProviderSpec, cast(Declared, found).spec)
@@ -305,7 +305,7 @@ def _named(call: HookCall, intent: Any, effects: Any) -> Any:
 def checked(
     candidates: Sequence[Candidate], found: Sequence[Found]
 ) -> list[tuple[Candidate, Loaded | Rejected]]:
-    """Each plugin, its declaration checked here, whoever imported it."""
+    """Return each plugin, its declaration checked here, whoever imported it."""
     return [
         (candidate, _attempt(partial(_one, candidate, each)))
         for candidate, each in zip(candidates, found, strict=True)
@@ -328,7 +328,8 @@ def compose(
     places: tuple[Place, ...],
     demo: bool,
 ) -> Registry:
-    """The registry of these plugins, of which the first of a name counts; of guardrails each.
+    """Return the registry of these plugins, of which the first of a name counts; of guardrails
+    each.
 
     In place of a guardrail that is not loaded, and was not left out on purpose, stands one that
     refuses everything: what the guardrail would have refused nobody knows.
@@ -584,7 +585,7 @@ def check_manifest(spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
 
 
 def _entries(field: str, values: object) -> Iterator[tuple[str, Any]]:
-    """Each entry of a manifest's tuple under its name; none for a field that is None.
+    """Yield each entry of a manifest's tuple under its name; none for a field that is None.
 
     Raises:
         Rejected: it is no tuple, too long, or has an entry twice.
@@ -640,7 +641,7 @@ class ThreadedRule:
         self._hanging = False
 
     async def __call__(self, intent: Intent, effects: TransactionEffects) -> str | Hold | None:
-        """The reason to refuse, or to ask a person, or None."""
+        """Return the reason to refuse, or to ask a person, or None."""
         if self._hanging:
             return RuleFailure("the rule has not answered an earlier transaction yet")
         loop = asyncio.get_running_loop()

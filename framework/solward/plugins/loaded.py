@@ -120,13 +120,15 @@ class LoadedProvider(_Loaded):
         options: Mapping[str, Any] | None = None,
         context: ProviderContext = EMPTY_CONTEXT,
     ) -> Completion:
-        """One completion; raises what the provider raises, `InvalidRequest` on bad options."""
+        """Return one completion; raises what the provider raises, `InvalidRequest` on bad
+        options."""
         valid = self.options.validate({} if options is None else options)
         complete = self.calls["provider_complete"]
         return await contained(complete(request=request, options=valid, context=context))
 
     async def price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
-        """The price of a model, None where it is not known; raises what the provider raises."""
+        """Return the price of a model, None where it is not known; raises what the provider
+        raises."""
         priced = self.calls.get("provider_price")
         if priced is None:
             return None
@@ -138,7 +140,8 @@ class LoadedProvider(_Loaded):
         options: Mapping[str, Any] | None = None,
         context: ProviderContext = EMPTY_CONTEXT,
     ) -> AsyncGenerator[str | Usage, None]:
-        """One answer streamed, in one piece where the provider cannot stream; as `complete`."""
+        """Yield one answer streamed, in one piece where the provider cannot stream; as
+        `complete`."""
         if not self.streams:
             completion = await self.complete(request, options, context)
             yield completion.text or ""
@@ -170,7 +173,7 @@ class LoadedVenue(_Loaded):
         return "venue_swap" in self.calls
 
     async def quote(self, request: QuoteRequest, context: VenueContext) -> Quote:
-        """The venue's offer."""
+        """Return the venue's offer."""
         return await contained(self.calls["venue_quote"](request=request, context=context))
 
     async def instructions(
@@ -181,7 +184,7 @@ class LoadedVenue(_Loaded):
         context: VenueContext,
         max_accounts: int | None = None,
     ) -> SwapInstructions:
-        """The swap instruction of an offer; only where `gives_instructions`."""
+        """Return the swap instruction of an offer; only where `gives_instructions`."""
         if not self.gives_instructions:
             raise TypeError(f"{self.spec.name} has no venue_instructions")
         call = self.calls["venue_instructions"](
@@ -194,7 +197,8 @@ class LoadedVenue(_Loaded):
         return await contained(call)
 
     async def swap(self, quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
-        """The transaction of an offer, but for a signature; only where `gives_transactions`."""
+        """Return the transaction of an offer, but for a signature; only where
+        `gives_transactions`."""
         if not self.gives_transactions:
             raise TypeError(f"{self.spec.name} has no venue_swap")
         call = self.calls["venue_swap"]
@@ -213,9 +217,10 @@ class LoadedPayment(_Loaded):
     spec: PaymentSpec
 
     async def offers(self, answer: HttpAnswer) -> tuple[PaymentOffer | InvalidRequest, ...]:
-        """The ways to pay on Solana that a seller's answer offers, the seller's first choice first;
-        empty where it is none of this protocol. Each can be shown, in each of its modes. An entry
-        that is malformed, out of range or cannot be shown is an error that says what is wrong.
+        """Return the ways to pay on Solana that a seller's answer offers, the seller's first choice
+        first; empty where it is none of this protocol. Each can be shown, in each of its modes. An
+        entry that is malformed, out of range or cannot be shown is an error that says what is
+        wrong.
 
         Raises:
             InvalidRequest: it is of this protocol, and malformed as a whole; names what is wrong.
@@ -230,7 +235,8 @@ class LoadedPayment(_Loaded):
     async def _showable(
         self, offer: PaymentOffer | InvalidRequest
     ) -> PaymentOffer | InvalidRequest:
-        """The offer, or why its payment could not be shown: once it is paid it is too late."""
+        """Return the offer, or why its payment could not be shown: once it is paid it is too
+        late."""
         if isinstance(offer, InvalidRequest):
             return offer
         try:
@@ -241,7 +247,7 @@ class LoadedPayment(_Loaded):
         return offer
 
     async def headers(self, offer: PaymentOffer, proof: PaymentProof) -> dict[str, str]:
-        """The headers by which the request, made again, shows its payment.
+        """Return the headers by which the request, made again, shows its payment.
 
         Raises:
             InvalidRequest: the proof is of a mode that the offer does not have, or the plugin
@@ -354,11 +360,11 @@ class Registry:
         )
 
     def skill(self, name: str) -> LoadedSkill:
-        """The skill of this name; raises `SkillNotFound`."""
+        """Return the skill of this name; raises `SkillNotFound`."""
         if name not in self.skills:
             raise SkillNotFound(name, sorted(self.skills))
         return self.skills[name]
 
     def tools(self) -> tuple[ToolDefinition, ...]:
-        """The tool definition of every skill; made once, for all agents."""
+        """Return the tool definition of every skill; made once, for all agents."""
         return self._tools

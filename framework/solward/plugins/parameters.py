@@ -79,7 +79,8 @@ class Parameters:
             self._empty = self._checked({})
 
     def validate(self, params: object) -> dict[str, Any]:
-        """A copy of `params` with defaults applied and whole numbers of integer fields as int.
+        """Return a copy of `params` with defaults applied and whole numbers of integer fields as
+        int.
 
         Raises:
             InvalidRequest: naming each field that does not fit and what was expected.
@@ -99,7 +100,7 @@ class Parameters:
         return whole
 
     def accepts(self, value: object) -> bool:
-        """Whether a value, with defaults applied, fits."""
+        """Return whether a value, with defaults applied, fits."""
         try:
             return bool(self._validator.is_valid(fill(exact(value), self._schema)))
         except InvalidRequest:
@@ -149,7 +150,8 @@ def exact(value: Any, path: str = "parameters", depth: int = 0) -> Any:
 
 
 def fill(value: Any, schema: Mapping[str, Any]) -> Any:
-    """A copy of `value` with the defaults of missing properties added, in nested objects too.
+    """Return a copy of `value` with the defaults of missing properties added, in nested objects
+    too.
 
     Defaults inside `anyOf` and the like do not apply, because which branch holds is not known yet.
     """
@@ -175,7 +177,7 @@ def _item_schema(schema: Mapping[str, Any], at: int) -> Mapping[str, Any]:
 
 
 def explain(error: ValidationError) -> str:
-    """One validation error as `path: what was expected (got ...)`."""
+    """Return one validation error as `path: what was expected (got ...)`."""
     error = best_match([error]) or error
     path = _path(error.absolute_path)
     keyword = str(error.validator)
@@ -192,7 +194,7 @@ def explain(error: ValidationError) -> str:
 
 
 def quote(value: Any) -> str:
-    """A value as an error quotes it, shortened."""
+    """Return a value as an error quotes it, shortened."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):

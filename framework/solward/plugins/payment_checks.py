@@ -101,7 +101,7 @@ def check_proof(offer: PaymentOffer, proof: PaymentProof) -> None:
 
 
 def checked_headers(found: object) -> dict[str, str]:
-    """The headers that a plugin made.
+    """Return the headers that a plugin made.
 
     Raises:
         InvalidRequest: they are none, or would change where a request goes; names the header.
@@ -128,7 +128,7 @@ def checked_headers(found: object) -> dict[str, str]:
 
 
 def is_plain(text: str) -> bool:
-    """Whether it is printable ASCII on one line."""
+    """Return whether it is printable ASCII on one line."""
     # A tenth of the time of `str.isprintable`: a payment's header has some thousand characters.
     return text.isascii() and not text.encode().translate(None, _PRINTABLE)
 

@@ -59,7 +59,7 @@ _MAX_CHECKED = 256
 
 
 def checked_schema(schema: object, *, trusted: bool = True) -> dict[str, Any]:
-    """A copy of the schema with its local references resolved.
+    """Return a copy of the schema with its local references resolved.
 
     Args:
         trusted: it is a built-in plugin's. Others may not use what can take very long to check:
@@ -181,7 +181,7 @@ class _Walk:
         self._work = 0
 
     def value(self, node: Any, path: str, depth: int) -> dict[str, Any]:
-        """The schema of a value; one that accepts anything is rejected."""
+        """Return the schema of a value; one that accepts anything is rejected."""
         if not isinstance(node, dict):
             raise _bad(path, "must be a schema, not true or false")
         found = self.schema(node, path, depth)
@@ -271,7 +271,7 @@ class _Walk:
 
 
 def kinds_of(node: Mapping[str, Any]) -> list[str]:
-    """The types that a schema names."""
+    """Return the types that a schema names."""
     kinds = node.get("type", [])
     return [kinds] if isinstance(kinds, str) else list(kinds)
 
@@ -352,7 +352,7 @@ class SkillSettings:
         return cls(schema, frozenset(secrets), fields, Parameters(schema))
 
     def checked(self, name: str, value: object) -> Any:
-        """One value as it is stored.
+        """Return one value as it is stored.
 
         Raises:
             InvalidRequest: there is no such setting, or the value does not fit; names the setting,

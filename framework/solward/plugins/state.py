@@ -115,7 +115,7 @@ class PluginState:
         return removed
 
     async def shown(self, skill: str) -> dict[str, Any]:
-        """A skill's settings as REST shows them: of a secret only whether it is set.
+        """Return a skill's settings as REST shows them: of a secret only whether it is set.
 
         Raises:
             SkillNotFound: no loaded skill has this name.

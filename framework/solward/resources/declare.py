@@ -71,7 +71,7 @@ def declared(
     secret: bool = False,
     nullable: bool = False,
 ) -> Any:
-    """An attribute that is a field of this kind.
+    """Return an attribute that is a field of this kind.
 
     Args:
         default: of a request, what stands in where it is left out; with one, an answer may lack it.
@@ -88,7 +88,7 @@ def declared(
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(declared, field))
 def resource(kind: type[T]) -> type[T]:
-    """The class as a frozen dataclass."""
+    """Return the class as a frozen dataclass."""
     made = dataclass(frozen=True, slots=True, kw_only=True)(kind)
     name = vars(made).get("component")
     if name is not None:
@@ -100,7 +100,7 @@ def resource(kind: type[T]) -> type[T]:
 
 
 def declared_fields(kind: Any) -> Mapping[str, Field]:
-    """The declared fields of a class, by the attribute's name."""
+    """Return the declared fields of a class, by the attribute's name."""
     return _found(kind)
 
 
@@ -225,12 +225,12 @@ class Call(Generic[A]):
 
 
 def fields_of(kind: type[Request]) -> tuple[Field, ...]:
-    """The fields of a request, in their order."""
+    """Return the fields of a request, in their order."""
     return tuple(declared_fields(kind).values())
 
 
 def request_schema(kind: type[Request]) -> Schema:
-    """The JSON Schema of a request's body: closed; a `Setting` stands in it as it is."""
+    """Return the JSON Schema of a request's body: closed; a `Setting` stands in it as it is."""
     made = object_schema(fields_of(kind))
     whole = {*made.get("required", ()), *map(camel, kind.never_null)}
     properties = made["properties"].items()
@@ -239,7 +239,7 @@ def request_schema(kind: type[Request]) -> Schema:
 
 
 def request_example(kind: type[Request]) -> dict[str, Any]:
-    """A body by the examples of its fields."""
+    """Return a body by the examples of its fields."""
     return {
         each.json: each.sample
         for each in fields_of(kind)
@@ -258,7 +258,7 @@ class Part(Json):
         return request_schema(self.kind) | {"description": self.text}
 
     def _read(self, value: object) -> Any:
-        """The fields that are said, as JSON names them; null stays null."""
+        """Return the fields that are said, as JSON names them; null stays null."""
         given = Json._read(self, value)
         named = {each.json: each for each in fields_of(self.kind)}
         refuse_unknown(given, named, f"{self.json}.")
@@ -276,7 +276,8 @@ def _read(field: Field, value: object, settings: object) -> Any:
 
 
 def with_settings(schema: Any, settings: object) -> Any:
-    """A copy of a schema, or of a whole document, with each `Setting`'s value in its place."""
+    """Return a copy of a schema, or of a whole document, with each `Setting`'s value in its
+    place."""
     if isinstance(schema, dict):
         return {name: with_settings(each, settings) for name, each in schema.items()}
     if isinstance(schema, list | tuple):
@@ -305,7 +306,7 @@ class Answer:
 
 
 def answer_of(kind: type[A], raw: Raw, **given: Any) -> A:
-    """An answer from its JSON, but for the fields that are given.
+    """Return an answer from its JSON, but for the fields that are given.
 
     Raises:
         KeyError: a field is missing that has no default and may not be None.
@@ -325,7 +326,8 @@ def answer_of(kind: type[A], raw: Raw, **given: Any) -> A:
 
 
 def answer_json(kind: type[Answer], source: object, /, **given: Any) -> dict[str, Any]:
-    """An answer's JSON, from what is given and from the source's attributes of the same names.
+    """Return an answer's JSON, from what is given and from the source's attributes of the same
+    names.
 
     A time is an attribute in Unix milliseconds: `made_at` is `made_ms`, `timestamp` is
     `created_ms`. What is None is left out where the answer has a default for it.
@@ -349,7 +351,7 @@ def answer_json(kind: type[Answer], source: object, /, **given: Any) -> dict[str
 
 
 def named(name: str, read: Read | None = None) -> dict[str, Any]:
-    """The metadata of a field that the JSON names otherwise; `a.b` is the field `b` of `a`.
+    """Return the metadata of a field that the JSON names otherwise; `a.b` is the field `b` of `a`.
 
     Args:
         read: reads it where its type does not say how.
@@ -358,7 +360,7 @@ def named(name: str, read: Read | None = None) -> dict[str, Any]:
 
 
 def whole(read: Read) -> dict[str, Any]:
-    """The metadata of a field that is read from all of the JSON."""
+    """Return the metadata of a field that is read from all of the JSON."""
     return {"path": (), "read": read}
 
 
@@ -394,7 +396,7 @@ def _made_fields(kind: Any) -> tuple[_Field, ...]:
 
 
 def answer_schema(kind: type[Answer]) -> Schema:
-    """The JSON Schema of its JSON: closed, with a field for each declared attribute."""
+    """Return the JSON Schema of its JSON: closed, with a field for each declared attribute."""
     made = _object()
     declared_ones = declared_fields(kind)
     for each in _fields(kind):
@@ -425,7 +427,7 @@ def _object() -> Schema:
 
 
 def answer_example(kind: type[Answer]) -> dict[str, Any]:
-    """Its JSON by the examples of its fields."""
+    """Return its JSON by the examples of its fields."""
     found: dict[str, Any] = {}
     for each in _fields(kind):
         declared = declared_fields(kind).get(each.name)
@@ -447,7 +449,7 @@ def answer_reference(kind: type[Answer]) -> Schema:
 
 
 def shape_of(text: str, kind: type[Answer]) -> Shape:
-    """A value of the form of an answer, which is kept as its JSON."""
+    """Return a value of the form of an answer, which is kept as its JSON."""
     return Shape(text, form=answer_reference(kind), example=answer_example(kind))
 
 
@@ -463,7 +465,7 @@ def _shown(kind: Any, declared: Field) -> Schema:
 
 
 def _answer_in(kind: Any) -> type[Answer] | None:
-    """The answer that a value is, or a list of."""
+    """Return the answer that a value is, or a list of."""
     item = get_args(kind)[0] if get_origin(kind) is tuple else kind
     return item if _is_answer(item) else None
 
@@ -480,7 +482,7 @@ def _put(into: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def _some(kind: Any) -> Any:
-    """The type of a value that is not None."""
+    """Return the type of a value that is not None."""
     parts = get_args(kind)
     return parts[0] if NoneType in parts else kind
 
@@ -514,17 +516,17 @@ def _as_it_is(raw: Any) -> Any:
 
 
 def moment(text: str) -> datetime:
-    """An ISO 8601 time of the service."""
+    """Return an ISO 8601 time of the service."""
     return datetime.fromisoformat(text)
 
 
 def decimal(value: Any) -> Decimal:
-    """A JSON number, or its text; the API has both."""
+    """Return a JSON number, or its text; the API has both."""
     return Decimal(value if isinstance(value, Decimal | int | str) else str(value))
 
 
 def sol(lamports: int | str) -> Decimal:
-    """Lamports in SOL; the API has them as numbers and as texts."""
+    """Return lamports in SOL; the API has them as numbers and as texts."""
     return Decimal(int(lamports)).scaleb(-9)
 
 

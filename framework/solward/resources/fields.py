@@ -41,7 +41,7 @@ class Setting(Enum):
     MAX_COSTS_SOL_PER_DAY = "max_costs_sol_per_day"
 
     def of(self, settings: object) -> Any:
-        """Its value."""
+        """Return its value."""
         return getattr(settings, self.value)
 
 
@@ -97,7 +97,7 @@ class Field:
         return self.default is REQUIRED
 
     def read(self, value: object) -> Any:
-        """The value as its plan takes it.
+        """Return the value as its plan takes it.
 
         Raises:
             InvalidRequest: naming the field and what was expected.
@@ -615,7 +615,7 @@ class Shape(Field):
     argument = "Any"
 
     def read(self, value: object) -> Any:
-        """The value as it is."""
+        """Return the value as it is."""
         return value
 
     def schema(self) -> Schema:
@@ -708,7 +708,7 @@ class GrantList(Field):
 
 
 def object_schema(fields: Iterable[Field]) -> Schema:
-    """The JSON Schema of an object that takes these fields and no others."""
+    """Return the JSON Schema of an object that takes these fields and no others."""
     fields = tuple(fields)
     made: Schema = {"type": "object", "properties": {each.json: each.schema() for each in fields}}
     required = [each.json for each in fields if each.is_required]
@@ -721,7 +721,7 @@ def shown(of: Field | Schema) -> Schema:
 
 
 def nullable(schema: Schema) -> Schema:
-    """The schema, or null."""
+    """Return the schema, or null."""
     if isinstance(schema.get("type"), str):
         enum = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
         return schema | {"type": [schema["type"], "null"]} | enum

@@ -16,14 +16,15 @@ _NAMED = frozenset({"dependentSchemas", "patternProperties", "properties"})
 
 
 def ref(name: str) -> Schema:
-    """A schema of `components/schemas`."""
+    """Return a schema of `components/schemas`."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def response_object(
     properties: Mapping[str, Field | Schema], *, optional: Sequence[str] = (), **more: Any
 ) -> Schema:
-    """A closed object: all properties but the optional ones are required, no others allowed."""
+    """Return a closed object: all properties but the optional ones are required, no others
+    allowed."""
     required = [name for name in properties if name not in optional]
     described = {name: shown(each) for name, each in properties.items()}
     schema: Schema = {"type": "object", "properties": described}
@@ -33,7 +34,8 @@ def response_object(
 
 
 def without_booleans(schema: Any) -> Any:
-    """An equal schema without true and false in a schema's place: client generators refuse them.
+    """Return an equal schema without true and false in a schema's place: client generators refuse
+    them.
 
     `additionalProperties` stays true or false, which they read.
     """
@@ -50,7 +52,7 @@ def without_booleans(schema: Any) -> Any:
 
 
 def array(items: Field | Schema, description: str = "", most: int | None = None) -> Schema:
-    """An array."""
+    """Return an array."""
     schema: Schema = {"type": "array", "items": shown(items)}
     if description:
         schema["description"] = description
@@ -58,7 +60,7 @@ def array(items: Field | Schema, description: str = "", most: int | None = None)
 
 
 def mapping(values: Field | Schema, description: str) -> Schema:
-    """An object whose property names are data, such as mints."""
+    """Return an object whose property names are data, such as mints."""
     return {"type": "object", "description": description, "additionalProperties": shown(values)}
 
 
@@ -68,7 +70,7 @@ def examples(**values: Any) -> dict[str, Any]:
 
 
 def media(schema: Schema, example: Any) -> dict[str, Any]:
-    """A schema with its example, those of `examples`, or none where it is None."""
+    """Return a schema with its example, those of `examples`, or none where it is None."""
     if example is None:
         return {"schema": schema}
     if isinstance(example, dict) and list(example) == ["examples"]:

@@ -197,7 +197,8 @@ class ScheduleRunner(Runner[None]):
         self._hook(schedule.id, SchedulePhase.LEFT)
 
     async def wait_ms(self) -> int | None:
-        """Milliseconds until this process has something to run; None where nothing is due."""
+        """Return milliseconds until this process has something to run; None where nothing is
+        due."""
         async with self._database.read() as connection:
             due_ms = await store.next_due(
                 connection, self._me, self._left_out(), _busy(self._makers.values())
@@ -360,12 +361,12 @@ class ScheduleRunner(Runner[None]):
 
 
 def ended(reason: str) -> dict[str, Any]:
-    """The columns of a schedule that has ended."""
+    """Return the columns of a schedule that has ended."""
     return {"status": ScheduleStatus.ENDED, "reason": reason, "next_due_ms": None}
 
 
 def _busy(makers: Iterable[str]) -> set[str]:
-    """The keys among the makers of runs that may have no more of them now."""
+    """Return the keys among the makers of runs that may have no more of them now."""
     counted = Counter(each for each in makers if is_key(each))
     return {each for each, runs in counted.items() if runs >= MOST_OF_KEY}
 
@@ -453,7 +454,7 @@ async def run_once(
 
 
 def spends(skill: LoadedSkill | None) -> bool:
-    """Whether a skill may spend; one that is not loaded may."""
+    """Return whether a skill may spend; one that is not loaded may."""
     return skill is None or skill.spec.effects is Effects.SPEND
 
 

@@ -50,7 +50,7 @@ class When:
     time_zone: str = "UTC"
 
     def after(self, ms: int) -> int | None:
-        """The first due time that is later than `ms`; None where there is none."""
+        """Return the first due time that is later than `ms`; None where there is none."""
         ms = max(ms, self.first_ms - 1)
         if self.every_ms is not None:
             found: int | None = self.first_ms
@@ -63,7 +63,8 @@ class When:
         return found
 
     def latest(self, due_ms: int, now_ms: int) -> int:
-        """The last due time that is not later than `now_ms`, given one that is not: `due_ms`.
+        """Return the last due time that is not later than `now_ms`, given one that is not:
+        `due_ms`.
 
         Found going forward, because a time that daylight saving left out is another one going back.
         """
@@ -164,7 +165,7 @@ class Schedule(When):
         return {name: value for name, value in self.to_json().items() if name in TERMS}
 
     def to_json(self) -> dict[str, Any]:
-        """The schedule as routes show it."""
+        """Return the schedule as routes show it."""
         due: dict[str, Any] = {"every": None}
         if self.every_ms is not None:
             due = {"every": window_text(self.every_ms), "cron": None, "time_zone": None}
@@ -179,7 +180,7 @@ class Schedule(When):
         )
 
     def to_row(self) -> dict[str, Any]:
-        """Its columns."""
+        """Return its columns."""
         columns = {name: getattr(self, name) for name in _COLUMNS}
         texts = {"missed": self.missed.value, "status": self.status.value}
         return columns | texts | {"params": jsontext.dumps(dict(self.params))}
@@ -191,7 +192,7 @@ _COLUMNS: Final = tuple(each.name for each in fields(Schedule) if each.name != "
 
 
 def schedule_of(row: RowMapping) -> Schedule:
-    """The schedule of a row of the table, which another version or machine may have stored.
+    """Return the schedule of a row of the table, which another version or machine may have stored.
 
     One that cannot be read here is paused, with the reason: one row must not hide the others.
     """
@@ -212,7 +213,7 @@ def schedule_of(row: RowMapping) -> Schedule:
 
 
 def read_when(asked: NewSchedule, now_ms: int) -> When:
-    """The due times that a request asks for.
+    """Return the due times that a request asks for.
 
     Args:
         now_ms: from which `every` counts where there is no `startAt`.
@@ -246,7 +247,7 @@ def read_when(asked: NewSchedule, now_ms: int) -> When:
 
 
 def check_cron(expression: str) -> str:
-    """The expression with its spaces made single; raises `InvalidRequest`."""
+    """Return the expression with its spaces made single; raises `InvalidRequest`."""
     text = " ".join(expression.split())
     if len(text) > _LONGEST_EXPRESSION or len(text.split()) != 5:
         raise InvalidRequest(_CRON_EXPECTED)
@@ -266,7 +267,7 @@ _CRON_EXPECTED = (
 
 
 def check_zone(name: str) -> str:
-    """The name of a time zone that this machine knows; raises `InvalidRequest`."""
+    """Return the name of a time zone that this machine knows; raises `InvalidRequest`."""
     try:
         return ZoneInfo(name).key
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -159,17 +159,17 @@ class ScheduleService:
         return schedule
 
     async def list(self, wallet_id: str) -> Sequence[Schedule]:
-        """A wallet's schedules, oldest first."""
+        """Return a wallet's schedules, oldest first."""
         async with self._database.read() as connection:
             return await store.listed(connection, wallet_id)
 
     async def get(self, schedule_id: str) -> Schedule:
-        """One schedule."""
+        """Return one schedule."""
         async with self._database.read() as connection:
             return _found(await store.get(connection, schedule_id))
 
     async def actor(self, schedule_id: str) -> Actor:
-        """A schedule as it would ask for a transaction now, outside of any run; raises
+        """Return a schedule as it would ask for a transaction now, outside of any run; raises
         `KeyRevoked` where the secret that it was made with has ended."""
         return await actor_of(await self.get(schedule_id), self.keys)
 
@@ -323,7 +323,7 @@ class ScheduleService:
     async def runs(
         self, schedule_id: str, *, limit: int = 50, before_ms: int | None = None
     ) -> Sequence[dict[str, Any]]:
-        """The runs as routes show them, newest first, of due times before `before_ms`."""
+        """Return the runs as routes show them, newest first, of due times before `before_ms`."""
         async with self._database.read() as connection:
             _found(await store.get(connection, schedule_id))
             return await store.runs(connection, schedule_id, limit, before_ms)
@@ -384,7 +384,8 @@ def _check_name(schedule: Schedule, others: Iterable[Schedule]) -> None:
 
 
 def _changed(schedule: Schedule, body: Mapping[str, Any]) -> NewSchedule:
-    """The schedule as if it were asked for anew, with the fields of `body` in place of its own."""
+    """Return the schedule as if it were asked for anew, with the fields of `body` in place of its
+    own."""
     terms = schedule.terms()
     if body.get("every") is not None:
         for each in ("cron", "timeZone"):

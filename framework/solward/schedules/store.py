@@ -57,7 +57,7 @@ async def add(connection: AsyncConnection, schedule: Schedule) -> None:
 async def get(
     connection: AsyncConnection, schedule_id: str, *, lock: bool = False
 ) -> Schedule | None:
-    """One schedule, or None; `lock` locks its row until the transaction ends."""
+    """Return one schedule, or None; `lock` locks its row until the transaction ends."""
     statement = select(schedules).where(schedules.c.id == schedule_id)
     if lock:
         statement = statement.with_for_update()
@@ -66,7 +66,7 @@ async def get(
 
 
 async def listed(connection: AsyncConnection, wallet_id: str) -> list[Schedule]:
-    """A wallet's schedules, oldest first."""
+    """Return a wallet's schedules, oldest first."""
     statement = (
         select(schedules)
         .where(schedules.c.wallet_id == wallet_id)
@@ -102,7 +102,7 @@ async def remove(connection: AsyncConnection, schedule_id: str) -> None:
 
 
 async def was_run(connection: AsyncConnection, schedule_id: str, due_ms: int) -> bool:
-    """Whether a due time is known."""
+    """Return whether a due time is known."""
     statement = select(schedule_runs.c.due_ms).where(
         schedule_runs.c.schedule_id == schedule_id, schedule_runs.c.due_ms == due_ms
     )

@@ -173,7 +173,7 @@ async def open_cluster(
 async def _price_sources(
     settings: Settings, ledger: Ledger, stack: AsyncExitStack
 ) -> tuple[PriceSource, ...]:
-    """Those of PRICE_SOURCES, whose clients the stack closes."""
+    """Return those of PRICE_SOURCES, whose clients the stack closes."""
     sources: list[PriceSource] = []
     for name in settings.price_sources:
         if name == JupiterPrices.name:
@@ -214,12 +214,12 @@ def localnet_options(
 
 
 def jupiter_url(settings: Settings) -> str:
-    """The address of Jupiter's API."""
+    """Return the address of Jupiter's API."""
     return settings.jupiter_api_url or JUPITER_API_URL
 
 
 def jupiter_headers(settings: Settings) -> dict[str, str]:
-    """The key of Jupiter's API, where one is configured."""
+    """Return the key of Jupiter's API, where one is configured."""
     key = settings.key_for("jupiter_api_key", "jupiter_api_url")
     return {} if key is None else {"x-api-key": key}
 
@@ -270,7 +270,7 @@ def judge_genesis(genesis: str, network: str) -> None:
 
 
 def _cluster(genesis: str) -> str:
-    """A cluster by the name that its genesis hash has, and the hash."""
+    """Return a cluster by the name that its genesis hash has, and the hash."""
     known = {value: name for name, value in GENESIS.items()}
     return f"{known.get(genesis, 'an unknown cluster')} (genesis hash {genesis})"
 
@@ -348,7 +348,7 @@ class CoinGeckoPrices:
 
 
 def coingecko_headers(url: str, key: str | None) -> dict[str, str]:
-    """The header that carries a key: paid plans have another one than the free plan."""
+    """Return the header that carries a key: paid plans have another one than the free plan."""
     if key is None:
         return {}
     is_paid = httpx.URL(url).host == _COINGECKO_PRO
@@ -401,7 +401,8 @@ async def _answer(
 
 
 def _exact(number: object) -> Fraction | None:
-    """A JSON number without a float in between; None where it is none that can be a price."""
+    """Return a JSON number without a float in between; None where it is none that can be a
+    price."""
     if type(number) is int:
         return Fraction(number) if 0 < number < 10**_MOST_MAGNITUDE else None
     if type(number) is not Decimal or not number.is_finite() or number <= 0:

@@ -98,7 +98,7 @@ class KeptTexts:
         self.bytes = 0
 
     def get(self, key: Key) -> bytes | None:
-        """The text of a key, None where it is not kept."""
+        """Return the text of a key, None where it is not kept."""
         text = self._texts.get(key)
         if text is not None:
             self._texts.move_to_end(key)
@@ -129,7 +129,7 @@ class History:
         self._kept = KeptTexts(most_bytes)
 
     async def record(self, transaction_id: str) -> TransactionRecord:
-        """One record; raises `NotFound`."""
+        """Return one record; raises `NotFound`."""
         async with self._database.read() as connection:
             record = await store.get(connection, transaction_id)
         if record is None:
@@ -149,7 +149,7 @@ class History:
     async def page(
         self, wallet_id: str | None, limit: int, before: str | None, *, fee: bool
     ) -> list[bytes]:
-        """The records of `newest`, each as JSON in UTF-8.
+        """Return the records of `newest`, each as JSON in UTF-8.
 
         Args:
             fee: see `TransactionRecord.to_json`.
@@ -172,7 +172,8 @@ class History:
             return await self._texts(connection, page.ids, fee=fee), page.next
 
     async def every(self, wanted: RecordFilter) -> AsyncGenerator[list[TransactionRecord], None]:
-        """Every record that fits, a page at a time, newest first by time; pages may be empty."""
+        """Yield every record that fits, a page at a time, newest first by time; pages may be
+        empty."""
         before: str | None = None
         while True:
             async with self._database.read() as connection:
@@ -186,7 +187,8 @@ class History:
     async def _texts(
         self, connection: AsyncConnection, ids: Sequence[str], *, fee: bool
     ) -> list[bytes]:
-        """The records of these ids, in their order; one query, for those that are not kept."""
+        """Return the records of these ids, in their order; one query, for those that are not
+        kept."""
         texts = {id_: self._kept.get((id_, fee)) for id_ in ids}
         missing = [id_ for id_, text in texts.items() if text is None]
         if missing:
@@ -206,7 +208,7 @@ async def _check_place(connection: AsyncConnection, before: str | None) -> None:
 async def filtered_ids(
     connection: AsyncConnection, wanted: RecordFilter, limit: int, before: str | None
 ) -> RecordPage:
-    """The newest records that fit, older than the record `before`; one query."""
+    """Return the newest records that fit, older than the record `before`; one query."""
     given = {name: value for name, value in asdict(wanted).items() if value is not None}
     names = tuple(name for name in _FIELDS if name in given)
     parameters: dict[str, Any] = {f"b_{name}": given[name] for name in names}

@@ -192,7 +192,7 @@ class Display:
         return self._shown(address, Shown(lamports, holdings, slot), began)
 
     async def slot(self) -> int:
-        """The current slot, as it was at most a slot ago.
+        """Return the current slot, as it was at most a slot ago.
 
         Raises:
             LedgerError: see `wallet`.
@@ -217,7 +217,7 @@ class Display:
         _fail(self._wanted, LedgerUnavailable(_STOPS))
 
     def _is_shown(self, kept: _Kept[T] | None) -> TypeGuard[_Kept[T]]:
-        """Whether a read is at most a slot old and has not failed."""
+        """Return whether a read is at most a slot old and has not failed."""
         if kept is None or self._clock() - kept.asked_at > self._ledger.slot_s:
             return False
         task = kept.task
@@ -250,7 +250,7 @@ class Display:
         return self._shown(address, Shown(_lamports(accounts[address]), holdings, slot), began)
 
     def _shown(self, address: str, found: Shown, began: float) -> Shown:
-        """The newer one of what was read and what was shown before."""
+        """Return the newer one of what was read and what was shown before."""
         before = self._newest.get(address)
         if before is not None and before[1].slot > found.slot and began - before[0] <= BEHIND_S:
             return before[1]
@@ -259,7 +259,8 @@ class Display:
         return found
 
     async def _accounts(self, addresses: Sequence[str]) -> _Accounts:
-        """The accounts and the slot they were read at, with what others ask for in this moment."""
+        """Return the accounts and the slot they were read at, with what others ask for in this
+        moment."""
         if not self._wanted:
             self._ask(self._together)
         answer: asyncio.Future[_Accounts] = asyncio.get_running_loop().create_future()
@@ -304,7 +305,7 @@ def _fail(wanted: Sequence[_Wanted], error: Exception) -> None:
 
 
 async def _await(task: asyncio.Task[T]) -> T:
-    """The outcome of shared work, within the caller's deadline."""
+    """Return the outcome of shared work, within the caller's deadline."""
     if task.done() and not task.cancelled():
         return task.result()
     try:
@@ -333,7 +334,7 @@ def _lamports(account: Account | None) -> int:
 def _holdings(
     owner: str, known: Sequence[TokenHolding], accounts: Mapping[str, Account | None]
 ) -> tuple[TokenHolding, ...] | None:
-    """The holdings with the units of now; None where an account is not what was listed."""
+    """Return the holdings with the units of now; None where an account is not what was listed."""
     found = []
     for holding in known:
         account = accounts[holding.account]
@@ -383,7 +384,7 @@ class Holdings:
     prices: Prices
 
     async def balances(self, wallet_id: str, *, empty: bool = False) -> Balances:
-        """A wallet's SOL and tokens; `empty` includes token accounts that hold nothing."""
+        """Return a wallet's SOL and tokens; `empty` includes token accounts that hold nothing."""
         wallet = await self.wallets.get(wallet_id)
         with within(READ_WAIT_S):
             return self._balances(await self.display.wallet(wallet.address), empty=empty)
@@ -405,8 +406,8 @@ class Holdings:
         return worth(holdings, await self.prices.prices(holdings))
 
     async def stakes(self, wallet_id: str) -> tuple[tuple[Stake, ...], bool]:
-        """A wallet's stake accounts, and whether these are all: where no RPC provider lists them,
-        they are those that the wallet's records name and the ledger has."""
+        """Return a wallet's stake accounts, and whether these are all: where no RPC provider lists
+        them, they are those that the wallet's records name and the ledger has."""
         wallet = await self.wallets.get(wallet_id)
         ledger = recorded_stakes(self.ledger, self.database, wallet_id)
         with within(READ_WAIT_S):

@@ -23,7 +23,7 @@ from solward.vault.store import spending
 
 
 def wallet_limits(settings: Settings) -> ScopeLimits:
-    """The service's limits for each wallet."""
+    """Return the service's limits for each wallet."""
     return ScopeLimits(
         max_lamports_per_tx=settings.max_lamports_per_transaction,
         max_tx_per_minute=settings.max_transactions_per_minute,
@@ -34,7 +34,8 @@ def wallet_limits(settings: Settings) -> ScopeLimits:
 
 
 def regulated_mints(settings: Settings, tokens: TokenList) -> frozenset[str]:
-    """The mints of REGULATED_MINTS; raises `ConfigError` for what is neither mint nor symbol."""
+    """Return the mints of REGULATED_MINTS; raises `ConfigError` for what is neither mint nor
+    symbol."""
     try:
         return frozenset(
             tokens.resolve(text, "REGULATED_MINTS: each") for text in settings.regulated_mints
@@ -108,8 +109,8 @@ class FreezeSwitches:
     async def frozen(
         self, at_most: int
     ) -> tuple[FrozenSwitch | None, tuple[FrozenSwitch, ...], int]:
-        """The service's switch, None where it is not frozen; those of frozen wallets, `at_most` of
-        them, the latest first; how many wallets are frozen."""
+        """Return the service's switch, None where it is not frozen; those of frozen wallets,
+        `at_most` of them, the latest first; how many wallets are frozen."""
         of_wallet = switches.c.scope == "wallet:" + wallets.c.id
         of_service = switches.c.scope == spending.SERVICE_SCOPE
         frozen = switches.c.frozen.is_(True)

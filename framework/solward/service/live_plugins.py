@@ -93,7 +93,7 @@ class _Target:
         return self.withheld is not None and self.withheld[0] is ProblemCode.VERSION_MISMATCH
 
     def keeps(self, running: _Running) -> bool:
-        """Whether what runs goes on."""
+        """Return whether what runs goes on."""
         if running.ended:
             return False
         return self.withheld is None or (self.is_mismatch and self.may_stay(running))
@@ -104,7 +104,7 @@ class _Target:
         return self.withheld is not None and self.withheld[0] is ProblemCode.DISABLED
 
     def may_stay(self, running: _Running) -> bool:
-        """Whether what runs may go on where `one` cannot be loaded: all agree on it."""
+        """Return whether what runs may go on where `one` cannot be loaded: all agree on it."""
         agreed = self.agreed if self.is_mismatch else self.before
         return agreed is not None and agreed.enabled and agreed.digest == running.one.digest
 
@@ -303,8 +303,9 @@ class LivePlugins:
 
     @staticmethod
     def _is_intact(target: _Target) -> bool:
-        """Whether what is to be loaded, or runs, is what was installed: what plugins there are is
-        read from the folder each time, so one of whose files some are lost would lose these."""
+        """Return whether what is to be loaded, or runs, is what was installed: what plugins there
+        are is read from the folder each time, so one of whose files some are lost would lose
+        these."""
         one = target.one
         if target.withheld is not None or one is None:
             return True
@@ -347,7 +348,7 @@ class LivePlugins:
         return started
 
     def _is_wanted(self, target: _Target, chosen: Sequence[Candidate]) -> bool:
-        """Whether a distribution is to be loaded that runs otherwise, or not at all."""
+        """Return whether a distribution is to be loaded that runs otherwise, or not at all."""
         running, one = self._running.get(target.name), target.one
         if running is None or running.ended or one is None:
             return one is not None
@@ -361,7 +362,7 @@ class LivePlugins:
         return any(_key(each) not in has for each in chosen if each.distribution == target.name)
 
     def _has_failed(self, started: _Running, target: _Target) -> bool:
-        """Whether an upgrade is not taken, because not all of it could be loaded."""
+        """Return whether an upgrade is not taken, because not all of it could be loaded."""
         old = self._running.get(target.name)
         return old is not None and not started.is_whole and target.may_stay(old)
 
@@ -470,7 +471,7 @@ def _withheld(one: Installed | None, agreed: PluginAct) -> tuple[ProblemCode, st
 
 
 def _stored(target: _Target, running: Mapping[str, _Running]) -> PluginAct | None:
-    """The command to store: one whose version could not be loaded is no agreement."""
+    """Return the command to store: one whose version could not be loaded is no agreement."""
     here = running.get(target.name)
     is_loaded = here is None or (here.is_whole and here.one.digest == _digest(target))
     return target.news if target.withheld is not None or is_loaded else None
@@ -504,7 +505,8 @@ def _versions(places: Sequence[Place]) -> dict[str, str]:
 
 
 def _other_environments(mine: Mapping[str, str], published: _OtherVersions) -> list[Problem]:
-    """A problem for each distribution that another process has otherwise in its environment."""
+    """Return a problem for each distribution that another process has otherwise in its
+    environment."""
     found: list[Problem] = []
     for name in sorted({*mine, *(name for _, theirs in published for name in theirs)}):
         others = [

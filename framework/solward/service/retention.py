@@ -286,7 +286,7 @@ async def cut_events(
 
 
 def _leading(head: Head, entries: list[Any]) -> list[Any]:
-    """The entries that begin a chain without a gap; its last one is never among them."""
+    """Return the entries that begin a chain without a gap; its last one is never among them."""
     numbered = enumerate(entries, head.pruned_number + 1)
     return [
         row for _number, row in takewhile(lambda e: e[0] == e[1].number < head.number, numbered)

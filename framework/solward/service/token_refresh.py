@@ -100,7 +100,7 @@ class Checked:
 
 
 def parse_published(data: bytes, network: str) -> tuple[list[Offered], list[str]]:
-    """The tokens of a published list, and why each other entry cannot be read.
+    """Return the tokens of a published list, and why each other entry cannot be read.
 
     Others wrote the list, so an odd entry of it does not take the others with it.
 
@@ -192,7 +192,7 @@ async def check_published(
 def _look_alikes(
     offered: Sequence[Offered], known: TokenList, stored: Collection[KnownToken]
 ) -> Iterator[Refused]:
-    """Those whose symbol could be taken for another mint's, or cannot be a symbol."""
+    """Yield those whose symbol could be taken for another mint's, or cannot be a symbol."""
     before = TokenList(stored)
     looks = Counter(skeleton(each.symbol) for each in offered)
     for each in offered:
@@ -290,7 +290,7 @@ class StoredList:
 async def read_list(
     connection: AsyncConnection, network: str, audit_key: bytes | None
 ) -> StoredList | None:
-    """The list of a network; None where none is stored.
+    """Return the list of a network; None where none is stored.
 
     Raises:
         StoreError: it is not as it was stored.
@@ -350,8 +350,8 @@ def _mac(audit_key: bytes | None, network: str, tokens: Any, stored_ms: int) -> 
 
 
 async def listed_tokens(database: Database, network: str) -> TokenList:
-    """The symbols of a network: those built in, and the operator's list, whose decimals are known
-    from now on. The keystore must be open.
+    """Return the symbols of a network: those built in, and the operator's list, whose decimals are
+    known from now on. The keystore must be open.
 
     Raises:
         StoreError: somebody changed the operator's list.

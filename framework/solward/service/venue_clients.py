@@ -42,7 +42,7 @@ class VenueClients:
                 stack.push_async_callback(client.aclose)
 
     def venues(self, registry: Registry) -> list[Venue]:
-        """The registry's venues of this network, each with its context.
+        """Return the registry's venues of this network, each with its context.
 
         Raises:
             ConfigError: a `.env` says where the key of Jupiter's API goes, and does not bring it.
@@ -98,7 +98,7 @@ class VenueClients:
     def _client(
         self, plugin: LoadedVenue, address: str | None, headers: Mapping[str, str]
     ) -> httpx.AsyncClient:
-        """One for each plugin and address: nothing of a connection is another plugin's."""
+        """Return one for each plugin and address: nothing of a connection is another plugin's."""
         key = f"{plugin.distribution}/{plugin.spec.name} {address}"
         if key not in self._clients:
             client = httpx.AsyncClient(

@@ -188,7 +188,7 @@ class Request:
                 self._end()
 
     async def receive(self) -> Message:
-        """The next part of the request, for its application."""
+        """Return the next part of the request, for its application."""
         async with self._reading:
             return self._note(await self._receive())
 

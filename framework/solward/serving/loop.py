@@ -89,7 +89,7 @@ class _Streams:
         self.connection.begin()
 
     def at_eof(self) -> bool:
-        """Whether the client sends nothing more; then Hypercorn stops waiting too."""
+        """Return whether the client sends nothing more; then Hypercorn stops waiting too."""
         if self._is_over:
             self.terminated.set()
         return self._is_over
@@ -162,8 +162,8 @@ class _Streams:
             yield part
 
     async def _chunks(self) -> AsyncIterator[bytes]:
-        """A body in chunks, without extensions and trailers: h11 compares a long extension with
-        every way to split it."""
+        """Yield a body in chunks, without extensions and trailers: h11 compares a long extension
+        with every way to split it."""
         while (found := _CHUNK.fullmatch(await self._line())) and (size := int(found[1], 16)):
             yield b"%x\r\n" % size
             async for part in self._sized(size):

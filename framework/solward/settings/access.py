@@ -78,6 +78,6 @@ class AccessSettings(BaseSettings):
 
 
 def local_url(host: str, port: int) -> str:
-    """The address at which this machine calls a server that listens on `host` and `port`."""
+    """Return the address at which this machine calls a server that listens on `host` and `port`."""
     host = _EVERY_ADDRESS.get(host, host)
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -27,7 +27,7 @@ class Address:
     many: bool = False
 
     def split(self, value: object) -> tuple[str, ...]:
-        """The addresses of a value of the setting; they may hold keys."""
+        """Return the addresses of a value of the setting; they may hold keys."""
         if isinstance(value, tuple):
             return value
         text = value.get_secret_value() if isinstance(value, SecretStr) else str(value)
@@ -44,7 +44,7 @@ def address_marker(field: FieldInfo) -> Address | None:
 
 
 def address_fields(settings: type[BaseSettings]) -> Mapping[str, Address]:
-    """The fields that are URLs, and how each is marked."""
+    """Return the fields that are URLs, and how each is marked."""
     return {
         name: marker
         for name, field in settings.model_fields.items()
@@ -53,13 +53,13 @@ def address_fields(settings: type[BaseSettings]) -> Mapping[str, Address]:
 
 
 def parts_of(text: str) -> tuple[str, ...]:
-    """The parts of a list separated by commas."""
+    """Return the parts of a list separated by commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def shown_address(url: str) -> str:
-    """An address as people may see it: `origin_of`, and all of one of this machine that has no
-    user, query or fragment."""
+    """Return an address as people may see it: `origin_of`, and all of one of this machine that has
+    no user, query or fragment."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -119,7 +119,7 @@ ServiceAddress: TypeAlias = Annotated[str | None, ADDRESS, where_given(service_a
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, by its address or as `localhost`."""
+    """Return whether a host is this machine, by its address or as `localhost`."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -127,6 +127,6 @@ def is_loopback(host: str) -> bool:
 
 
 def is_protected(url: str) -> bool:
-    """Whether nobody on the way can read or change what is sent to an http(s) address."""
+    """Return whether nobody on the way can read or change what is sent to an http(s) address."""
     parts = urlsplit(url)
     return parts.scheme == "https" or is_loopback(parts.hostname or "")

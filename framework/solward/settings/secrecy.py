@@ -96,7 +96,7 @@ def weaknesses(secrets: Mapping[str, str]) -> Iterator[str]:
 
 
 def is_well_known(secret: str) -> bool:
-    """Whether a secret is one of those, however it is spelled, or repeated to be longer."""
+    """Return whether a secret is one of those, however it is spelled, or repeated to be longer."""
     plain = _PUNCTUATION.sub("", secret.lower())
     repeated = _REPEATED.fullmatch(plain)
     return plain in _KNOWN or (repeated is not None and repeated[1] in _KNOWN)
@@ -128,8 +128,8 @@ _MASK = "********"
 
 
 def masked_value(field: FieldInfo, value: object) -> str:
-    """A setting's value as text, empty where there is none; a secret is masked, and so is what may
-    be one in an address, unless it is the default, which is public."""
+    """Return a setting's value as text, empty where there is none; a secret is masked, and so is
+    what may be one in an address, unless it is the default, which is public."""
     if value is None:
         return ""
     marker = address_marker(field)
@@ -146,7 +146,7 @@ def masked_value(field: FieldInfo, value: object) -> str:
 
 
 def secret_fields(settings: type[BaseSettings]) -> frozenset[str]:
-    """The fields of the type `SecretStr`."""
+    """Return the fields of the type `SecretStr`."""
     return frozenset(
         name
         for name, field in settings.model_fields.items()

@@ -114,7 +114,7 @@ ErrorStatus = Literal["contract", "semantic"]
 
 
 def default_home() -> Path:
-    """The user's data folder for Solward, as the operating system has it."""
+    """Return the user's data folder for Solward, as the operating system has it."""
     return Path(platformdirs.user_data_dir("solward", appauthor=False))
 
 
@@ -133,13 +133,13 @@ def _priority_fee_of(data: dict[str, Any]) -> Literal["off", "auto"]:
 
 
 def _shared(url: SecretStr | None) -> bool:
-    """Whether a DATABASE_URL is PostgreSQL's, with or without a driver's name."""
+    """Return whether a DATABASE_URL is PostgreSQL's, with or without a driver's name."""
     scheme = "" if url is None else url.get_secret_value().partition("://")[0]
     return scheme.partition("+")[0] == "postgresql"
 
 
 def _password_over_network(url: str) -> str | None:
-    """The password of a PostgreSQL's address, where a host of it is another machine.
+    """Return the password of a PostgreSQL's address, where a host of it is another machine.
 
     libpq reads both from the query too, and several hosts with commas between them.
     """
@@ -159,7 +159,7 @@ def _password_over_network(url: str) -> str | None:
 
 
 def _parts(value: object) -> object:
-    """The parts of a text that commas separate."""
+    """Return the parts of a text that commas separate."""
     return parts_of(value) if isinstance(value, str) else value
 
 
@@ -492,7 +492,7 @@ class Settings(AccessSettings, VendorSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The sources, the strongest first."""
+        """Return the sources, the strongest first."""
         assert isinstance(dotenv_settings, DotEnvSettingsSource)
         # The sources of pydantic-settings look each field up in several ways: 30 ms a process.
         environment = Variables(settings_cls, os.environ)
@@ -537,7 +537,7 @@ class Settings(AccessSettings, VendorSettings):
         return self.next_public_api_url or self.client_url, self.dashboard_api_secret
 
     def key_for(self, secret: str, address: str) -> str | None:
-        """A vendor's key, to be sent where another setting says; a secret.
+        """Return a vendor's key, to be sent where another setting says; a secret.
 
         Args:
             secret, address: the names of the two fields.
@@ -743,8 +743,8 @@ class Settings(AccessSettings, VendorSettings):
             )
 
     def _reached_by_others(self) -> str | None:
-        """The setting by which others reach the service, by itself or behind a proxy; None where
-        only this machine does."""
+        """Return the setting by which others reach the service, by itself or behind a proxy; None
+        where only this machine does."""
         if not self.loopback:
             return f"with API_HOST {self.api_host}"
         # A proxy's names: it passes on to a loopback address what others send it.
@@ -758,7 +758,7 @@ class Settings(AccessSettings, VendorSettings):
         return next(remote, None)
 
     def _guessable(self) -> dict[str, str]:
-        """The secrets that are set and have a least length, by setting."""
+        """Return the secrets that are set and have a least length, by setting."""
         found = {
             name: value.get_secret_value()
             for name in LEAST_BYTES
@@ -786,9 +786,9 @@ class Settings(AccessSettings, VendorSettings):
             )
 
     def report(self) -> Iterator[dict[str, Any]]:
-        """Every setting as the JSON of a `solward.resources.service.Setting`, in declared order:
-        its value in force, its default and where it comes from; of a secret only whether it is
-        set, of an address nothing that may be one."""
+        """Yield every setting as the JSON of a `solward.resources.service.Setting`, in declared
+        order: its value in force, its default and where it comes from; of a secret only whether it
+        is set, of an address nothing that may be one."""
         secrets = secret_fields(type(self))
         given = {name: getattr(self, name) for name in type(self).model_fields}
         for name, field in type(self).model_fields.items():
@@ -807,8 +807,8 @@ class Settings(AccessSettings, VendorSettings):
             }
 
     def masked(self) -> dict[str, str]:
-        """Every variable and its value as text, for people; secrets as asterisks, and of addresses
-        what `solward.settings.addresses` shows."""
+        """Return every variable and its value as text, for people; secrets as asterisks, and of
+        addresses what `solward.settings.addresses` shows."""
         public = {"api_secret": "the development secret"} if self.development_secret else {}
         return {
             name.upper(): public.get(name, masked_value(field, getattr(self, name)))
@@ -817,7 +817,7 @@ class Settings(AccessSettings, VendorSettings):
 
 
 def allowed_for_providers(variable: str, *, address: bool = False) -> bool:
-    """Whether a third party's plugin may name this environment variable.
+    """Return whether a third party's plugin may name this environment variable.
 
     Args:
         address: as its provider's address, which its plugin host gets in clear; else as a secret.
@@ -834,7 +834,7 @@ def allowed_for_providers(variable: str, *, address: bool = False) -> bool:
 
 
 def is_pools_variable(variable: object) -> bool:
-    """Whether a third party's venue may name this variable as that of its pools."""
+    """Return whether a third party's venue may name this variable as that of its pools."""
     return (
         isinstance(variable, str)
         and re.fullmatch(r"[A-Z][A-Z0-9_]{0,127}", variable) is not None

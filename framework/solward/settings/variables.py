@@ -56,8 +56,8 @@ def check_env_file(path: Path, fields: Collection[str], candidates: Collection[s
 
 
 def meant_setting(name: str, candidates: Collection[str]) -> str | None:
-    """The setting, in capitals, that is meant by a variable that is none; None where the variable
-    is likely another program's."""
+    """Return the setting, in capitals, that is meant by a variable that is none; None where the
+    variable is likely another program's."""
     name = name.upper()
     known = [each.upper() for each in candidates]
     closest = max(known, key=lambda each: SequenceMatcher(None, name, each).ratio())

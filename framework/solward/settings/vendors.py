@@ -40,7 +40,7 @@ class VendorSettings(BaseSettings):
     gemini_api_base: HttpAddress = None
 
     def provider_context(self, spec: ProviderSpec) -> ProviderContext:
-        """The secret and the address that a provider declares.
+        """Return the secret and the address that a provider declares.
 
         Raises:
             ConfigError: the value of a third party's address is none.
@@ -52,7 +52,7 @@ class VendorSettings(BaseSettings):
         )
 
     def plugin_secret(self, name: str) -> str | None:
-        """The value of a secret that a plugin declares, None where it is not set: from the
+        """Return the value of a secret that a plugin declares, None where it is not set: from the
         service's environment, or from the `.env` that its settings are read from."""
         secret = self._variable(name)
         if secret is not None:
@@ -60,7 +60,7 @@ class VendorSettings(BaseSettings):
         return secret
 
     def address_of(self, spec: ProviderSpec | VenueSpec) -> str | None:
-        """The address that is configured for a provider or a venue, None where none is.
+        """Return the address that is configured for a provider or a venue, None where none is.
 
         Raises:
             ConfigError: the value of a third party's variable is none.
@@ -78,7 +78,7 @@ class VendorSettings(BaseSettings):
             ) from None
 
     def venue_pools(self, spec: VenueSpec) -> tuple[str, ...]:
-        """The pools that a venue trades with, in the order they are written.
+        """Return the pools that a venue trades with, in the order they are written.
 
         Raises:
             ConfigError: one is no address, or is there twice.
@@ -92,11 +92,11 @@ class VendorSettings(BaseSettings):
         return pools
 
     def unset(self, terms: Terms) -> tuple[str, ...]:
-        """The variables of declared secrets that are not set."""
+        """Return the variables of declared secrets that are not set."""
         return tuple(each for each in terms.secrets() if self.plugin_secret(each) is None)
 
     def configured(self, spec: ProviderSpec) -> bool:
-        """Whether a provider has its key, or needs none."""
+        """Return whether a provider has its key, or needs none."""
         try:
             context = self.provider_context(spec)
         except ConfigError:

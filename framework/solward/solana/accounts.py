@@ -39,12 +39,12 @@ class Nonce:
 
 
 def most_rent(size: int) -> int:
-    """Lamports that a bound counts for an account of `size` data bytes."""
+    """Return lamports that a bound counts for an account of `size` data bytes."""
     return rent_of(size, MOST_RENT_PER_BYTE)
 
 
 def rent_per_byte(sysvar: Account | None) -> int:
-    """Lamports a byte that the Rent sysvar of a node says, rounded up, at least 0;
+    """Return lamports a byte that the Rent sysvar of a node says, rounded up, at least 0;
     `MOST_RENT_PER_BYTE` where the node shows none, more where it shows no finite number."""
     if sysvar is None or len(sysvar.data) < _RENT.size:
         return MOST_RENT_PER_BYTE
@@ -63,7 +63,7 @@ def rent_refusal(per_byte: int) -> str | None:
 
 
 async def rent_now(ledger: ReadLedger, size: int) -> int:
-    """Lamports that a new account of `size` data bytes must hold on the cluster now.
+    """Return lamports that a new account of `size` data bytes must hold on the cluster now.
 
     Raises:
         LedgerUnavailable: the ledger asks more than bounds count, or says no number.
@@ -77,7 +77,7 @@ async def rent_now(ledger: ReadLedger, size: int) -> int:
 
 
 def key_at(data: bytes, start: int) -> str:
-    """The base58 address in the 32 bytes at `start`.
+    """Return the base58 address in the 32 bytes at `start`.
 
     Raises:
         IndexError: there are fewer; solders itself would panic, past every `except Exception`.
@@ -89,7 +89,7 @@ def key_at(data: bytes, start: int) -> str:
 
 
 def decode_nonce(data: bytes) -> Nonce | None:
-    """The initialised nonce at the start of `data`, None where there is none."""
+    """Return the initialised nonce at the start of `data`, None where there is none."""
     if len(data) < NONCE_BYTES:
         return None
     version, state, authority, value, fee = _NONCE.unpack_from(data)
@@ -97,7 +97,7 @@ def decode_nonce(data: bytes) -> Nonce | None:
 
 
 def nonce_account(account: Account | None) -> Nonce | None:
-    """The initialised durable nonce in `account`, of any version."""
+    """Return the initialised durable nonce in `account`, of any version."""
     if account is None or account.owner != SYSTEM_PROGRAM or len(account.data) != NONCE_BYTES:
         return None
     return decode_nonce(account.data)
@@ -110,5 +110,5 @@ def nonce_authority(account: Account | None) -> str | None:
 
 
 def lookup_table_addresses(data: bytes) -> list[str]:
-    """The addresses in the data of a lookup table, in order."""
+    """Return the addresses in the data of a lookup table, in order."""
     return [key_at(data, at) for at in range(LOOKUP_TABLE_HEADER_BYTES, len(data) - 31, 32)]

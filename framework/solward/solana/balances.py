@@ -46,7 +46,7 @@ class Balances:
     tokens: tuple[TokenBalance, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The balance as the API shows it."""
+        """Return the balance as the API shows it."""
         return {
             "sol": lamports_to_sol(self.lamports),
             "tokens": [token.to_json() for token in self.tokens],

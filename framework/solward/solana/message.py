@@ -141,7 +141,7 @@ def check_message(message: AnyMessage) -> None:
 
 
 def top_level_calls(message: AnyMessage) -> tuple[Call, ...]:
-    """The instructions of a message in order, those of a batch in place of the batch; pure.
+    """Return the instructions of a message in order, those of a batch in place of the batch; pure.
 
     A batch that is malformed stays as it is, and `is_batch` tells it.
     """
@@ -158,13 +158,13 @@ def resolved_calls(message: AnyMessage, addresses: Sequence[str]) -> tuple[Call,
 
 
 def is_batch(program: str, data: bytes) -> bool:
-    """Whether an instruction is a `Batch` of a token program."""
+    """Return whether an instruction is a `Batch` of a token program."""
     return program in TOKEN_PROGRAMS and data[:1] == bytes([Token.BATCH])
 
 
 def unbatched(call: Call) -> tuple[Call, ...]:
-    """The instructions of a batch, each with its own accounts; any other call, and a batch that is
-    malformed, alone; pure."""
+    """Return the instructions of a batch, each with its own accounts; any other call, and a batch
+    that is malformed, alone; pure."""
     if not is_batch(call.program, call.data):
         return (call,)
     try:
@@ -175,8 +175,8 @@ def unbatched(call: Call) -> tuple[Call, ...]:
 
 
 def batch_parts(data: bytes, accounts: int) -> list[tuple[bytes, int, int]]:
-    """The instructions in the data of a `Batch`: of each its data, and the start and end of its
-    accounts among those of the batch; pure.
+    """Return the instructions in the data of a `Batch`: of each its data, and the start and end of
+    its accounts among those of the batch; pure.
 
     Args:
         accounts: how many the batch has.
@@ -220,7 +220,7 @@ def lookup_tables(message: AnyMessage) -> tuple[str, ...]:
 
 
 def advances_nonce(message: AnyMessage) -> bool:
-    """Whether `message` advances a durable nonce: then its bytes need not expire."""
+    """Return whether `message` advances a durable nonce: then its bytes need not expire."""
     keys = message.account_keys
     return any(
         str(keys[each.program_id_index]) == SYSTEM_PROGRAM
@@ -238,7 +238,7 @@ def required_signers(message: AnyMessage) -> tuple[str, ...]:
 def resolve(
     message: AnyMessage, tables: Mapping[str, bytes] | None = None
 ) -> tuple[ResolvedKey, ...]:
-    """All accounts of `message` in runtime order, as instruction indexes count them.
+    """Return all accounts of `message` in runtime order, as instruction indexes count them.
 
     Static keys, then the writable addresses of all lookup tables, then all the readonly ones.
     `tables` holds the data of each lookup table account by its address.
@@ -290,7 +290,8 @@ def _table_entries(address: str, tables: Mapping[str, bytes]) -> list[str]:
 
 
 def _refusal(error: BaseException, text: str) -> BaseException:
-    """The error to raise for a failed decode; a PanicException is a BaseException of pyo3."""
+    """Return the error to raise for a failed decode; a PanicException is a BaseException of
+    pyo3."""
     if isinstance(error, Exception):
         return MalformedTransaction(f"{text}: {error}")
     return MalformedTransaction(text) if type(error).__name__ == "PanicException" else error
@@ -340,7 +341,7 @@ def network_fee(message: AnyMessage) -> int:
 
 
 def fee_terms(message: AnyMessage) -> FeeTerms:
-    """The fee of `message` and what makes it; pure.
+    """Return the fee of `message` and what makes it; pure.
 
     5,000 lamports for each signature, precompile signatures included, and the priority fee. That is
     ceil(unit price x unit limit / 10**6) of the ComputeBudget instructions, and of version 1 the

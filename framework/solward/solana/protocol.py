@@ -53,7 +53,7 @@ MAX_LOCALNET_RENT_PER_BYTE: Final = 1_000_000
 
 
 def rent_of(size: int, per_byte: int) -> int:
-    """Lamports an account of `size` data bytes must hold at `per_byte` lamports a byte."""
+    """Return lamports an account of `size` data bytes must hold at `per_byte` lamports a byte."""
     return (size + RENT_OVERHEAD_BYTES) * per_byte
 
 
@@ -69,7 +69,7 @@ GENESIS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def chain_id(genesis: str) -> str:
-    """The CAIP-2 id of the ledger with this genesis hash."""
+    """Return the CAIP-2 id of the ledger with this genesis hash."""
     return f"solana:{genesis[:32]}"
 
 

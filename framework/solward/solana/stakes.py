@@ -86,7 +86,7 @@ class StakeAccount:
 
 
 def stake_account(account: Account | None) -> StakeAccount | None:
-    """The initialised or delegated stake account in `account`, None where there is none."""
+    """Return the initialised or delegated stake account in `account`, None where there is none."""
     if account is None or account.owner != STAKE_PROGRAM or len(account.data) < STAKE_ACCOUNT_BYTES:
         return None
     kind, reserve, staker, withdrawer, until, epoch, custodian = _META.unpack_from(account.data)
@@ -106,14 +106,14 @@ def stake_account(account: Account | None) -> StakeAccount | None:
 
 
 def pack_genesis_stake(authority: Pubkey, voter: Pubkey, stake: int, rent_reserve: int) -> bytes:
-    """The data of a stake account that is effective since genesis."""
+    """Return the data of a stake account that is effective since genesis."""
     meta = _META.pack(_DELEGATED, rent_reserve, *[bytes(authority)] * 2, 0, 0, bytes(32))
     delegation = _DELEGATION.pack(bytes(voter), stake, NEVER, NEVER, 0.25, 0)
     return (meta + delegation).ljust(STAKE_ACCOUNT_BYTES, b"\0")
 
 
 def read_stake_history(data: bytes) -> dict[int, Entry]:
-    """The StakeHistory sysvar: epoch -> the cluster's stake in it.
+    """Return the StakeHistory sysvar: epoch -> the cluster's stake in it.
 
     Raises:
         struct.error: the data is shorter than it says.
@@ -176,7 +176,7 @@ class StakeTime:
 
 
 def stake_at(address: str, account: Account | None, time: StakeTime) -> Stake | None:
-    """The stake in `account` at a moment, None where it is no initialised stake account."""
+    """Return the stake in `account` at a moment, None where it is no initialised stake account."""
     found = stake_account(account)
     if account is None or found is None:
         return None
@@ -194,7 +194,7 @@ def stake_at(address: str, account: Account | None, time: StakeTime) -> Stake | 
 
 
 def unix_time(clock: Account | None) -> int:
-    """The ledger's time in its clock sysvar, in seconds since the Unix epoch; raises
+    """Return the ledger's time in its clock sysvar, in seconds since the Unix epoch; raises
     `LedgerUnavailable` where it is none."""
     try:
         if clock is None:
@@ -205,7 +205,8 @@ def unix_time(clock: Account | None) -> int:
 
 
 def stake_time(clock: Account | None, history: Account | None) -> StakeTime:
-    """The two sysvars' content; raises `LedgerUnavailable` where they are not what they must be."""
+    """Return the two sysvars' content; raises `LedgerUnavailable` where they are not what they must
+    be."""
     try:
         if clock is None or history is None:
             raise LedgerUnavailable("The ledger did not show its clock and stake history")
@@ -233,7 +234,7 @@ async def read_stake(ledger: ReadLedger, address: str, field: str) -> Stake:
 async def read_stakes(
     ledger: ReadLedger, wallet: str, *, of_others: bool = False
 ) -> tuple[Stake, ...]:
-    """Every stake account whose withdrawer is the wallet, by address.
+    """Return every stake account whose withdrawer is the wallet, by address.
 
     Args:
         of_others: also those of which it is the staker alone, as anybody can name it.
@@ -362,7 +363,7 @@ def _share(part: int, whole: int, cluster_effective: int) -> int:
 def pass_epochs(
     delegations: Iterable[Delegation], first: int, end: int, history: Mapping[int, Entry]
 ) -> dict[int, Entry]:
-    """The cluster's stake, as StakeHistory keeps it, in the epochs from `first` up to, not
+    """Return the cluster's stake, as StakeHistory keeps it, in the epochs from `first` up to, not
     including, `end`.
 
     Nothing changes any more once an epoch has neither activating nor deactivating stake, so a long
@@ -385,7 +386,7 @@ def pass_epochs(
 def epoch_stakes(
     delegations: Iterable[Delegation], epoch: int, history: Mapping[int, Entry]
 ) -> dict[Pubkey, int]:
-    """The effective stake of each vote account in `epoch`."""
+    """Return the effective stake of each vote account in `epoch`."""
     stakes: dict[Pubkey, int] = {}
     for delegation in delegations:
         effective = status(delegation, epoch, history)[0]

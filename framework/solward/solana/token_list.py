@@ -78,7 +78,8 @@ _PAIRS: Final = (("rn", "m"), ("vv", "w"))
 
 
 def known_decimals(mint: str) -> int | None:
-    """A listed mint's decimals, whatever a node says; None where it is on no network's list."""
+    """Return a listed mint's decimals, whatever a node says; None where it is on no network's
+    list."""
     return _DECIMALS.get(mint)
 
 
@@ -114,16 +115,16 @@ class TokenList:
         return iter(self._tokens)
 
     def symbol_of(self, mint: str) -> str | None:
-        """The mint's symbol, None when it is not listed."""
+        """Return the mint's symbol, None when it is not listed."""
         token = self._by_mint.get(mint)
         return token.symbol if token else None
 
     def alike(self, symbol: str) -> KnownToken | None:
-        """The listed token whose symbol this text is or could be taken for."""
+        """Return the listed token whose symbol this text is or could be taken for."""
         return self._by_skeleton.get(skeleton(symbol))
 
     def resolve(self, text: object, field: str) -> str:
-        """A symbol or a mint address as given by a caller -> the mint address.
+        """Return a symbol or a mint address as given by a caller -> the mint address.
 
         Raises:
             InvalidRequest: neither a known symbol nor an address; lists the symbols, or names the
@@ -155,7 +156,7 @@ class TokenList:
 
 
 def token_list(network: str, extra: Iterable[KnownToken] = ()) -> TokenList:
-    """The list of a network (`mainnet-beta`, `devnet`, `testnet`, `localnet`) plus `extra`.
+    """Return the list of a network (`mainnet-beta`, `devnet`, `testnet`, `localnet`) plus `extra`.
 
     What is built in comes first: of `extra`, a mint that has a symbol here already, and a symbol
     that could be taken for one, are left out.

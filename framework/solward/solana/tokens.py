@@ -99,8 +99,8 @@ class TokenAccount:
 
 
 def free_units(account: TokenAccount | None, owners: Collection[str]) -> int:
-    """Units of a token account that nobody but its owner can take or stop; 0 where that is none of
-    `owners`. Whoever may close it may make it again as his own, before anything arrives."""
+    """Return units of a token account that nobody but its owner can take or stop; 0 where that is
+    none of `owners`. Whoever may close it may make it again as his own, before anything arrives."""
     if account is None or account.owner not in owners or account.is_frozen:
         return 0
     if account.close_authority is not None and account.close_authority not in owners:
@@ -150,7 +150,7 @@ class Mint:
 
 
 def token_account(account: Account | None, *, strict: bool = False) -> TokenAccount | None:
-    """The initialised token account in `account`, None where there is none.
+    """Return the initialised token account in `account`, None where there is none.
 
     Args:
         strict: as the programs unpack it: option tags of 0 or 1, a known state. Otherwise any
@@ -183,7 +183,7 @@ def _token_account(data: bytes, strict: bool) -> TokenAccount | None:
 
 
 def mint_account(address: str, account: Account | None, *, strict: bool = False) -> Mint | None:
-    """The initialised mint in `account`, None where there is none.
+    """Return the initialised mint in `account`, None where there is none.
 
     Args:
         strict: as the programs unpack it; otherwise as `token_account`.
@@ -240,7 +240,7 @@ def associated_address(owner: str, mint: str, program: str) -> str:
 
 
 def associated_account_size(mint: Mint) -> int:
-    """Bytes of a new associated token account of `mint`."""
+    """Return bytes of a new associated token account of `mint`."""
     if mint.program == TOKEN_PROGRAM:
         return TOKEN_ACCOUNT_BYTES
     required = sum(_ACCOUNT_EXTENSION_BYTES.get(kind, 0) for kind in mint.extensions)
@@ -248,7 +248,7 @@ def associated_account_size(mint: Mint) -> int:
 
 
 def transfer_fee(mint: Mint, units: int, epoch: int) -> int:
-    """Units of a transfer that the mint withholds from the receiver in this epoch."""
+    """Return units of a transfer that the mint withholds from the receiver in this epoch."""
     for kind, value in zip(mint.extensions, mint.extension_values, strict=True):
         if kind == TRANSFER_FEE:
             _from, old_most, old_bps, since, most, bps = _TRANSFER_FEE.unpack_from(
@@ -261,7 +261,8 @@ def transfer_fee(mint: Mint, units: int, epoch: int) -> int:
 
 
 async def current_epoch(ledger: ReadLedger) -> int:
-    """The epoch at the ledger's tip, by which `transfer_fee` counts; raises `LedgerError`."""
+    """Return the epoch at the ledger's tip, by which `transfer_fee` counts; raises
+    `LedgerError`."""
     clock = await ledger.account(CLOCK_SYSVAR)
     if clock is None or len(clock.data) < _CLOCK_EPOCH_AT + 8:
         raise LedgerUnavailable("The ledger shows no clock")
@@ -318,7 +319,7 @@ def _metadata(
 
 
 def _text(data: bytes) -> tuple[str, bytes]:
-    """A borsh string (length, UTF-8), cleaned and without its padding, and what follows.
+    """Return a borsh string (length, UTF-8), cleaned and without its padding, and what follows.
 
     Anybody can write a mint's metadata, and it is shown to models and terminals.
     """
@@ -410,7 +411,7 @@ def check_receiver(
 
 
 def _holds_no_loose_sol(held: TokenAccount, state: Account) -> bool:
-    """Whether a token account's lamports are its rent, or synced to wrapped SOL."""
+    """Return whether a token account's lamports are its rent, or synced to wrapped SOL."""
     if held.rent_reserve is not None:
         return state.lamports == held.amount + held.rent_reserve
     # One that was made while rent was at its highest keeps what it paid.

@@ -22,8 +22,8 @@ def write_file(path: Path, content: bytes) -> None:
 
 @contextmanager
 def whole_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
-    """A file to write that is in the place of the one before once the block ended without an error;
-    as `write_file`.
+    """Yield a file to write that is in the place of the one before once the block ended without an
+    error; as `write_file`.
 
     Args:
         replace: where it is False, a file that exists stays, and `FileExistsError` is raised.

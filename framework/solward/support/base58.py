@@ -8,7 +8,7 @@ _VALUES = {character: value for value, character in enumerate(_ALPHABET)}
 
 
 def b58encode(data: bytes) -> str:
-    """The base58 text of `data`; each leading zero byte is one leading `1`."""
+    """Return the base58 text of `data`; each leading zero byte is one leading `1`."""
     number = int.from_bytes(data)
     characters = []
     while number:
@@ -19,7 +19,7 @@ def b58encode(data: bytes) -> str:
 
 
 def b58decode(text: str) -> bytes:
-    """The bytes that base58 `text` stands for.
+    """Return the bytes that base58 `text` stands for.
 
     Raises:
         ValueError: a character is not of the alphabet; the text names it and its position.
@@ -35,7 +35,7 @@ def b58decode(text: str) -> bytes:
 
 
 def is_address(value: object) -> TypeGuard[str]:
-    """Whether it is text that stands for 32 bytes in base58, written as Solana writes it."""
+    """Return whether it is text that stands for 32 bytes in base58, written as Solana writes it."""
     return _stands_for(value, 32, 44)
 
 

@@ -10,12 +10,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def now_ms() -> int:
-    """Milliseconds since the Unix epoch."""
+    """Return milliseconds since the Unix epoch."""
     return time.time_ns() // 1_000_000
 
 
 def ms_of(text: str) -> int:
-    """Milliseconds since the Unix epoch of an ISO 8601 time with a zone, such as
+    """Return milliseconds since the Unix epoch of an ISO 8601 time with a zone, such as
     `2026-12-31T00:00:00Z`; raises ValueError, and OverflowError outside the years 1 to 9999."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
@@ -29,7 +29,7 @@ def iso(ms: int) -> str:
 
 
 def time_json(ms: int | None) -> str | None:
-    """A time as JSON has it; None stays None."""
+    """Return a time as JSON has it; None stays None."""
     return None if ms is None else iso(ms)
 
 

@@ -216,7 +216,7 @@ _MAY_BE_UNFIT = re.compile(rb"\\u|\xed[\xa0-\xbf]|[0-9][eE]|" + _LONG)
 
 
 def _is_deep(data: bytes, value: object, deepest: int = MAX_DEPTH) -> bool:
-    """Whether a value has more than `deepest` levels; `data` is its text."""
+    """Return whether a value has more than `deepest` levels; `data` is its text."""
     if data.count(b"[") + data.count(b"{") <= deepest:
         return False
     level: list[Any] = [[value]]
@@ -315,7 +315,8 @@ def _twice(value: Any, *parents: str | int) -> tuple[str | int, ...] | None:
 
 
 def member(path: str, key: str | int) -> str:
-    """The path of a member, as errors name it: `a.b`, `a["c d"]`, `a[0]`; a long key is cut."""
+    """Return the path of a member, as errors name it: `a.b`, `a["c d"]`, `a[0]`; a long key is
+    cut."""
     if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
         return f"{path}.{key}" if path else key
     return f"{path}[{key if isinstance(key, int) else json.dumps(key[:60])}]"
@@ -329,7 +330,7 @@ def dumps(value: Any, *, canonical: bool = False, ascii_only: bool = False) -> s
 
 
 def dumps_own(value: Any, *, canonical: bool = False) -> str:
-    """The same text as `dumps`, in a tenth of its time, of what holds objects, arrays, text,
+    """Return the same text as `dumps`, in a tenth of its time, of what holds objects, arrays, text,
     integers, booleans, None and finite Decimals alone: what this process made, or `loads` gave.
 
     Anything else may be written otherwise, and is not refused.

@@ -32,12 +32,12 @@ _HOLD = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 def delivery_signature(secret: str, timestamp: str, delivery_id: str, body: bytes) -> str:
-    """The value of `Solward-Signature` of a delivery."""
+    """Return the value of `Solward-Signature` of a delivery."""
     return _signature(secret, f"v1:{timestamp}:{delivery_id}:".encode() + body)
 
 
 def decision_signature(secret: str, hold_id: str, timestamp: str, nonce: str, body: bytes) -> str:
-    """The value of `Solward-Signature` of a decision.
+    """Return the value of `Solward-Signature` of a decision.
 
     A delivery has digits where this has `decision`.
     """
@@ -45,22 +45,22 @@ def decision_signature(secret: str, hold_id: str, timestamp: str, nonce: str, bo
 
 
 def is_signature(given: str, expected: str) -> bool:
-    """Whether a header has the expected signature, in a time that does not tell how far."""
+    """Return whether a header has the expected signature, in a time that does not tell how far."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
 
 
 def seconds_of(timestamp: str) -> int | None:
-    """The time of a `Solward-Timestamp`, None where it is none."""
+    """Return the time of a `Solward-Timestamp`, None where it is none."""
     return int(timestamp) if _TIMESTAMP.fullmatch(timestamp) else None
 
 
 def is_nonce(text: str) -> bool:
-    """Whether a text may be a nonce or a delivery's id: 16 to 128 of `A-Z a-z 0-9 _ -`."""
+    """Return whether a text may be a nonce or a delivery's id: 16 to 128 of `A-Z a-z 0-9 _ -`."""
     return _NONCE.fullmatch(text) is not None
 
 
 def is_hold_id(text: str) -> bool:
-    """Whether a text may be the id of a hold."""
+    """Return whether a text may be the id of a hold."""
     return _HOLD.fullmatch(text) is not None
 
 

@@ -94,8 +94,8 @@ def secrets_of_url(url: str) -> list[str]:
 
 
 def secrets_of_database_url(url: str) -> list[str]:
-    """The passwords in a database's address, encoded and decoded. User and database names are
-    ordinary words such as `postgres`."""
+    """Return the passwords in a database's address, encoded and decoded. User and database names
+    are ordinary words such as `postgres`."""
     parts = urlsplit(url)
     values = [value for name, value in parse_qsl(parts.query) if "password" in name]
     written = parts.password or ""
@@ -136,7 +136,8 @@ def scrub_text(text: str) -> str:
 
 
 def scrub_start(text: str, most: int) -> str:
-    """The beginning of `scrub_text(text)`, at most so many characters, at a cost that is bounded.
+    """Return the beginning of `scrub_text(text)`, at most so many characters, at a cost that is
+    bounded.
 
     A secret that is cut is not recognized, so the text's end is left out where it was cut.
     """

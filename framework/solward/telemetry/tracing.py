@@ -199,7 +199,7 @@ def _attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _header_secrets(text: str) -> list[str]:
-    """The values of `name=value,name=value`, encoded and decoded, and their words."""
+    """Return the values of `name=value,name=value`, encoded and decoded, and their words."""
     values = [item.partition("=")[2].strip() for item in text.split(",")]
     sent = list(map(unquote, values))
     return [*values, *sent, *(word for value in sent for word in value.split())]

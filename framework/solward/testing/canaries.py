@@ -37,13 +37,13 @@ _SETTING_LENGTH = 32
 
 
 def plugin_secret(env: str) -> str:
-    """The value of a secret that a manifest names: the author's own where it is set, so that
+    """Return the value of a secret that a manifest names: the author's own where it is set, so that
     examples can run, or a canary."""
     return os.environ.get(env) or f"{_OF_A_PLUGIN}{secrets.token_hex(16)}"
 
 
 def setting_secret(least: int, most: int) -> str:
-    """A value of a secret setting, of so many characters."""
+    """Return a value of a secret setting, of so many characters."""
     length = max(least, min(most, _SETTING_LENGTH))
     return secrets.token_hex(length)[:length]
 
@@ -73,7 +73,7 @@ class Canaries:
         return {name.lower(): value for name, value in self.variables.items()}
 
     def keypair(self) -> Keypair:
-        """A new private key that `found_in` searches for."""
+        """Return a new private key that `found_in` searches for."""
         keypair = Keypair()
         whole = bytes(keypair)
         name = f"the private key of wallet {keypair.pubkey()}"
@@ -100,13 +100,13 @@ class Canaries:
         self._forms[base64.urlsafe_b64encode(secret).decode().rstrip("=")] = name
 
     def hidden(self, text: str) -> str:
-        """A text without private keys and secret settings, which may be an author's own."""
+        """Return a text without private keys and secret settings, which may be an author's own."""
         for form in sorted(self._forms, key=len, reverse=True):
             text = text.replace(form, REDACTED)
         return text
 
     def found_in(self, text: str) -> list[str]:
-        """The names of the secrets in a text, each once."""
+        """Return the names of the secrets in a text, each once."""
         dense = re.sub(r"\s+", "", text)
         found = [name for name, value in self.variables.items() if value in text]
         if STAND_IN in text or _OF_A_PLUGIN in text:

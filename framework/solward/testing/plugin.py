@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def async_fixture(function: Callable[..., Any]) -> Any:
-    """A pytest-asyncio fixture; without pytest-asyncio only tests that request it fail."""
+    """Return a pytest-asyncio fixture; without pytest-asyncio only tests that request it fail."""
     try:
         from pytest_asyncio import fixture
     except ImportError:
@@ -37,7 +37,7 @@ def async_fixture(function: Callable[..., Any]) -> Any:
 
 @async_fixture
 async def solward_stand(tmp_path: Path) -> AsyncIterator[Stand]:
-    """A whole service on an embedded ledger in a temporary home, demo providers included."""
+    """Yield a whole service on an embedded ledger in a temporary home, demo providers included."""
     from solward.testing import open_stand
 
     async with open_stand(tmp_path / "solward-home") as stand:
@@ -46,13 +46,15 @@ async def solward_stand(tmp_path: Path) -> AsyncIterator[Stand]:
 
 @async_fixture
 async def localnet(solward_stand: Stand) -> Localnet:
-    """The embedded ledger: `call` for Solana's JSON-RPC, `advance_slots`, `advance_epochs`."""
+    """Return the embedded ledger: `call` for Solana's JSON-RPC, `advance_slots`,
+    `advance_epochs`."""
     return solward_stand.localnet
 
 
 @async_fixture
 async def wallet(solward_stand: Stand) -> TestWallet:
-    """A managed wallet that holds 10 SOL; `await wallet.run("skill", name=value)` runs a skill."""
+    """Return a managed wallet that holds 10 SOL; `await wallet.run("skill", name=value)` runs a
+    skill."""
     return await solward_stand.wallet()
 
 
@@ -64,7 +66,7 @@ def skill_context(wallet: TestWallet) -> Callable[..., SkillContext]:
 
 @pytest.fixture
 def provider_request() -> CompletionRequest:
-    """An agent's request: prompt, conversation, tools, observation, strategy."""
+    """Return an agent's request: prompt, conversation, tools, observation, strategy."""
     from solward.testing import provider_request as request
 
     return request()
@@ -72,7 +74,7 @@ def provider_request() -> CompletionRequest:
 
 @async_fixture
 async def scripted_provider(solward_stand: Stand) -> ScriptedProvider:
-    """A provider named `scripted` for the service's agents; `say` sets its answers."""
+    """Return a provider named `scripted` for the service's agents; `say` sets its answers."""
     from solward.testing import ScriptedProvider
 
     provider = ScriptedProvider()

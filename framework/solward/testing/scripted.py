@@ -49,12 +49,12 @@ TRANSFER = ToolDefinition(
 
 
 def waiting(request: CompletionRequest) -> Completion:
-    """The answer without a script."""
+    """Return the answer without a script."""
     return Completion("Waiting.")
 
 
 async def silence(request: CompletionRequest) -> AsyncIterator[str | Usage]:
-    """A stream without a piece."""
+    """Yield a stream without a piece."""
     return
     yield
 
@@ -85,7 +85,7 @@ class ScriptedProvider:
         self.script.extend(answers)
 
     async def complete(self, request: CompletionRequest, context: ProviderContext) -> Completion:
-        """The next answer."""
+        """Return the next answer."""
         self.requests.append(request)
         self.lent.append(context)
         answer = self.script.popleft() if self.script else self.answer(request)
@@ -99,7 +99,7 @@ class ScriptedProvider:
     async def stream(
         self, request: CompletionRequest, context: ProviderContext
     ) -> AsyncIterator[str | Usage]:
-        """The pieces of one chat."""
+        """Yield the pieces of one chat."""
         self.requests.append(request)
         self.lent.append(context)
         source: Any = self.pieces(request)
@@ -117,14 +117,14 @@ class ScriptedProvider:
     async def provider_complete(
         self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
     ) -> Completion:
-        """The hook."""
+        """Return the hook."""
         return await self.complete(request, context)
 
     @hookimpl
     async def provider_stream(
         self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
     ) -> AsyncIterator[str | Usage]:
-        """The hook."""
+        """Yield the hook."""
         source: Any = self.stream(request, context)
         async with contextlib.aclosing(source):
             async for piece in source:
@@ -132,7 +132,7 @@ class ScriptedProvider:
 
 
 def provider_request(**changes: Any) -> CompletionRequest:
-    """A request as an agent's cycle makes it; `changes` are its fields by name."""
+    """Return a request as an agent's cycle makes it; `changes` are its fields by name."""
     fields: dict[str, Any] = {
         "model": "test-model",
         "system": "You manage a Solana wallet. Your strategy:\nalways do wait",

@@ -67,7 +67,7 @@ class TestWallet:
         effects: Effects | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> SkillContext:
-        """A skill's context on this wallet; `effects` overrides those it declares.
+        """Return a skill's context on this wallet; `effects` overrides those it declares.
 
         Args:
             settings: set for this context alone, beside the defaults. `run` takes what
@@ -99,15 +99,15 @@ class TestWallet:
         return await run_skill(loaded, params, context, emit=service.events.publish)
 
     async def balances(self) -> Balances:
-        """Its SOL and tokens."""
+        """Return its SOL and tokens."""
         return await self.stand.service.holdings.balances(self.id)
 
     async def lamports(self) -> int:
-        """Its SOL, in lamports."""
+        """Return its SOL, in lamports."""
         return await self.stand.service.ledger.balance(self.address)
 
     async def records(self) -> list[TransactionRecord]:
-        """Its stored transactions, newest first, those refused included."""
+        """Return its stored transactions, newest first, those refused included."""
         return await self.stand.service.history.newest(self.id, limit=500)
 
     async def fund(self, sol: Decimal | int) -> None:
@@ -131,7 +131,7 @@ class Stand:
     async def wallet(
         self, name: str = "test-wallet", *, sol: Decimal | int = WALLET_SOL
     ) -> TestWallet:
-        """A new managed wallet that holds `sol` SOL."""
+        """Return a new managed wallet that holds `sol` SOL."""
         file = json.dumps(list(bytes(self.canaries.keypair())))
         wallet = TestWallet(self, await self.service.wallets.import_keypair(file, name))
         if sol:
@@ -143,7 +143,7 @@ class Stand:
         await self.localnet.call("requestAirdrop", [address, sol_to_lamports(sol)])
 
     def skill(self, skill: object) -> LoadedSkill:
-        """A skill by name, or of a module that need not be installed.
+        """Return a skill by name, or of a module that need not be installed.
 
         Raises:
             InvalidRequest: there is none, or it does not load; says why.
@@ -237,8 +237,8 @@ def checked_settings(skill: LoadedSkill, settings: Mapping[str, Any]) -> dict[st
 
 
 def _defaults() -> dict[str, Any]:
-    """The default of every setting: a test must not reach the database, the ledger or the keys
-    in an operator's environment."""
+    """Return the default of every setting: a test must not reach the database, the ledger or the
+    keys in an operator's environment."""
     defaults: dict[str, Any] = {}
     for name, setting in Settings.model_fields.items():
         # Some follow from those before them.

@@ -39,7 +39,7 @@ class UninstalledEntryPoint(EntryPoint):
         vars(self).update(dist=distribution, plugin=plugin)
 
     def load(self) -> Any:
-        """The plugin object, or the imported module."""
+        """Return the plugin object, or the imported module."""
         plugin = vars(self)["plugin"]
         return super().load() if plugin is None else plugin
 
@@ -86,7 +86,8 @@ def target_of(plugin: object) -> Target:
 
 
 def entry_point_of(plugin: object) -> EntryPoint:
-    """The entry point of a name, a module or another plugin object; raises `InvalidRequest`."""
+    """Return the entry point of a name, a module or another plugin object; raises
+    `InvalidRequest`."""
     if isinstance(plugin, EntryPoint):
         return plugin
     if not isinstance(plugin, str):
@@ -138,7 +139,7 @@ def load_target(entry_point: EntryPoint) -> Target:
 
 @contextlib.contextmanager
 def folder(path: Path) -> Iterator[list[EntryPoint]]:
-    """The entry points of a project folder, importable inside the block.
+    """Yield the entry points of a project folder, importable inside the block.
 
     Raises:
         InvalidRequest: it has no `pyproject.toml`, or that names no plugin of Solward.
@@ -200,13 +201,13 @@ def _load(entry_point: EntryPoint) -> tuple[Problem | None, Registry | None]:
 
 
 def loaded_of(registry: Registry, kind: str, name: str) -> Loaded:
-    """A plugin of a registry, for a guardrail what asks it; raises `KeyError`."""
+    """Return a plugin of a registry, for a guardrail what asks it; raises `KeyError`."""
     found = {(each, called): plugin for each, called, plugin in registry.every()}[kind, name]
     return found.check if kind == "guardrail" else found
 
 
 def _entry_point_of_object(plugin: object, value: str = "") -> EntryPoint:
-    """The entry point of a plugin object; `value` is where it can be imported from."""
+    """Return the entry point of a plugin object; `value` is where it can be imported from."""
     for group, hooks in HOOKS.items():
         if any(hasattr(plugin, hook) for hook in hooks):
             declare = getattr(plugin, hooks[0], None)

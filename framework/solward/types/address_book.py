@@ -98,8 +98,8 @@ class AddressBook:
         return sorted(self.names)[:_MOST_SUGGESTED]
 
     def address(self, text: str, called: str = "recipient") -> str:
-        """The address that a text is or means. An address and an id are themselves, also where
-        somebody is called so.
+        """Return the address that a text is or means. An address and an id are themselves, also
+        where somebody is called so.
 
         Args:
             called: the field, for the error.
@@ -123,8 +123,8 @@ class AddressBook:
         return next(iter(found))
 
     def taken_for(self, address: str) -> Known | None:
-        """The known address that one without a name can be taken for: another one whose first and
-        last `SHOWN` characters are the same, upper and lower case alike."""
+        """Return the known address that one without a name can be taken for: another one whose
+        first and last `SHOWN` characters are the same, upper and lower case alike."""
         other = None if address in self.called else self.ends.get(_ends(address))
         return None if other is None else Known(other, self.called[other])
 

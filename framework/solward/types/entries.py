@@ -116,7 +116,7 @@ _KEYS: Final = f"text of 1 to {MAX_KEY} printable ASCII characters without space
 
 
 def checked_key(key: object, field: str = "key") -> str:
-    """A key that may be stored; raises `InvalidRequest`."""
+    """Return a key that may be stored; raises `InvalidRequest`."""
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         raise InvalidRequest(f"{field} must be {_KEYS}")
     return key
@@ -133,7 +133,7 @@ def check_page(prefix: object, after: object, limit: object) -> None:
 
 
 def checked_put(put: object) -> Put:
-    """An entry that may be written, its value a copy of plain JSON types.
+    """Return an entry that may be written, its value a copy of plain JSON types.
 
     Raises:
         InvalidRequest: names what does not fit.
@@ -161,7 +161,7 @@ def checked_remember(remember: object) -> tuple[Put, ...]:
 
 
 def value_text(value: object) -> str:
-    """A value as JSON text, which reads as the same value.
+    """Return a value as JSON text, which reads as the same value.
 
     Raises:
         InvalidRequest: it is not JSON-able, or nested too deep.
@@ -177,7 +177,7 @@ def value_text(value: object) -> str:
 
 
 def _plain(value: object, depth: int) -> Any:
-    """The value in JSON's own types; a float is none, because it is not exact."""
+    """Return the value in JSON's own types; a float is none, because it is not exact."""
     if depth < 0:
         raise ValueError("it is deeper")
     if isinstance(value, Mapping):
@@ -196,7 +196,7 @@ def _plain(value: object, depth: int) -> Any:
 
 
 def checked_version(version: object) -> int | None:
-    """A version that an entry may be asked to have; raises `InvalidRequest`."""
+    """Return a version that an entry may be asked to have; raises `InvalidRequest`."""
     if version is None:
         return None
     if not _is_whole(version, 0, _MAX_WHOLE):

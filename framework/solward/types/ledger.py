@@ -62,10 +62,10 @@ class ReadLedger(Protocol):
     """Reading, safe to hand to a plugin."""
 
     async def balance(self, address: str) -> int:
-        """Lamports of an address, 0 when it does not exist."""
+        """Return lamports of an address, 0 when it does not exist."""
 
     async def account(self, address: str) -> Account | None:
-        """An account's state, None when it does not exist."""
+        """Return an account's state, None when it does not exist."""
 
     async def accounts(self, addresses: Sequence[str]) -> dict[str, Account | None]:
         """Many accounts' states, in as many calls of 100 as it takes."""
@@ -74,11 +74,11 @@ class ReadLedger(Protocol):
         """Token accounts of a wallet under both token programs, zero balances included."""
 
     async def slot(self) -> int:
-        """The current slot at `confirmed`."""
+        """Return the current slot at `confirmed`."""
 
     async def rent_exempt_minimum(self, size: int) -> int:
-        """Lamports an account of `size` bytes must hold, asked each time: a cluster may change
-        what it asks for with each epoch."""
+        """Return lamports an account of `size` bytes must hold, asked each time: a cluster may
+        change what it asks for with each epoch."""
 
     async def program_accounts(
         self, program: str, *, size: int, offset: int, key: str
@@ -87,7 +87,7 @@ class ReadLedger(Protocol):
         `offset`; `LedgerRejected` with `NOT_SERVED` where no RPC provider serves the call."""
 
     async def stake_minimum_delegation(self) -> int:
-        """Lamports a stake must delegate at least."""
+        """Return lamports a stake must delegate at least."""
 
     async def vote_accounts(self) -> tuple[VoteAccount, ...]:
         """Vote accounts of the validators that are not delinquent."""

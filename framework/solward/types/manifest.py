@@ -117,7 +117,8 @@ class Terms:
 
     @classmethod
     def of(cls, spec: object) -> Terms:
-        """Those of a `SkillSpec`, `ProviderSpec` or `VenueSpec`; none of a guardrail's None."""
+        """Return those of a `SkillSpec`, `ProviderSpec` or `VenueSpec`; none of a guardrail's
+        None."""
         return cls(
             getattr(spec, "manifest", None),
             getattr(spec, "effects", None) == "spend",
@@ -134,7 +135,7 @@ class Terms:
         return self._beside(Terms(), unset) + needs(self.manifest, unset)
 
     def secrets(self) -> tuple[str, ...]:
-        """The environment variables of its secrets, each once."""
+        """Return the environment variables of its secrets, each once."""
         own = () if self.secret_env is None else (self.secret_env,)
         declared = () if self.manifest is None else self.manifest.secrets
         return tuple(dict.fromkeys((*own, *(each.env for each in declared))))
@@ -167,7 +168,8 @@ class Site(NamedTuple):
 
 
 def site_name(site: Site) -> str:
-    """A site as grants and payments name it: host, and port where it is not 443, by http too."""
+    """Return a site as grants and payments name it: host, and port where it is not 443, by http
+    too."""
     return site.host if site.port == _PORTS["https"] else f"{site.host}:{site.port}"
 
 
@@ -186,7 +188,7 @@ class Target(NamedTuple):
 
 
 def declared_site(text: object) -> Site | None:
-    """The site that a manifest's entry names; None where it is none."""
+    """Return the site that a manifest's entry names; None where it is none."""
     found = _SITE.fullmatch(text) if isinstance(text, str) else None
     if found is None or len(found["host"]) > _MAX_NAME:
         return None
@@ -248,8 +250,8 @@ def check_paid_site(manifest: Manifest | None, url: str) -> None:
 def secret_sites(
     manifest: Manifest | None, env: str, configured: Iterable[str] = ()
 ) -> dict[Site, bool]:
-    """The sites that get a secret of the manifest, and whether it may stand in a query there: the
-    configured ones where there are any, else the manifest's.
+    """Return the sites that get a secret of the manifest, and whether it may stand in a query
+    there: the configured ones where there are any, else the manifest's.
 
     A configured address receives the key instead of the vendor, because its operator may have
     another key for it than the vendor's.
@@ -285,13 +287,13 @@ def secret_text(declared: Mapping[str, str | None], env: str) -> str:
 
 
 def may_operate(manifest: Manifest | None, operation: str) -> bool:
-    """Whether a manifest leaves an operation, `transact`, `pocket` or `pay` to effects and
+    """Return whether a manifest leaves an operation, `transact`, `pocket` or `pay` to effects and
     grants."""
     return manifest is None or manifest.operations is None or operation in manifest.operations
 
 
 def may_move(manifest: Manifest | None, *names: str) -> bool:
-    """Whether a manifest leaves an asset to the grants: by its mint, or by its symbol."""
+    """Return whether a manifest leaves an asset to the grants: by its mint, or by its symbol."""
     if manifest is None or manifest.assets is None:
         return True
     return any(name in manifest.assets for name in names)
@@ -339,7 +341,7 @@ def needs(manifest: Manifest | None, unset: Collection[str] = ()) -> tuple[str, 
 
 
 def manifest_json(manifest: Manifest | None) -> dict[str, Any] | None:
-    """A manifest as REST and the command line show it; null for none."""
+    """Return a manifest as REST and the command line show it; null for none."""
     if manifest is None:
         return None
     return {
@@ -394,7 +396,7 @@ def _secret(secret: Secret) -> str:
 
 
 def split_url(url: str) -> tuple[Site, str]:
-    """A URL's site, and its path with query.
+    """Return a URL's site, and its path with query.
 
     Strict where parsers differ: what is not exactly of this form goes nowhere.
 
@@ -417,7 +419,8 @@ def split_url(url: str) -> tuple[Site, str]:
 
 
 def _configured_site(address: str) -> Site:
-    """The site of an address that an operator wrote: by hand, so capitals and a user are taken."""
+    """Return the site of an address that an operator wrote: by hand, so capitals and a user are
+    taken."""
     from urllib.parse import urlsplit  # the authors' names stay light without it
 
     parts = urlsplit(address)
@@ -513,7 +516,7 @@ def shortened(text: str) -> str:
 
 
 def described(error: BaseException) -> str:
-    """An error's type and text."""
+    """Return an error's type and text."""
     try:
         text = str(error)
     except Exception:  # a hostile __str__ must not stop the start

@@ -54,7 +54,7 @@ def to_units(value: object, decimals: int, field: str, most: int = U64_MAX) -> i
 
 
 def sol_to_lamports(value: object, field: str = "amount") -> int:
-    """SOL as given by a caller -> lamports; raises like `to_units`."""
+    """Return SOL as given by a caller -> lamports; raises like `to_units`."""
     # There is less of it than is counted.
     return to_units(value, SOL_DECIMALS, field, COUNTED_MAX)
 
@@ -67,12 +67,13 @@ def from_units(units: int, decimals: int) -> Decimal:
 
 
 def lamports_to_sol(lamports: int) -> Decimal:
-    """Lamports -> SOL, exactly."""
+    """Return lamports -> SOL, exactly."""
     return from_units(lamports, SOL_DECIMALS)
 
 
 def format_amount(value: Decimal | int) -> str:
-    """A Decimal without exponent; also an int, which whole amounts of a stored record are."""
+    """Return a Decimal without exponent; also an int, which whole amounts of a stored record
+    are."""
     return f"{Decimal(value):f}"
 
 
@@ -82,7 +83,8 @@ def amount_text(units: int, decimals: int) -> str:
 
 
 def format_sol(lamports: int, places: int | None = None) -> str:
-    """Lamports as SOL text, exact; with `places`, rounded towards zero to that many decimals."""
+    """Return lamports as SOL text, exact; with `places`, rounded towards zero to that many
+    decimals."""
     sol = lamports_to_sol(lamports)
     if places is None:
         return format_amount(sol)

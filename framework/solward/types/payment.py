@@ -74,12 +74,12 @@ class HttpAnswer:
     body: Annotated[bytes, Meta(max_length=4 << 20)] = b""
 
     def header(self, name: str) -> str | None:
-        """The first header of this name, in any spelling; None where there is none."""
+        """Return the first header of this name, in any spelling; None where there is none."""
         wanted = name.lower()
         return next((value for each, value in self.headers if each.lower() == wanted), None)
 
     def all_headers(self, name: str) -> tuple[str, ...]:
-        """Every header of this name, in any spelling."""
+        """Return every header of this name, in any spelling."""
         wanted = name.lower()
         return tuple(value for each, value in self.headers if each.lower() == wanted)
 
@@ -172,7 +172,7 @@ _FIELDS: Final = tuple(each.name for each in fields(PaymentOffer))
 
 
 def offer_json(offer: PaymentOffer) -> dict[str, Any]:
-    """An offer as JSON; `read_offer` makes an equal one of it, also after it was stored."""
+    """Return an offer as JSON; `read_offer` makes an equal one of it, also after it was stored."""
     return {name: getattr(offer, name) for name in _FIELDS} | {
         "modes": [mode.value for mode in offer.modes],
         "splits": [asdict(each) for each in offer.splits],
@@ -181,15 +181,15 @@ def offer_json(offer: PaymentOffer) -> dict[str, Any]:
 
 
 def read_offer(stored: Mapping[str, Any]) -> PaymentOffer:
-    """The offer that `offer_json` gave."""
+    """Return the offer that `offer_json` gave."""
     splits = tuple(PaymentSplit(**each) for each in stored["splits"])
     modes = tuple(PaymentMode(each) for each in stored["modes"])
     return PaymentOffer(**{**stored, "splits": splits, "modes": modes})
 
 
 def read_units(value: object, field: str) -> int:
-    """An amount in smallest units as protocols write it: digits, and nothing that a parser of
-    another program would read otherwise.
+    """Return an amount in smallest units as protocols write it: digits, and nothing that a parser
+    of another program would read otherwise.
 
     Raises:
         InvalidRequest: it is anything else, or beyond `MAX_UNITS`; names `field`.
@@ -316,7 +316,7 @@ class PaymentView:
     error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The payment as the API shows it; absent fields are omitted."""
+        """Return the payment as the API shows it; absent fields are omitted."""
         return present(
             id=self.id,
             walletId=self.wallet_id,
@@ -357,13 +357,13 @@ class PaidAnswer:
     truncated: bool = False
 
     def header(self, name: str) -> str | None:
-        """The first header of this name, in any spelling; None where there is none."""
+        """Return the first header of this name, in any spelling; None where there is none."""
         wanted = name.lower()
         return next((value for each, value in self.headers if each.lower() == wanted), None)
 
 
 def max_parts(text: object) -> tuple[Decimal, str]:
-    """The amount and the symbol or mint of the most to pay, such as `0.05 USDC`.
+    """Return the amount and the symbol or mint of the most to pay, such as `0.05 USDC`.
 
     Raises:
         InvalidRequest: it is not of that form.

@@ -174,8 +174,8 @@ _MAX_CALLS: Final = 1_024
 
 
 def checked_completion(answer: object) -> Completion:
-    """A provider's answer, its text and the names of its calls cleaned, and cut where they are too
-    long.
+    """Return a provider's answer, its text and the names of its calls cleaned, and cut where they
+    are too long.
 
     Raises:
         ProviderError: it cannot be read. The vendor may charge for it all the same.
@@ -194,7 +194,7 @@ def checked_completion(answer: object) -> Completion:
 
 
 def checked_usage(usage: object) -> Usage | None:
-    """The usage of an answer.
+    """Return the usage of an answer.
 
     Raises:
         ProviderError: it is none, or out of range, which would make a budget grow or overflow.
@@ -219,7 +219,7 @@ _MAX_USAGE: Final = {
 
 
 def is_count(value: object, most: int) -> bool:
-    """Whether a value is an integer of 0 to `most`."""
+    """Return whether a value is an integer of 0 to `most`."""
     return type(value) is int and 0 <= value <= most
 
 

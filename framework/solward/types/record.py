@@ -83,8 +83,8 @@ _PAYS = frozenset(
 
 
 def recipient_of(type_: str, details: Mapping[str, Any]) -> str | None:
-    """The address that a transaction of this type pays; None if it pays nobody or several. For
-    `other` it is the one address in `leaves`; for a transfer, a token transfer, an airdrop or a
+    """Return the address that a transaction of this type pays; None if it pays nobody or several.
+    For `other` it is the one address in `leaves`; for a transfer, a token transfer, an airdrop or a
     payment it is `to` in the details."""
     if type_ == TransactionType.OTHER:
         receivers = {each.to for each in leaves_of(details) if each.to is not None}
@@ -94,7 +94,7 @@ def recipient_of(type_: str, details: Mapping[str, Any]) -> str | None:
 
 
 def present(**fields: Any) -> dict[str, Any]:
-    """A JSON object of the fields that are not None."""
+    """Return a JSON object of the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -123,12 +123,12 @@ class LeavingAmount:
     to: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The entry in the details' list; fields that are None are omitted."""
+        """Return the entry in the details' list; fields that are None are omitted."""
         return present(**asdict(self))
 
 
 def leaves_of(details: Mapping[str, Any]) -> tuple[LeavingAmount, ...]:
-    """The amounts that the bytes let leave, from the details of `other`."""
+    """Return the amounts that the bytes let leave, from the details of `other`."""
     return tuple(LeavingAmount(**each) for each in details.get(LEAVES, ()))
 
 
@@ -147,8 +147,8 @@ _OF_SOL = frozenset(
 
 
 def amount_of(type_: str, details: Mapping[str, Any]) -> AssetAmount | None:
-    """The main amount of a transaction: what leaves the wallet or, if nothing leaves, what it
-    creates or returns. None if the details have no amount, or amounts of several assets."""
+    """Return the main amount of a transaction: what leaves the wallet or, if nothing leaves, what
+    it creates or returns. None if the details have no amount, or amounts of several assets."""
     if type_ == TransactionType.OTHER and LEAVES in details:
         leaving = leaves_of(details)
         acts = {(each.operation, each.asset, each.to) for each in leaving}
@@ -167,7 +167,8 @@ def amount_of(type_: str, details: Mapping[str, Any]) -> AssetAmount | None:
 
 
 def received_of(type_: str, details: Mapping[str, Any]) -> AssetAmount | None:
-    """The amount that arrives: in the wallet for a swap, at the recipient for a token transfer."""
+    """Return the amount that arrives: in the wallet for a swap, at the recipient for a token
+    transfer."""
     if type_ == TransactionType.SWAP:
         return _amount(details, "outputAmount", details.get("outputToken"))
     if type_ == TransactionType.TOKEN_TRANSFER:
@@ -225,7 +226,7 @@ class TransactionRecord:
     cause: ErrorKind | None = field(default=None, kw_only=True, compare=False)
 
     def to_json(self, *, fee: bool = False) -> dict[str, Any]:
-        """The record as the API shows it; absent fields are omitted.
+        """Return the record as the API shows it; absent fields are omitted.
 
         Args:
             fee: with what it costs at the network, under `fee`.
@@ -352,7 +353,7 @@ class Hold:
         )
 
     def message(self) -> str:
-        """A message for the requester, such as a model."""
+        """Return a message for the requester, such as a model."""
         until = iso(self.expires_ms)
         if self.state is HoldState.HELD:
             then = "ask for it again then" if self.repeats else "it is carried out then"
@@ -366,7 +367,7 @@ class Hold:
         return f"Held ({self.id}): it is {self.state.value}."
 
     def answer(self) -> dict[str, Any]:
-        """The answer to the caller in place of a record, because nothing was sent."""
+        """Return the answer to the caller in place of a record, because nothing was sent."""
         return {
             "status": self.state.value,
             "holdId": self.id,
@@ -381,6 +382,6 @@ KEY_FORM: Final = f"1 to {MAX_KEY} visible ASCII characters, without a space at 
 
 
 def is_idempotency_key(text: str) -> bool:
-    """Whether a text is of `KEY_FORM`."""
+    """Return whether a text is of `KEY_FORM`."""
     is_visible = text.isascii() and text.isprintable() and text == text.strip()
     return 1 <= len(text) <= MAX_KEY and is_visible

@@ -26,7 +26,7 @@ class Role(StrEnum):
     """Also does what may let money leave or widens a bound: all that the admin secret may do."""
 
     def allows(self, needed: Role) -> bool:
-        """Whether this role is that one or a wider one."""
+        """Return whether this role is that one or a wider one."""
         return _ORDER.index(self) >= _ORDER.index(needed)
 
 
@@ -34,12 +34,12 @@ _ORDER = tuple(Role)
 
 
 def is_admin(principal: str) -> bool:
-    """Whether a principal is the admin secret's or that of an admin credential."""
+    """Return whether a principal is the admin secret's or that of an admin credential."""
     return principal == ADMIN or principal.startswith(_PREFIX)
 
 
 def is_key(principal: str | None) -> bool:
-    """Whether a principal is an API key's."""
+    """Return whether a principal is an API key's."""
     return principal is not None and principal.startswith(KEY_PRINCIPAL_PREFIX)
 
 
@@ -52,10 +52,10 @@ def unenforced(permissions: Collection[str], *, read_only: bool) -> str | None:
 
 
 def key_principal(key_id: str) -> str:
-    """The principal of an API key."""
+    """Return the principal of an API key."""
     return KEY_PRINCIPAL_PREFIX + key_id
 
 
 def admin_principal(credential_id: str) -> str:
-    """The principal of an admin credential."""
+    """Return the principal of an admin credential."""
     return _PREFIX + credential_id

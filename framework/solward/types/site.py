@@ -26,7 +26,7 @@ _HTTPS_PORT: Final = 443
 
 
 def read_site(text: str, path: str) -> str:
-    """A site, spelled as every site is; raises `InvalidRequest` naming the path.
+    """Return a site, spelled as every site is; raises `InvalidRequest` naming the path.
 
     Nothing is turned into it: two texts that mean one site would be two for grants.
     """
@@ -42,7 +42,7 @@ def read_site(text: str, path: str) -> str:
 
 
 def without_default_port(site: str) -> str:
-    """A site without the port of http either, for what only compares hosts."""
+    """Return a site without the port of http either, for what only compares hosts."""
     return site.removesuffix(":80")
 
 

@@ -101,7 +101,7 @@ _WORDS = {
 def tool_definitions(
     tools: Iterable[ToolDefinition], *, narrow: bool = False
 ) -> list[dict[str, Any]]:
-    """The tools in OpenAI's form, which litellm translates; new lists and objects each time.
+    """Return the tools in OpenAI's form, which litellm translates; new lists and objects each time.
 
     Args:
         narrow: in Gemini's part of JSON Schema, as `narrowed` gives it.
@@ -116,7 +116,8 @@ _texts: Final[dict[tuple[int, bool], tuple[ToolDefinition, str]]] = {}
 
 
 def _text(tool: ToolDefinition, narrow: bool) -> str:
-    """A tool's definition as JSON, written once: agents send the same tools in each cycle."""
+    """Return a tool's definition as JSON, written once: agents send the same tools in each
+    cycle."""
     found = _texts.get((id(tool), narrow))
     if found is None:
         found = (tool, json.dumps(_definition(tool, narrow)))
@@ -142,7 +143,7 @@ def _definition(tool: ToolDefinition, narrow: bool) -> dict[str, Any]:
 
 
 def narrowed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema in Gemini's subset of JSON Schema; its description restates what is lost."""
+    """Return a schema in Gemini's subset of JSON Schema; its description restates what is lost."""
     whole = dict(schema)
     if "oneOf" in whole and "anyOf" not in whole:
         whole["anyOf"] = whole.pop("oneOf")
@@ -176,7 +177,8 @@ def narrowed(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def json_safe(value: Any) -> Any:
-    """A deep copy of JSON-like data in plain lists and objects; a Decimal becomes int or float."""
+    """Return a deep copy of JSON-like data in plain lists and objects; a Decimal becomes int or
+    float."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, Mapping):

@@ -42,7 +42,7 @@ LARGEST_ACCOUNTS = 20
 def encode(
     ledger: LocalLedger, address: Pubkey, account: Account, config: Config
 ) -> dict[str, Any]:
-    """The `UiAccount` in the encoding and the slice of the configuration."""
+    """Return the `UiAccount` in the encoding and the slice of the configuration."""
     encoding = optional_string(config, "encoding")
     data_slice = optional_map(config, "dataSlice")
     return encode_account(account, encoding, data_slice, address, ledger.vm.account)
@@ -104,7 +104,7 @@ def get_program_accounts(ledger: LocalLedger, params: Params) -> Any:
 def keyed_accounts(
     ledger: LocalLedger, found: list[tuple[Pubkey, Account]], config: Config
 ) -> list[dict[str, Any]]:
-    """Each account with its address, as `RpcKeyedAccount`."""
+    """Return each account with its address, as `RpcKeyedAccount`."""
     return [
         {"account": encode(ledger, address, account, config), "pubkey": str(address)}
         for address, account in found
@@ -112,7 +112,7 @@ def keyed_accounts(
 
 
 def account_filters(config: Config) -> list[Filter]:
-    """The predicates over account data of the configuration's `filters`."""
+    """Return the predicates over account data of the configuration's `filters`."""
     given = config.get("filters")
     if given is None:
         return []
@@ -235,8 +235,8 @@ def get_token_accounts_by_delegate(ledger: LocalLedger, params: Params) -> dict[
 def _token_accounts(
     ledger: LocalLedger, params: Params, addresses: Iterable[Pubkey], delegate: str | None = None
 ) -> dict[str, Any]:
-    """The token accounts at `addresses`, of the mint or program that the parameters name; where a
-    `delegate` is given, those that it may take of."""
+    """Return the token accounts at `addresses`, of the mint or program that the parameters name;
+    where a `delegate` is given, those that it may take of."""
     mint, program = _mint_or_program(ledger, params)
     config = _checked_config(ledger, params, 2)
     found = []

@@ -79,7 +79,7 @@ def get_latest_blockhash(ledger: LocalLedger, params: Params) -> dict[str, Any]:
 
 
 def latest_blockhash(ledger: LocalLedger) -> dict[str, Any]:
-    """The current blockhash and the last block height it may be used at."""
+    """Return the current blockhash and the last block height it may be used at."""
     return {
         "blockhash": str(Hash(ledger.chain.blockhash())),
         "lastValidBlockHeight": ledger.chain.last_valid_block_height(),
@@ -93,7 +93,7 @@ def is_blockhash_valid(ledger: LocalLedger, params: Params) -> dict[str, Any]:
 
 
 def get_fee_for_message(ledger: LocalLedger, params: Params) -> dict[str, Any]:
-    """The fee in lamports, null where the message's blockhash is not valid any more."""
+    """Return the fee in lamports, null where the message's blockhash is not valid any more."""
     text = string_at(params, 0)
     config_at(params, 1, ledger.chain.slot)
     try:
@@ -295,7 +295,8 @@ def get_recent_performance_samples(ledger: LocalLedger, params: Params) -> list[
 
 
 def get_ag_genesis_cert(ledger: LocalLedger, _params: Params) -> dict[str, Any] | None:
-    """The certificate of Alpenglow's first block, null by the older rule; nobody signed it."""
+    """Return the certificate of Alpenglow's first block, null by the older rule; nobody signed
+    it."""
     if ledger.options.finality == "tower":
         return None
     block = {"blockId": list(ledger.genesis_hash()), "slot": 0}

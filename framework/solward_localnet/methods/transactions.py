@@ -63,7 +63,7 @@ def _slot_at(ledger: LocalLedger, params: Params) -> int:
 
 
 def get_block(ledger: LocalLedger, params: Params) -> dict[str, Any]:
-    """The block of a slot. The current slot's may still grow."""
+    """Return the block of a slot. The current slot's may still grow."""
     slot = _slot_at(ledger, params)
     config = config_at(params, 1)
     at_least_confirmed(config)
@@ -131,7 +131,7 @@ def get_block_commitment(ledger: LocalLedger, params: Params) -> dict[str, Any]:
 
 
 def get_block_production(ledger: LocalLedger, params: Params) -> dict[str, Any]:
-    """The one validator leads every slot, and none is skipped."""
+    """Return the one validator leads every slot, and none is skipped."""
     config = config_at(params, 0)
     epoch_start = ledger.chain.epoch * ledger.chain.slots_per_epoch
     wanted = optional_map(config, "range") or {}
@@ -251,7 +251,7 @@ def send_transaction(ledger: LocalLedger, params: Params) -> str:
 
 
 def request_airdrop(ledger: LocalLedger, params: Params) -> str:
-    """A transfer from the faucet, signed, landed and recorded like any other.
+    """Return a transfer from the faucet, signed, landed and recorded like any other.
 
     Refused, as a failed preflight, where the network would drop it (a new account below rent).
     """

@@ -217,7 +217,7 @@ class AnswerWatch:
             self._call(legacy, legacy, "arguments")
 
     def _texts(self, parts: Iterable[Any]) -> Iterable[dict[str, Any]]:
-        """The parts that are text; notes the calls among them, and what is neither."""
+        """Yield the parts that are text; notes the calls among them, and what is neither."""
         for part in parts:
             fields = {"type": "text", "text": part} if isinstance(part, str) else _mapping(part)
             kind = fields.get("type", "text" if "text" in fields else None)
@@ -337,8 +337,8 @@ def joined(text: str) -> str:
 
 
 def _arguments(sent: Any) -> Any:
-    """The JSON value with exact numbers; text that cannot be read stays text, and the agent's act
-    phase refuses it."""
+    """Return the JSON value with exact numbers; text that cannot be read stays text, and the
+    agent's act phase refuses it."""
     text = sent if isinstance(sent, str) or sent is None else write_json(sent, ascii_only=True)
     if not text:
         return text
@@ -349,7 +349,7 @@ def _arguments(sent: Any) -> Any:
 
 
 def _is_countable(usage: object) -> bool:
-    """Whether litellm adds a usage up right."""
+    """Return whether litellm adds a usage up right."""
     return isinstance(usage, Mapping) and all(map(_fits, usage, usage.values()))
 
 
@@ -365,7 +365,7 @@ def _fits(name: str, value: Any) -> bool:
 
 
 def _parts_of(item: object) -> list[Any]:
-    """The parts of a message of OpenAI's Responses; another item is one itself."""
+    """Return the parts of a message of OpenAI's Responses; another item is one itself."""
     fields = _mapping(item)
     content = fields.get("content")
     return content if fields.get("type") == "message" and isinstance(content, list) else [item]

@@ -92,8 +92,8 @@ class RetryPolicy:
     jitter: Callable[[], float] = random.random
 
     def wait_s(self, failed: int, retry_after_s: float | None) -> float:
-        """Seconds to wait after `failed` failures: the vendor's `Retry-After`, or a random part of
-        the backoff's upper half, so that many agents do not retry at once."""
+        """Return seconds to wait after `failed` failures: the vendor's `Retry-After`, or a random
+        part of the backoff's upper half, so that many agents do not retry at once."""
         backoff = min(self.longest_wait_s, self.first_wait_s * 2.0 ** (failed - 1))
         if retry_after_s is not None:
             return retry_after_s + self.jitter() * min(backoff, 1.0)
@@ -135,7 +135,7 @@ async def complete(
     context: ProviderContext,
     policy: RetryPolicy = DEFAULT_POLICY,
 ) -> Completion:
-    """The model's answer.
+    """Return the model's answer.
 
     Raises:
         ModelRefused: the vendor or its model would not answer.
@@ -159,7 +159,7 @@ async def complete(
 
 
 async def price(vendor: Vendor, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
-    """The dearest rates of a model by the price list, None where it is not in it."""
+    """Return the dearest rates of a model by the price list, None where it is not in it."""
     litellm = await library(vendor)
     most = int(options.get("maxTokens", DEFAULT_MAX_TOKENS))
     return price_of(vendor, model, litellm.model_cost, most)
@@ -172,7 +172,7 @@ async def stream(
     context: ProviderContext,
     policy: RetryPolicy = DEFAULT_POLICY,
 ) -> AsyncGenerator[str | Usage, None]:
-    """The answer's text as it arrives, then its usage; retried only before its first piece.
+    """Yield the answer's text as it arrives, then its usage; retried only before its first piece.
 
     Raises:
         ModelRefused, ProviderError: as `complete`, also after pieces.
@@ -223,7 +223,7 @@ def litellm_arguments(
     context: ProviderContext,
     policy: RetryPolicy,
 ) -> dict[str, Any]:
-    """The arguments of litellm's completion; later calls share none of them.
+    """Return the arguments of litellm's completion; later calls share none of them.
 
     Raises:
         ProviderError: no key, or an invalid model name.
@@ -326,7 +326,7 @@ async def _next(
     ends_at: float,
     watch: AnswerWatch,
 ) -> Any:
-    """The next chunk, None after the last, or the failure."""
+    """Return the next chunk, None after the last, or the failure."""
     try:
         async with asyncio.timeout_at(ends_at):
             return await anext(chunks, None)
@@ -357,7 +357,7 @@ def _text(message: Any) -> str | None:
 
 
 def with_cache(arguments: Mapping[str, Any], now_s: float | None = None) -> dict[str, Any]:
-    """The arguments, their system prompt marked where its cache will be read.
+    """Return the arguments, their system prompt marked where its cache will be read.
 
     One mark is enough: Anthropic caches what precedes it, and the tools precede the system prompt.
 
@@ -390,7 +390,7 @@ _ANSWER_COUNTS: Final = (r"completion_tokens", r"output_tokens", r"(candidates|t
 
 
 def counted_in(answer: Any) -> Any:
-    """The tokens that a vendor's own answer counts, under the names of litellm's `Usage`."""
+    """Return the tokens that a vendor's own answer counts, under the names of litellm's `Usage`."""
     found = answer if isinstance(answer, dict) else {}
     counted = found.get("usage") or found.get("usageMetadata")
     counts = counted if isinstance(counted, dict) else {}
@@ -409,7 +409,7 @@ def counted_in(answer: Any) -> Any:
 def usage_of(
     vendor: Vendor, model: str, counted: Any, prices: Mapping[str, Any], asked: int = 1
 ) -> Usage | None:
-    """The usage of a completion, None where the vendor reported none.
+    """Return the usage of a completion, None where the vendor reported none.
 
     Args:
         counted: litellm's `Usage`; its prompt tokens include the cached ones.
@@ -430,7 +430,7 @@ def usage_of(
 
 
 def price_of(vendor: Vendor, model: str, prices: Mapping[str, Any], most: int) -> ModelPrice | None:
-    """The dearest rates of a model, None where the list lacks the base prices.
+    """Return the dearest rates of a model, None where the list lacks the base prices.
 
     Args:
         most: tokens of an answer.
@@ -524,7 +524,7 @@ _learned: dict[tuple[str, str, str], tuple[Change, ...]] = {}
 def adapted(
     vendor: Vendor, arguments: Mapping[str, Any], listed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The arguments as the model takes them, as far as that is known.
+    """Return the arguments as the model takes them, as far as that is known.
 
     Args:
         arguments: of litellm's completion.
@@ -547,7 +547,7 @@ def adapted(
 
 
 def correction(arguments: Mapping[str, Any], error: BaseException) -> Change | None:
-    """The change that a vendor's refusal of a parameter asks for."""
+    """Return the change that a vendor's refusal of a parameter asks for."""
     if getattr(error, "status_code", None) not in _REFUSED:
         return None
     text = str(error)
@@ -572,7 +572,7 @@ def learn(vendor: Vendor, arguments: Mapping[str, Any], change: Change) -> None:
 
 
 def changed(arguments: Mapping[str, Any], change: Change) -> dict[str, Any]:
-    """A copy of the arguments with the change, the same where it changes nothing."""
+    """Return a copy of the arguments with the change, the same where it changes nothing."""
     made = dict(arguments)
     match change:
         case Change.COMPLETION_TOKENS if "max_tokens" in made:

@@ -64,7 +64,7 @@ def failure_of(
     watch: AnswerWatch,
     usage: Usage | None = None,
 ) -> Failure:
-    """The failure of an attempt that raised `error`.
+    """Return the failure of an attempt that raised `error`.
 
     Args:
         usage: what the answer counts.
@@ -126,7 +126,7 @@ def _failure(
 
 
 def _status(watch: AnswerWatch) -> int:
-    """The status of a vendor's error, also of one that it reports in an answer."""
+    """Return the status of a vendor's error, also of one that it reports in an answer."""
     if watch.status is None:
         # litellm made no request.
         return 400
@@ -139,7 +139,7 @@ def _status(watch: AnswerWatch) -> int:
 
 
 def _is_of_answer(cause: BaseException) -> bool:
-    """Whether an answer came, and the client of the host did not take it."""
+    """Return whether an answer came, and the client of the host did not take it."""
     code = getattr(cause, "code", None)
     return (
         isinstance(cause, httpx.DecodingError)
@@ -163,7 +163,7 @@ def _refusal(causes: Sequence[BaseException], code: str | None) -> str | None:
 
 
 def too_late(vendor: Vendor, deadline_s: float) -> ProviderError:
-    """The answer was not complete within the deadline."""
+    """Return the answer was not complete within the deadline."""
     return ProviderError(
         f"{vendor.company} did not answer within {deadline_s:g} s; try again later, "
         "or set a smaller maxTokens or reasoningEffort",
@@ -184,15 +184,16 @@ _BUSY: Mapping[int, str] = {
 def unreadable(
     vendor: Vendor, context: ProviderContext, reason: str, usage: Usage | None = None
 ) -> ProviderError:
-    """The vendor answered and billed, and the same question may be billed again for the same."""
+    """Return the vendor answered and billed, and the same question may be billed again for the
+    same."""
     words = f"{vendor.company} answered, and the model's answer cannot be read: {reason}"
     advice = "; set another llmModel" + _at(vendor, context)
     return ProviderError(words + advice, may_cost=True, usage=usage)
 
 
 def cut_off(vendor: Vendor, usage: Usage | None) -> ProviderError:
-    """The answer ended by its length, in a tool call: whether all of the call is there is not
-    known."""
+    """Return the answer ended by its length, in a tool call: whether all of the call is there is
+    not known."""
     return ProviderError(
         f"{vendor.company} cut the answer off within a tool call, which was not run; raise "
         "maxTokens in the agent's llmOptions",
@@ -211,7 +212,7 @@ def _unreachable(vendor: Vendor, context: ProviderContext, *, may_cost: bool) ->
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and its causes: litellm reports a broken connection as a 500 too."""
+    """Yield the error and its causes: litellm reports a broken connection as a 500 too."""
     seen: BaseException | None = error
     for _ in range(_LONGEST_CHAIN):
         if seen is None:
@@ -225,7 +226,7 @@ def _at(vendor: Vendor, context: ProviderContext) -> str:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds of `Retry-After` (RFC 9110 10.2.3: seconds or a date), or `retry-after-ms`."""
+    """Return seconds of `Retry-After` (RFC 9110 10.2.3: seconds or a date), or `retry-after-ms`."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         text = headers.get(name, "").strip()
         if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text):
@@ -240,7 +241,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 def refused(
     vendor: Vendor, reason: str, said: str = "", usage: Usage | None = None, *, may_cost: bool
 ) -> ModelRefused:
-    """The error of a refusal."""
+    """Return the error of a refusal."""
     return ModelRefused(
         f"{vendor.company} refused to answer this prompt ({reason})",
         reason=reason,

@@ -51,7 +51,7 @@ _ready: dict[str, Future[Any]] = {}
 
 
 async def library(vendor: Vendor) -> Any:
-    """The litellm module, warmed up for the vendor; concurrent callers share one warm-up."""
+    """Return the litellm module, warmed up for the vendor; concurrent callers share one warm-up."""
     job = _ready.get(vendor.name) or _start(vendor)
     if job.done() and job.exception() is None:
         return job.result()
@@ -155,8 +155,8 @@ def _lighten() -> None:
 
 
 def _kept(look_up: Callable[..., Mapping[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """The look-up, once a model: a copy each time, as its caller changes it; empty where the list
-    lacks the model, which the caller makes of the error."""
+    """Return the look-up, once a model: a copy each time, as its caller changes it; empty where the
+    list lacks the model, which the caller makes of the error."""
     known: dict[tuple[str, str], Mapping[str, Any]] = {}
 
     def listed(model: str, custom_llm_provider: str) -> dict[str, Any]:

@@ -41,7 +41,8 @@ class Vendor:
     narrow_schemas: bool = False
 
     def spec(self) -> ProviderSpec:
-        """The provider's declaration; no option is an address, which is configuration only."""
+        """Return the provider's declaration; no option is an address, which is configuration
+        only."""
         site = str(urlsplit(self.address).hostname)
         return ProviderSpec(
             name=self.name,

@@ -83,7 +83,7 @@ def payment_spec() -> PaymentSpec:
 
 @hookimpl
 async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer | InvalidRequest]:
-    """The charges on Solana among the challenges."""
+    """Return the charges on Solana among the challenges."""
     if answer.status != HTTPStatus.PAYMENT_REQUIRED:
         return []
     found: list[PaymentOffer | InvalidRequest | None] = []
@@ -102,7 +102,7 @@ async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer | InvalidReque
 
 @hookimpl
 async def payment_headers(offer: PaymentOffer, proof: PaymentProof) -> dict[str, str]:
-    """The challenge as it came, and the transaction or its signature."""
+    """Return the challenge as it came, and the transaction or its signature."""
     challenge: Object = offer.raw["challenge"]
     if proof.mode is PaymentMode.PUSH:
         payload = {"signature": proof.signature, "type": "signature"}
@@ -115,7 +115,7 @@ async def payment_headers(offer: PaymentOffer, proof: PaymentProof) -> dict[str,
 
 @hookimpl
 async def payment_receipt(answer: HttpAnswer) -> PaymentReceipt | None:
-    """The transaction that the seller accepted, or the problem that it describes."""
+    """Return the transaction that the seller accepted, or the problem that it describes."""
     header = answer.header(_RECEIPT)
     if header is not None:
         receipt = json_in_header(header, _RECEIPT, url=True)
@@ -129,7 +129,8 @@ async def payment_receipt(answer: HttpAnswer) -> PaymentReceipt | None:
 
 
 def _offer(challenge: dict[str, str]) -> PaymentOffer | None:
-    """A charge; None where it is none on Solana, or asks for more than transfers with one memo."""
+    """Return a charge; None where it is none on Solana, or asks for more than transfers with one
+    memo."""
     if (challenge.get("method"), challenge.get("intent")) != (_METHOD, _INTENT):
         return None
     where = f"{_CHALLENGE}: request"
@@ -182,7 +183,7 @@ def _offer(challenge: dict[str, str]) -> PaymentOffer | None:
 
 
 def _splits(details: Object, where: str) -> list[tuple[PaymentSplit, bool, str | None]]:
-    """Each split, whether its account is to be opened, and its memo."""
+    """Return each split, whether its account is to be opened, and its memo."""
     given = details.get("splits")
     found = []
     for at, each in enumerate(list_of([] if given is None else given, where, _MOST_SPLITS)):
@@ -209,7 +210,7 @@ def _asset(currency: Any, network: str, field: str) -> str:
 
 
 def _instant(text: str | None) -> int | None:
-    """Milliseconds of an RFC 3339 instant, rounded down."""
+    """Return milliseconds of an RFC 3339 instant, rounded down."""
     if text is None:
         return None
     try:
@@ -229,7 +230,7 @@ def _instant(text: str | None) -> int | None:
 
 
 def _challenges(header: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The challenges of a header as RFC 9110 writes them, names of parameters in lower case.
+    """Yield the challenges of a header as RFC 9110 writes them, names of parameters in lower case.
 
     Raises:
         InvalidRequest: it is not written so, or a parameter stands twice in a challenge.
@@ -257,7 +258,8 @@ def _challenges(header: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _parameter(header: str, at: int) -> tuple[str, int] | None:
-    """The value of the parameter whose name ends at `at`, and where it ends; None for a scheme."""
+    """Return the value of the parameter whose name ends at `at`, and where it ends; None for a
+    scheme."""
     at = _skip(_SPACE, header, at)
     if header[at : at + 1] != "=":
         return None
@@ -284,7 +286,7 @@ def _after_scheme(header: str, at: int) -> int:
 
 
 def _unescaped(text: str) -> str:
-    """A quoted text. Beside what RFC 9110 escapes, sellers write UTF-16 units as \\uXXXX."""
+    """Return a quoted text. Beside what RFC 9110 escapes, sellers write UTF-16 units as \\uXXXX."""
 
     def plain(found: re.Match[str]) -> str:
         return chr(int(found[1], 16)) if found[1] else found[2]

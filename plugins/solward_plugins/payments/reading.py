@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def json_in_header(text: str, field: str, *, url: bool) -> Object:
-    """The JSON object that base64 in a header stands for.
+    """Return the JSON object that base64 in a header stands for.
 
     Args:
         url: base64url; its padding may be left out, as that of base64 may.
@@ -47,7 +47,7 @@ def json_in_header(text: str, field: str, *, url: bool) -> Object:
 
 
 def header_of_json(value: Object, *, url: bool) -> str:
-    """Its counterpart; base64url has no padding."""
+    """Return its counterpart; base64url has no padding."""
     data = write_json(value).encode()
     if url:
         return base64.urlsafe_b64encode(data).decode().rstrip("=")
@@ -55,14 +55,14 @@ def header_of_json(value: Object, *, url: bool) -> str:
 
 
 def object_of(value: object, field: str) -> Object:
-    """A JSON object; raises `InvalidRequest`, naming `field`, for anything else."""
+    """Return a JSON object; raises `InvalidRequest`, naming `field`, for anything else."""
     if not isinstance(value, dict):
         raise InvalidRequest(f"{field} must be a JSON object")
     return value
 
 
 def list_of(value: object, field: str, most: int) -> list[Any]:
-    """A JSON array of at most `most`; likewise."""
+    """Return a JSON array of at most `most`; likewise."""
     if not isinstance(value, list) or len(value) > most:
         raise InvalidRequest(f"{field} must be an array of at most {most}")
     return value
@@ -81,7 +81,7 @@ def optional_text(value: object, field: str, most: int = _MOST_TEXT) -> str | No
 
 
 def address_of(value: object, field: str) -> str:
-    """A base58 address of 32 bytes; likewise."""
+    """Return a base58 address of 32 bytes; likewise."""
     if not is_address(value):
         raise InvalidRequest(f"{field} must be a base58 address of 32 bytes")
     return value
@@ -95,7 +95,7 @@ def flag_of(value: object, field: str) -> bool:
 
 
 def integer_of(value: object, field: str, least: int, most: int) -> int:
-    """An integer within bounds; likewise."""
+    """Return an integer within bounds; likewise."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InvalidRequest(f"{field} must be an integer from {least} to {most}")
     return value
@@ -110,5 +110,5 @@ def entry_or_problem(read: Callable[..., T], *given: Any) -> T | InvalidRequest:
 
 
 def shown(value: object) -> str:
-    """A seller's words, cut; empty where there are none."""
+    """Return a seller's words, cut; empty where there are none."""
     return value[:_MOST_SHOWN] if isinstance(value, str) else ""

@@ -75,7 +75,7 @@ def payment_spec() -> PaymentSpec:
 
 @hookimpl
 async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer | InvalidRequest]:
-    """The entries of `accepts` that are `exact` on Solana."""
+    """Return the entries of `accepts` that are `exact` on Solana."""
     if answer.status != HTTPStatus.PAYMENT_REQUIRED:
         return []
     headers = answer.all_headers(_REQUIRED)
@@ -96,7 +96,7 @@ async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer | InvalidReque
 
 @hookimpl
 async def payment_headers(offer: PaymentOffer, proof: PaymentProof) -> dict[str, str]:
-    """The chosen entry as it came, and the transaction."""
+    """Return the chosen entry as it came, and the transaction."""
     raw, wire = offer.raw, proof.wire or b""
     version: int = raw["version"]
     accepted: Object = raw["accepted"]
@@ -115,7 +115,7 @@ async def payment_headers(offer: PaymentOffer, proof: PaymentProof) -> dict[str,
 
 @hookimpl
 async def payment_receipt(offer: PaymentOffer, answer: HttpAnswer) -> PaymentReceipt | None:
-    """The settlement's transaction, or why there was none."""
+    """Return the settlement's transaction, or why there was none."""
     version: int = offer.raw["version"]
     header = answer.header(_RESPONSE[version])
     if header is not None:
@@ -138,7 +138,7 @@ def _check_version(required: Object, version: int, field: str) -> None:
 
 
 def _body(body: bytes) -> Object | None:
-    """A body of x402, None for any other."""
+    """Return a body of x402, None for any other."""
     if _VERSION.encode() not in body:
         return None
     found = read_json(body, "body")
@@ -166,7 +166,7 @@ def _on_solana(network: object, version: int) -> TypeGuard[str]:
 
 
 def _offer(given: object, beside: Object, version: int, where: str) -> PaymentOffer | None:
-    """An entry of `accepts`; None where it is no `exact` on Solana."""
+    """Return an entry of `accepts`; None where it is no `exact` on Solana."""
     entry = object_of(given, where)
     network = entry.get("network")
     if entry.get("scheme") != _EXACT or not _on_solana(network, version):
@@ -205,8 +205,8 @@ def _sold(entry: Object, beside: Object, version: int, where: str) -> tuple[str 
 
 
 def _identified(extensions: Mapping[str, Any], wire: bytes) -> Mapping[str, Any]:
-    """The extensions as they came; with an identifier of this payment where the seller requires
-    one, which is the same whenever the same transaction is shown."""
+    """Return the extensions as they came; with an identifier of this payment where the seller
+    requires one, which is the same whenever the same transaction is shown."""
     declared: Any = extensions.get(_IDENTIFIER)
     info = declared.get("info") if isinstance(declared, dict) else None
     if not isinstance(info, dict) or info.get("required") is not True or "id" in info:

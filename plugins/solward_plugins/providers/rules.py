@@ -61,7 +61,8 @@ class Comparison:
     number: Decimal
 
     def holds(self, observation: Mapping[str, Any]) -> bool:
-        """Whether the observation satisfies it; raises `LookupError` if the fact is missing."""
+        """Return whether the observation satisfies it; raises `LookupError` if the fact is
+        missing."""
         return _OPERATORS[self.operator](_value(self.fact, observation), self.number)
 
 
@@ -76,7 +77,7 @@ class Rule:
     params: Mapping[str, Any]
 
     def matches(self, observation: Mapping[str, Any]) -> bool:
-        """Whether its condition holds; raises `LookupError` if a fact is missing."""
+        """Return whether its condition holds; raises `LookupError` if a fact is missing."""
         if self.every is not None and observation["cycle"] % self.every:
             return False
         return all(comparison.holds(observation) for comparison in self.comparisons)
@@ -84,7 +85,7 @@ class Rule:
 
 @hookimpl
 def provider_spec() -> ProviderSpec:
-    """A demo provider without options and without a secret."""
+    """Return a demo provider without options and without a secret."""
     return ProviderSpec(
         name="rules",
         default_model="rules",
@@ -96,7 +97,7 @@ def provider_spec() -> ProviderSpec:
 
 @hookimpl
 async def provider_complete(request: CompletionRequest, options: Mapping[str, Any]) -> Completion:
-    """The first matching rule's skill, with the rule as the reason."""
+    """Return the first matching rule's skill, with the rule as the reason."""
     rules = parse(request.strategy, frozenset(tool.name for tool in request.tools) or None)
     if not request.observation:
         return Completion(f"I am a {LABEL}. My rules are:\n{request.strategy.strip()}")
@@ -104,7 +105,7 @@ async def provider_complete(request: CompletionRequest, options: Mapping[str, An
 
 
 def decide(rules: Collection[Rule], observation: Mapping[str, Any]) -> Completion:
-    """The first rule that matches; waits if none does, or if a fact is missing."""
+    """Return the first rule that matches; waits if none does, or if a fact is missing."""
     for rule in rules:
         try:
             matched = rule.matches(observation)

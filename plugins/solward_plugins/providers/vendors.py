@@ -31,27 +31,27 @@ class VendorPlugin:
 
     @hookimpl
     def provider_spec(self) -> ProviderSpec:
-        """The declaration."""
+        """Return the declaration."""
         return self.vendor.spec()
 
     @hookimpl
     async def provider_complete(
         self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
     ) -> Completion:
-        """One answer; raises `ProviderError`."""
+        """Return one answer; raises `ProviderError`."""
         return await complete(self.vendor, request, options, context)
 
     @hookimpl
     async def provider_stream(
         self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
     ) -> AsyncIterator[str | Usage]:
-        """One answer in pieces; raises `ProviderError`."""
+        """Yield one answer in pieces; raises `ProviderError`."""
         async for piece in stream(self.vendor, request, options, context):
             yield piece
 
     @hookimpl
     async def provider_price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
-        """The model's dearest rates, None where litellm's list does not have it."""
+        """Return the model's dearest rates, None where litellm's list does not have it."""
         return await price(self.vendor, model, options)
 
 

@@ -149,7 +149,7 @@ def _body(answer: PaidAnswer) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A JSON string without unseen characters."""
+    """Return a JSON string without unseen characters."""
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode()
         for each in json.dumps(text, ensure_ascii=False)

@@ -42,12 +42,12 @@ class ReadingSkill:
 
     @hookimpl
     def skill_spec(self) -> SkillSpec:
-        """The declaration."""
+        """Return the declaration."""
         return self.spec
 
     @hookimpl
     async def skill_execute(self, params: dict[str, Any], context: SkillContext) -> str:
-        """The outcome."""
+        """Return the outcome."""
         return await self.outcome(params, context)
 
 
@@ -69,7 +69,7 @@ def _holding(token: TokenBalance) -> str:
 
 
 async def _stakes(_params: Mapping[str, Any], context: SkillContext) -> str:
-    """One stake a line, with what comes next."""
+    """Return one stake a line, with what comes next."""
     stakes = await context.stakes()
     if not stakes:
         return "The wallet has no stake accounts. stake_sol makes one."
@@ -91,7 +91,7 @@ def _next(stake: Stake, wallet: str) -> str:
 
 
 async def _token(params: Mapping[str, Any], context: SkillContext) -> str:
-    """One fact a line."""
+    """Return one fact a line."""
     address = context.tokens.resolve(params["token"], "token")
     mint = await read_mint(context.ledger, address, "token")
     balances = await context.balances()

@@ -58,14 +58,15 @@ class Hop:
     reserve_out: int
 
     def received(self, paid: int) -> int:
-        """Units that the program gives for `paid` units: a constant product, rounded down."""
+        """Return units that the program gives for `paid` units: a constant product, rounded
+        down."""
         effective = paid * (_BPS - FEE_BPS)
         return effective * self.reserve_out // (self.reserve_in * _BPS + effective)
 
 
 @hookimpl
 def venue_spec() -> VenueSpec:
-    """A venue for the tokens of the demo market."""
+    """Return a venue for the tokens of the demo market."""
     return VenueSpec("demo_market")
 
 
@@ -79,7 +80,7 @@ async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
 async def venue_instructions(
     quote: Quote, taker: str, destination: str, max_accounts: int | None, context: VenueContext
 ) -> SwapInstructions:
-    """The swap of a quote, at the price of now."""
+    """Return the swap of a quote, at the price of now."""
     request = QuoteRequest(quote.input_mint, quote.output_mint, quote.in_amount, quote.slippage_bps)
     hops = await _route(request, context)
     newer = _quote(hops, request)
@@ -118,7 +119,7 @@ def swap_instruction(
 
 
 async def _route(request: QuoteRequest, context: VenueContext) -> list[Hop]:
-    """The pools from one token to the other.
+    """Return the pools from one token to the other.
 
     Raises:
         InvalidRequest: the market does not trade these tokens, or the ledger has no market.

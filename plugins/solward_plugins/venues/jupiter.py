@@ -124,13 +124,13 @@ _FUNDS_CODES = frozenset({"INSUFFICIENT_FUNDS", "INSUFFICIENT_BALANCE", "6024"})
 
 @hookimpl
 def venue_spec() -> VenueSpec:
-    """A venue for every mint the API can route."""
+    """Return a venue for every mint the API can route."""
     return VenueSpec("jupiter", base_url_env="JUPITER_API_URL")
 
 
 @hookimpl
 async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
-    """The price by the calls that make the swap."""
+    """Return the price by the calls that make the swap."""
     query = _query(request.input_mint, request.output_mint, request.amount, request.slippage_bps)
     api = _api(context)
     if api == "order":
@@ -150,7 +150,7 @@ async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
 async def venue_instructions(
     quote: Quote, taker: str, destination: str, max_accounts: int | None, context: VenueContext
 ) -> SwapInstructions:
-    """The swap of a quote, by `build` at the price of now.
+    """Return the swap of a quote, by `build` at the price of now.
 
     Neither `payer` nor `nativeDestinationAccount` is ever sent: both put another key than the
     taker's into the swap instruction. SOL is sold from the taker's wrapped SOL account and
@@ -183,7 +183,7 @@ async def venue_instructions(
 
 @hookimpl
 async def venue_swap(quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
-    """An order's transaction, for a pocket that holds what it sells by now.
+    """Return an order's transaction, for a pocket that holds what it sells by now.
 
     The other calls make instructions, which go into a transaction that holds them to the minimum;
     a whole one of theirs would not be.
@@ -221,7 +221,7 @@ async def _order(context: VenueContext, query: Mapping[str, str], without: str) 
 
 
 def _order_quote(body: Mapping[str, Any]) -> Quote:
-    """An order's offer; it signs losses the other way than a quote, and in percent."""
+    """Return an order's offer; it signs losses the other way than a quote, and in percent."""
     try:
         points = body.get("priceImpact")
         loss = (
@@ -307,7 +307,7 @@ def _query(source: str, target: str, amount: int, slippage_bps: int) -> dict[str
 
 
 def _again(quote: Quote, max_accounts: int | None) -> dict[str, str]:
-    """The request of a quote, for the same swap at the price of now."""
+    """Return the request of a quote, for the same swap at the price of now."""
     query = _query(quote.input_mint, quote.output_mint, quote.in_amount, quote.slippage_bps)
     return query if max_accounts is None else query | {"maxAccounts": str(max_accounts)}
 
@@ -342,7 +342,8 @@ def _instruction(body: Mapping[str, Any]) -> Instruction:
 
 
 def _accounts_of(taker: str, setup: list[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The mints whose associated accounts of the taker the setup opens; the rest is dropped."""
+    """Return the mints whose associated accounts of the taker the setup opens; the rest is
+    dropped."""
     mints: dict[str, None] = {}
     for instruction in map(_instruction, setup):
         opens = str(instruction.program_id) == ASSOCIATED_TOKEN_PROGRAM
@@ -369,7 +370,7 @@ def _flag(value: object) -> bool:
 
 
 def _integer(value: object) -> int:
-    """An amount as the API writes it: digits, as a string or a number.
+    """Return an amount as the API writes it: digits, as a string or a number.
 
     Raises:
         ValueError: a fraction, a sign, or anything else that `int` would accept.
@@ -381,7 +382,7 @@ def _integer(value: object) -> int:
 
 
 def _fraction(value: object) -> Decimal:
-    """The price impact; some routes have none.
+    """Return the price impact; some routes have none.
 
     Raises:
         ValueError, InvalidOperation: not a finite number.
@@ -404,7 +405,7 @@ async def ask(
     query: Mapping[str, str] | None = None,
     body: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The JSON object a call answers; a request that comes too early is made again in time.
+    """Return the JSON object a call answers; a request that comes too early is made again in time.
 
     Raises:
         InvalidRequest: the API refuses the request; `NeedsFunds` because of the taker's balances.
@@ -432,19 +433,19 @@ async def ask(
 
 
 def line(reason: object) -> str:
-    """The venue's text, shortened and printable, because logs and models read it."""
+    """Return the venue's text, shortened and printable, because logs and models read it."""
     text = str(reason)[:_LONGEST_REASON]
     return "".join(each if each.isprintable() else " " for each in text)
 
 
 def unexpected() -> LedgerUnavailable:
-    """An answer that is not as documented."""
+    """Return an answer that is not as documented."""
     return LedgerUnavailable("The swap venue's answer has an unexpected shape")
 
 
 def _wait(response: httpx.Response) -> float | None:
-    """Seconds until the request may be made again, 0 where the answer does not say; None: now it is
-    answered."""
+    """Return seconds until the request may be made again, 0 where the answer does not say; None:
+    now it is answered."""
     after = _seconds(response.headers.get("retry-after"))
     if response.status_code == 503:
         return None if after is None else max(after, _SHORTEST_S)
@@ -457,7 +458,7 @@ def _wait(response: httpx.Response) -> float | None:
 
 
 def _clock(response: httpx.Response) -> float:
-    """The API's own time where it says it: the machine's clock may be off."""
+    """Return the API's own time where it says it: the machine's clock may be off."""
     try:
         return parsedate_to_datetime(response.headers["date"]).timestamp()
     except (KeyError, TypeError, ValueError):

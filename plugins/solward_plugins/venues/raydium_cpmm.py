@@ -44,7 +44,8 @@ _AUTHORITY_SEED = b"vault_and_lp_mint_auth_seed"
 
 
 def _discriminator(name: str) -> bytes:
-    """The first bytes of an account or an instruction, as Anchor derives them from its name."""
+    """Return the first bytes of an account or an instruction, as Anchor derives them from its
+    name."""
     return hashlib.sha256(name.encode()).digest()[:8]
 
 
@@ -129,11 +130,11 @@ class Trade:
     epoch: int
 
     def paid(self, amount: int) -> int:
-        """Units that reach the pool of `amount` units sold."""
+        """Return units that reach the pool of `amount` units sold."""
         return amount - transfer_fee(self.source, amount, self.epoch)
 
     def given(self, amount: int) -> int:
-        """Units that leave the pool for `amount` units sold, as the program rounds."""
+        """Return units that leave the pool for `amount` units sold, as the program rounds."""
         return swapped(
             self.paid(amount),
             self.reserve_in,
@@ -144,7 +145,7 @@ class Trade:
         )
 
     def out(self, amount: int) -> int:
-        """Units that arrive for `amount` units sold; 0 for nothing."""
+        """Return units that arrive for `amount` units sold; 0 for nothing."""
         given = self.given(amount)
         return given - transfer_fee(self.target, given, self.epoch)
 
@@ -173,7 +174,7 @@ def swapped(
 
 @hookimpl
 def venue_spec() -> VenueSpec:
-    """A venue for the pairs of the configured pools."""
+    """Return a venue for the pairs of the configured pools."""
     return VenueSpec("raydium_cpmm", pools_env=POOLS_ENV)
 
 
@@ -189,7 +190,7 @@ async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
 async def venue_instructions(
     quote: Quote, taker: str, destination: str, max_accounts: int | None, context: VenueContext
 ) -> SwapInstructions:
-    """The swap with the quote's pool, at its price of now."""
+    """Return the swap with the quote's pool, at its price of now."""
     pool = quote.raw.get("pool")
     if pool not in context.pools:
         raise LedgerUnavailable("The quote is of no configured pool")
@@ -252,7 +253,7 @@ def _quote(trade: Trade, request: QuoteRequest) -> Quote:
 async def _trades(
     context: VenueContext, addresses: Iterable[str], request: QuoteRequest
 ) -> list[Trade]:
-    """The pools that trade this pair now, at least one.
+    """Return the pools that trade this pair now, at least one.
 
     Raises:
         InvalidRequest: none of them does.
@@ -295,7 +296,7 @@ async def _trades(
 
 
 def _pool(address: str, account: Account | None) -> Pool | None:
-    """A pool, None where the account is none of the program's."""
+    """Return a pool, None where the account is none of the program's."""
     if account is None or account.owner not in _PROGRAMS:
         return None
     data = account.data

@@ -244,7 +244,7 @@ class AgentForms:
         self._error.set_text(said)
 
     def read(self) -> dict[str, Any] | None:
-        """The client's arguments; None where one does not fit, which its field shows."""
+        """Return the client's arguments; None where one does not fit, which its field shows."""
         self.show_message("")
         model = (self._model.value or "").strip()
         self._model.error = None if model else "is required"
@@ -379,7 +379,7 @@ def provider_choices(providers: Mapping[str, Plugin]) -> dict[str, str]:
 
 
 def first_choice(providers: Mapping[str, Plugin]) -> str | None:
-    """The default choice: a configured language model, else a configured provider."""
+    """Return the default choice: a configured language model, else a configured provider."""
     ranked = sorted(providers.values(), key=lambda each: (not each.configured, not each.is_llm))
     return ranked[0].name if ranked else None
 
@@ -401,20 +401,20 @@ def milliseconds(seconds: Any) -> int | None:
 
 
 def seconds_text(milliseconds: int) -> str:
-    """An interval as its field has it."""
+    """Return an interval as its field has it."""
     return f"{Decimal(milliseconds) / 1_000:f}"
 
 
 def default_limits(settings: Mapping[str, str | None]) -> dict[str, Any]:
-    """The service's limits of settings by their names, which are those of the fields. Its ceiling
-    of costs holds without being said again."""
+    """Return the service's limits of settings by their names, which are those of the fields. Its
+    ceiling of costs holds without being said again."""
     found = {each.json: settings.get(each.name.upper()) for each in _RAILS if each.is_required}
     return {name: Decimal(each) for name, each in found.items() if each}
 
 
 def of_template(values: Mapping[str, Any], template: AgentTemplate) -> dict[str, Any]:
-    """The arguments of an agent that starts from a template; the template's strategy where it was
-    not changed."""
+    """Return the arguments of an agent that starts from a template; the template's strategy where
+    it was not changed."""
     own = values["strategy"] == template.strategy
     return {**values, "template": template.name, "strategy": None if own else values["strategy"]}
 
@@ -425,7 +425,7 @@ def grants_to_copy(grants: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def leaving_texts(template: AgentTemplate) -> list[str]:
-    """The most that can leave by an agent of a template in a day."""
+    """Return the most that can leave by an agent of a template in a day."""
     leaving = [
         f"{asset_name(asset)}: {most_text(asset, each)}"
         for asset, each in template.can_leave["assets"].items()
@@ -473,7 +473,7 @@ class StrategyEditor:
         self._area.set_value(text)
 
     def validate(self) -> bool:
-        """Whether the strategy fits; the field shows why it does not."""
+        """Return whether the strategy fits; the field shows why it does not."""
         return self._area.validate()
 
     def release(self) -> None:
@@ -495,7 +495,7 @@ def _error_of(text: str | None) -> str | None:
 async def reviewed(
     stored: Agent, found: Sequence[Change], strategy: str, *, is_other: bool
 ) -> bool:
-    """Whether the user saves these changes, which are shown.
+    """Return whether the user saves these changes, which are shown.
 
     Args:
         stored: the agent as it is now.
@@ -581,7 +581,7 @@ def changes(stored: Agent, values: Mapping[str, Any]) -> list[Change]:
 
 
 def _bound(field: Field, before: Any, after: Any) -> Change:
-    """A greater number is a wider bound, and so is none."""
+    """Return a greater number is a wider bound, and so is none."""
     wider = before is not None and (after is None or Decimal(after) > Decimal(before))
     return Change(field.label, _number(before), _number(after), wider)
 
@@ -595,8 +595,8 @@ def _option(value: Any) -> str:
 
 
 def diff(before: str, after: str) -> list[tuple[str, str]]:
-    """The lines of two texts that differ, with three around them: `+`, `-`, ` ` or `…` for a gap,
-    and the line; none of them where the texts are the same."""
+    """Return the lines of two texts that differ, with three around them: `+`, `-`, ` ` or `…` for a
+    gap, and the line; none of them where the texts are the same."""
     lines = difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm="", n=3)
     found: list[tuple[str, str]] = []
     for line in list(lines)[2:]:

@@ -94,7 +94,7 @@ def page() -> None:
 
 
 async def activity(agent_id: str) -> Activity | None:
-    """An agent's activity; None where it was deleted since it was listed."""
+    """Return an agent's activity; None where it was deleted since it was listed."""
     try:
         decisions, limits = await asyncio.gather(
             api().agents.decisions(agent_id, limit=1), api().agents.limits(agent_id)
@@ -155,7 +155,7 @@ class _Card:
 
 
 def status_badge() -> sw.Redrawn[str]:
-    """An agent's status, in colour and in words."""
+    """Return an agent's status, in colour and in words."""
 
     def build(status: str) -> None:
         sw.marked(ui.badge(status), "status").classes(_STATUS_CLASSES.get(status, "sw-idle"))
@@ -164,7 +164,8 @@ def status_badge() -> sw.Redrawn[str]:
 
 
 def limit_bars() -> sw.Redrawn[Mapping[str, Any]]:
-    """The day's SOL, and tokens and dollars of the model where they are limited: a bar each."""
+    """Return the day's SOL, and tokens and dollars of the model where they are limited: a bar
+    each."""
 
     def build(limits: Mapping[str, Any]) -> None:
         sw.show_limit("Spent in 24 hours", limits["dailySpendingLimitSol"], " SOL")
@@ -178,7 +179,7 @@ def limit_bars() -> sw.Redrawn[Mapping[str, Any]]:
 
 
 def agent_buttons(chat: Callable[[Agent], None], *, leaves: bool = False) -> sw.Redrawn[Agent]:
-    """The buttons that an agent's status allows: start, pause, stop, chat, delete.
+    """Return the buttons that an agent's status allows: start, pause, stop, chat, delete.
 
     Args:
         leaves: whether the page of all agents is shown when this one is deleted.
@@ -265,7 +266,7 @@ def matching(agents: Sequence[Agent], wallets: Mapping[str, str], search: str) -
 
 
 def action_text(decision: Decision) -> str:
-    """The skill and its parameters, if any."""
+    """Return the skill and its parameters, if any."""
     return "no action" if decision.action is None else decision.action.removesuffix("({})")
 
 
@@ -427,7 +428,7 @@ def _facts(decision: Decision) -> None:
 
 
 def observation_text(observation: Mapping[str, Any]) -> str:
-    """The observed wallet, line by line; or why it could not be observed."""
+    """Return the observed wallet, line by line; or why it could not be observed."""
     if "error" in observation:
         return f"The wallet could not be observed: {observation['error']}"
     lines = [

@@ -65,7 +65,7 @@ class Answer:
 
 
 async def _first_of(only: AuditFilter, before: int | None) -> AuditPage:
-    """The first page that has an entry, of some that the service looks at."""
+    """Return the first page that has an entry, of some that the service looks at."""
     for _ in range(_LOOKS):
         page = await api().audit(**asdict(only), limit=LIMIT, before=before)
         if page.entries or page.next is None:

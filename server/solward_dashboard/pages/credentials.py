@@ -216,7 +216,7 @@ async def _show_secret(created: Any) -> None:
 
 
 def limits_text(details: KeyDetails, now: datetime | None = None) -> str:
-    """A key's limits, what is used of them, and when it and its former secret end."""
+    """Return a key's limits, what is used of them, and when it and its former secret end."""
     now = now or datetime.now(UTC)
     rate, until = details.rate_limit, details.previous_secret_until
     texts = [

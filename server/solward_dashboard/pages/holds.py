@@ -67,7 +67,7 @@ Shown: TypeAlias = tuple[Sequence[Hold], DisplayContext]
 
 
 def hold_cards(empty: str, testid: str, *, compact: bool = False) -> sw.Redrawn[Shown]:
-    """A card a hold, built anew where a hold has changed.
+    """Return a card a hold, built anew where a hold has changed.
 
     Args:
         empty: what stands there where there is none.
@@ -169,7 +169,7 @@ def _decision(hold: Hold, context: DisplayContext, verb: str, look: str, needs: 
 
 
 async def _confirmed(hold: Hold, context: DisplayContext, verb: str) -> str | None:
-    """The note, empty or not, where the person confirms; else None."""
+    """Return the note, empty or not, where the person confirms; else None."""
     left = await _left_after(hold) if verb == "Approve" else []
 
     def build() -> None:

@@ -132,7 +132,8 @@ async def _decided(agent: Agent) -> tuple[Decision, ...]:
 
 
 def most_active(wallets: Sequence[Wallet], transactions: Sequence[Transaction]) -> list[Wallet]:
-    """The wallets of the newest transactions, filled up by the oldest wallets; oldest first."""
+    """Return the wallets of the newest transactions, filled up by the oldest wallets; oldest
+    first."""
     newest = list(dict.fromkeys(each.wallet_id for each in transactions))
     place = {wallet_id: at for at, wallet_id in enumerate(newest)}
     chosen = sorted(wallets, key=lambda each: place.get(each.id, len(place)))[:WALLETS]
@@ -148,7 +149,7 @@ def running_first(agents: Sequence[Agent]) -> list[Agent]:
 def latest(
     by_agent: Iterable[tuple[Agent, Sequence[Decision]]], count: int = DECISIONS
 ) -> Sequence[tuple[str, Decision]]:
-    """The newest decisions of all agents, newest first, with the names of their agents."""
+    """Return the newest decisions of all agents, newest first, with the names of their agents."""
     everything = [(agent.name, each) for agent, found in by_agent for each in found]
     return sorted(everything, key=lambda each: each[1].timestamp, reverse=True)[:count]
 

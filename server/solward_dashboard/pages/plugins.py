@@ -109,8 +109,8 @@ def _build(shown: tuple[Loaded, bool]) -> None:
 
 
 def search(answer: Loaded, wanted: str, kind: str) -> Loaded:
-    """Those of a kind that have every word of a text in their name, distribution, what they need
-    or what they say of themselves.
+    """Return those of a kind that have every word of a text in their name, distribution, what they
+    need or what they say of themselves.
 
     Args:
         kind: of a plugin, `guardrail`, or empty for all.
@@ -307,8 +307,8 @@ class _Entries:
 
 
 def form_schema(schema: Mapping[str, Any], secrets: Sequence[str]) -> dict[str, Any]:
-    """The schema of the form: each setting may be left out, and no bound of a secret is in it,
-    because an error of the form would quote the value."""
+    """Return the schema of the form: each setting may be left out, and no bound of a secret is in
+    it, because an error of the form would quote the value."""
     needed = schema.get("required", ())
     properties = {}
     for name, each in schema.get("properties", {}).items():

@@ -105,7 +105,7 @@ async def consequences(document: Mapping[str, Any]) -> list[str]:
 
 
 def consequence_texts(replay: Replay) -> list[str]:
-    """A replay in words; the first of what is changed one by one."""
+    """Return a replay in words; the first of what is changed one by one."""
     of = f"Of {replay.judged:,} transactions of the last {replay.days} days"
     if not replay.changed:
         return [f"{of} none would have ended otherwise."]
@@ -118,8 +118,8 @@ def consequence_texts(replay: Replay) -> list[str]:
 
 
 def without(policy: Policy, at: int) -> dict[str, Any]:
-    """The document without one grant. A principal whose last one it was may only read: without
-    being named at all it would be under no grants, and may do more."""
+    """Return the document without one grant. A principal whose last one it was may only read:
+    without being named at all it would be under no grants, and may do more."""
     who = policy.grants[at]["who"]
     kept = [each for number, each in enumerate(policy.grants) if number != at]
     read_only = [*policy.read_only]
@@ -129,13 +129,13 @@ def without(policy: Policy, at: int) -> dict[str, Any]:
 
 
 def reading(policy: Policy, who: str) -> dict[str, Any]:
-    """The document with a principal that may only read."""
+    """Return the document with a principal that may only read."""
     kept = [each for each in policy.grants if each["who"] != who]
     return {**policy.document, "grants": kept, "readOnly": [*policy.read_only, who]}
 
 
 def with_grant(policy: Policy, grant: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with one grant more, the last that is looked at."""
+    """Return the document with one grant more, the last that is looked at."""
     read_only = [each for each in policy.read_only if each != grant["who"]]
     return {**policy.document, "grants": [*policy.grants, grant], "readOnly": read_only}
 
@@ -187,7 +187,7 @@ def _group(name: str, addresses: Sequence[str], people: People) -> None:
 
 
 async def _new_grant(policy: Policy) -> dict[str, Any] | None:
-    """The policy with a grant that a person wrote, read as a sentence, and agreed to."""
+    """Return the policy with a grant that a person wrote, read as a sentence, and agreed to."""
     checked: list[dict[str, Any]] = []
 
     def unread() -> None:

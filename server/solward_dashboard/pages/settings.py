@@ -71,7 +71,7 @@ def _row(setting: Setting) -> None:
 
 
 def value_text(setting: Setting) -> str:
-    """A setting's value for people; of a secret only whether it is set."""
+    """Return a setting's value for people; of a secret only whether it is set."""
     if setting.secret:
         return "set" if setting.set else "not set"
     return "not set" if setting.value is None else setting.value
@@ -85,6 +85,6 @@ def default_text(setting: Setting) -> str:
 
 
 def matches(setting: Setting, text: str, only_set: bool) -> bool:
-    """Whether a setting is to be shown."""
+    """Return whether a setting is to be shown."""
     words = f"{setting.name} {value_text(setting)} {setting.source}".casefold()
     return (setting.set or not only_set) and text.strip().casefold() in words

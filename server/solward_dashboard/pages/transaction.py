@@ -156,7 +156,7 @@ def _leaving(one: One, tokens: TokenList) -> None:
 
 
 def _details(record: Transaction, people: People, tokens: TokenList) -> list[tuple[str, str]]:
-    """Every detail but the amount as (title, text), addresses and mints with their names."""
+    """Return every detail but the amount as (title, text), addresses and mints with their names."""
     found = []
     for name, value in record.details.items():
         said = value_text(value)
@@ -171,7 +171,7 @@ def _details(record: Transaction, people: People, tokens: TokenList) -> list[tup
 def row(
     record: Transaction, wallet: str, tokens: TokenList, known: AddressBook = _NOBODY
 ) -> dict[str, str]:
-    """One row of plain text: nothing from a ledger or a model is rendered as markup."""
+    """Return one row of plain text: nothing from a ledger or a model is rendered as markup."""
     to = counterpart(record)
     return {
         "id": record.id,
@@ -196,7 +196,7 @@ def counterpart(record: Transaction) -> str:
 
 
 def called(address: str, known: AddressBook) -> str:
-    """An address by its name or else its ends, or whose it only looks like."""
+    """Return an address by its name or else its ends, or whose it only looks like."""
     other = known.taken_for(address)
     if other is not None:
         # What matters first: the ends are those that people know.
@@ -205,8 +205,8 @@ def called(address: str, known: AddressBook) -> str:
 
 
 def amount(record: Transaction, tokens: TokenList) -> str:
-    """A record's amount, with its unit where the record has one; of several assets one after the
-    other."""
+    """Return a record's amount, with its unit where the record has one; of several assets one after
+    the other."""
     found = amount_of(record.type, record.details)
     if found is None:
         several = leaves_of(record.details) if record.type == TransactionType.OTHER else ()
@@ -223,7 +223,7 @@ def _unit(asset: str, tokens: TokenList, symbol: object = None) -> str:
 
 
 def fee_facts(fee: NetworkFee) -> list[tuple[str, str]]:
-    """The network's fee and compute units as (name, text)."""
+    """Return the network's fee and compute units as (name, text)."""
     found = [("Network fee", f"{format_sol(fee.lamports)} SOL")]
     if fee.compute_units is not None:
         limit = "" if fee.compute_unit_limit is None else f" of {fee.compute_unit_limit:,}"
@@ -235,7 +235,7 @@ def fee_facts(fee: NetworkFee) -> list[tuple[str, str]]:
 
 
 def explorer(record: Transaction, network: str) -> str | None:
-    """The record's address in the public explorer; None on a local network."""
+    """Return the record's address in the public explorer; None on a local network."""
     if record.signature is None or network not in _CLUSTERS:
         return None
     return f"{_EXPLORER}{record.signature}{_CLUSTERS[network]}"

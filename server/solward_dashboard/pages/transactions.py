@@ -316,8 +316,8 @@ class Table:
 
 
 def matches(record: Transaction, wanted: TransactionFilter, search: str, wallet: str) -> bool:
-    """Whether a record, of the wallet of this name, fits a filter whose recipient is an address,
-    and has the text that is searched for."""
+    """Return whether a record, of the wallet of this name, fits a filter whose recipient is an
+    address, and has the text that is searched for."""
     found = {
         "wallet_id": record.wallet_id,
         "agent_id": record.agent_id,
@@ -395,7 +395,7 @@ async def edit_contacts(contacts: Sequence[Contact]) -> None:
 
 
 async def export(request: Request) -> Response:
-    """The records that the query's filter lets through, as the service writes them."""
+    """Yield the records that the query's filter lets through, as the service writes them."""
     try:
         wanted = TransactionFilter.of(request.query_params)
         pieces = api().transactions.export(wanted)

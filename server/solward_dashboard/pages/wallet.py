@@ -351,8 +351,8 @@ def _at_risk(pocket: Pocket) -> list[str]:
 
 
 async def _sweeps(wallet: Wallet, pocket: Pocket) -> bool:
-    """Whether a person confirms to take home what a pocket holds. It has no dry run: what is in the
-    pocket is what comes."""
+    """Return whether a person confirms to take home what a pocket holds. It has no dry run: what is
+    in the pocket is what comes."""
     details = [
         f"From the pocket {pocket.address}",
         *(f"Arrives: {risk}, as the service knows it" for risk in _at_risk(pocket)),

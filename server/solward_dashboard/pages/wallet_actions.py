@@ -144,7 +144,7 @@ SWAP = of_operation(declared.SWAP, {"inputToken": "SOL"})
 
 
 def actions(wallet: CurrentWallet) -> tuple[SkillChooser, ui.tab]:
-    """A tab for each action; the chooser of skills, and the tab of airdrops."""
+    """Return a tab for each action; the chooser of skills, and the tab of airdrops."""
     with ui.tabs().props("dense no-caps align=left outside-arrows mobile-arrows") as tabs:
         action_tabs = [
             (each, ui.tab(each.name)) for each in (TRANSFER, TRANSFER_TOKEN, SWAP, AIRDROP)
@@ -213,7 +213,7 @@ class ActionPanel:
         self._form.take_names(self._action.recipient, AddressBook.of(wallets, contacts))
 
     async def _agreed(self, wallet: Wallet, values: Mapping[str, Any]) -> bool:
-        """Whether a person confirms it, where one is asked."""
+        """Return whether a person confirms it, where one is asked."""
         action = self._action
         if not action.asks:
             return True

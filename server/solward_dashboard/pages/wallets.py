@@ -147,7 +147,8 @@ def tokens_text(tokens: Sequence[TokenBalance]) -> str:
 
 
 def token_name(token: TokenBalance) -> str:
-    """Its symbol, or the ends of its mint; wrapped SOL is `wSOL`, because its symbol is SOL."""
+    """Return its symbol, or the ends of its mint; wrapped SOL is `wSOL`, because its symbol is
+    SOL."""
     if token.mint == WRAPPED_SOL_MINT:
         return "wSOL"
     return token.symbol or short(token.mint)

@@ -132,7 +132,8 @@ class Caller:
         return None if self.credential is None else self.credential.wallet_id
 
     def actor(self) -> Actor:
-        """The caller for the engine, with its key's daily limits; it ends with its secret."""
+        """Return the caller for the engine, with its key's daily limits; it ends with its
+        secret."""
         if self.key is not None:
             return replace(actor_of_key(self.key, self.hash), trace=request_id())
         return Actor(self.principal, api_key=self.hash or None, trace=request_id())
@@ -167,7 +168,7 @@ def keyed(least: Role, *, checks_keys: bool = False) -> Rule:
 
 
 def admin(least: Role) -> Rule:
-    """The admin secret, and admin credentials of at least that role."""
+    """Return the admin secret, and admin credentials of at least that role."""
     return Rule(Access.ADMIN, least)
 
 
@@ -178,7 +179,7 @@ def rule_of(view: Callable[..., object]) -> Rule:
 
 
 def caller() -> Caller:
-    """The current request's caller; only in views that need a credential."""
+    """Return the current request's caller; only in views that need a credential."""
     found: Caller = g.caller
     return found
 
@@ -225,7 +226,8 @@ class CredentialLookups(FairTurns):
         return found
 
     def is_known(self, hash_: str) -> bool:
-        """Whether this credential worked here before; whether it works now is looked up anyway."""
+        """Return whether this credential worked here before; whether it works now is looked up
+        anyway."""
         return hash_ in self._known
 
     def remember(self, hash_: str) -> None:
@@ -304,8 +306,8 @@ def _serve(caller: Caller) -> None:
 
 
 def bearer() -> str:
-    """The request's token, empty where there is none, or more than one: a proxy may have checked
-    the other."""
+    """Return the request's token, empty where there is none, or more than one: a proxy may have
+    checked the other."""
     values = request.headers.getlist("Authorization")
     scheme, _, token = (values[0] if len(values) == 1 else "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""

@@ -54,22 +54,23 @@ class ExactJSON(JSONProvider):
         return jsontext.dumps(obj)
 
     def loads(self, s: str | bytes, **kwargs: Any) -> Any:
-        """The value of a JSON text; raises ValueError."""
+        """Return the value of a JSON text; raises ValueError."""
         return jsontext.read(s)
 
     def response(self, *args: Any, **kwargs: Any) -> BaseResponse:
-        """A JSON response."""
+        """Return a JSON response."""
         value = self._prepare_response_obj(args, kwargs)
         return self._app.response_class(self.dumps(value), content_type=JSON)
 
 
 def json_response(body: dict[str, Any], status: int = 200) -> Response:
-    """A JSON response with a status, for routes that do more than return a dict."""
+    """Return a JSON response with a status, for routes that do more than return a dict."""
     return Response(jsontext.dumps(body), status, content_type=JSON)
 
 
 def list_response(field: str, texts: Iterable[bytes], more: Mapping[str, Any] = {}) -> Response:
-    """The response `{field: [...]}`, of texts that are JSON, with `more` fields behind it."""
+    """Return the response `{field: [...]}`, of texts that are JSON, with `more` fields behind
+    it."""
     behind = jsontext.dumps(dict(more)).encode() if more else b"}"
     end = b"," + behind[1:] if more else behind
     body = b"".join((b'{"', field.encode(), b'":[', b",".join(texts), b"]", end))
@@ -77,7 +78,7 @@ def list_response(field: str, texts: Iterable[bytes], more: Mapping[str, Any] = 
 
 
 def event_stream(events: AsyncGenerator[str | bytes, None] | bytes) -> Response:
-    """A response of server-sent events, which Quart's timeout of 60 s does not end."""
+    """Return a response of server-sent events, which Quart's timeout of 60 s does not end."""
     response = Response(events, 200, content_type=f"{EVENT_STREAM}; charset=utf-8")
     response.timeout = None
     # Without it reverse proxies buffer small pieces.
@@ -86,7 +87,7 @@ def event_stream(events: AsyncGenerator[str | bytes, None] | bytes) -> Response:
 
 
 def max_body_bytes(path: str) -> int:
-    """The most bytes that a request's body on this path may have."""
+    """Return the most bytes that a request's body on this path may have."""
     is_policy = path == _POLICY or path.startswith(f"{_POLICY}/")
     if _PAY.fullmatch(path):
         return MAX_PAY_BYTES
@@ -111,7 +112,7 @@ class SizedRequest(Request):
 
 
 async def read_body() -> Body:
-    """The request's JSON object; an absent body is an empty one.
+    """Return the request's JSON object; an absent body is an empty one.
 
     Raises:
         InvalidRequest: it is not JSON, not an object, says something twice, has a text or a
@@ -144,7 +145,7 @@ async def _object(data: bytes) -> Body:
 
 
 def parse_body(data: bytes) -> Any:
-    """The value of a body's JSON text; raises `InvalidRequest`."""
+    """Return the value of a body's JSON text; raises `InvalidRequest`."""
     try:
         return jsontext.read(data)
     except jsontext.DuplicateKey as error:
@@ -156,7 +157,7 @@ def parse_body(data: bytes) -> Any:
 
 
 def query_text(field: str) -> str | None:
-    """A field of the query string; raises `InvalidRequest` where it is given twice."""
+    """Return a field of the query string; raises `InvalidRequest` where it is given twice."""
     values = request.args.getlist(field)
     if len(values) > 1:
         # Proxies and services differ in which value they use.
@@ -167,12 +168,12 @@ def query_text(field: str) -> str | None:
 
 
 def query_of(kind: type[R]) -> R:
-    """The query as a declared request; raises `InvalidRequest`."""
+    """Return the query as a declared request; raises `InvalidRequest`."""
     return kind.of({each.json: _typed(each, query_text(each.json)) for each in fields_of(kind)})
 
 
 def _typed(field: Field, text: str | None) -> Any:
-    """The value of a text of the query, of the JSON type that its field reads."""
+    """Return the value of a text of the query, of the JSON type that its field reads."""
     if text is None:
         return None
     match field:
@@ -260,7 +261,7 @@ def check_requests(app: Quart, prefix: str) -> None:
 
 
 def key_headers() -> list[str]:
-    """The headers of the request that are an idempotency key by their letters."""
+    """Return the headers of the request that are an idempotency key by their letters."""
     return [
         name
         for name, _ in request.headers.items()

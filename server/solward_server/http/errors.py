@@ -94,7 +94,7 @@ _SOON_S = 1
 
 
 def too_large(most: int) -> str:
-    """The text where a body has more than this many bytes."""
+    """Return the text where a body has more than this many bytes."""
     return f"The request body must not be larger than {most // 1024} KiB"
 
 
@@ -115,7 +115,7 @@ SPENDS_NOTHING = "This API key may spend nothing, so it reads and changes nothin
 
 
 def status_of(error: Exception, statuses: ErrorStatus = "contract") -> int:
-    """The status of an error."""
+    """Return the status of an error."""
     if isinstance(error, HTTPException):
         return error.code or 500
     if isinstance(error, SkillError) and error.code in _INTERNAL_CODES:
@@ -129,8 +129,8 @@ def status_of(error: Exception, statuses: ErrorStatus = "contract") -> int:
 
 
 def shown_text(error: SolwardError) -> str:
-    """A deliberate error's text for its caller; with it, what a model said that refused, which is
-    not to be logged."""
+    """Return a deliberate error's text for its caller; with it, what a model said that refused,
+    which is not to be logged."""
     said = error.said if isinstance(error, ModelRefused) else ""
     return scrub_text(f"{error}: {said}" if said else str(error))
 
@@ -154,7 +154,7 @@ def refusal_headers(error: Exception) -> dict[str, str]:
 
 
 def error_response(error: Exception) -> Response:
-    """The answer to an error, in this request's application."""
+    """Return the answer to an error, in this request's application."""
     status = status_of(error, current_app.config[_ERROR_STATUS])
     response = json_response({"error": _sentence(error)}, status)
     response.headers.update(refusal_headers(error) | _protocol_headers(error, status))
@@ -164,7 +164,7 @@ def error_response(error: Exception) -> Response:
 
 
 def _sentence(error: Exception) -> str:
-    """The text of an error for its caller; of a bug it says nothing."""
+    """Return the text of an error for its caller; of a bug it says nothing."""
     if isinstance(error, SolwardError):
         return shown_text(error)
     if isinstance(error, HTTPException):

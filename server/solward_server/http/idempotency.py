@@ -33,7 +33,8 @@ _SKILL_CALL = "skill"
 
 
 def idempotency_key(body: Body) -> IdempotencyKey | None:
-    """The header's key in the scope of this principal, method and path; None without a header.
+    """Return the header's key in the scope of this principal, method and path; None without a
+    header.
 
     Raises:
         InvalidRequest: there are several, or it is not of `KEY_FORM` (inner spaces allowed).
@@ -80,7 +81,7 @@ async def finish(database: Database, key: IdempotencyKey, response: Response) ->
 
 
 def replay(stored: StoredResponse) -> Response:
-    """The first response again, marked as replayed."""
+    """Return the first response again, marked as replayed."""
     response = Response(stored.body or "", stored.status_code, mimetype="application/json")
     if stored.contract_status is not None:
         response.headers[CONTRACT_HEADER] = str(stored.contract_status)
@@ -143,6 +144,6 @@ class SkillCalls:
 
 
 def action_key(key: IdempotencyKey) -> str:
-    """The name under which a skill's money calls are numbered, so that each runs once."""
+    """Return the name under which a skill's money calls are numbered, so that each runs once."""
     prefix = GENERATED_KEY if key.is_generated else "http:"
     return prefix + hashlib.sha256(f"{key.scope}|{key.fingerprint}".encode()).hexdigest()

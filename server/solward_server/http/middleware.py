@@ -201,7 +201,7 @@ class ObservedQuart(Quart):
         return response
 
     def ensure_async(self, func: Any) -> Any:
-        """The function as it is."""
+        """Return the function as it is."""
         return func
 
 
@@ -221,13 +221,13 @@ def _count(route: str, method: str, status: int, seconds: float) -> None:
 
 
 def sent_header(sent: Request, name: str) -> str:
-    """A header of a request, empty where there is none: `get` makes an exception of that."""
+    """Return a header of a request, empty where there is none: `get` makes an exception of that."""
     values = sent.headers.getlist(name)
     return values[0] if values else ""
 
 
 def request_id() -> str:
-    """The id of the current request."""
+    """Return the id of the current request."""
     found: str = g.request_id
     return found
 
@@ -279,7 +279,7 @@ def check_hosts(app: Quart, settings: Settings) -> None:
 
 
 def host_check(settings: Settings) -> Callable[[], None]:
-    """A check of the current request's Host against DNS rebinding; it raises `Misdirected`.
+    """Return a check of the current request's Host against DNS rebinding; it raises `Misdirected`.
 
     On a loopback address the Host must be a loopback name, or that of a page in CORS_ORIGINS
     (behind a proxy that passes the name on). On other addresses the service's names are unknown.
@@ -335,7 +335,7 @@ def _own_names(settings: Settings) -> frozenset[str]:
 
 
 def _host_name(address: str) -> str:
-    """The host name in lower case, without its port; empty where there is none."""
+    """Return the host name in lower case, without its port; empty where there is none."""
     try:
         return urlsplit(address).hostname or ""
     except ValueError:

@@ -39,13 +39,13 @@ class RouteContext:
 
     @classmethod
     def of(cls, service: Solward) -> RouteContext:
-        """The context of a service, with the counter that suits its database."""
+        """Return the context of a service, with the counter that suits its database."""
         return cls(
             service, traffic_limiter(service.database), SkillCalls(service.engine.process.id)
         )
 
     async def wallet(self, wallet_id: str) -> Wallet:
-        """A wallet the caller may use; raises `WalletNotFound` for any other."""
+        """Return a wallet the caller may use; raises `WalletNotFound` for any other."""
         confined_to(wallet_id)
         return await self.service.wallets.get(wallet_id)
 
@@ -55,15 +55,15 @@ class RouteContext:
         return await self.service.wallets.get_fresh(wallet_id)
 
     async def agent(self, agent_id: str) -> Agent:
-        """An agent the caller may see; raises `AgentNotFound` for any other."""
+        """Return an agent the caller may see; raises `AgentNotFound` for any other."""
         agent = await self.service.agents.get(agent_id)
         if caller().wallet_id not in (None, agent.wallet_id):
             raise AgentNotFound
         return agent
 
     async def recipient(self, text: str, field: str) -> str:
-        """The address that the caller means: an admin may give it as `AddressBook.address` has
-        it, an API key as the address alone. Names are the operator's: no key is told of them.
+        """Return the address that the caller means: an admin may give it as `AddressBook.address`
+        has it, an API key as the address alone. Names are the operator's: no key is told of them.
 
         Raises:
             InvalidRequest: naming the field.
@@ -75,8 +75,8 @@ class RouteContext:
         return text
 
     async def addressed(self, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters of an operation or of its skill, with the addresses of those who are paid;
-        as `recipient`. Those of any other skill stay as they are."""
+        """Return the parameters of an operation or of its skill, with the addresses of those who
+        are paid; as `recipient`. Those of any other skill stay as they are."""
         found = dict(params)
         for each in recipient_fields(name):
             given = found.get(each.json)
@@ -106,5 +106,6 @@ class RouteContext:
         raise Forbidden(SPENDS_NOTHING)
 
     async def has_ended(self, who: Caller) -> bool:
-        """Whether the secret that a caller came with no longer works; a stream ends with it."""
+        """Return whether the secret that a caller came with no longer works; a stream ends with
+        it."""
         return bool(who.hash) and await self.service.credentials.find(who.hash) is None

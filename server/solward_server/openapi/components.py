@@ -102,12 +102,12 @@ def _parameter(place: str, name: str, of: Field | Schema, **more: Any) -> Parame
 
 
 def header(name: str, of: Field | Schema) -> Parameter:
-    """A required header."""
+    """Return a required header."""
     return _parameter("header", name, of, required=True)
 
 
 def query(name: str, of: Field | Schema, **more: Any) -> Parameter:
-    """An optional query parameter."""
+    """Return an optional query parameter."""
     return _parameter("query", name, of, **more)
 
 
@@ -180,7 +180,7 @@ PARAMETERS: dict[str, Parameter] = {
 
 
 def shared(parameter: Parameter) -> Parameter:
-    """A reference where the parameter is in `components/parameters`; any other unchanged."""
+    """Return a reference where the parameter is in `components/parameters`; any other unchanged."""
     for name, known in PARAMETERS.items():
         if known is parameter:
             return {"$ref": f"#/components/parameters/{name}"}

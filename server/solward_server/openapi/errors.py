@@ -153,7 +153,8 @@ _SHARED: dict[str, tuple[int, tuple[Error, ...]]] = {
 
 
 def _by_status(sources: Iterable[Errors], statuses: ErrorStatus) -> dict[int, list[Error]]:
-    """The errors of all sources, each once, under the statuses that they are answered with."""
+    """Return the errors of all sources, each once, under the statuses that they are answered
+    with."""
     found: dict[int, list[Error]] = {}
     for source in sources:
         for status, errors in source.items():
@@ -191,8 +192,8 @@ def _refusal(field: Field, value: object) -> dict[Error, None]:
 
 
 def error_responses(sources: Sequence[Errors], statuses: ErrorStatus) -> dict[str, dict[str, Any]]:
-    """The responses of a route that has these errors; where statuses are semantic, also of those
-    that 500 stands for by the contract, whatever the route."""
+    """Return the responses of a route that has these errors; where statuses are semantic, also of
+    those that 500 stands for by the contract, whatever the route."""
     found = _by_status(sources, statuses)
     if statuses == "semantic":
         refused = [_LIMITED, _TAKEN_OVER] if BLOCKED in found.get(403, ()) else []

@@ -74,7 +74,7 @@ _WAITS = (
 
 
 def money_operation(declared: Declared) -> Operation:
-    """The route of a declared operation."""
+    """Return the route of a declared operation."""
     details = {each.json: each.shown() for each in declared.details}
     kind = declared.type.value
     record = RECORD | {
@@ -133,7 +133,8 @@ def money_errors(*refusals: Error) -> Errors:
 
 
 def money_response(about: str, **answers: tuple[Schema, Any]) -> Operation:
-    """The answers of a route that moves money, each by its name: its schema and an example."""
+    """Return the answers of a route that moves money, each by its name: its schema and an
+    example."""
     schemas = [schema for schema, _ in answers.values()]
     named = examples(**{name: example for name, (_, example) in answers.items()})
     return {
@@ -144,7 +145,7 @@ def money_response(about: str, **answers: tuple[Schema, Any]) -> Operation:
 
 
 def operation_body(declared: Declared, more: Mapping[str, Schema] = {}) -> Operation:
-    """The body that an operation's fields make, and `more`."""
+    """Return the body that an operation's fields make, and `more`."""
     required = {each.json for each in declared.fields if each.is_required}
     found = {each.json: _parameter(each) for each in declared.fields} | dict(more)
     # Null counts as absent.
@@ -154,7 +155,7 @@ def operation_body(declared: Declared, more: Mapping[str, Schema] = {}) -> Opera
 
 
 def _parameter(field: Field) -> Schema:
-    """A field of a request."""
+    """Return a field of a request."""
     if isinstance(field, Recipient):
         named = "From an admin also a wallet's id, or the name of a contact or wallet."
         return field.schema() | {"description": f"{field.text} {named}"}

@@ -75,7 +75,7 @@ def operation(
     errors: Sequence[Errors] = (),
     may_hold: bool = False,
 ) -> Operation:
-    """An operation; the errors that its access and its body imply are added.
+    """Return an operation; the errors that its access and its body imply are added.
 
     Args:
         response: the response of status 200, as `success` makes it.
@@ -132,7 +132,7 @@ def with_statuses(described: Operation, statuses: ErrorStatus) -> None:
 def success(
     schema: Schema, example: Any, *, description: str = "Success.", **more: Any
 ) -> Operation:
-    """A JSON response of status 200; several examples come from `schema.examples`.
+    """Return a JSON response of status 200; several examples come from `schema.examples`.
 
     Args:
         more: of the response; `content` are other forms of the same.
@@ -142,12 +142,12 @@ def success(
 
 
 def request_body(schema: Schema, example: Any, *, required: bool = True) -> Operation:
-    """A JSON request body; `example` is None where none is known."""
+    """Return a JSON request body; `example` is None where none is known."""
     return {"required": required, "content": {JSON: media(schema, example)}}
 
 
 def body_of(kind: type[Request]) -> Operation:
-    """The JSON body of a declared request."""
+    """Return the JSON body of a declared request."""
     schema = request_schema(kind)
     return request_body(schema, request_example(kind), required="required" in schema)
 
@@ -191,7 +191,7 @@ class Route:
     more: Mapping[str, Any]
 
     def described(self, tag: str) -> Operation:
-        """Its part of the document."""
+        """Return its part of the document."""
         call, body = self.call, None
         parameters = [PATH_PARAMETERS[part] for part in call.parts]
         if call.body is not None:
@@ -247,7 +247,7 @@ class Routes:
         response: Mapping[str, Any] = {},
         **more: Any,
     ) -> Callable[[H], H]:
-        """A decorator of the function that serves a call; see `Route`."""
+        """Return a decorator of the function that serves a call; see `Route`."""
 
         def served(handler: H) -> H:
             self._routes.append(Route(call, handler, rule, errors or {}, response, more))
@@ -256,7 +256,7 @@ class Routes:
         return served
 
     def blueprint(self, *given: Any) -> Blueprint:
-        """The routes of an application.
+        """Return the routes of an application.
 
         Args:
             given: what handlers take before the parts of the path: a `RouteContext`.
@@ -270,7 +270,7 @@ class Routes:
         return made
 
     def paths(self) -> dict[str, dict[str, Operation]]:
-        """Their part of the document."""
+        """Return their part of the document."""
         found: dict[str, dict[str, Operation]] = {}
         for each in self._routes:
             path = _PART.sub(lambda part: "{" + camel(part[1]) + "}", each.call.path)
@@ -279,7 +279,7 @@ class Routes:
 
 
 def queried(field: Field) -> Parameter:
-    """A field of the query."""
+    """Return a field of the query."""
     more: dict[str, Any] = {"required": True} if field.is_required else {}
     if isinstance(field, Texts):
         # With commas between them.

@@ -59,7 +59,7 @@ def _changed() -> Schema:
 
 
 def paths(providers: Collection[str]) -> dict[str, dict[str, Operation]]:
-    """Their part of the document; `llmProvider` is one of these providers."""
+    """Return their part of the document; `llmProvider` is one of these providers."""
     # A copy: what the requests say is made once, for every set of providers.
     made = deepcopy(routes.paths())
     for described in (made["/agents"]["post"], made["/agents/{agentId}"]["patch"]):

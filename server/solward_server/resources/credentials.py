@@ -107,7 +107,7 @@ async def revoke_admin(context: RouteContext, admin_id: str) -> dict[str, Any]:
 
 
 def new_key(new: calls.NewKey, maker: Caller) -> tuple[str, Credential]:
-    """An API key: the secret, returned once, and its record.
+    """Return an API key: the secret, returned once, and its record.
 
     Args:
         maker: the caller, whose credential ends no earlier than the new key.
@@ -165,7 +165,8 @@ def _lamports(sol: Decimal | int) -> int:
 
 
 def _with_secret(secret: str, key: Credential, **more: Any) -> Response:
-    """The answer that has a key's new secret, and says of its permissions that they bind nothing.
+    """Return the answer that has a key's new secret, and says of its permissions that they bind
+    nothing.
 
     Args:
         more: fields beside those of every such answer.
@@ -178,7 +179,7 @@ def _with_secret(secret: str, key: Credential, **more: Any) -> Response:
 
 
 async def _detailed(context: RouteContext, found: list[Credential]) -> list[dict[str, Any]]:
-    """Each key as it is listed, with when it ends, its limits and what is used of them."""
+    """Return each key as it is listed, with when it ends, its limits and what is used of them."""
     reports = await limits_reports(
         context.service.database, {key.principal: limits_of(key) for key in found}
     )

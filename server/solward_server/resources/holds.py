@@ -27,14 +27,14 @@ routes = Routes("holds", "What waits for a person.")
 
 
 async def _sees_all(context: RouteContext) -> bool:
-    """The admin and who may approve; others see what they asked for themselves."""
+    """Return the admin and who may approve; others see what they asked for themselves."""
     if caller().wallet_id is not None:
         return False
     return await context.service.approvals.may_decide(caller().principal)
 
 
 async def _decision_note(context: RouteContext) -> str | None:
-    """The note of a decision, whose caller may change something."""
+    """Return the note of a decision, whose caller may change something."""
     note = calls.HoldNote.of(await read_body()).note
     await context.may_change()
     return note
@@ -123,6 +123,6 @@ async def decide(context: RouteContext, hold_id: str) -> dict[str, Any]:
 
 
 def _header(name: str) -> str:
-    """A header that is sent once; of two, proxies and services differ in which they read."""
+    """Return a header that is sent once; of two, proxies and services differ in which they read."""
     values = request.headers.getlist(name)
     return values[0] if len(values) == 1 else ""

@@ -296,7 +296,7 @@ def describe(
     roles: Mapping[tuple[str, str], Role] = MappingProxyType({}),
     configured: Settings | None = None,
 ) -> dict[str, Any]:
-    """The document of a service with these plugins; its API routes are under `prefix`.
+    """Return the document of a service with these plugins; its API routes are under `prefix`.
 
     Args:
         configured: the settings; their defaults where it is None.

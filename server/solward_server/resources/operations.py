@@ -120,7 +120,7 @@ async def _respond_again(
 
 
 async def _record_of(context: RouteContext, name: str) -> TransactionRecord:
-    """The record that an Idempotency-Key stands for: a transaction's id, or `Hold.action`.
+    """Return the record that an Idempotency-Key stands for: a transaction's id, or `Hold.action`.
 
     Raises:
         Held: it is a hold that is open.
@@ -135,8 +135,8 @@ async def _record_of(context: RouteContext, name: str) -> TransactionRecord:
 
 
 async def replayed(context: RouteContext, stored: StoredResponse) -> Response:
-    """The first response of a key again; a refusal names its transaction and rule again, and no
-    time to wait: the key has this answer for good."""
+    """Return the first response of a key again; a refusal names its transaction and rule again, and
+    no time to wait: the key has this answer for good."""
     response = replay(stored)
     if response.status_code != 200:
         record = await _record_of(context, stored.transaction_id)

@@ -36,7 +36,7 @@ async def _one(context: RouteContext, wallet_id: str, schedule_id: str) -> Sched
 
 
 async def _own(context: RouteContext, wallet_id: str, schedule_id: str) -> Schedule:
-    """A schedule that the caller may change."""
+    """Return a schedule that the caller may change."""
     schedule = await _one(context, wallet_id, schedule_id)
     await context.may_change()
     if caller().key is not None and schedule.made_by != caller().principal:
@@ -45,14 +45,14 @@ async def _own(context: RouteContext, wallet_id: str, schedule_id: str) -> Sched
 
 
 async def _changed(context: RouteContext, wallet_id: str, schedule_id: str) -> Schedule:
-    """A schedule that the caller changes now, which the audit log keeps."""
+    """Return a schedule that the caller changes now, which the audit log keeps."""
     schedule = await _own(context, wallet_id, schedule_id)
     await context.count_request()
     return schedule
 
 
 async def _addressed(context: RouteContext, skill: object, body: Body) -> Body:
-    """The body with the addresses of who is paid: later the names may be others'."""
+    """Return the body with the addresses of who is paid: later the names may be others'."""
     parameters = body.get("parameters")
     if not isinstance(skill, str) or not isinstance(parameters, dict):
         return body

@@ -145,7 +145,7 @@ async def _exported(
     *,
     named: bool,
 ) -> AsyncGenerator[bytes, None]:
-    """The lines of a page at a time, so that no more of a long history is held.
+    """Yield the lines of a page at a time, so that no more of a long history is held.
 
     Args:
         named: whether the reader may know what wallets and recipients are called.
@@ -198,7 +198,7 @@ async def _wallets_of(
 async def _record_filter(
     context: RouteContext, asked: calls.TransactionFilter, wallet_id: str | None
 ) -> RecordFilter:
-    """The filter of a wallet that the route or the key names, else of the query's own.
+    """Return the filter of a wallet that the route or the key names, else of the query's own.
 
     Raises:
         InvalidRequest: naming the field.
@@ -276,7 +276,7 @@ class Naming:
     known: AddressBook = field(default_factory=AddressBook)
 
     def counterpart(self, address: str) -> str:
-        """The name of an address, or whose it only looks like."""
+        """Return the name of an address, or whose it only looks like."""
         other = self.known.taken_for(address)
         if other is not None:
             return f"not {other.name}, looks like it"
@@ -284,12 +284,12 @@ class Naming:
 
 
 def csv_header() -> bytes:
-    """The first line."""
+    """Return the first line."""
     return _lines([COLUMNS])
 
 
 def csv_rows(records: Iterable[TransactionRecord], naming: Naming) -> bytes:
-    """A line for each record."""
+    """Return a line for each record."""
     return _lines(_row(each, naming) for each in records)
 
 

@@ -180,7 +180,7 @@ async def _all(pages: AsyncIterator[Sequence[bytes]]) -> Response:
 async def _written(
     first: Sequence[bytes], second: Sequence[bytes], others: AsyncIterator[Sequence[bytes]]
 ) -> AsyncGenerator[bytes, None]:
-    """The list's JSON, a page at a time."""
+    """Yield the list's JSON, a page at a time."""
     yield b'{"wallets":[' + b",".join(first)
     page = second
     while page:
@@ -203,8 +203,8 @@ def _usd(worth: Worth) -> dict[str, Any]:
 async def limits_of(
     service: Solward, wallet_id: str, shown: Collection[str] | None = None
 ) -> dict[str, Any]:
-    """A wallet's limits, spent and reserved amounts of each, and whether it is frozen; what grants
-    leave room for, and the most that can leave it in a day.
+    """Return a wallet's limits, spent and reserved amounts of each, and whether it is frozen; what
+    grants leave room for, and the most that can leave it in a day.
 
     Args:
         shown: the principals whose grants, and whose schedules', are told; None for the wallet and

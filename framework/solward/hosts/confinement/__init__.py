@@ -186,7 +186,7 @@ def _attempt() -> str:
 
 
 def _in_child(work: Callable[[], str]) -> str:
-    """The answer of `work`, which runs in a forked child."""
+    """Return the answer of `work`, which runs in a forked child."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -59,7 +59,8 @@ def _call(number: int, *arguments: int | bytes | None) -> int:
 
 
 def abi() -> int:
-    """The kernel's Landlock version; 0 where it has none, or `SWITCHED_OFF` or `FILTERED`."""
+    """Return the kernel's Landlock version; 0 where it has none, or `SWITCHED_OFF` or
+    `FILTERED`."""
     if sys.platform != "linux":
         return 0
     try:

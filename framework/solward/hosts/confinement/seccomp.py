@@ -144,12 +144,12 @@ def _allowed_if(number: int, checks: Sequence[_Check]) -> list[bytes]:
 
 
 def supported() -> bool:
-    """Whether the table knows this machine's architecture."""
+    """Return whether the table knows this machine's architecture."""
     return os.uname().machine in _ARCHITECTURES and ctypes.sizeof(ctypes.c_void_p) == 8
 
 
 def number_of(name: str) -> int | None:
-    """The number of a call that hosts may not make; None where the table does not know this
+    """Return the number of a call that hosts may not make; None where the table does not know this
     machine's architecture, or that has no such call."""
     if not supported():
         return None
@@ -159,7 +159,7 @@ def number_of(name: str) -> int | None:
 
 
 def program(machine: str, pid: int) -> bytes:
-    """The filter of an architecture (`x86_64`, `aarch64`), for the process with this id."""
+    """Return the filter of an architecture (`x86_64`, `aarch64`), for the process with this id."""
     arch, column = _ARCHITECTURES[machine]
     ops = [
         _op(_LOAD, _ARCH),

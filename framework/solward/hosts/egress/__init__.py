@@ -119,7 +119,7 @@ class EgressCall:
 
     @contextmanager
     def requesting(self) -> Iterator[None]:
-        """One request by the running task, which is the request's own.
+        """Yield one request by the running task, which is the request's own.
 
         Raises:
             SkillError: `call_ended` or `too_many_requests`.
@@ -136,7 +136,7 @@ class EgressCall:
             self._tasks.discard(task)
 
     def secrets_for(self, site: Site) -> tuple[PlacedSecret, ...]:
-        """The secrets of which this site gets the values."""
+        """Return the secrets of which this site gets the values."""
         return tuple(each for each in self._placed.values() if site in each.sites)
 
 
@@ -166,7 +166,7 @@ class Egress:
         self._paces: dict[str, ReadPace] = {}
 
     def handler(self, call_of: Callable[[Incoming], EgressCall]) -> Handler:
-        """The handler of `http.request`.
+        """Yield the handler of `http.request`.
 
         Args:
             call_of: the running call that a capability names; raises where it names none.

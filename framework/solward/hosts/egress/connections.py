@@ -177,7 +177,7 @@ _OF_ANSWER: Final = (h11.InformationalResponse, h11.Response, h11.Data)
 
 
 def public(address: Address) -> bool:
-    """Whether an address is that of a machine on the Internet."""
+    """Return whether an address is that of a machine on the Internet."""
     if address.version == 6 and (address not in _UNICAST or address.scope_id is not None):
         return False
     return not any(address in each for each in _REFUSED if each.version == address.version)
@@ -311,7 +311,7 @@ class _Counted(httpcore.AsyncNetworkStream):
 
 
 def _is_this_machine(stream: httpcore.AsyncNetworkStream) -> bool:
-    """A connection to an own address, however public, comes from that very address."""
+    """Return a connection to an own address, however public, comes from that very address."""
     here, there = stream.get_extra_info("client_addr"), stream.get_extra_info("server_addr")
     return bool(here and there and here[0] == there[0])
 

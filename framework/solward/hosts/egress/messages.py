@@ -214,7 +214,7 @@ def _tls_failure(error: Exception) -> str | None:
 def answer_head(
     answer: Answer, site: Site, patterns: Mapping[bytes, bytes], limits: Limits
 ) -> HttpHead:
-    """The head of an answer, within the bounds of what a host takes.
+    """Return the head of an answer, within the bounds of what a host takes.
 
     Raises:
         SkillError: `too_large`, `encoded_answer` or `http_remote_protocol_error`.
@@ -271,7 +271,7 @@ class PlacedSecret:
 
 
 def fill_header(name: bytes, value: bytes, placed: tuple[PlacedSecret, ...]) -> bytes:
-    """A header's value with the secrets of its site in their places."""
+    """Return a header's value with the secrets of its site in their places."""
     if name == b"authorization" and value[:6].lower() == b"basic ":
         try:
             credentials = base64.b64decode(value[6:].strip(), validate=True)
@@ -299,7 +299,7 @@ def fill_query(path: str, site: Site, placed: tuple[PlacedSecret, ...]) -> str:
 
 
 def quoted_forms(value: str) -> set[bytes]:
-    """A secret as it is, and as an answer may quote it."""
+    """Return a secret as it is, and as an answer may quote it."""
     quoted = jsontext.dumps(value)[1:-1]
     in_url = quote(value, safe="")
     raw = value.encode("utf-8", "replace")
@@ -343,7 +343,7 @@ class AnswerScreen:
         return data[: len(data) - kept]
 
     def end(self) -> bytes:
-        """The rest."""
+        """Return the rest."""
         held, self._held = self._held, b""
         return held
 

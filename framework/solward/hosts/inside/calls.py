@@ -38,7 +38,7 @@ from solward.types.venue import Quote
 def remote_context(
     call: Running, asked: Mapping[str, Any], storage: Path | None
 ) -> tuple[SkillContext, RemoteCalls]:
-    """The context of one call, and its money calls, which end with it."""
+    """Return the context of one call, and its money calls, which end with it."""
     calls = RemoteCalls(call)
     context = SkillContext(
         wallet=asked["wallet"],
@@ -154,7 +154,7 @@ class HostLog:
         self._fields = {"skill": skill} if fields is None else dict(fields)
 
     def bind(self, **fields: Any) -> HostLog:
-        """A logger with more fields."""
+        """Return a logger with more fields."""
         return HostLog(self._channel, "", {**self._fields, **fields})
 
     def _log(self, level: str, event: object, *args: object, **fields: Any) -> None:
@@ -200,7 +200,8 @@ def running(call: Running) -> Iterator[None]:
 
 
 def current_cap() -> bytes | None:
-    """The capability of the call whose code this is; None where no hook runs, as at import."""
+    """Return the capability of the call whose code this is; None where no hook runs, as at
+    import."""
     call = _RUNNING.get(None)
     return None if call is None else call.cap
 

@@ -129,7 +129,7 @@ Tenant = Callable[[Setup], Mapping[str, Handler]]
 
 
 def tenant_named(place: str) -> Tenant:
-    """The function of `module:function`, imported in the host, so that none imports another
+    """Return the function of `module:function`, imported in the host, so that none imports another
     tenant's libraries."""
     module, _, function = place.partition(":")
     found: Tenant = getattr(importlib.import_module(module), function)

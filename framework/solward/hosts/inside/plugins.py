@@ -128,7 +128,7 @@ class _AtOnce(ThreadPoolExecutor):
 
 
 def imported(setup: Setup, kind: type[Kind]) -> Kind:
-    """The distribution's plugins, imported."""
+    """Return the distribution's plugins, imported."""
     named = [
         EntryPoint(name, value, group)
         for group, name, value in jsontext.loads(setup.options[ENTRY_POINTS])
@@ -223,12 +223,12 @@ class Plugins:
         return await _shielded(calls.build(asked["build"], asked["pocket"]))
 
     async def provider_complete(self, incoming: Incoming) -> Completion:
-        """One completion."""
+        """Return one completion."""
         hook = self._completion(incoming, "provider_complete")
         return sendable(checked_completion(await _run(_running(incoming), hook)))
 
     async def provider_stream(self, incoming: Incoming) -> AsyncGenerator[str | Usage, None]:
-        """One completion in pieces."""
+        """Yield one completion in pieces."""
         hook = self._completion(incoming, "provider_stream")
         with running(_running(incoming)):
             async with aclosing(contained_stream(hook())) as pieces:
@@ -242,7 +242,7 @@ class Plugins:
                         yield text[start : start + _PIECE_CHARACTERS]
 
     async def provider_price(self, incoming: Incoming) -> ModelPrice | None:
-        """A model's price."""
+        """Return a model's price."""
         asked = dict(incoming.request)
         hook = self._bound(PROVIDERS, asked.pop("name"), "provider_price")
         price = await _run(_running(incoming), partial(hook, **asked))
@@ -255,7 +255,7 @@ class Plugins:
         return partial(hook, request=asked["request"], options=asked["options"], context=context)
 
     async def venue(self, incoming: Incoming) -> Any:
-        """A venue's hook."""
+        """Return a venue's hook."""
         asked, call, name = dict(incoming.request), _running(incoming), incoming.method
         hook = self._bound(VENUES, asked.pop("name"), _hook_of(name))
         base_url, secrets, pools = (asked.pop(each) for each in ("base_url", "secrets", "pools"))
@@ -267,7 +267,7 @@ class Plugins:
         return _of_type(answer, _OF_VENUES[name], _hook_of(name))
 
     async def payment(self, incoming: Incoming) -> Any:
-        """A payment protocol's hook."""
+        """Return a payment protocol's hook."""
         asked, name = dict(incoming.request), incoming.method
         hook = self._bound(PAYMENTS, asked.pop("name"), _hook_of(name))
         answer = await _run(_running(incoming), partial(hook, **asked))
@@ -284,7 +284,7 @@ class Plugins:
         )
 
     async def guardrail_check(self, incoming: Incoming) -> Verdict:
-        """A rule's answer; one that raises, or answers anything else, has refused."""
+        """Return a rule's answer; one that raises, or answers anything else, has refused."""
         asked = dict(incoming.request)
         name = asked.pop("name")
         hook = self._bound(GUARDRAILS, name, "guardrail_check")

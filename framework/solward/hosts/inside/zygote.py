@@ -105,8 +105,8 @@ def main(control: socket.socket, first: dict[str, Any]) -> NoReturn:
 
 
 def _fork(channel: int, host: dict[str, Any], zygote: int) -> _Child:
-    """A new host. The file of its session's nice value is opened before it confines itself: nobody
-    but root can open it then.
+    """Return a new host. The file of its session's nice value is opened before it confines itself:
+    nobody but root can open it then.
 
     Raises:
         OSError: no process could be made.

@@ -107,7 +107,7 @@ class Incoming:
         return self._serving.method.requests.convert(self.raw)
 
     async def uploads(self) -> AsyncIterator[Any]:
-        """The pieces that the caller sends after the request, as they come; read once."""
+        """Yield the pieces that the caller sends after the request, as they come; read once."""
         serving = self._serving
         while True:
             piece = await serving.inbox.take()
@@ -143,7 +143,7 @@ class _Inbox:
             self._changed.set()
 
     async def take(self) -> Any:
-        """The next piece; None after the last, or the error that ended them."""
+        """Return the next piece; None after the last, or the error that ended them."""
         while not self._items:
             if self.error is not None:
                 raise self.error
@@ -634,7 +634,7 @@ class Channel:
         self._admit()
 
     def _joined(self, number: int) -> bytearray | None:
-        """The pieces of this call's answer; afterwards there are none."""
+        """Return the pieces of this call's answer; afterwards there are none."""
         if self._joining is None or self._joining[0] != number:
             return None
         parts, self._joining = self._joining[1], None
@@ -701,7 +701,7 @@ class Channel:
         self._admit()
 
     def _served(self, number: int) -> _Serving | None:
-        """Their call; None where it has ended, of which they need not know yet."""
+        """Return their call; None where it has ended, of which they need not know yet."""
         serving = self._serving.get(number)
         if serving is None:
             self._late -= 1

@@ -105,7 +105,7 @@ def to_wire(error: BaseException) -> tuple[str, str, msgspec.Raw]:
 
 
 def from_wire(code: str, text: str, data: msgspec.Raw) -> SolwardError | HostBug:
-    """The error, of its class in `errors`, or a `HostBug`.
+    """Return the error, of its class in `errors`, or a `HostBug`.
 
     Raises:
         Unreadable: a code that is none, or attributes that are not those of its class.
@@ -128,7 +128,7 @@ def from_wire(code: str, text: str, data: msgspec.Raw) -> SolwardError | HostBug
 
 
 def _data(error: SolwardError, kind: type[SolwardError], *, whole: bool) -> msgspec.Raw:
-    """The attributes as they travel; without the optional ones where it is not `whole`."""
+    """Return the attributes as they travel; without the optional ones where it is not `whole`."""
     codec = _CODECS.get(kind)
     if codec is None:
         return _NIL

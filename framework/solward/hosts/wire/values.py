@@ -40,7 +40,7 @@ class Wire(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 def to_json(value: object) -> str:
-    """A JSON-like value as text.
+    """Return a JSON-like value as text.
 
     Raises:
         InvalidRequest: it is none, or nested too deep.
@@ -55,7 +55,7 @@ def to_json(value: object) -> str:
 
 
 def from_json(text: str) -> Any:
-    """The value of JSON text; fractions are Decimal.
+    """Return the value of JSON text; fractions are Decimal.
 
     Raises:
         Unreadable: it is no JSON, nested too deep, or has text or a number that nobody can store.
@@ -191,7 +191,7 @@ def shape_of(hint: Any) -> Shape:
 
 
 def _shape(hint: Any, marks: tuple[Any, ...]) -> Shape:
-    """The shape; `marks` are added by the caller, and replace a bound of this function's."""
+    """Return the shape; `marks` are added by the caller, and replace a bound of this function's."""
     bounded = str if marks else Text
     if hint is Any or hint == Mapping[str, Any]:
         return Shape(bounded, to_json, from_json)
@@ -368,8 +368,8 @@ _MAX_ARGUMENTS: Final = 2 << 20
 
 
 def sendable(completion: Completion) -> Completion:
-    """A model's answer as it can travel. Arguments that cannot, or are too long together, become
-    text that is no object, which the agent does not run: the rest of the answer is read."""
+    """Return a model's answer as it can travel. Arguments that cannot, or are too long together,
+    become text that is no object, which the agent does not run: the rest of the answer is read."""
     calls, room = [], _MAX_ARGUMENTS
     for call in completion.tool_calls:
         try:

@@ -172,7 +172,7 @@ class Terms:
         return most, SOL if mint == WRAPPED_SOL_MINT else mint
 
     def name_of(self, asset: str) -> str:
-        """An asset for people: its symbol where it has one."""
+        """Return an asset for people: its symbol where it has one."""
         return asset if asset == SOL else self.tokens.symbol_of(asset) or asset
 
 
@@ -227,12 +227,12 @@ async def acceptable(
 
 
 def preferred(candidates: Sequence[Chosen]) -> Chosen:
-    """The one that is paid: by mode, then in the sellers' own order."""
+    """Return the one that is paid: by mode, then in the sellers' own order."""
     return min(candidates, key=lambda each: _PREFERENCE.index(each.mode))
 
 
 def refused(site: str, reasons: Sequence[tuple[str, InvalidRequest]]) -> PaymentRefused:
-    """The refusal where no offer of a seller may be paid.
+    """Return the refusal where no offer of a seller may be paid.
 
     Args:
         reasons: protocol -> why one of its offers may not be.
@@ -338,7 +338,7 @@ def _reason(error: InvalidRequest) -> str:
 
 
 def payment_draft(wallet: str, request: SellerRequest, chosen: Chosen) -> Draft:
-    """The draft of a payment, without compute budget.
+    """Return the draft of a payment, without compute budget.
 
     Args:
         wallet: the payer's address.

@@ -259,7 +259,7 @@ class Payments:
         return await self._shielded(self._show(record, asked, row.protocol, offer, proof))
 
     async def stored(self, transaction_id: str, given: StoredAnswer | None = None) -> PaidAnswer:
-        """A payment with the answer that is kept of it.
+        """Return a payment with the answer that is kept of it.
 
         Args:
             given: the answer as it came; newer ones may have taken its room since.
@@ -281,7 +281,7 @@ class Payments:
     async def listed(
         self, wallet_id: str | None, limit: int, before: str | None
     ) -> list[PaymentView]:
-        """The newest payments, of one wallet or all, older than that of the record `before`.
+        """Return the newest payments, of one wallet or all, older than that of the record `before`.
 
         Raises:
             WalletNotFound: no such wallet.
@@ -321,7 +321,7 @@ class Payments:
         await self.sites.close()
 
     async def _known(self, actor: Actor) -> str | None:
-        """The id of the payment of an action that was asked for before."""
+        """Return the id of the payment of an action that was asked for before."""
         try:
             record = await self.engine.known_action(actor)
         except TransactionError as error:
@@ -404,8 +404,8 @@ class Payments:
         return Terms(request, networks, wallet.address, self.tokens, managed, sites)
 
     async def _managed(self, payers: Set[str]) -> frozenset[str]:
-        """Those that are keys of wallets of this service. A reservation asks again: who is none
-        when he is met first is not asked about before it from then on."""
+        """Return those that are keys of wallets of this service. A reservation asks again: who is
+        none when he is met first is not asked about before it from then on."""
         if not payers:
             return frozenset()
         async with self.database.read() as connection:
@@ -486,7 +486,7 @@ class Payments:
 
     @contextmanager
     def _alone(self, actor: Actor) -> Iterator[None]:
-        """One request at a time of an action, or of an Idempotency-Key."""
+        """Yield one request at a time of an action, or of an Idempotency-Key."""
         key = actor.action_key
         if key is None and actor.idempotency is not None:
             key = actor.idempotency.scope
@@ -548,7 +548,7 @@ def stored_answer(row: PaymentRow, view: PaymentView) -> PaidAnswer:
 
 
 def response_json(answer: PaidAnswer) -> dict[str, Any] | None:
-    """A seller's answer as the API shows it; null where none came."""
+    """Return a seller's answer as the API shows it; null where none came."""
     if not answer.status:
         return None
     headers: dict[str, str] = {}
@@ -566,7 +566,7 @@ def response_json(answer: PaidAnswer) -> dict[str, Any] | None:
 
 
 def paid_json(answer: PaidAnswer) -> dict[str, Any]:
-    """An answer and what was paid for it, as the API shows them."""
+    """Return an answer and what was paid for it, as the API shows them."""
     payment = answer.payment
     return {
         "response": response_json(answer),

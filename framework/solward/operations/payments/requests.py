@@ -115,7 +115,8 @@ class SellerRequest:
 
 
 def address_of(text: str, field: str) -> tuple[str, Site, str]:
-    """An address as it is requested, without its fragment; its site, and its path with query.
+    """Return an address as it is requested, without its fragment; its site, and its path with
+    query.
 
     Raises:
         InvalidRequest: naming `field`.
@@ -210,7 +211,8 @@ def read_headers(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def shown_headers(made: Mapping[str, str], protocol: str) -> tuple[tuple[str, str], ...]:
-    """The headers by which a protocol shows a payment; raises `PaymentRefused` for others."""
+    """Return the headers by which a protocol shows a payment; raises `PaymentRefused` for
+    others."""
     found = tuple(made.items())
     fits = 0 < len(found) <= 8 and sum(len(n) + len(v) for n, v in found) <= 2 * MAX_HEADER_BYTES
     for name, value in found:

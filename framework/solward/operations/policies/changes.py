@@ -46,7 +46,7 @@ Groups = Mapping[str, Sequence[str]]
 async def read_policy(
     connection: AsyncConnection, principals: Collection[str] | None = None
 ) -> GrantPolicy:
-    """The policy in force.
+    """Return the policy in force.
 
     Args:
         principals: whose grants to read; None for everybody's.
@@ -135,7 +135,7 @@ async def drop_set(database: Database, connection: AsyncConnection, who: str) ->
 async def may_approve(
     database: Database, connection: AsyncConnection, who: str, wallet_id: str | None = None
 ) -> bool:
-    """Whether a principal's grants let it decide now what is held for others.
+    """Return whether a principal's grants let it decide now what is held for others.
 
     Args:
         wallet_id: whose money is held; None for that of any wallet.
@@ -219,7 +219,7 @@ class _Counting:
 
 
 async def _counting(connection: AsyncConnection, who: str, after_ms: int) -> list[_Counting]:
-    """A principal's transactions that still count since a time, oldest first."""
+    """Return a principal's transactions that still count since a time, oldest first."""
     if who.startswith(_SCOPES):
         rows = await connection.execute(_COUNTING, {"b_scope": who, "b_after": after_ms})
         found = [dict(row._mapping) for row in rows]

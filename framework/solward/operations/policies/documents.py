@@ -85,13 +85,13 @@ class Policies:
         self._key_names = key_names
 
     async def show(self) -> dict[str, Any]:
-        """The policy in force: `policy`, its document, and `sentences`, one for each of its grants
-        and then one for each principal that may only read, in their order."""
+        """Return the policy in force: `policy`, its document, and `sentences`, one for each of its
+        grants and then one for each principal that may only read, in their order."""
         stored, names = await self._now()
         return _shown(stored, names)
 
     async def read(self, document: object) -> GrantPolicy:
-        """A policy from its document.
+        """Return a policy from its document.
 
         Raises:
             InvalidRequest: naming the path and what is expected there.
@@ -135,8 +135,8 @@ class Policies:
         return await self.show()
 
     async def show_one(self, principal: str) -> dict[str, Any]:
-        """One principal: its kind and id as `principal`, `grants` (None where it is not under
-        grants), `sentences`, and the `version` of the policy.
+        """Return one principal: its kind and id as `principal`, `grants` (None where it is not
+        under grants), `sentences`, and the `version` of the policy.
 
         Args:
             principal: as a grant's `who` may say it.
@@ -172,7 +172,7 @@ class Policies:
         return _shown_one(who, now, grants, names)
 
     async def grants_of(self, who: str, name: str, value: object) -> tuple[Grant, ...]:
-        """A JSON array of grants of one principal, which need not be stored yet.
+        """Return a JSON array of grants of one principal, which need not be stored yet.
 
         Args:
             who: its kind and id.
@@ -225,7 +225,8 @@ class Policies:
     async def _now(
         self, principals: Collection[str] | None = None
     ) -> tuple[GrantPolicy, ServiceNames]:
-        """The policy of these principals, of all where it is None, with every name there is."""
+        """Return the policy of these principals, of all where it is None, with every name there
+        is."""
         async with self._database.read() as connection:
             stored = await store.read_policy(connection, principals)
             rows = await self._rows(connection, stored)

@@ -97,7 +97,7 @@ class GrantPolicy:
 
 
 def read_policy(value: object, names: Names) -> GrantPolicy:
-    """A whole policy: `{"version": 7, "book": {...}, "grants": [...], "readOnly": [...]}`.
+    """Return a whole policy: `{"version": 7, "book": {...}, "grants": [...], "readOnly": [...]}`.
 
     Grants may name what its own `book` has, and nothing else of an address book.
 
@@ -126,7 +126,7 @@ def read_policy(value: object, names: Names) -> GrantPolicy:
 
 
 def policy_json(policy: GrantPolicy, names: Names) -> dict[str, Any]:
-    """The document that reads as this policy."""
+    """Return the document that reads as this policy."""
     document: dict[str, Any] = {} if policy.version is None else {"version": policy.version}
     return document | {
         "book": {name: [*addresses] for name, addresses in policy.book.items()},
@@ -138,7 +138,7 @@ def policy_json(policy: GrantPolicy, names: Names) -> dict[str, Any]:
 def read_grants(
     value: object, path: str, names: Names, who: str | None = None
 ) -> tuple[Grant, ...]:
-    """A JSON array of grants, in their order.
+    """Return a JSON array of grants, in their order.
 
     Args:
         path: of the array, for refusals.
@@ -163,7 +163,7 @@ def read_grants(
 
 
 def read_grant(value: object, path: str, names: Names, who: str | None = None) -> Grant:
-    """A grant as people write it; raises `InvalidRequest` naming the path.
+    """Return a grant as people write it; raises `InvalidRequest` naming the path.
 
     Args:
         path: of the grant, for refusals.
@@ -205,7 +205,7 @@ def mints_named(value: object) -> frozenset[str]:
 
 
 def grant_json(grant: Grant, names: Names) -> dict[str, Any]:
-    """The document that reads as this grant."""
+    """Return the document that reads as this grant."""
     may = [operation.value for operation in Operation if operation in grant.may]
     if grant.approves:
         may.append(APPROVE)
@@ -218,12 +218,12 @@ def grant_json(grant: Grant, names: Names) -> dict[str, Any]:
 
 
 def grant_sentence(grant: Grant, names: Names) -> str:
-    """All that a grant says, in one sentence; what it leaves at its default is not said."""
+    """Return all that a grant says, in one sentence; what it leaves at its default is not said."""
     return document_sentence(grant_json(grant, names), names)
 
 
 def read_book(value: object, path: str) -> dict[str, tuple[str, ...]]:
-    """The address book of a document; raises `InvalidRequest` naming the path."""
+    """Return the address book of a document; raises `InvalidRequest` naming the path."""
     names = _object(value, path, None)
     if len(names) > MAX_ADDRESSES:
         raise InvalidRequest(f"{path}: at most {MAX_ADDRESSES:,} names are expected")
@@ -245,7 +245,7 @@ def _who(fields: Mapping[str, Any], path: str, names: Names, who: str | None) ->
 
 
 def read_principal(value: object, path: str, names: Names) -> str:
-    """A principal, by its id or its unique name; raises `InvalidRequest` naming the path."""
+    """Return a principal, by its id or its unique name; raises `InvalidRequest` naming the path."""
     kind, _, name = _text(value, path).partition(":")
     if not name or kind not in _KINDS:
         kinds = ", ".join(f"{each}:" for each in _KINDS)
@@ -323,7 +323,7 @@ def _assets_json(limits: Mapping[str, AssetLimit], names: Names) -> dict[str, An
 
 
 def _asset(word: str, path: str, names: Names) -> tuple[str, int]:
-    """The asset and its decimals that a symbol, a mint or `*` stands for."""
+    """Return the asset and its decimals that a symbol, a mint or `*` stands for."""
     if word == ANY_ASSET:
         return ANY_ASSET, USD_DECIMALS
     mint = names.tokens.resolve(word, path)
@@ -384,7 +384,7 @@ def _rates(value: object, path: str, _names: Names) -> tuple[Window, ...]:
 
 
 def _amount(value: object, path: str, decimals: int, unit: str) -> int:
-    """The smallest units of an amount, which is a decimal string of whole units."""
+    """Return the smallest units of an amount, which is a decimal string of whole units."""
     expected = f'a decimal string of {unit} such as "1.5" is expected'
     if not isinstance(value, str):
         raise InvalidRequest(f"{path}: {expected}, not {_kind(value)}")
@@ -430,7 +430,7 @@ def _check_via(fields: Mapping[str, Any], path: str, principal: str) -> None:
 
 
 def _via(value: object, path: str, _names: Names) -> tuple[str, ...]:
-    """The sites, each as its principal."""
+    """Return the sites, each as its principal."""
 
     def site(each: object, at: str) -> str:
         text = _text(each, at)
@@ -560,7 +560,7 @@ def _members(value: object, path: str, name: str) -> tuple[str, ...]:
 
 
 def _object(value: object, path: str, known: Sequence[str] | None) -> dict[str, Any]:
-    """A JSON object; of the `known` fields alone, where there are such."""
+    """Return a JSON object; of the `known` fields alone, where there are such."""
     if not isinstance(value, dict):
         raise InvalidRequest(f"{path}: an object is expected, not {_kind(value)}")
     for key in value:
@@ -583,7 +583,7 @@ def _items(value: object, path: str, most: int | None) -> Iterator[tuple[str, ob
 def _all_of(
     value: object, path: str, most: int, what: str, read: Callable[[object, str], str]
 ) -> list[str]:
-    """The items of a JSON array, each read by its path: at least one, and none twice."""
+    """Return the items of a JSON array, each read by its path: at least one, and none twice."""
     found: dict[str, None] = {}
     for at, each in _items(value, path, most):
         item = read(each, at)

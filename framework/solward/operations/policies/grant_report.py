@@ -246,7 +246,7 @@ def can_leave(
     now: Moment,
     alike: Sequence[Alike] = (),
 ) -> CanLeave:
-    """The most that can leave a wallet in any 24 hours; pure.
+    """Return the most that can leave a wallet in any 24 hours; pure.
 
     All agents, keys and schedules that may use it at once: what each may by its ceilings and
     grants, added up, and at most what the wallet's own ceilings and grants allow. The operator is
@@ -306,8 +306,8 @@ def _of_caller(
 
 
 def _lends(grants: Sequence[Grant]) -> bool:
-    """Whether swaps of tokens are granted, whose pockets are lent SOL for fee and rent: a grant
-    counts it as costs, and ceilings as SOL."""
+    """Return whether swaps of tokens are granted, whose pockets are lent SOL for fee and rent: a
+    grant counts it as costs, and ceilings as SOL."""
     return any(
         Operation.SWAP in grant.may and any(asset != SOL for asset in grant.assets)
         for grant in grants
@@ -345,7 +345,7 @@ def _of_grants(grants: Sequence[Grant], asset: str, wallet_id: str, now: Moment)
 
 
 def _in_a_day(limit: AssetLimit, rates: Sequence[Window]) -> int:
-    """The most in any 24 hours, which so many windows cover."""
+    """Return the most in any 24 hours, which so many windows cover."""
     most = min(_times(window) * window.most for window in limit.windows)
     if limit.per_tx is not None and rates:
         most = min(most, limit.per_tx * min(_times(rate) * rate.most for rate in rates))
@@ -379,7 +379,7 @@ def _least(one: _Bound, other: _Bound) -> _Bound:
 
 
 async def limits_report(database: Database, scope: str, limits: ScopeLimits) -> dict[str, Any]:
-    """One scope's limits as JSON: SOL as Decimal, a limit that is not set as None.
+    """Return one scope's limits as JSON: SOL as Decimal, a limit that is not set as None.
 
     `spent` is what ended in the rolling 24 hours, `reserved` what unfinished transactions hold,
     `left` what another transaction may take.

@@ -72,7 +72,7 @@ _WORDS: Final = frozenset(_VOCABULARY.split())
 
 
 def document_sentence(document: Mapping[str, Any], names: Names) -> str:
-    """All that a grant's document says, in one sentence; of one that `grant_json` wrote."""
+    """Return all that a grant's document says, in one sentence; of one that `grant_json` wrote."""
     who, may = document["who"], document["may"]
     is_site = who.startswith(SITE)
     does = BE_PAID if is_site else joined([_MAY_WORDS[each] for each in may])
@@ -107,7 +107,7 @@ def read_only_sentence(who: str, names: Names) -> str:
 
 
 def read_sentence(text: str) -> dict[str, Any]:
-    """The document of the grant that such a sentence is of, for `read_grant` to check.
+    """Return the document of the grant that such a sentence is of, for `read_grant` to check.
 
     Raises:
         InvalidRequest: it is no sentence of a grant; says which words are not understood.
@@ -151,7 +151,7 @@ def read_sentence(text: str) -> dict[str, Any]:
 def can_leave_sentence(
     wallet_id: str | None, amounts: Mapping[str, tuple[int, int] | None], names: Names
 ) -> str:
-    """The most that can leave a wallet today, whoever asks but the operator.
+    """Return the most that can leave a wallet today, whoever asks but the operator.
 
     Args:
         wallet_id: None for the wallet of an agent that is not made yet.
@@ -185,7 +185,7 @@ def beside_sentence(assets: Sequence[str]) -> str:
 
 
 def _limits(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The asset's name and the limits of each asset."""
+    """Yield the asset's name and the limits of each asset."""
     for name, limit in document.get("assets", {}).items():
         yield name, limit["usd"] if name == ANY_ASSET else limit
 
@@ -363,7 +363,7 @@ def _read_percent(text: str) -> int:
 
 
 def _read_name(text: str) -> str:
-    """The id that stands in parentheses, else the name or id itself."""
+    """Return the id that stands in parentheses, else the name or id itself."""
     match = re.fullmatch(rf"{_QUOTED} \((.+)\)", text)
     said = match[1] if match else text
     return str(json.loads(said)) if said.startswith('"') else said
@@ -432,6 +432,6 @@ def _each(window: str) -> str:
 
 
 def _items(text: str, last: str = " and ") -> list[str]:
-    """The items of such a list."""
+    """Return the items of such a list."""
     *first, end = text.split(last)
     return [*(each for part in first for each in part.split(", ")), end]

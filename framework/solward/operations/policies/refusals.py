@@ -34,7 +34,7 @@ async def refusals(database: Database, wallet_id: str | None, limit: int) -> dic
 
 
 async def record_json(database: Database, record: TransactionRecord) -> dict[str, Any]:
-    """A record, with its fee where that is known.
+    """Return a record, with its fee where that is known.
 
     A blocked one has `refusal` (`rule`, `reason` and `numbers`, empty where the reason says none);
     what was judged by its bytes has `couldLeave`: the `lines` that these could take, as a hold has
@@ -115,7 +115,7 @@ _FIRST_AMONG = Prepared(
 async def refused(
     connection: AsyncConnection, wallet_id: str | None, limit: int, among: int = REFUSALS_OF
 ) -> list[TransactionRecord]:
-    """The newest blocked records, of one wallet or all, among so many newest of all."""
+    """Return the newest blocked records, of one wallet or all, among so many newest of all."""
     parameters = _of_wallet(wallet_id) | {"b_limit": limit, "b_among": among}
     rows = await _REFUSED[wallet_id is not None].all(connection, parameters)
     return [record_of(row) for row in rows]

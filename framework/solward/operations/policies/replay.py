@@ -76,7 +76,8 @@ class CompiledPolicy:
     def of(
         cls, sets: Mapping[str, Sequence[Grant]], book: Mapping[str, Sequence[str]]
     ) -> CompiledPolicy:
-        """A policy as it is read: principal -> its grants in written order, name -> addresses."""
+        """Return a policy as it is read: principal -> its grants in written order, name ->
+        addresses."""
         return cls(
             {who: compile_grants(grants) for who, grants in sets.items()},
             {name: frozenset(addresses) for name, addresses in book.items()},
@@ -224,8 +225,8 @@ class Replay:
 
 
 def _facts(policy: CompiledPolicy, stored: Case, known: Case) -> Case:
-    """A case with what is known by now, where the policy did not look at it then: what it looked at
-    is exact, such as whom the wallet had paid by then."""
+    """Return a case with what is known by now, where the policy did not look at it then: what it
+    looked at is exact, such as whom the wallet had paid by then."""
     under = policy.of_chain(stored)
     if under:
         known = replace(known, lines=stored.lines, own=stored.own)
@@ -426,7 +427,7 @@ class _Facts(NamedTuple):
     launched: Collection[tuple[str, str]]
 
     def of(self, past: Past) -> Case:
-        """The case of a transaction with what was so at its time."""
+        """Return the case of a transaction with what was so at its time."""
         case = past.judged.case
         at_ms = case.now_ms[0]
         own = {each for each in addresses(case.lines) if self.wallets.get(each, at_ms + 1) <= at_ms}

@@ -94,7 +94,7 @@ class Found(NamedTuple):
 
 
 def wanted(target: str) -> str:
-    """The canonical name of what is to be installed.
+    """Return the canonical name of what is to be installed.
 
     Raises:
         FolderError: it is neither a wheel's file nor a name.
@@ -163,7 +163,7 @@ def gather(target: str, into: Path) -> Found:
 
 
 def environment() -> dict[str, str]:
-    """The distributions of the service's environment: canonical name -> version."""
+    """Return the distributions of the service's environment: canonical name -> version."""
     have: dict[str, str] = {}
     for each in distributions():
         if each.metadata["Name"]:
@@ -390,7 +390,7 @@ def _installed(home: Path, name: str) -> Installed:
 
 
 def not_installed(name: str) -> FolderError:
-    """The error of a distribution that has no folder of its own."""
+    """Return the error of a distribution that has no folder of its own."""
     return FolderError(f"{name} is not installed in a folder of its own")
 
 

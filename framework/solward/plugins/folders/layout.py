@@ -57,7 +57,8 @@ class Act:
 
     @classmethod
     def new(cls, after_ms: int = 0) -> Act:
-        """A command of now, or later than `after_ms` where the clock was set back since then."""
+        """Return a command of now, or later than `after_ms` where the clock was set back since
+        then."""
         return cls(uuid.uuid4().hex, max(time.time_ns() // 1_000_000, after_ms + 1))
 
 
@@ -114,7 +115,7 @@ class Installed:
     act: Act = field(default_factory=Act.new)
 
     def distribution(self) -> PathDistribution:
-        """Its metadata, read from its folder; nothing of it is imported.
+        """Return its metadata, read from its folder; nothing of it is imported.
 
         Raises:
             FolderError: there is none.
@@ -128,12 +129,12 @@ class Installed:
 
 
 def canonical(distribution: str) -> str:
-    """A distribution name in the one spelling of PEP 503."""
+    """Return a distribution name in the one spelling of PEP 503."""
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 def is_name(text: str) -> bool:
-    """Whether a distribution of this canonical name can have a folder."""
+    """Return whether a distribution of this canonical name can have a folder."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -187,7 +188,7 @@ def state(home: Path) -> State:
 
 
 def next_act(home: Path, name: str) -> Act:
-    """A command about a distribution, later than those before it in this home."""
+    """Return a command about a distribution, later than those before it in this home."""
     found = [each.ms for each in [removals(home).get(name)] if each is not None]
     with contextlib.suppress(FolderError):
         one = read(home, name)
@@ -196,7 +197,7 @@ def next_act(home: Path, name: str) -> Act:
 
 
 def removals(home: Path) -> dict[str, Act]:
-    """The command that removed a distribution, by name."""
+    """Return the command that removed a distribution, by name."""
     removed: dict[str, Act] = {}
     for name in _names(plugins_folder(home) / _REMOVED):
         with contextlib.suppress(OSError, ValueError, TypeError):
@@ -222,7 +223,7 @@ def fingerprint(home: Path) -> Hashable:
 
 
 def _names(folder: Path) -> list[str]:
-    """The distributions that have an entry in a folder; none where it cannot be read."""
+    """Return the distributions that have an entry in a folder; none where it cannot be read."""
     try:
         return sorted(filter(_NAME.fullmatch, os.listdir(folder)))
     except OSError:
@@ -230,7 +231,8 @@ def _names(folder: Path) -> list[str]:
 
 
 def installed(home: Path) -> tuple[list[Installed], dict[str, str]]:
-    """Every distribution of its own folder, by name, and why others' records cannot be read."""
+    """Return every distribution of its own folder, by name, and why others' records cannot be
+    read."""
     found: list[Installed] = []
     unreadable: dict[str, str] = {}
     try:
@@ -334,7 +336,7 @@ def forget(home: Path, name: str) -> None:
 
 @contextmanager
 def changing(home: Path) -> Iterator[Path]:
-    """A folder to prepare a change in, while no other process changes what is installed.
+    """Yield a folder to prepare a change in, while no other process changes what is installed.
 
     Raises:
         FolderError: another process does, or the home cannot be written.
@@ -377,7 +379,7 @@ def in_use(home: Path) -> Iterator[None]:
 
 
 def _opened(home: Path, name: str) -> int:
-    """A file to be locked, made where it is not there yet; raises `FolderError`."""
+    """Return a file to be locked, made where it is not there yet; raises `FolderError`."""
     root = plugins_folder(home)
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -387,7 +389,7 @@ def _opened(home: Path, name: str) -> int:
 
 
 def is_in_use(home: Path) -> bool:
-    """Whether a process imports from the folders of a home."""
+    """Return whether a process imports from the folders of a home."""
     try:
         used = os.open(plugins_folder(home) / _USED, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -438,7 +440,7 @@ def _discard_unfinished(root: Path) -> None:
 
 
 def described(one: Installed) -> dict[str, Any]:
-    """A folder as the command line and REST show it."""
+    """Return a folder as the command line and REST show it."""
     return {
         "folder": str(one.folder),
         "enabled": one.enabled,

@@ -53,13 +53,14 @@ class Unpacked(NamedTuple):
 
 
 def installed(root: Path) -> Path | None:
-    """The folder of this release and interpreter; None where it is not installed."""
+    """Return the folder of this release and interpreter; None where it is not installed."""
     folder = root / _digest()
     return folder if folder.is_dir() else None
 
 
 def beside_the_service() -> bool:
-    """Whether pip put them into the service's own environment, where they run as the service."""
+    """Return whether pip put them into the service's own environment, where they run as the
+    service."""
     return find_spec("litellm") is not None
 
 

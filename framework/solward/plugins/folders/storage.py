@@ -21,7 +21,8 @@ FOLDER = "storage"
 
 
 def storage_folder(home: Path, name: str) -> Path | None:
-    """The folder of a distribution, by its canonical name; None where that is no such name."""
+    """Return the folder of a distribution, by its canonical name; None where that is no such
+    name."""
     return home / FOLDER / name if is_name(name) else None
 
 
@@ -32,8 +33,8 @@ def make_storage(folder: Path) -> None:
 
 
 def made_storage(home: Path, manifest: Manifest | None, distribution: str) -> Path | None:
-    """The folder of a distribution, made where it is missing; None where its plugin's manifest asks
-    for none."""
+    """Return the folder of a distribution, made where it is missing; None where its plugin's
+    manifest asks for none."""
     if manifest is None or not manifest.storage_mb:
         return None
     folder = storage_folder(home, canonical(distribution))
@@ -43,7 +44,7 @@ def made_storage(home: Path, manifest: Manifest | None, distribution: str) -> Pa
 
 
 def stored(home: Path) -> list[str]:
-    """The distributions that have a folder."""
+    """Return the distributions that have a folder."""
     try:
         return sorted(filter(is_name, os.listdir(home / FOLDER)))
     except OSError:
@@ -51,7 +52,7 @@ def stored(home: Path) -> list[str]:
 
 
 def files(root: Path) -> Iterator[tuple[str, Path]]:
-    """Every plain file below a folder, by its path from there with `/`."""
+    """Yield every plain file below a folder, by its path from there with `/`."""
     left = [""]
     while left:
         folder = left.pop()

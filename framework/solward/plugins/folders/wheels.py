@@ -222,7 +222,7 @@ def _check_end(file: IO[bytes], wheel: str, budget: Budget) -> None:
 
 
 def _checked(archive: zipfile.ZipFile, wheel: str) -> Iterator[zipfile.ZipInfo]:
-    """The files of an archive, each with a plain path below the folder."""
+    """Yield the files of an archive, each with a plain path below the folder."""
     seen: set[str] = set()
     for info in archive.infolist():
         name = info.filename
@@ -251,7 +251,8 @@ def _checked(archive: zipfile.ZipFile, wheel: str) -> Iterator[zipfile.ZipInfo]:
 def _metadata(
     archive: zipfile.ZipFile, infos: list[zipfile.ZipInfo], wheel: str, named: Named
 ) -> tuple[str, str]:
-    """The names of the wheel's folders of metadata and of data; they must be the file name's."""
+    """Return the names of the wheel's folders of metadata and of data; they must be the file
+    name's."""
     tops = {info.filename.split("/")[0] for info in infos if "/" in info.filename}
     found = sorted(top for top in tops if top.endswith((".dist-info", ".data")))
     own = [top for top in found if top.endswith(".dist-info")]
@@ -313,7 +314,7 @@ def _destination(name: str, data: str) -> str | None:
 
 
 def runs_by_itself(path: str) -> bool:
-    """Whether an interpreter whose path has the folder would run it unasked."""
+    """Return whether an interpreter whose path has the folder would run it unasked."""
     first, slash, _ = path.partition("/")
     if not slash and first.endswith(".pth"):
         return True

@@ -59,7 +59,8 @@ __all__ = [
 def check_path_or_name(
     target: str, *, in_process: bool = False, home: Path | None = None
 ) -> list[Report]:
-    """One report for each plugin of a distribution, an entry point, a project's folder or a wheel.
+    """Return one report for each plugin of a distribution, an entry point, a project's folder or a
+    wheel.
 
     Runs the plugins' code. A skill is run with the `examples` it declares.
 
@@ -87,7 +88,7 @@ async def check_skill(
     stand: Stand | None = None,
     in_process: bool = False,
 ) -> Report:
-    """Every check of one skill, with the examples it declares and these cases.
+    """Return every check of one skill, with the examples it declares and these cases.
 
     Args:
         settings: what is set for it. Secrets that are not among them are made up, and no text,
@@ -107,7 +108,7 @@ async def check_skill(
 async def check_provider(
     target: object, *, address: str | None = None, in_process: bool = False
 ) -> Report:
-    """Every check of one provider; calls servers of this machine only.
+    """Return every check of one provider; calls servers of this machine only.
 
     Args:
         address: base address of a server that speaks the vendor's protocol; without it the checks
@@ -127,7 +128,7 @@ async def check_guardrail(
     held: Sequence[Pair] = (),
     in_process: bool = False,
 ) -> Report:
-    """Every check of one guardrail, on the kit's transactions and on these.
+    """Return every check of one guardrail, on the kit's transactions and on these.
 
     Args:
         refused: `(intent, effects)` that it must refuse.
@@ -151,7 +152,7 @@ async def check_venue(
     genesis: Mapping[Pubkey, Account] | None = None,
     in_process: bool = False,
 ) -> Report:
-    """Every check of one swap venue; what it sells is of a ledger that ends with the check.
+    """Return every check of one swap venue; what it sells is of a ledger that ends with the check.
 
     Args:
         http: a client of a server that speaks the venue's protocol, its address included.
@@ -177,7 +178,7 @@ async def check_payment(
     receipts: Sequence[HttpAnswer] = (),
     in_process: bool = False,
 ) -> Report:
-    """Every check of one payment protocol.
+    """Return every check of one payment protocol.
 
     Args:
         answers: of sellers with the status 402, each with an offer of the protocol; without them
@@ -202,7 +203,8 @@ async def _checked(
 
 
 def _tested(check: Callable[P, Coroutine[Any, Any, Report]]) -> Callable[P, Callable[[], None]]:
-    """The `*_test` function of a check: the test it gives fails with the report of the check."""
+    """Return the `*_test` function of a check: the test it gives fails with the report of the
+    check."""
 
     def make(*args: P.args, **kwargs: P.kwargs) -> Callable[[], None]:
         def test_conformance() -> None:

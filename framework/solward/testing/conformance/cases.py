@@ -33,7 +33,7 @@ class Cases:
 
 
 def of_project(folder: Path) -> list[Cases]:
-    """Those of the files `checks/*.json` of a project; none where there are none.
+    """Return those of the files `checks/*.json` of a project; none where there are none.
 
     Raises:
         InvalidRequest: one of them cannot be read; says where.
@@ -42,7 +42,7 @@ def of_project(folder: Path) -> list[Cases]:
 
 
 def read_cases(path: Path) -> Cases:
-    """The cases of a file.
+    """Return the cases of a file.
 
     Raises:
         InvalidRequest: it cannot be read; says where.
@@ -166,7 +166,7 @@ def _list(fields: Mapping[str, Any], name: str, where: str = "") -> list[Any]:
 def _each(
     fields: Mapping[str, Any], name: str, read: Callable[[Any, str], T], where: str = ""
 ) -> tuple[T, ...]:
-    """Each member of a list, read by `read`, which gets the member and its place."""
+    """Return each member of a list, read by `read`, which gets the member and its place."""
     place = jsontext.member(where, name)
     return tuple(read(each, f"{place}[{at}]") for at, each in enumerate(_list(fields, name, where)))
 

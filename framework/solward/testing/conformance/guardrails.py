@@ -44,7 +44,7 @@ async def guardrail_findings(
     *,
     tiered: bool = False,
 ) -> list[Finding]:
-    """Every check of a loaded guardrail, in a fixed order.
+    """Return every check of a loaded guardrail, in a fixed order.
 
     Args:
         ask: asks it, as the vault does.

@@ -86,7 +86,7 @@ class Observer:
         self._calls: defaultdict[str, list[_Call]] = defaultdict(list)
 
     def observed(self, key: str, number: int) -> Observed:
-        """A call as far as it has got; one that never ran did nothing."""
+        """Return a call as far as it has got; one that never ran did nothing."""
         calls = self._calls[key]
         if number >= len(calls):
             return Observed()
@@ -101,7 +101,7 @@ class Observer:
         )
 
     def watched(self, hook: str, bound: Callable[..., Any]) -> Callable[..., Any]:
-        """A bound hook whose calls are kept, where they are of use."""
+        """Return a bound hook whose calls are kept, where they are of use."""
         if hook == "guardrail_check":
             return self._guardrail(bound)
         return self._awaited(bound, _KEYS[hook]) if hook in _KEYS else bound
@@ -142,7 +142,7 @@ class Observer:
 
 
 def calls_plugin(code: CodeType) -> bool:
-    """Whether this is the code of the frame in which an observer calls a plugin."""
+    """Return whether this is the code of the frame in which an observer calls a plugin."""
     return code.co_name == "watched_call" and code.co_filename == __file__
 
 
@@ -351,7 +351,7 @@ class RecordedParams(dict[str, Any]):
         return super().values()
 
     def copy(self) -> dict[str, Any]:
-        """A copy that records too."""
+        """Return a copy that records too."""
         return RecordedParams(dict(super().items()), self._read, self._path)
 
 
@@ -364,7 +364,8 @@ def _recorded(value: Any, read: set[str], path: str) -> Any:
 def declared_paths(
     schema: Mapping[str, Any], path: str = ""
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Every parameter a schema declares with its own schema, nested ones as `outer.inner`."""
+    """Return every parameter a schema declares with its own schema, nested ones as
+    `outer.inner`."""
     found: list[tuple[str, Mapping[str, Any]]] = []
     for name, each in schema.get("properties", {}).items():
         found.append((f"{path}{name}", each))
@@ -374,7 +375,7 @@ def declared_paths(
 
 
 def present_paths(value: Any, path: str = "") -> set[str]:
-    """The path of every parameter in `value`."""
+    """Return the path of every parameter in `value`."""
     if isinstance(value, Mapping):
         found = {f"{path}{name}" for name in value}
         return found.union(*(present_paths(each, f"{path}{name}.") for name, each in value.items()))
@@ -411,7 +412,7 @@ class ObservedPlugins(Plugins):
         return self._observer.watched(hook, super()._bound(group, name, hook))
 
     async def observed(self, incoming: Incoming) -> methods.Observed:
-        """One call."""
+        """Return one call."""
         return self._observer.observed(**incoming.request)
 
     async def blocked(self, _incoming: Incoming) -> tuple[float, str]:

@@ -75,7 +75,8 @@ _NO_CASES = PaymentCases()
 async def payment_findings(
     protocol: LoadedPayment, _watch: Watch, *, cases: PaymentCases = _NO_CASES, tiered: bool = False
 ) -> list[Finding]:
-    """Every check of a loaded protocol, in a fixed order; `tiered` as of `skill_findings`."""
+    """Return every check of a loaded protocol, in a fixed order; `tiered` as of
+    `skill_findings`."""
     errors: list[SolwardError] = []
     impure: list[str] = []
     offers: list[PaymentOffer] = []
@@ -206,7 +207,7 @@ async def _survives(
 
 
 def _spoiled(answer: HttpAnswer) -> Iterator[HttpAnswer]:
-    """An answer as no honest seller gives it, a piece of it at a time."""
+    """Yield an answer as no honest seller gives it, a piece of it at a time."""
     yield replace(answer, status=200)
     yield replace(answer, headers=())
     yield replace(answer, headers=answer.headers * 2)

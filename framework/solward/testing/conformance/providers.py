@@ -65,7 +65,7 @@ class Subject:
         return self.alone or self.address is not None
 
     def request(self, marker: str = "") -> CompletionRequest:
-        """A request for its default model; prompt and strategy contain the marker."""
+        """Return a request for its default model; prompt and strategy contain the marker."""
         request = provider_request(model=self.provider.spec.default_model)
         if not marker:
             return request
@@ -73,7 +73,7 @@ class Subject:
         return replace(request, strategy=strategy, system=f"{request.system} {marker}")
 
     def lent(self, address: str | None) -> ProviderContext:
-        """Its context: a canary as the secret, and an address."""
+        """Return its context: a canary as the secret, and an address."""
         spec = self.provider.spec
         return ProviderContext(
             None if spec.secret_env is None else self.secret,
@@ -81,7 +81,7 @@ class Subject:
         )
 
     async def complete(self, address: str | None, marker: str = "") -> Completion | BaseException:
-        """One completion, or the exception it raised."""
+        """Return one completion, or the exception it raised."""
         try:
             answer = await self.provider.complete(self.request(marker), {}, self.lent(address))
         except Exception as error:
@@ -96,7 +96,8 @@ class Subject:
 async def provider_findings(
     provider: LoadedProvider, watch: Watch, *, address: str | None = None, tiered: bool = False
 ) -> list[Finding]:
-    """Every check of a loaded provider, in a fixed order; `tiered` as of `skill_findings`."""
+    """Return every check of a loaded provider, in a fixed order; `tiered` as of
+    `skill_findings`."""
     subject = Subject(provider, watch, address)
     options = _options(provider)
     if options.outcome is Outcome.FAILED:
@@ -292,7 +293,7 @@ async def _within(seconds: float, work: Awaitable[Any]) -> Any:
 
 
 def response(status: str, kind: str, body: str) -> bytes:
-    """A whole HTTP response that ends the connection."""
+    """Return a whole HTTP response that ends the connection."""
     head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
     return f"{head}Connection: close\r\n\r\n{body}".encode()
 
@@ -354,7 +355,7 @@ class FakeVendor:
 
 
 def refusing_address() -> str:
-    """A local address that refuses connections."""
+    """Return a local address that refuses connections."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{free.getsockname()[1]}"

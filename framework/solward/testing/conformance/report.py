@@ -54,7 +54,7 @@ class Finding:
 def finding(
     check: str, trouble: Sequence[str], fine: str = "", *, lacks: str = "", warns: bool = False
 ) -> Finding:
-    """The finding of a check that lists what is wrong.
+    """Return the finding of a check that lists what is wrong.
 
     Args:
         fine: the detail where nothing is.
@@ -183,7 +183,7 @@ class Report:
         return Grade(reached, None)
 
     def finding(self, check: str) -> Finding:
-        """The finding of one check; raises `KeyError` when it did not run."""
+        """Return the finding of one check; raises `KeyError` when it did not run."""
         for each in self.findings:
             if each.check == check:
                 return each
@@ -209,14 +209,15 @@ _CONTRACT = {check for tier in TIERS[:2] for check in tier.checks}
 
 
 def lowest(reports: Iterable[Report]) -> Grade | None:
-    """The grade of a distribution, its lowest plugin's; None where all of them are built in."""
+    """Return the grade of a distribution, its lowest plugin's; None where all of them are built
+    in."""
     order = (None, *TIERS)
     found = [each.grade for each in reports if each.grade is not None]
     return min(found, key=lambda each: order.index(each.tier), default=None)
 
 
 def joined(details: Iterable[str], most: int = 3) -> str:
-    """The first `most` details as one text."""
+    """Return the first `most` details as one text."""
     found = list(dict.fromkeys(details))
     more = f"; and {len(found) - most} more" if len(found) > most else ""
     return "; ".join(found[:most]) + more
@@ -234,7 +235,7 @@ _OF_A_PROGRAM = re.compile(r"Traceback \(most recent|<[\w. ]+ at 0x[0-9a-f]+>")
 def manifest_finding(
     spec: object, asked: Iterable[CapabilityUse] | None, *, stores: bool = False
 ) -> Finding:
-    """The finding `manifest` of a plugin.
+    """Return the finding `manifest` of a plugin.
 
     Args:
         spec: its declaration; None for a guardrail, which has no manifest.
@@ -289,7 +290,7 @@ def _unused(manifest: Manifest, asked: tuple[CapabilityUse, ...]) -> Iterator[st
 
 
 def errors_finding(errors: Iterable[BaseException | str]) -> Finding:
-    """The finding `errors`: of errors as their caller gets them, or of their texts."""
+    """Return the finding `errors`: of errors as their caller gets them, or of their texts."""
     errors = list(errors)
     trouble = []
     for error in errors:

@@ -129,7 +129,7 @@ def check_target(
 
 
 def _checked_own(home: Path, one: Installed, cases: Sequence[Cases]) -> Checked:
-    """The check of unpacked wheels, which are the same bytes before and after it.
+    """Return the check of unpacked wheels, which are the same bytes before and after it.
 
     Raises:
         FolderError: they are not.
@@ -148,7 +148,7 @@ def _needs_host(target: str) -> InvalidRequest:
 
 
 def _declared(new: Installed) -> Mapping[str, Terms]:
-    """All that its plugins need: what is checked here is accepted by nobody else."""
+    """Return all that its plugins need: what is checked here is accepted by nobody else."""
     try:
         return declared_terms(new, (new.name,))
     except FolderError:
@@ -157,7 +157,7 @@ def _declared(new: Installed) -> Mapping[str, Terms]:
 
 @asynccontextmanager
 async def open_conformance() -> AsyncIterator[Stand]:
-    """A stand with canaries as its secrets, in the environment too."""
+    """Yield a stand with canaries as its secrets, in the environment too."""
     canaries = Canaries()
     async with contextlib.AsyncExitStack() as stack:
         home = stack.enter_context(tempfile.TemporaryDirectory(prefix="solward-check-"))
@@ -176,7 +176,7 @@ async def check(
     in_process: bool = False,
     **given: Any,
 ) -> Report:
-    """The report of one plugin, on `stand` or one opened for it.
+    """Return the report of one plugin, on `stand` or one opened for it.
 
     Args:
         given: what the check of its kind takes (`check_skill` and so on).
@@ -198,7 +198,7 @@ async def check_subject(
     stand: Stand | None = None,
     **given: Any,
 ) -> Report:
-    """The report of a plugin that is loaded; `given` as of `check`."""
+    """Return the report of a plugin that is loaded; `given` as of `check`."""
     target = subject.target
     tiered = subject.host is not None
     findings = [_contract(target)]
@@ -318,7 +318,7 @@ async def loaded(
     own: tuple[Path, Installed] | None = None,
     in_process: bool = False,
 ) -> AsyncIterator[list[Subject]]:
-    """The plugins of these entry points, in their order, until the block ends.
+    """Yield the plugins of these entry points, in their order, until the block ends.
 
     Args:
         own: a home, and the distribution in a folder of its own there, whose plugins they are.
@@ -433,7 +433,7 @@ def _in_process(candidates: Sequence[Candidate], where: str) -> Iterator[list[Su
 
 
 def _here(candidate: Candidate, where: str) -> Subject:
-    """A plugin in this process, its hooks observed."""
+    """Return a plugin in this process, its hooks observed."""
     target, watch = load_target(candidate.entry_point), ProcessWatch()
     watched = watch.observer.watched
     plugin = target.loaded

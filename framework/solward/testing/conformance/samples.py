@@ -29,7 +29,7 @@ class Unsampled(Exception):
 
 
 def sample(schema: Mapping[str, Any], name: str = "parameters") -> Any:
-    """A value valid by a checked schema, with every property; raises `Unsampled`."""
+    """Return a value valid by a checked schema, with every property; raises `Unsampled`."""
     accepts = Parameters(schema).accepts
     for value in _candidates(schema, name):
         if accepts(value):

@@ -42,14 +42,14 @@ class WatchedSkill:
     _calls: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     async def observed(self, run: Run) -> Observed:
-        """A run as its skill's code has it until now."""
+        """Return a run as its skill's code has it until now."""
         seen = await self.watch.observed(run.wallet.id, run.number)
         if seen.executed:
             self._calls[run.wallet.id] = run.number + 1
         return seen
 
     def begin(self, wallet: TestWallet, params: Any) -> Run:
-        """A run on a wallet, which has no other at the time."""
+        """Return a run on a wallet, which has no other at the time."""
         return Run(self, wallet, params, self._calls[wallet.id])
 
 
@@ -147,7 +147,7 @@ async def run_once(
 
 
 async def start(run: Run, *, gate: Gate | None = None) -> str:
-    """The run itself; raises as `run_skill`."""
+    """Return the run itself; raises as `run_skill`."""
     skill = run.skill.loaded
     own = run.wallet.context(skill, settings=run.skill.settings)
     context = run.skill.watch.context(run, own, gate)
@@ -196,11 +196,11 @@ class Subject:
         return self.watched.loaded
 
     async def wallet(self) -> TestWallet:
-        """A new wallet with a name of its own."""
+        """Return a new wallet with a name of its own."""
         return await self.stand.wallet(f"conformance-{next(_numbers)}-wallet")
 
     async def run(self, case: Case) -> Run:
-        """A case on a new wallet."""
+        """Return a case on a new wallet."""
         wallet = await self.wallet()
         run = await observe_run(self.watched, wallet, await prepared(case, wallet))
         self.runs.append(run)
@@ -295,7 +295,7 @@ async def _cancelled(run: Run, gate: BlockingGate) -> float | None:
 
 
 async def _after(run: Run, until: float) -> str:
-    """The fault of a cancelled run; empty where there is none.
+    """Return the fault of a cancelled run; empty where there is none.
 
     Args:
         until: when it must have ended, by the loop's clock.
@@ -363,8 +363,8 @@ def _mixed(run: Run, alone: Run, others: Sequence[TestWallet]) -> list[str]:
 
 
 async def _differs(skill: WatchedSkill, run: Run) -> list[str]:
-    """A skill that reads only has the same outcome alone, if two runs alone have the same; each
-    of them keeps nothing yet."""
+    """Return a skill that reads only has the same outcome alone, if two runs alone have the same;
+    each of them keeps nothing yet."""
     await _forget(skill, run.wallet)
     first = await observe_run(skill, run.wallet, run.params)
     await _forget(skill, run.wallet)

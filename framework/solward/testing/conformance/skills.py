@@ -67,7 +67,7 @@ async def skill_findings(
     settings: Mapping[str, Any] = MappingProxyType({}),
     tiered: bool = False,
 ) -> list[Finding]:
-    """Every check of a loaded skill, in a fixed order.
+    """Return every check of a loaded skill, in a fixed order.
 
     Args:
         settings: what is set for it; secrets that are not among them are made up.
@@ -329,7 +329,7 @@ def _blocking(subject: Subject, held: Held) -> Finding:
 
 
 async def _base(subject: Subject) -> tuple[TestWallet, dict[str, Any]] | None:
-    """A wallet and parameters for it; of a case that did not run where none did."""
+    """Return a wallet and parameters for it; of a case that did not run where none did."""
     wallet = await subject.wallet()
     if subject.good:
         return wallet, await prepared(subject.good[0][0], wallet)
@@ -342,8 +342,8 @@ async def _base(subject: Subject) -> tuple[TestWallet, dict[str, Any]] | None:
 
 
 async def check_money(subject: Subject, cases: Sequence[Case]) -> Finding:
-    """Each example that lands moves what its records' transactions moved, the same on another
-    wallet, and nothing on a frozen one."""
+    """Return each example that lands moves what its records' transactions moved, the same on
+    another wallet, and nothing on a frozen one."""
     trouble: list[str] = []
     differs: list[str] = []
     landed = 0
@@ -379,7 +379,7 @@ async def check_money(subject: Subject, cases: Sequence[Case]) -> Finding:
 
 
 async def _run(subject: Subject, case: Case, *, frozen: bool = False) -> tuple[Run, Units]:
-    """A case on a new wallet, and the change of what that holds."""
+    """Return a case on a new wallet, and the change of what that holds."""
     wallet = await subject.wallet()
     params = await prepared(case, wallet)
     if frozen:
@@ -462,7 +462,7 @@ MAX_DESCRIPTION = 1_024
 
 
 def check_dialects(tool: ToolDefinition, cases: Iterable[Mapping[str, Any]]) -> Finding:
-    """The tool in each vendor's dialect; every case stays valid in it."""
+    """Return the tool in each vendor's dialect; every case stays valid in it."""
     trouble: list[str] = []
     for dialect in DIALECTS:
         try:
@@ -499,7 +499,7 @@ def _check(
 
 
 def _standard(schema: Any) -> Any:
-    """The schema with Gemini's `nullable` as standard JSON Schema."""
+    """Return the schema with Gemini's `nullable` as standard JSON Schema."""
     if isinstance(schema, list):
         return [_standard(each) for each in schema]
     if not isinstance(schema, dict):

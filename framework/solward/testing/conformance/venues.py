@@ -89,7 +89,7 @@ _NO_CASES = VenueCases()
 async def venue_findings(
     venue: LoadedVenue, _watch: Watch, *, cases: VenueCases = _NO_CASES, tiered: bool = False
 ) -> list[Finding]:
-    """Every check of a loaded venue, in a fixed order; `tiered` as of `skill_findings`."""
+    """Return every check of a loaded venue, in a fixed order; `tiered` as of `skill_findings`."""
     errors: list[SolwardError] = []
     failures = await _failures(venue, cases.pools, errors)
     if not cases.requests or (cases.http is None and not cases.pools):
@@ -108,7 +108,7 @@ async def venue_findings(
 async def _answered(
     venue: LoadedVenue, cases: VenueCases, stack: contextlib.AsyncExitStack
 ) -> list[Finding]:
-    """The checks that need requests."""
+    """Return the checks that need requests."""
     http = cases.http
     if http is None:
         http = await stack.enter_async_context(httpx.AsyncClient())

@@ -82,16 +82,18 @@ class Watch(Protocol):
     """Where a plugin runs, as the checks see it."""
 
     async def observed(self, key: str, number: int) -> Observed:
-        """One call of a hook (`Observer.observed`)."""
+        """Return one call of a hook (`Observer.observed`)."""
 
     def blocking(self) -> Any:
-        """An async context manager that gives a `Held`, which is filled when the block ends."""
+        """Return an async context manager that gives a `Held`, which is filled when the block
+        ends."""
 
     def context(self, run: Asking, context: SkillContext, gate: Gate | None) -> SkillContext:
-        """A skill's context that counts what the run asks for, and has it wait at the gate."""
+        """Return a skill's context that counts what the run asks for, and has it wait at the
+        gate."""
 
     def asked(self, plugin: str) -> tuple[CapabilityUse, ...] | None:
-        """All that a plugin asked for until now; None where that is not seen."""
+        """Return all that a plugin asked for until now; None where that is not seen."""
 
     @property
     def stores(self) -> bool:
@@ -237,7 +239,7 @@ def _refusal(asked: CapabilityUse) -> Iterator[None]:
 
 
 def _plain(value: bytes) -> bytes:
-    """A header's value, `Basic` credentials in clear."""
+    """Return a header's value, `Basic` credentials in clear."""
     scheme, _, rest = value.partition(b" ")
     if scheme.lower() != b"basic":
         return value
@@ -325,7 +327,7 @@ class _Gated:
 
 
 def name_of(error: BaseException) -> str:
-    """The type of what a plugin raised, wherever it runs."""
+    """Return the type of what a plugin raised, wherever it runs."""
     return error.type_name if isinstance(error, HostBug) else type(error).__name__
 
 

@@ -60,7 +60,7 @@ class Keyring:
     audit_key: bytes = field(repr=False)
 
     def kek(self, version: int) -> bytes:
-        """The KEK of a version; raises `KeystoreError` when it is not in memory."""
+        """Return the KEK of a version; raises `KeystoreError` when it is not in memory."""
         try:
             return self._keks[version]
         except KeyError:
@@ -98,8 +98,8 @@ class Envelope:
 
 
 def address_of(keypair: Keypair) -> str:
-    """The base58 public key: the public half of the pair's bytes, which `pubkey` would derive from
-    the seed once more."""
+    """Return the base58 public key: the public half of the pair's bytes, which `pubkey` would
+    derive from the seed once more."""
     return str(Pubkey(bytes(keypair)[KEY_BYTES:]))
 
 
@@ -121,7 +121,7 @@ def seal(kek: bytes, kek_version: int, wallet_id: str, keypair: Keypair) -> Enve
 
 
 def open_envelope(kek: bytes, envelope: Envelope) -> Keypair:
-    """The keypair inside; drop it after one signature.
+    """Return the keypair inside; drop it after one signature.
 
     Raises:
         KeystoreError: another KEK, a changed byte, another wallet's row, or a key that does not
@@ -142,7 +142,7 @@ def open_envelope(kek: bytes, envelope: Envelope) -> Keypair:
 
 
 def rewrap(old_kek: bytes, new_kek: bytes, new_version: int, envelope: Envelope) -> Envelope:
-    """The same sealed key, its data key under another KEK; raises like `open_envelope`."""
+    """Return the same sealed key, its data key under another KEK; raises like `open_envelope`."""
     data_key = _data_key(old_kek, envelope)
     bound = _bound("data-key", envelope.wallet_id, envelope.public_key, new_version)
     return Envelope(
@@ -161,7 +161,7 @@ def new_kdf() -> dict[str, Any]:
 
 
 def derived(passphrase: str, kdf: Mapping[str, Any]) -> bytes:
-    """The key that a passphrase gives by stored parameters; takes a third of a second.
+    """Return the key that a passphrase gives by stored parameters; takes a third of a second.
 
     Raises:
         ValueError: they are out of bounds, by what it says.
@@ -191,7 +191,7 @@ def encrypt(key: bytes, plain: bytes, bound: bytes) -> bytes:
 
 
 def decrypt(key: bytes, sealed: bytes, bound: bytes, what: str) -> bytes:
-    """The plain bytes; raises `KeystoreError` naming `what` when they are not genuine."""
+    """Return the plain bytes; raises `KeystoreError` naming `what` when they are not genuine."""
     if len(sealed) < _NONCE_BYTES + _TAG_BYTES:
         raise KeystoreError(f"{what} cannot be opened: it is cut short")
     try:
@@ -216,7 +216,7 @@ def _bound(part: str, wallet_id: str, public_key: str, version: int) -> bytes:
 
 
 def parse_keypair_file(text: str) -> Keypair:
-    """The keypair in a Solana CLI keypair file: a JSON array of 64 byte values.
+    """Return the keypair in a Solana CLI keypair file: a JSON array of 64 byte values.
 
     Raises:
         InvalidRequest: it is not one, or its public half is not its private half's. Never shows
@@ -239,7 +239,7 @@ def parse_keypair_file(text: str) -> Keypair:
 
 
 def pocket_keypair(wallet: Keypair, counter: int) -> Keypair:
-    """The key of a wallet's pocket: HMAC-SHA-256 of `pocket` and the counter (8 bytes, big endian)
-    under the wallet's 32-byte secret, as the ed25519 seed."""
+    """Return the key of a wallet's pocket: HMAC-SHA-256 of `pocket` and the counter (8 bytes, big
+    endian) under the wallet's 32-byte secret, as the ed25519 seed."""
     message = _PURPOSE + counter.to_bytes(_COUNTER_BYTES, "big")
     return Keypair.from_seed(hmac.digest(wallet.secret(), message, "sha256"))

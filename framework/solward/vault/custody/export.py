@@ -30,7 +30,7 @@ from solward.vault.store import wallets as store
 
 
 async def newest_keystore(database: Database) -> KeystoreRow:
-    """The keystore's row, which says how it is protected; raises `KeystoreError`."""
+    """Return the keystore's row, which says how it is protected; raises `KeystoreError`."""
     async with database.read() as connection:
         rows = await store.keystore_rows(connection)
     if not rows:
@@ -39,8 +39,8 @@ async def newest_keystore(database: Database) -> KeystoreRow:
 
 
 def choose(wallets: list[Wallet], wanted: str) -> Wallet:
-    """The wallet with this id, address or unique name; of several with a name, the one that no API
-    key made. Raises `InvalidRequest`."""
+    """Return the wallet with this id, address or unique name; of several with a name, the one that
+    no API key made. Raises `InvalidRequest`."""
     matches = [each for each in wallets if wanted in (each.id, each.address)]
     matches = matches or [each for each in wallets if each.name == wanted]
     if len(matches) > 1:

@@ -60,7 +60,7 @@ class KeystoreRow:
 async def create(
     source: KeySource, version: int = 1, previous: Keyring | None = None
 ) -> tuple[Keyring, KeystoreRow]:
-    """A new KEK version and its row; a file is made where it is missing.
+    """Return a new KEK version and its row; a file is made where it is missing.
 
     Raises:
         KeystoreError: the file cannot be made, or is open to others.
@@ -90,7 +90,7 @@ async def create(
 
 
 async def unlock(source: KeySource, row: KeystoreRow) -> Keyring:
-    """The keyring of the newest row.
+    """Return the keyring of the newest row.
 
     Raises:
         KeystoreError: the passphrase or file is missing, of the wrong kind or not the right one,
@@ -114,7 +114,7 @@ async def unlock(source: KeySource, row: KeystoreRow) -> Keyring:
 
 
 def finished(row_kdf: Mapping[str, Any]) -> dict[str, Any]:
-    """A row's `kdf` once nothing needs the previous KEK any more."""
+    """Return a row's `kdf` once nothing needs the previous KEK any more."""
     return {name: value for name, value in row_kdf.items() if name != _PREVIOUS}
 
 
@@ -205,7 +205,7 @@ def _bound_previous(version: int, previous: int) -> bytes:
 
 
 def read_key(path: Path) -> bytes:
-    """The key in `path`, which may also be a descriptor's path such as /dev/fd/3.
+    """Return the key in `path`, which may also be a descriptor's path such as /dev/fd/3.
 
     Raises:
         KeystoreError: it is missing, readable by others, or not 32 bytes.

@@ -69,7 +69,8 @@ class Keystore:
         return opened
 
     async def newest(self, connection: AsyncConnection) -> Keyring:
-        """The keyring to seal a new key with, which stays the newest until the transaction ends.
+        """Return the keyring to seal a new key with, which stays the newest until the transaction
+        ends.
 
         Raises:
             KeystoreError: another process rotated the keystore; a key sealed under the old version
@@ -147,7 +148,8 @@ class Keystore:
 
 
 async def audit_key(database: Database, source: KeySource) -> bytes | None:
-    """The key that authenticates a database's audit log, for checking it; nothing is changed.
+    """Return the key that authenticates a database's audit log, for checking it; nothing is
+    changed.
 
     Returns:
         None where nothing was written yet.
@@ -167,7 +169,7 @@ async def audit_key(database: Database, source: KeySource) -> bytes | None:
 
 
 def envelope_of(row: Mapping[str, Any]) -> Envelope:
-    """A wallet row's sealed key."""
+    """Return a wallet row's sealed key."""
     return Envelope(
         wallet_id=row["id"],
         public_key=row["public_key"],
@@ -178,7 +180,7 @@ def envelope_of(row: Mapping[str, Any]) -> Envelope:
 
 
 def keystore_row(fields: Mapping[str, Any]) -> KeystoreRow:
-    """A KEK version from its row; raises `KeystoreError` where it is damaged."""
+    """Return a KEK version from its row; raises `KeystoreError` where it is damaged."""
     if not isinstance(fields["kdf"], dict):
         raise KeystoreError("The keystore's parameters are damaged")
     return KeystoreRow(int(fields["kek_version"]), fields["kdf"], bytes(fields["verifier"]))

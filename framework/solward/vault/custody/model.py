@@ -35,7 +35,7 @@ class Wallet:
     created_by: str | None = None
 
     def to_json(self, *, maker: bool = False) -> dict[str, Any]:
-        """The list form, with `maker` that of `createdBy` too."""
+        """Return the list form, with `maker` that of `createdBy` too."""
         return ({"createdBy": self.created_by} if maker else {}) | {
             "id": self.id,
             "name": self.name,
@@ -55,7 +55,7 @@ class Pocket:
 
 
 def wallet_of(row: Mapping[str, Any]) -> Wallet:
-    """A wallet from its row."""
+    """Return a wallet from its row."""
     return Wallet(
         row["id"],
         row["name"],
@@ -67,7 +67,8 @@ def wallet_of(row: Mapping[str, Any]) -> Wallet:
 
 
 def check_text(value: object, field: str) -> str:
-    """A name or tag: 1 to 64 printable characters; raises `InvalidRequest` naming `field`."""
+    """Return a name or tag: 1 to 64 printable characters; raises `InvalidRequest` naming
+    `field`."""
     if (
         not isinstance(value, str)
         or not 0 < len(value) <= MAX_NAME
@@ -79,18 +80,19 @@ def check_text(value: object, field: str) -> str:
 
 
 def has_address_or_id(name: str) -> bool:
-    """Whether a word of a name is an address, or all of it an id."""
+    """Return whether a word of a name is an address, or all of it an id."""
     return any(map(is_address, _WORDS.findall(name))) or _ID.fullmatch(name.strip()) is not None
 
 
 def begins_as_group(name: str) -> bool:
-    """Whether a name begins with `@` as the policy's groups do, also in another script's form."""
+    """Return whether a name begins with `@` as the policy's groups do, also in another script's
+    form."""
     return unicodedata.normalize("NFKC", name).strip().startswith("@")
 
 
 def check_name(value: object) -> str:
-    """A wallet's name: as `check_text`, and nothing by which wallets and recipients are given
-    beside their names; raises `InvalidRequest`."""
+    """Return a wallet's name: as `check_text`, and nothing by which wallets and recipients are
+    given beside their names; raises `InvalidRequest`."""
     name = check_text(value, "name")
     if begins_as_group(name):
         raise InvalidRequest("name must not begin with @, as names of the address book do")

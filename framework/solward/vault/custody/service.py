@@ -72,7 +72,7 @@ class Signer:
         self.address = envelope.public_key if counter is None else str(self._keypair().pubkey())
 
     async def sign(self, message: bytes) -> bytes:
-        """The 64-byte ed25519 signature over a serialised transaction message.
+        """Return the 64-byte ed25519 signature over a serialised transaction message.
 
         Raises:
             KeystoreError: the key cannot be opened.
@@ -117,7 +117,7 @@ class Wallets:
         return cls(database, await Keystore.open(database, key_source(settings, home)))
 
     async def create(self, name: str = DEFAULT_NAME, tags: Sequence[str] = ()) -> Wallet:
-        """A new wallet with a key of its own, stored when this returns.
+        """Return a new wallet with a key of its own, stored when this returns.
 
         Raises:
             InvalidRequest: the name or a tag is not 1 to 64 printable characters; the name is an
@@ -127,7 +127,7 @@ class Wallets:
         return await self._store(Keypair(), name, tags)
 
     async def import_keypair(self, keypair_file_text: str, name: str = DEFAULT_NAME) -> Wallet:
-        """A wallet on an existing key: the text of a Solana CLI keypair file.
+        """Return a wallet on an existing key: the text of a Solana CLI keypair file.
 
         Of a key that was used elsewhere, `foreign_rights` is asked first.
 
@@ -141,25 +141,26 @@ class Wallets:
             raise InvalidRequest(f"keypair {keypair.pubkey()} is imported already") from None
 
     async def get(self, wallet_id: str) -> Wallet:
-        """One wallet; raises `WalletNotFound`.
+        """Return one wallet; raises `WalletNotFound`.
 
         Its tags may be older than what another process set: see `get_fresh`.
         """
         return (await self._load(wallet_id)).wallet
 
     async def get_fresh(self, wallet_id: str) -> Wallet:
-        """One wallet with its tags as they are now; raises `WalletNotFound`."""
+        """Return one wallet with its tags as they are now; raises `WalletNotFound`."""
         if self._database.shared:
             self._cache.pop(wallet_id, None)
         return await self.get(wallet_id)
 
     async def list(self) -> list[Wallet]:
-        """Every wallet, oldest first."""
+        """Return every wallet, oldest first."""
         async with self._database.read() as connection:
             return [wallet_of(row) for row in await store.list_wallets(connection)]
 
     async def pages_json(self, *, maker: bool = False) -> AsyncGenerator[Sequence[bytes], None]:
-        """Every wallet as JSON, oldest first, some at a time; each page is a read of its own."""
+        """Yield every wallet as JSON, oldest first, some at a time; each page is a read of its
+        own."""
         last: str | None = None
         while True:
             async with self._database.read() as connection:
@@ -224,7 +225,7 @@ class Wallets:
 
     @asynccontextmanager
     async def new_pocket(self, wallet_id: str) -> AsyncIterator[Pocket]:
-        """A pocket whose counter nobody else in this process has until the block ends.
+        """Yield a pocket whose counter nobody else in this process has until the block ends.
 
         It is used once its row is stored; another process may be first (`PocketTaken`).
 
@@ -245,13 +246,13 @@ class Wallets:
                 self._planned.pop(wallet_id, None)
 
     async def position(self, wallet_id: str, program: str, position: str) -> Pocket | None:
-        """The pocket of a position, None where there is none yet."""
+        """Return the pocket of a position, None where there is none yet."""
         async with self._database.read() as connection:
             row = await pocket_store.at_position(connection, wallet_id, program, position)
         return None if row is None else Pocket(row.wallet_id, row.counter, row.address)
 
     async def pockets(self, wallet_id: str) -> Sequence[PocketRow]:
-        """The pockets of a wallet that may hold something, oldest first.
+        """Return the pockets of a wallet that may hold something, oldest first.
 
         Raises:
             WalletNotFound: no such wallet.
@@ -348,7 +349,8 @@ def _json(row: Row, maker: bool) -> bytes:
 
 
 def key_source(settings: Settings, home: Path) -> KeySource:
-    """The passphrase or key file the settings name; a file in `home` where they name none."""
+    """Return the passphrase or key file the settings name; a file in `home` where they name
+    none."""
     if settings.keystore_passphrase is not None:
         return KeySource(passphrase=settings.keystore_passphrase.get_secret_value())
     return KeySource(file=settings.keystore_key_file or home / KEY_FILE)

@@ -124,7 +124,7 @@ class CompiledGrants:
     others: Mapping[Operation, tuple[_Candidate, ...]] = field(default_factory=dict)
 
     def candidates(self, line: Line | None) -> tuple[_Candidate, ...]:
-        """Those for the line's operation and asset."""
+        """Return those for the line's operation and asset."""
         if line is None:
             return self.acting
         found = self.named.get((line.operation, line.asset))
@@ -175,7 +175,7 @@ def _limit(grant: Grant, operation: Operation, asset: str) -> AssetLimit | None:
 
 
 def covers(grant: Grant, line: Line, case: Case) -> bool:
-    """Whether the grant is for such a line, whatever the amount and the time.
+    """Return whether the grant is for such a line, whatever the amount and the time.
 
     A new grant starts with what it would have covered. Of `case` it reads `wallet_id`, `chain`,
     `own` and `book`.
@@ -193,17 +193,18 @@ def covers(grant: Grant, line: Line, case: Case) -> bool:
 
 
 def is_via(grant: Grant, chain: Sequence[str]) -> bool:
-    """Whether a grant is for the site that a transaction pays, or names no site."""
+    """Return whether a grant is for the site that a transaction pays, or names no site."""
     return not grant.via or any(each in grant.via for each in chain)
 
 
 def is_in_time(grant: Grant, now_ms: tuple[int, ...]) -> bool:
-    """Whether a grant's `until` and `hours` hold, by every one of these clocks."""
+    """Return whether a grant's `until` and `hours` hold, by every one of these clocks."""
     return not _has_ended(grant, now_ms) and _is_in_hours(grant, now_ms)
 
 
 def needed(sets: Mapping[str, CompiledGrants], case: Case) -> frozenset[Need]:
-    """The sums that `decide` reads for the same `sets` and `case`: of grants that match alone."""
+    """Return the sums that `decide` reads for the same `sets` and `case`: of grants that match
+    alone."""
     found: set[Need] = set()
     for who in case.chain:
         compiled = sets.get(who)
@@ -282,7 +283,8 @@ def decide(sets: Mapping[str, CompiledGrants], case: Case, used: Mapping[Need, i
 
 
 def _has_default(line: Line, case: Case) -> bool:
-    """Whether defaults say anything of the line: SOL has ceilings, a launch takes nothing."""
+    """Return whether defaults say anything of the line: SOL has ceilings, a launch takes
+    nothing."""
     if line.operation == Operation.SWAP and case.listed is not None:
         return True
     return line.asset != SOL and line.operation != Operation.LAUNCH
@@ -347,7 +349,8 @@ class _Principal:
         self._seen: dict[object, _Match] = {}
 
     def match(self, at: int) -> _Match:
-        """The grants for a line whatever was used, and of the others the one that came nearest.
+        """Return the grants for a line whatever was used, and of the others the one that came
+        nearest.
 
         Lines that differ by their units alone are looked at once: a transaction may have dozens.
         """
@@ -415,7 +418,7 @@ class _Principal:
         return _Shared(tuple(held.values()), reserved)
 
     def _options(self, at: int) -> Sequence[_Option] | Finding:
-        """The grants with room for the line alone, or why there is none."""
+        """Return the grants with room for the line alone, or why there is none."""
         found: list[_Option] = []
         matched, mismatched = self.match(at)
         nearest = None if mismatched is None else (*mismatched, 0)
@@ -440,7 +443,7 @@ class _Principal:
         return self._finding(why, each, at, units)
 
     def _costs_left(self, each: _Candidate) -> int:
-        """Lamports of network fees and rent that a grant has left in its window."""
+        """Return lamports of network fees and rent that a grant has left in its window."""
         return each.grant.costs_lamports - self.used.get((each.scope, COSTS, COSTS_WINDOW_MS), 0)
 
     # Checks of one grant, in the order of `_NEARNESS`.
@@ -496,7 +499,7 @@ class _Principal:
     def _full_window(
         self, each: _Candidate, asset: str, windows: Sequence[Window], added: int
     ) -> Window | None:
-        """The longest window that has no room: the one that lasts."""
+        """Return the longest window that has no room: the one that lasts."""
         for window in reversed(windows):
             if self.used[each.scope, asset, window.length_ms] + added > window.most:
                 return window
@@ -514,7 +517,7 @@ class _Principal:
         return dollars
 
     def dollars(self, at: int) -> int | str:
-        """Micro-dollars of a line, or why these are not known."""
+        """Return micro-dollars of a line, or why these are not known."""
         dollars = self.case.dollars
         return dollars[at] if at < len(dollars) else NOT_ASKED.reason
 
@@ -614,7 +617,7 @@ class _Search:
         self._nearest: _Miss | None = None
 
     def first(self) -> tuple[_Option, ...] | _Miss:
-        """The option for each line, or where there is no way the miss that came furthest."""
+        """Return the option for each line, or where there is no way the miss that came furthest."""
         may_ask = any(_may_ask(option) for each in self._options for option in each)
         for may_hold in (False, True) if may_ask else (False,):
             self._tries = None
@@ -703,7 +706,7 @@ def _is_within(hours: Hours, now_ms: int) -> bool:
 
 
 def _reaches(to: tuple[str, ...], line: Line, case: Case) -> bool:
-    """Whether the line goes to one of `to`, or to nobody."""
+    """Return whether the line goes to one of `to`, or to nobody."""
     if line.operation not in _RECEIVED or ANYBODY in to:
         return True
     if OWN in to and _is_of(case.own, line):
@@ -722,7 +725,7 @@ def _named(to: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
 
 
 def _is_of(addresses: frozenset[str], line: Line) -> bool:
-    """Whether the line goes to one of `addresses`, or to its associated token account."""
+    """Return whether the line goes to one of `addresses`, or to its associated token account."""
     if line.account in addresses or line.owner in addresses:
         return True
     # An account that is known as another's is not theirs.
@@ -738,14 +741,14 @@ def _associated(addresses: frozenset[str], asset: str, program: str) -> frozense
 
 
 def mint_of(asset: str, program: str) -> str:
-    """The mint of an asset under a token program, which has a wrapped SOL of its own."""
+    """Return the mint of an asset under a token program, which has a wrapped SOL of its own."""
     if asset != SOL:
         return asset
     return TOKEN_2022_WRAPPED_SOL_MINT if program == TOKEN_2022_PROGRAM else WRAPPED_SOL_MINT
 
 
 def _is_new(line: Line | None, case: Case) -> bool:
-    """Whether the line pays somebody whom the wallet never paid; one who only looks like
+    """Return whether the line pays somebody whom the wallet never paid; one who only looks like
     somebody paid was not."""
     if line is None or line.operation not in _PAID:
         return False

@@ -92,7 +92,7 @@ def combined(
     max_age_ms: int = MAX_AGE_MS,
     max_spread_bps: int | None = None,
 ) -> AssetPrice:
-    """The one price of what every configured source answered: source -> answer.
+    """Return the one price of what every configured source answered: source -> answer.
 
     The highest counts, as old as the oldest. It takes an answer of each source, so that whoever
     silences one cannot have the other's lower price count.
@@ -127,7 +127,7 @@ def combined(
 def timely(
     prices: Mapping[str, AssetPrice], now_ms: int, max_age_ms: int = MAX_AGE_MS
 ) -> dict[str, AssetPrice]:
-    """The prices with those replaced that have become too old; for the moment of a decision.
+    """Return the prices with those replaced that have become too old; for the moment of a decision.
 
     Args:
         now_ms: by the clock of the process that asked for them.
@@ -140,7 +140,7 @@ def timely(
 
 
 def micro_dollars(units: int, decimals: int | None, price: AssetPrice) -> int | NoPrice:
-    """Micro-dollars of an asset's smallest units, rounded up; 0 of 0 units.
+    """Return micro-dollars of an asset's smallest units, rounded up; 0 of 0 units.
 
     Args:
         decimals: as the transaction's bytes state them, which the ledger checks as they land.
@@ -182,7 +182,7 @@ def to_json(prices: Mapping[str, AssetPrice]) -> dict[str, Any]:
 
 
 def from_json(stored: Mapping[str, Any]) -> dict[str, AssetPrice]:
-    """The prices that `to_json` stored."""
+    """Return the prices that `to_json` stored."""
     return {
         asset: NoPrice(value["reason"])
         if "reason" in value

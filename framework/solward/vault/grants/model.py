@@ -156,12 +156,13 @@ class Grant(Struct, frozen=True):
 
 
 def sorted_assets(assets: Sequence[str] | frozenset[str] | Mapping[str, Any]) -> list[str]:
-    """SOL first, then mints, then `ANY_ASSET`."""
+    """Return SOL first, then mints, then `ANY_ASSET`."""
     return sorted(assets, key=lambda asset: (asset == ANY_ASSET, asset != SOL, asset))
 
 
 def stored_form(grant: Grant) -> dict[str, Any]:
-    """The grant as it is stored; equal for equal grants, defaults but that of `via` written."""
+    """Return the grant as it is stored; equal for equal grants, defaults but that of `via`
+    written."""
     stored: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(grant))
     stored["may"] = [operation.value for operation in Operation if operation in grant.may]
     stored["assets"] = [stored["assets"][asset] for asset in sorted_assets(grant.assets)]
@@ -174,7 +175,8 @@ def stored_form(grant: Grant) -> dict[str, Any]:
 
 
 def from_stored(stored: Mapping[str, Any]) -> Grant:
-    """The grant of which `stored` is the stored form; raises KeyError or ValueError if of none."""
+    """Return the grant of which `stored` is the stored form; raises KeyError or ValueError if of
+    none."""
     assets = {each["asset"]: each for each in stored["assets"]}
     grant = msgspec.convert({**stored, "assets": assets}, Grant)
     if stored_form(grant) != stored:

@@ -468,7 +468,8 @@ def _one_line(text: str) -> str:
 
 
 def _clock(ms: int, now_ms: int | None) -> str:
-    """The minute from which it holds, in UTC; with its date unless that is the day of `now_ms`."""
+    """Return the minute from which it holds, in UTC; with its date unless that is the day of
+    `now_ms`."""
     minute = -(-ms // MINUTE_MS) * MINUTE_MS
     moment = datetime.fromtimestamp(minute // 1_000, UTC)
     is_today = now_ms is not None and minute // DAY_MS == now_ms // DAY_MS

@@ -62,7 +62,7 @@ class Names:
         return self.mints.get(mint) if listed is None else listed
 
     def ids(self, kind: str, text: str) -> Sequence[str]:
-        """The one whose id is `text`, else all whose name it is."""
+        """Return the one whose id is `text`, else all whose name it is."""
         found = self.rows.get(kind, {})
         if text in found:
             return [text]
@@ -74,7 +74,7 @@ class Names:
         return None if name == own_id else name
 
     def in_book(self, name: str) -> bool:
-        """Whether the address book has the name."""
+        """Return whether the address book has the name."""
         return name in self.book
 
 
@@ -92,7 +92,7 @@ def quoted(text: str) -> str:
 
 
 def unit_name(asset: str, names: Names) -> str:
-    """The symbol of a listed mint, the whole address of any other; `SOL`."""
+    """Return the symbol of a listed mint, the whole address of any other; `SOL`."""
     if asset == SOL:
         return SOL
     symbol = names.tokens.symbol_of(asset)
@@ -114,7 +114,7 @@ def window_text(length_ms: int) -> str:
 
 
 def window_ms(text: str) -> int | None:
-    """The length of a window such as `24h`; None where it is not of `1m` to `30d`."""
+    """Return the length of a window such as `24h`; None where it is not of `1m` to `30d`."""
     match = _WINDOW.fullmatch(text)
     if match is None:
         return None
@@ -154,7 +154,7 @@ def named(kind: str, own_id: str, names: Names) -> str:
 
 
 def plain(text: str) -> str:
-    """One plain ASCII word as it is, anything else quoted."""
+    """Return one plain ASCII word as it is, anything else quoted."""
     return text if _PLAIN.fullmatch(text) else quoted(text)
 
 
@@ -173,7 +173,7 @@ def amount_of(units: int, decimals: int, asset: str, names: Names) -> str:
 
 
 def dollars(units: int) -> str:
-    """Micro-dollars as `$1.5`."""
+    """Return micro-dollars as `$1.5`."""
     return f"${amount_text(units, USD_DECIMALS)}"
 
 

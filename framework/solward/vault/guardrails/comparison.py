@@ -246,8 +246,8 @@ def measure(view: View, keys: Sequence[ResolvedKey], fee: int) -> Flows:
 
 
 def _rent_room(view: View, address: str, flows: Flows) -> int:
-    """Lamports of a payment to `address` that are rent, at what the ledger asks and bounds count;
-    registers the account as created."""
+    """Return lamports of a payment to `address` that are rent, at what the ledger asks and bounds
+    count; registers the account as created."""
     per_byte = min(rent_per_byte(view.pre(RENT_SYSVAR)), MOST_RENT_PER_BYTE)
     before, after = view.pre(address), view.post(address)
     if before is not None and (before.owner != SYSTEM_PROGRAM or before.data):

@@ -57,7 +57,7 @@ def analyse(
     pocket: str | None = None,
     regulated_mints: frozenset[str] = frozenset(),
 ) -> TransactionEffects:
-    """The bound that limits count, from the bytes, beside what the simulation shows.
+    """Return the bound that limits count, from the bytes, beside what the simulation shows.
 
     What the bytes cannot bound is the first of the violations, and there is no bound then. Args and
     raises as `simulated_effects`.
@@ -137,7 +137,8 @@ def _without(wallet: str, calls: Sequence[Invocation]) -> set[int]:
 def _calls(
     message: AnyMessage, keys: Sequence[ResolvedKey], simulation: Simulation
 ) -> Iterator[Invocation]:
-    """Every instruction in the order of execution, inner ones after the one that makes them."""
+    """Yield every instruction in the order of execution, inner ones after the one that makes
+    them."""
     names = [key.address for key in keys]
     known = set(names)
     for call in simulation.inner:
@@ -202,7 +203,7 @@ def decode(calls: Sequence[Invocation], view: View) -> None:
 
 
 def decodes(program: str) -> bool:
-    """Whether a program's instructions are understood."""
+    """Return whether a program's instructions are understood."""
     return program in _DECODERS or program in MEMO_PROGRAMS
 
 
@@ -276,7 +277,7 @@ _TOKEN_HARMLESS = frozenset({0, 5, 10, 11, 17, 20, 21, 22, 23, 24})
 
 
 def _unbatched(call: Invocation) -> Iterator[Invocation]:
-    """The instructions inside a `Batch` of a token program, or the instruction itself."""
+    """Yield the instructions inside a `Batch` of a token program, or the instruction itself."""
     if not is_batch(call.program, call.data):
         yield call
         return

@@ -65,7 +65,7 @@ class PluginGuardrail(Protocol):
         """As stored in a record's `guardrailsApplied`."""
 
     async def check(self, intent: Intent, effects: TransactionEffects, /) -> str | Hold | None:
-        """The reason to refuse, `Hold` with the reason to ask a person, or None.
+        """Return the reason to refuse, `Hold` with the reason to ask a person, or None.
 
         What it does to its arguments must not reach the caller: it gives the plugin copies.
         """
@@ -153,7 +153,7 @@ _NOTHING: Final = TransactionEffects(lamports_out=0, fee_lamports=0)
 
 
 def counted_lamports(intent: Intent, effects: TransactionEffects) -> int:
-    """Lamports that count against SOL limits, gross; fee and rent are costs."""
+    """Return lamports that count against SOL limits, gross; fee and rent are costs."""
     outflow = effects.outflow
     possible = effects.lamports_out if outflow is None else outflow.lamports
     return max(intent.lamports_out, possible)
@@ -171,7 +171,7 @@ def counted_tokens(intent: Intent, effects: TransactionEffects) -> Mapping[str, 
 
 
 def counted_costs(effects: TransactionEffects) -> int:
-    """Lamports of fee and rent that count against cost ceilings, gross."""
+    """Return lamports of fee and rent that count against cost ceilings, gross."""
     if effects.outflow is None:
         return effects.fee_lamports + effects.rent_lamports
     return effects.outflow.costs
@@ -183,7 +183,8 @@ def max_debit(intent: Intent, effects: TransactionEffects) -> int:
 
 
 def expected_debit(intent: Intent, effects: TransactionEffects) -> int:
-    """Lamports the wallet loses as simulated, for the record of one that landed; no limit."""
+    """Return lamports the wallet loses as simulated, for the record of one that landed; no
+    limit."""
     return counted_lamports(intent, effects) + effects.fee_lamports + effects.rent_lamports
 
 
@@ -222,7 +223,7 @@ def _rate_limit(
 
 
 def _retry_after_s(usage: ScopeUsage) -> int | None:
-    """Seconds until the minute leaves room again, where that is known."""
+    """Return seconds until the minute leaves room again, where that is known."""
     # Rounded up: a caller that waits exactly this long must not be early.
     return None if usage.next_tx_ms is None else max(1, -(-usage.next_tx_ms // 1000))
 
@@ -275,7 +276,7 @@ def _daily_limit(
 def _program_allowlist(
     _intent: Intent, effects: TransactionEffects, _policy: Policy
 ) -> Refusal | None:
-    """The wallet's key signs only instructions whose worst case is known.
+    """Return the wallet's key signs only instructions whose worst case is known.
 
     Programs that are not decoded never get it among their accounts.
     """
@@ -338,7 +339,7 @@ def _fee_limit(intent: Intent, effects: TransactionEffects, policy: Policy) -> R
 def _simulated_effects(
     intent: Intent, effects: TransactionEffects, _policy: Policy
 ) -> Refusal | None:
-    """The transaction does to the wallet what its intent declares, and nothing more.
+    """Return the transaction does to the wallet what its intent declares, and nothing more.
 
     By its bytes it can do nothing more; by the simulation it does nothing more, where that shows
     this transaction alone.

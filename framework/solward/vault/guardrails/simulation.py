@@ -108,12 +108,12 @@ class View:
     violations: list[tuple[str, str]] = field(default_factory=list)
 
     def pre(self, address: str) -> Account | None:
-        """The account before; None when it did not exist (0 lamports is nothing)."""
+        """Return the account before; None when it did not exist (0 lamports is nothing)."""
         state = self.simulation.pre.get(address)
         return state if state is not None and state.lamports > 0 else None
 
     def post(self, address: str) -> Account | None:
-        """The account after; None when it does not exist any more."""
+        """Return the account after; None when it does not exist any more."""
         state = self.simulation.post.get(address)
         return state if state is not None and state.lamports > 0 else None
 
@@ -149,18 +149,18 @@ class View:
         return entries[0] if entries else None
 
     def owns_token(self, address: str) -> bool:
-        """Whether `address` is, was or becomes a token account of the wallet."""
+        """Return whether `address` is, was or becomes a token account of the wallet."""
         entry = self.token(address)
         return entry is not None and entry[1] == self.wallet
 
     def keeps_token(self, address: str) -> bool:
-        """Whether the token account `address` is the wallet's after the transaction."""
+        """Return whether the token account `address` is the wallet's after the transaction."""
         after = token_account(self.post(address))
         entry = self.token(address) if after is None else (after.mint, after.owner)
         return entry is not None and entry[1] == self.wallet
 
     def controls(self, state: Account | None, address: str) -> bool:
-        """Whether `state` of `address` is the wallet's: its key, tokens, stake or nonce."""
+        """Return whether `state` of `address` is the wallet's: its key, tokens, stake or nonce."""
         if state is None:
             return False
         token = token_account(state)
@@ -173,7 +173,7 @@ class View:
         )
 
     def holds_alone(self, state: Account | None, address: str) -> tuple[int, int]:
-        """Lamports and token units of `state` that nobody but the wallet can take.
+        """Return lamports and token units of `state` that nobody but the wallet can take.
 
         A stake of which it is only the staker, or that is locked, holds nothing for it. Of a token
         account the units count that no delegate may take, and the lamports that no other may close.
@@ -193,7 +193,7 @@ class View:
         return state.lamports - taken, free
 
     def controls_mint(self, address: str) -> bool:
-        """Whether the wallet may mint or freeze `address`, before or after."""
+        """Return whether the wallet may mint or freeze `address`, before or after."""
         for state in (self.pre(address), self.post(address)):
             mint = mint_account(address, state)
             if mint and self.wallet in (mint.mint_authority, mint.freeze_authority):
@@ -278,7 +278,7 @@ def _parsed_call(item: Mapping[Any, Any], top: int) -> Invocation:
 
 
 def _word(said: object) -> str:
-    """A node's word, such as a name or an address; of anything else nothing is repeated."""
+    """Return a node's word, such as a name or an address; of anything else nothing is repeated."""
     return said if isinstance(said, str) and _WORD.fullmatch(said) else "unknown"
 
 

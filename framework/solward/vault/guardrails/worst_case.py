@@ -83,7 +83,7 @@ class Unbounded(Exception):
 
 
 def worst_case(message: AnyMessage, wallet: str) -> Outflow:
-    """The most `message` can take from `wallet` whatever the ledger's state; pure.
+    """Return the most `message` can take from `wallet` whatever the ledger's state; pure.
 
     Raises:
         Unbounded: it may take more than its bytes say, or give control away.
@@ -148,8 +148,8 @@ _TAKES_ALL = frozenset({bytes([Token.CLOSE_ACCOUNT]), bytes([Token.WITHDRAW_EXCE
 
 
 def _unwraps_untold(data: bytes) -> bool:
-    """Whether it is an UnwrapLamports that is not bounded: of all that is there, or with bytes that
-    the program does not read."""
+    """Return whether it is an UnwrapLamports that is not bounded: of all that is there, or with
+    bytes that the program does not read."""
     return data[:1] == bytes([Token.UNWRAP_LAMPORTS]) and not _states_amount(data)
 
 
@@ -458,7 +458,7 @@ def _mint_to_checked(call: _Call, bound: _Bound) -> None:
 
 
 def _is_own(account: str, mint: str, call: _Call, bound: _Bound) -> bool:
-    """The wallet's associated account, and still the wallet's whatever was signed before.
+    """Return the wallet's associated account, and still the wallet's whatever was signed before.
 
     A classic one may have been given away, so an earlier CreateIdempotent must check its owner;
     Revoke does not, as it takes the delegate's signature too. The owner of a Token-2022 one is

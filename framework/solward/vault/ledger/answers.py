@@ -80,7 +80,7 @@ class TooLong(NoAnswer):
 
 
 def request(number: int, method: str, params: bytes) -> bytes:
-    """The JSON-RPC request with this id; `params` are JSON."""
+    """Return the JSON-RPC request with this id; `params` are JSON."""
     return b'{"jsonrpc":"2.0","id":%d,"method":"%s","params":%s}' % (
         number,
         method.encode("ascii"),
@@ -89,7 +89,7 @@ def request(number: int, method: str, params: bytes) -> bytes:
 
 
 def parsed(body: bytes) -> Any:
-    """The JSON of a body, None where it is none."""
+    """Return the JSON of a body, None where it is none."""
     try:
         return jsontext.read_fast(body)
     except (ValueError, RecursionError):
@@ -105,7 +105,7 @@ def unanswered(method: str, error: NoAnswer) -> LedgerUnavailable:
 def result(
     number: int | None, method: str, status: int, headers: Mapping[str, str], answer: Any
 ) -> Any:
-    """The `result` of a call, whose response object, or what came in its place, is `answer`.
+    """Return the `result` of a call, whose response object, or what came in its place, is `answer`.
 
     Args:
         number: the request's id; None where no response can be its own.
@@ -173,8 +173,8 @@ def told_by_node(text: str) -> str:
 
 
 def data_told_by_node(data: Any) -> Any:
-    """An error's data, each text of it as `told_by_node` has it; None where they are longer than
-    `_LONGEST_DATA` characters of JSON."""
+    """Return an error's data, each text of it as `told_by_node` has it; None where they are longer
+    than `_LONGEST_DATA` characters of JSON."""
     if data is None or len(msgspec.json.encode(data)) > _LONGEST_DATA:
         return None
     return _told(data)
@@ -189,14 +189,14 @@ def _told(value: Any) -> Any:
 
 
 def is_refusal(status: int) -> bool:
-    """Whether an HTTP status refuses the request whenever it comes."""
+    """Return whether an HTTP status refuses the request whenever it comes."""
     return status // 100 == 4 and status not in _LATER
 
 
 def busy(
     method: str, status: int, code: int | None, message: str, headers: Mapping[str, str]
 ) -> NodeBusy | None:
-    """The refusal of a call as a `NodeBusy`; None where it is another one.
+    """Return the refusal of a call as a `NodeBusy`; None where it is another one.
 
     Args:
         status: of HTTP.
@@ -219,7 +219,7 @@ def busy(
 
 
 def wait_of(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Seconds to wait by these headers, at most `MAX_WAIT_S`; None where they do not say.
+    """Return seconds to wait by these headers, at most `MAX_WAIT_S`; None where they do not say.
 
     Args:
         now: the Unix time.

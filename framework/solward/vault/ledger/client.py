@@ -110,7 +110,8 @@ class Ledger:
             self._known.slot_times[transport] = self._slot_time
 
     def nodes(self) -> tuple[Ledger, ...]:
-        """A ledger for each usable node, the one to ask first; itself where there is one node.
+        """Return a ledger for each usable node, the one to ask first; itself where there is one
+        node.
 
         None switches to another node: for conclusions that need two answers of one node.
         """
@@ -119,14 +120,14 @@ class Ledger:
         return tuple(map(self._over, self._many.nodes()))
 
     def _over(self, node: Transport) -> Ledger:
-        """The ledger over one of the nodes."""
+        """Return the ledger over one of the nodes."""
         found = self._over_nodes.get(node)
         if found is None:
             found = self._over_nodes[node] = Ledger(node, self._known)
         return found
 
     def beside(self, node: Ledger) -> tuple[Ledger, ...]:
-        """The usable nodes other than `node`, which is one of `nodes()`."""
+        """Return the usable nodes other than `node`, which is one of `nodes()`."""
         return tuple(each for each in self.nodes() if each._transport is not node._transport)
 
     async def on_one_node(self, work: Callable[[Ledger], Awaitable[T]]) -> T:
@@ -212,21 +213,21 @@ class Ledger:
         return self._transport.origin
 
     def origins(self) -> frozenset[str]:
-        """The origins of every node that is configured, those that rest included."""
+        """Return the origins of every node that is configured, those that rest included."""
         if self._many is None:
             return frozenset({self._transport.origin})
         return self._many.origins()
 
     async def balance(self, address: str) -> int:
-        """Lamports of an address, 0 when it does not exist."""
+        """Return lamports of an address, 0 when it does not exist."""
         return _u64(_value(await self._read("getBalance", address, _CONFIRMED)))
 
     async def account(self, address: str) -> Account | None:
-        """An account's state, None when it does not exist."""
+        """Return an account's state, None when it does not exist."""
         return _account(_value(await self._read("getAccountInfo", address, _BASE64)))
 
     async def account_from(self, address: str, min_slot: int) -> Account | None:
-        """An account's state at `min_slot` or later.
+        """Return an account's state at `min_slot` or later.
 
         Raises:
             LedgerUnavailable: no node has reached it, though it was waited for.
@@ -297,7 +298,7 @@ class Ledger:
         return tuple(found)
 
     async def slot(self) -> int:
-        """The current slot at `confirmed`."""
+        """Return the current slot at `confirmed`."""
         return _u64(await self._call("getSlot", _CONFIRMED))
 
     async def rent_exempt_minimum(self, size: int) -> int:
@@ -325,7 +326,7 @@ class Ledger:
         return dict(_read_each("getProgramAccounts", values, _program_account))
 
     async def stake_minimum_delegation(self) -> int:
-        """Lamports a stake must delegate at least."""
+        """Return lamports a stake must delegate at least."""
         return _u64(_value(await self._call("getStakeMinimumDelegation", _CONFIRMED)))
 
     async def vote_accounts(self) -> tuple[VoteAccount, ...]:
@@ -335,11 +336,11 @@ class Ledger:
         return tuple(_read_each("getVoteAccounts", listed, _vote_account))
 
     async def genesis_hash(self) -> str:
-        """The cluster's genesis hash."""
+        """Return the cluster's genesis hash."""
         return str(await self._call("getGenesisHash"))
 
     async def block_height(self) -> int:
-        """The current block height at `confirmed`."""
+        """Return the current block height at `confirmed`."""
         return _u64(await self._call("getBlockHeight", _CONFIRMED))
 
     async def tip(self, *, finalized: bool = False) -> Tip:
@@ -349,11 +350,11 @@ class Ledger:
             return Tip(_u64(answer["absoluteSlot"]), _u64(answer["blockHeight"]))
 
     async def first_slot(self) -> int:
-        """The first slot in the node's history; of older ones it knows nothing."""
+        """Return the first slot in the node's history; of older ones it knows nothing."""
         return _u64(await self._call("getFirstAvailableBlock"))
 
     async def latest_blockhash(self) -> Blockhash:
-        """A blockhash at `confirmed`."""
+        """Return a blockhash at `confirmed`."""
         answer = await self._call("getLatestBlockhash", _CONFIRMED)
         with _shaped("getLatestBlockhash"):
             value = answer["value"]
@@ -469,7 +470,7 @@ class Ledger:
         return list(map(_signature_row, answer))
 
     async def transaction_wire(self, signature: str, *, finalized: bool = False) -> bytes | None:
-        """The bytes of a landed transaction, None when unknown."""
+        """Return the bytes of a landed transaction, None when unknown."""
         options = {"encoding": "base64", "maxSupportedTransactionVersion": 1} | _at(finalized)
         answer = await self._call("getTransaction", signature, options)
         if answer is None:
@@ -478,7 +479,7 @@ class Ledger:
             return _base64(answer["transaction"])
 
     async def transaction(self, signature: str) -> dict[str, Any] | None:
-        """A landed transaction with its meta in the RPC's JSON shape, None when unknown."""
+        """Return a landed transaction with its meta in the RPC's JSON shape, None when unknown."""
         options = {
             "commitment": CONFIRMED,
             "encoding": "json",
@@ -618,15 +619,15 @@ def _context_slot(answer: Any) -> int:
 
 
 def _u64(value: Any, most: int = U64_MAX) -> int:
-    """A whole number, of 64 bits at most: what is sent back to nodes is read so, and they refuse
-    every call that has more."""
+    """Return a whole number, of 64 bits at most: what is sent back to nodes is read so, and they
+    refuse every call that has more."""
     if type(value) is not int or not 0 <= value <= most:
         raise _malformed()
     return value
 
 
 def _base64(value: Any) -> bytes:
-    """The bytes of a pair of text and encoding; raises `ValueError` or `TypeError`."""
+    """Return the bytes of a pair of text and encoding; raises `ValueError` or `TypeError`."""
     text, encoding = value
     if encoding != "base64":
         raise ValueError(encoding)
@@ -653,7 +654,7 @@ def _read_each(method: str, items: Any, read: Callable[[Any], T]) -> list[T]:
 
 
 def _holding(program: str, item: Any) -> TokenHolding:
-    """A token account as it is listed."""
+    """Return a token account as it is listed."""
     address, data = _address(item["pubkey"]), item["account"]["data"]
     if isinstance(data, list):
         # Its mint was closed, so that nobody knows the decimals; such a mint has no units.
@@ -683,7 +684,7 @@ def _slot_fee(item: Any) -> tuple[int, int]:
 
 
 def _vote_account(item: Any) -> VoteAccount:
-    """Each entry of `epochCredits` is (epoch, credits at its end, credits at its start)."""
+    """Return each entry of `epochCredits` is (epoch, credits at its end, credits at its start)."""
     return VoteAccount(
         str(item["votePubkey"]),
         _u64(item["activatedStake"]),

@@ -117,7 +117,7 @@ class Connections:
         await asyncio.sleep(0)
 
     def _taken(self) -> _Connection | None:
-        """The connection that was used last; those that are idle for long are closed."""
+        """Return the connection that was used last; those that are idle for long are closed."""
         oldest = time.monotonic() - self._idle_s
         while self._idle and self._idle[0].idle_since < oldest:
             self._idle.popleft().abort()
@@ -166,8 +166,8 @@ class _Connection:
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEAD)
 
     def is_ready_again(self) -> bool:
-        """Whether the next request may use it: the answer is whole, nothing came beyond it, and the
-        node keeps the connection."""
+        """Return whether the next request may use it: the answer is whole, nothing came beyond it,
+        and the node keeps the connection."""
         http = self._http
         is_over = http.our_state is h11.DONE and http.their_state is h11.DONE
         if not is_over or http.trailing_data[0]:
@@ -243,7 +243,7 @@ def _port(url: httpx.URL) -> int:
 
 
 def _credentials(header: bytes, url: httpx.URL) -> _Headers:
-    """The Basic credentials that an address holds (RFC 7617)."""
+    """Return the Basic credentials that an address holds (RFC 7617)."""
     if not url.userinfo:
         return []
     return [(header, b"Basic " + b64encode(f"{url.username}:{url.password}".encode()))]

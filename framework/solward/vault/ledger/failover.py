@@ -70,11 +70,11 @@ class FailoverTransport:
         return ", ".join(sorted(self.origins()))
 
     def origins(self) -> frozenset[str]:
-        """The origins of all nodes that are not of another cluster."""
+        """Return the origins of all nodes that are not of another cluster."""
         return frozenset(node.origin for node in self._nodes if node.wrong is None)
 
     def away(self) -> tuple[str, ...]:
-        """The names of the nodes that are away, see `Node.away`."""
+        """Return the names of the nodes that are away, see `Node.away`."""
         return tuple(node.name for node in self._nodes if node.away)
 
     async def check(self) -> None:
@@ -291,7 +291,7 @@ class Node:
         return answer
 
     async def _ask(self, method: str, params: Sequence[Any]) -> Any:
-        """The transport's answer, unless the node is busy with the method."""
+        """Return the transport's answer, unless the node is busy with the method."""
         for name in (_ALL, method):
             wait_s = self._busy.get(name, _NEVER)[0] - self._clock()
             if wait_s > 0:

@@ -73,7 +73,7 @@ def within(seconds: float, *, own: bool = False) -> Iterator[None]:
 
 
 def left(default: float = 0.0) -> float:
-    """Seconds until the deadline, 0 once it has passed; `default` where none is set."""
+    """Return seconds until the deadline, 0 once it has passed; `default` where none is set."""
     deadline = _deadline.get()
     return default if deadline is None else max(0.0, deadline - time.monotonic())
 
@@ -87,7 +87,7 @@ async def pause(seconds: float) -> bool:
 
 
 async def patiently(attempt: Callable[[], Awaitable[T]]) -> T:
-    """The outcome of `attempt`, tried again while no node answers and the deadline allows.
+    """Return the outcome of `attempt`, tried again while no node answers and the deadline allows.
 
     Raises:
         LedgerUnavailable: of the last try.

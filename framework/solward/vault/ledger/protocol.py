@@ -125,17 +125,17 @@ class SignatureRow:
 
 
 def is_final(status: str | None) -> bool:
-    """Whether a transaction of this `confirmationStatus` stays on the ledger."""
+    """Return whether a transaction of this `confirmationStatus` stays on the ledger."""
     return status in (CONFIRMED, FINALIZED)
 
 
 def has_certificate(answer: Any) -> bool:
-    """Whether an answer to `getAgGenesisCert` is Alpenglow's certificate; null before it."""
+    """Return whether an answer to `getAgGenesisCert` is Alpenglow's certificate; null before it."""
     return isinstance(answer, dict) and bool(answer)
 
 
 def refuses_confirmed(error: LedgerRejected) -> bool:
-    """Whether a node does not know the word `confirmed` any more."""
+    """Return whether a node does not know the word `confirmed` any more."""
     return error.code == _INVALID and CONFIRMED in str(error)
 
 
@@ -150,13 +150,13 @@ def in_word(params: Sequence[Any], word: str) -> tuple[Any, ...]:
 
 
 def bounded_s(slot_s: float) -> float:
-    """A slot time in seconds, within the bounds of `solward.solana.protocol`."""
+    """Return a slot time in seconds, within the bounds of `solward.solana.protocol`."""
     return min(max(slot_s, LEAST_SLOT_MS / 1000), MOST_SLOT_MS / 1000)
 
 
 def sampled_s(samples: Any) -> float | None:
-    """Seconds a slot by an answer to `getRecentPerformanceSamples`, unbounded; None where it says
-    none."""
+    """Return seconds a slot by an answer to `getRecentPerformanceSamples`, unbounded; None where it
+    says none."""
     slots = seconds = 0
     for each in samples if isinstance(samples, list) else ():
         counted, took = _count(each, "numSlots"), _count(each, "samplePeriodSecs")
@@ -171,7 +171,7 @@ def _count(sample: Any, name: str) -> int:
 
 
 def newest_slot(method: str, answer: Any) -> int | None:
-    """The slot that an answer calls the newest one of its node; None where it names none."""
+    """Return the slot that an answer calls the newest one of its node; None where it names none."""
     found = answer
     if method != "getSlot":
         found = answer.get("context", answer) if isinstance(answer, Mapping) else {}
@@ -180,7 +180,7 @@ def newest_slot(method: str, answer: Any) -> int | None:
 
 
 def together_s(times: Iterable[SlotTime]) -> float:
-    """Seconds that a slot takes by all nodes: no node's word where most say otherwise."""
+    """Return seconds that a slot takes by all nodes: no node's word where most say otherwise."""
     measured = [each.measured_s for each in times if each.measured_s is not None]
     return median_low(measured) if measured else UNMEASURED_SLOT_MS / 1000
 

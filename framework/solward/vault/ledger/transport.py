@@ -96,7 +96,8 @@ class Transport(Protocol):
         """Whose answers these are: the host's, or `IN_PROCESS`."""
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
-        """The `result`; raises `LedgerRejected` on an error object, `LedgerUnavailable` on none."""
+        """Return the `result`; raises `LedgerRejected` on an error object, `LedgerUnavailable` on
+        none."""
 
     async def close(self) -> None:
         """Release connections."""
@@ -107,10 +108,10 @@ class ManyNodes(Protocol):
     """A transport over several nodes."""
 
     def origins(self) -> frozenset[str]:
-        """The origins of all its nodes, those that rest included."""
+        """Return the origins of all its nodes, those that rest included."""
 
     def nodes(self) -> Sequence[Transport]:
-        """A transport for each usable node, which never switches; the one to ask first."""
+        """Return a transport for each usable node, which never switches; the one to ask first."""
 
 
 @runtime_checkable
@@ -123,7 +124,7 @@ class SeesChanges(Protocol):
 
 
 def is_enough(origins: Collection[str]) -> bool:
-    """Whether money is released when these hosts agree: two hosts, or our own process.
+    """Return whether money is released when these hosts agree: two hosts, or our own process.
 
     Every release of money asks here. One node's word is enough to count money as spent. To count it
     as unspent (the transaction is dead, failed, or took less than was reserved) frees budget that
@@ -133,7 +134,7 @@ def is_enough(origins: Collection[str]) -> bool:
 
 
 def host_of(url: str) -> str:
-    """The host of an address in one spelling; this machine by any name is `localhost`."""
+    """Return the host of an address in one spelling; this machine by any name is `localhost`."""
     host = (urlsplit(url).hostname or "").rstrip(".")
     try:
         address = ipaddress.ip_address(host)
@@ -380,8 +381,8 @@ class Batches:
 
 
 def _in_order(answer: Any, numbers: Sequence[int]) -> list[Any] | None:
-    """The responses to the calls of a batch by their numbers; None unless each has one, and there
-    are no others: of a node that numbers wrongly, no response is known to be a call's own."""
+    """Return the responses to the calls of a batch by their numbers; None unless each has one, and
+    there are no others: of a node that numbers wrongly, no response is known to be a call's own."""
     if not isinstance(answer, list) or len(answer) != len(numbers):
         return None
     found = {

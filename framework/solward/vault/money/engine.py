@@ -342,7 +342,8 @@ class Engine:
     async def payment(
         self, transaction_id: str
     ) -> tuple[TransactionRecord, PaymentRow, bytes | None]:
-        """A payment as stored, and its bytes while it is live: the same ones may be shown again.
+        """Return a payment as stored, and its bytes while it is live: the same ones may be shown
+        again.
 
         Raises:
             NotFound: no such payment.
@@ -357,7 +358,7 @@ class Engine:
         return record, row, attempts[-1].wire if live and attempts else None
 
     async def settled(self, transaction_id: str, wait_s: float) -> TransactionRecord:
-        """The record of a payment once it has ended, or as it is after `wait_s`.
+        """Return the record of a payment once it has ended, or as it is after `wait_s`.
 
         Raises:
             NotFound: no such record.
@@ -560,7 +561,8 @@ class Engine:
     async def _driven(
         self, record: TransactionRecord, actor: Actor, work: Work, *, leaves: bool = False
     ) -> TransactionRecord:
-        """A record once `work` did its steps, of whatever kind; its caller cancels none of them.
+        """Return a record once `work` did its steps, of whatever kind; its caller cancels none of
+        them.
 
         Args:
             leaves: whether the caller gets the record as it is at its deadline, while the steps go
@@ -663,7 +665,7 @@ class Engine:
     async def _assessed(
         self, record: TransactionRecord, actor: Actor, draft: Draft
     ) -> tuple[Draft, TransactionRecord, Assessment]:
-        """The draft that is to be judged, and its record with what its bytes say.
+        """Return the draft that is to be judged, and its record with what its bytes say.
 
         Raises:
             LedgerError: the ledger did not answer.
@@ -709,7 +711,8 @@ class Engine:
     async def _on_what_is_there(
         self, reservation: Reservation, draft: Draft, assessment: Assessment
     ) -> tuple[Draft, Assessment]:
-        """A purchase based on what its account holds, where that is more than when it was planned.
+        """Return a purchase based on what its account holds, where that is more than when it was
+        planned.
 
         The reservation keeps other purchases out, so no other's units count for this one: the
         account is read after the last of them, whichever process sent it. Dust that a stranger
@@ -760,7 +763,7 @@ class Engine:
         return _succeeded(ended)
 
     async def known_action(self, actor: Actor) -> TransactionRecord | None:
-        """The record of an action that was requested before, None for a new one.
+        """Return the record of an action that was requested before, None for a new one.
 
         Call it before drafting from the ledger's state: an action that was executed may leave a
         state in which it cannot be drafted again.
@@ -786,14 +789,14 @@ class Engine:
         return record
 
     async def waits(self, action_key: str) -> bool:
-        """Whether a person still decides on a money call of a logical action, by its key without
-        the call's number."""
+        """Return whether a person still decides on a money call of a logical action, by its key
+        without the call's number."""
         async with self._database.read() as connection:
             return await holds.is_open_under(connection, action_key)
 
     async def end_of_hold(self, hold_id: str) -> TransactionRecord | None:
-        """The record that a hold ended in; None where it was approved and its caller is to ask
-        again.
+        """Return the record that a hold ended in; None where it was approved and its caller is to
+        ask again.
 
         Raises:
             Held: it is open.
@@ -836,7 +839,7 @@ class Engine:
 
 
 def _succeeded(record: TransactionRecord) -> TransactionRecord:
-    """The record of what has ended, unless it failed, which is raised."""
+    """Return the record of what has ended, unless it failed, which is raised."""
     if record.status is TransactionStatus.FAILED:
         raise refusal(record)
     return record
@@ -856,7 +859,7 @@ _OF_PLUGINS = frozenset({PLUGIN_DETAILS, "pocket"})
 
 
 def _with_leaves(record: TransactionRecord, outflow: Outflow | None) -> TransactionRecord:
-    """The record of a plugin's own transaction, or swap, with what its bytes let leave.
+    """Return the record of a plugin's own transaction, or swap, with what its bytes let leave.
 
     Other types and declared operations state their amounts themselves, which their bytes bear out.
     """

@@ -65,7 +65,7 @@ _PASSING = frozenset(
 
 
 def refusal(record: TransactionRecord) -> TransactionError:
-    """The error of a blocked or failed record."""
+    """Return the error of a blocked or failed record."""
     if record.status is TransactionStatus.BLOCKED:
         rule = record.guardrails_applied[-1]
         is_rate = rule == RATE_LIMIT or record.cause is RateReached
@@ -78,7 +78,7 @@ def refusal(record: TransactionRecord) -> TransactionError:
 
 
 def ended_by(error: Exception, record: TransactionRecord) -> TransactionRecord:
-    """The record of a transaction that failed with this error, with its cause."""
+    """Return the record of a transaction that failed with this error, with its cause."""
     if isinstance(error, IntegrityError):
         # Its bytes are stored already.
         return replace(record, cause=TakenOver)
@@ -87,7 +87,7 @@ def ended_by(error: Exception, record: TransactionRecord) -> TransactionRecord:
 
 
 def would_fail(failure: str | None) -> str:
-    """The error of a transaction whose simulation failed."""
+    """Return the error of a transaction whose simulation failed."""
     return f"The transaction would fail: {failure}"
 
 
@@ -110,7 +110,8 @@ def may_not_have_run(err: Any) -> bool:
 
 
 def explain(err: Any, logs: Sequence[str]) -> str:
-    """One line for a ledger's transaction error: the cause in plain words, or its own name."""
+    """Return one line for a ledger's transaction error: the cause in plain words, or its own
+    name."""
     return told_by_node(_explained(err, logs))
 
 
@@ -185,7 +186,8 @@ class Trial:
         return self.verdict.allowed and self.verdict.hold is None and self.failure is None
 
     def to_json(self) -> dict[str, Any]:
-        """SOL as Decimal, token amounts as text in the mint's smallest unit; absent is omitted."""
+        """Return SOL as Decimal, token amounts as text in the mint's smallest unit; absent is
+        omitted."""
         body: dict[str, Any] = {"dryRun": True, "allowed": self.allowed}
         if self.verdict.rule is not None:
             body["rule"] = self.verdict.rule

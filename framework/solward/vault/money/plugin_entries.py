@@ -99,7 +99,7 @@ class PluginEntries:
 
     @asynccontextmanager
     async def _write(self, wallet_id: str, actor: Actor) -> AsyncIterator[AsyncConnection]:
-        """A transaction for a caller that may still act, of a dry run taken back at its end.
+        """Yield a transaction for a caller that may still act, of a dry run taken back at its end.
 
         Raises:
             SkillError: `store_busy`: its plugin has written often enough in this minute.

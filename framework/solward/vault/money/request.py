@@ -126,7 +126,7 @@ class Actor:
         return is_admin(self.principal) or self.principal == "cli"
 
     def chain(self, wallet_id: str) -> tuple[str, ...]:
-        """Every principal a transaction of this wallet needs, the wallet's first."""
+        """Return every principal a transaction of this wallet needs, the wallet's first."""
         who = () if self.is_admins else (self.principal,)
         return (f"wallet:{wallet_id}", *who, *self.via)
 
@@ -304,7 +304,7 @@ class Draft:
     version: int = 0
 
     def in_version_0(self) -> Draft:
-        """The same one for a node that takes no other version."""
+        """Return the same one for a node that takes no other version."""
         based_on, otherwise = self.based_on, self.otherwise
         return replace(
             self,

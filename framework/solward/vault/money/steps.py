@@ -64,7 +64,7 @@ def no_hook(_step: Step) -> None:
 
 @contextmanager
 def traced(record: TransactionRecord, trace: str | None) -> Iterator[None]:
-    """Every log line in the block names the transaction and what requested it; one span."""
+    """Yield every log line in the block names the transaction and what requested it; one span."""
     fields = _fields(record, trace)
     with bound_contextvars(**fields), tracing.span("transaction", **fields):
         yield

@@ -513,9 +513,9 @@ _LANDED = Prepared(
 
 
 async def last_landed_slot(connection: AsyncConnection, wallet_id: str, since_ms: int) -> int:
-    """The last slot in which a transaction of a wallet landed, of those that are known to have
-    landed since `since_ms`, whichever process sent it; 0 where none did. One that was made more
-    than a day before is not looked for."""
+    """Return the last slot in which a transaction of a wallet landed, of those that are known to
+    have landed since `since_ms`, whichever process sent it; 0 where none did. One that was made
+    more than a day before is not looked for."""
     made_since_ms = since_ms - DAY_MS
     given = {"b_wallet": wallet_id, "b_made_since": made_since_ms, "b_since": since_ms}
     return int(await _LANDED.scalar(connection, given) or 0)
@@ -561,7 +561,7 @@ _OF_TRANSACTION = Prepared(
 
 
 async def of_transaction(connection: AsyncConnection, transaction_id: str) -> list[Attempt]:
-    """Every attempt of a transaction, oldest first."""
+    """Return every attempt of a transaction, oldest first."""
     rows = await _OF_TRANSACTION.all(connection, {"b_id": transaction_id})
     return [_ATTEMPTS.read(row) for row in rows]
 

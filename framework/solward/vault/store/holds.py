@@ -145,18 +145,18 @@ async def add(connection: AsyncConnection, row: HoldRow) -> None:
 
 
 async def get(connection: AsyncConnection, hold_id: str) -> HoldRow | None:
-    """One hold by its id."""
+    """Return one hold by its id."""
     return _one(await _BY_ID.first(connection, {"b_id": hold_id}))
 
 
 async def by_action_key(connection: AsyncConnection, action_key: str) -> HoldRow | None:
-    """The hold that a logical action made, in whatever state."""
+    """Return the hold that a logical action made, in whatever state."""
     return _one(await _BY_ACTION.first(connection, {"b_key": action_key}))
 
 
 async def is_open_under(connection: AsyncConnection, action_key: str) -> bool:
-    """Whether a hold is open that a money call of an action made, or that it waits for with another
-    request.
+    """Return whether a hold is open that a money call of an action made, or that it waits for with
+    another request.
 
     Args:
         action_key: of the action, before the number of a call.
@@ -171,13 +171,13 @@ async def is_open_under(connection: AsyncConnection, action_key: str) -> bool:
 
 
 def action_scope(action_key: str) -> str:
-    """The scope of an action's key among those of callers, which begin with a principal."""
+    """Return the scope of an action's key among those of callers, which begin with a principal."""
     return f"action|{action_key}"
 
 
 async def named_by(connection: AsyncConnection, scope: str) -> tuple[HoldRow | None, str]:
-    """The hold that a key stands for, in whatever state, None where it stands for none; and the
-    fingerprint of its request.
+    """Return the hold that a key stands for, in whatever state, None where it stands for none; and
+    the fingerprint of its request.
 
     Args:
         scope: of the key, as `idempotency` has it.
@@ -190,7 +190,7 @@ async def named_by(connection: AsyncConnection, scope: str) -> tuple[HoldRow | N
 
 
 async def by_digest(connection: AsyncConnection, digest: str) -> HoldRow | None:
-    """The open hold of what was asked and shown."""
+    """Return the open hold of what was asked and shown."""
     return _one(await _BY_DIGEST.first(connection, {"b_digest": digest}))
 
 
@@ -388,7 +388,7 @@ def _one(row: Row[Any] | None) -> HoldRow | None:
 
 
 def row_of(row: Any) -> HoldRow:
-    """A row of `COLUMNS`."""
+    """Return a row of `COLUMNS`."""
     shown = jsontext.loads(row.shown)
     ends = len(_HOLDS.columns)
     hold = _HOLDS.read(

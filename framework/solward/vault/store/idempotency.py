@@ -61,7 +61,7 @@ _POINT = Prepared(
 
 
 async def lookup(connection: AsyncConnection, scope: str) -> StoredResponse | None:
-    """The key's row, None when it was never used for a transaction."""
+    """Return the key's row, None when it was never used for a transaction."""
     row = await _LOOKUP.first(connection, {"b_scope": scope})
     return None if row is None else _RESPONSES.read(row)
 

@@ -113,7 +113,7 @@ class PaymentRow(PaidRequest):
 def payment_view(
     record: TransactionRecord, row: PaymentRow, state: PaymentState, symbol: str | None = None
 ) -> PaymentView:
-    """A payment as its callers see it, without what the seller answered.
+    """Return a payment as its callers see it, without what the seller answered.
 
     Args:
         record: of the same transaction.
@@ -142,7 +142,7 @@ def payment_view(
 
 
 def payment_json(record: TransactionRecord, row: PaymentRow, state: PaymentState) -> dict[str, Any]:
-    """A payment as events show it: without a symbol."""
+    """Return a payment as events show it: without a symbol."""
     view = payment_view(record, row, state)
     return view.to_json()
 
@@ -262,8 +262,8 @@ async def taken_since(
     since_ms: int,
     but: Collection[str],
 ) -> int:
-    """Units of `assets` that other records of a wallet took, or may have taken, by bytes that could
-    still land at a block height.
+    """Return units of `assets` that other records of a wallet took, or may have taken, by bytes
+    that could still land at a block height.
 
     Args:
         since_ms: what was reserved before can land at none such.
@@ -284,7 +284,7 @@ _OF_ID = Prepared(select(*_COLUMNS).where(payments.c.transaction_id == bindparam
 
 
 async def get(connection: AsyncConnection, transaction_id: str) -> PaymentRow | None:
-    """The payment of a record, None where it has none."""
+    """Return the payment of a record, None where it has none."""
     row = await _OF_ID.first(connection, {"b_id": transaction_id})
     return None if row is None else _row(row)
 
@@ -300,8 +300,8 @@ async def of_transactions(
 async def listed(
     connection: AsyncConnection, wallet_id: str | None, limit: int, before: str | None
 ) -> list[PaymentRow]:
-    """The newest payments, of one wallet or all, older than that of the record `before`; answers
-    without their bodies."""
+    """Return the newest payments, of one wallet or all, older than that of the record `before`;
+    answers without their bodies."""
     statement = select(*_WITHOUT_BODIES).order_by(payments.c.seq.desc()).limit(limit)
     if wallet_id is not None:
         statement = statement.where(payments.c.wallet_id == wallet_id)
@@ -330,7 +330,7 @@ _LAST_PAID = Prepared(
 async def last_paid(
     connection: AsyncConnection, wallet_id: str, url: str, asset: str
 ) -> int | None:
-    """Units that a wallet paid at an address last, None where it never did."""
+    """Return units that a wallet paid at an address last, None where it never did."""
     parameters = {"b_wallet": wallet_id, "b_url": url, "b_asset": asset}
     found: int | None = await _LAST_PAID.scalar(connection, parameters)
     return found

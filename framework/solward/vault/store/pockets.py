@@ -80,13 +80,13 @@ async def add(connection: AsyncConnection, row: PocketRow) -> None:
 
 
 async def last_counter(connection: AsyncConnection, wallet_id: str) -> int:
-    """The highest counter a wallet has used, 0 where it has used none."""
+    """Return the highest counter a wallet has used, 0 where it has used none."""
     found = await connection.execute(_LAST, {"b_wallet": wallet_id})
     return int(found.scalar_one() or 0)
 
 
 async def is_used(connection: AsyncConnection, wallet_id: str, counter: int) -> bool:
-    """Whether a counter is used; final under the wallet's lock (`spending.lock`)."""
+    """Return whether a counter is used; final under the wallet's lock (`spending.lock`)."""
     found = await connection.execute(_USED, {"b_wallet": wallet_id, "b_counter": counter})
     return found.first() is not None
 
@@ -121,7 +121,7 @@ async def in_use(connection: AsyncConnection, wallet_id: str) -> InUse:
 async def of_wallet(
     connection: AsyncConnection, wallet_id: str, *, open_only: bool = False
 ) -> list[PocketRow]:
-    """A wallet's pockets, oldest first."""
+    """Return a wallet's pockets, oldest first."""
     statement = _SELECT.where(pockets.c.wallet_id == wallet_id)
     if open_only:
         statement = statement.where(_IS_OPEN)
@@ -142,7 +142,7 @@ async def of_transactions(
 async def at_position(
     connection: AsyncConnection, wallet_id: str, program: str, position: str
 ) -> PocketRow | None:
-    """The pocket of a position, None where there is none yet."""
+    """Return the pocket of a position, None where there is none yet."""
     of_wallet = pockets.c.wallet_id == wallet_id
     return await _one(
         connection, of_wallet, pockets.c.program == program, pockets.c.position == position
@@ -197,7 +197,7 @@ async def open_funded(connection: AsyncConnection, transaction_id: str) -> None:
 
 
 async def at_address(connection: AsyncConnection, wallet_id: str, address: str) -> PocketRow | None:
-    """A wallet's pocket, None where it has none of this address."""
+    """Return a wallet's pocket, None where it has none of this address."""
     return await _one(connection, pockets.c.wallet_id == wallet_id, pockets.c.address == address)
 
 

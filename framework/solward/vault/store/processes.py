@@ -63,7 +63,7 @@ async def renew(
 async def _lease(
     connection: AsyncConnection, process_id: str, kind: str, host: str, lease_ms: int
 ) -> dict[str, Any]:
-    """A row of a lease that begins now."""
+    """Return a row of a lease that begins now."""
     now = await clock(connection)
     return {
         "id": process_id,
@@ -80,14 +80,15 @@ async def remove(connection: AsyncConnection, process_id: str) -> None:
 
 
 async def alive(connection: AsyncConnection, process_id: str) -> bool:
-    """Whether a process has a lease that has not run out."""
+    """Return whether a process has a lease that has not run out."""
     now = await clock(connection)
     statement = select(processes.c.id).where(processes.c.id == process_id, _LIVES)
     return (await connection.execute(statement, {"now": now})).first() is not None
 
 
 async def living(connection: AsyncConnection) -> list[str]:
-    """Every process with a lease that has not run out, as `<kind> on <host>`, oldest first."""
+    """Return every process with a lease that has not run out, as `<kind> on <host>`, oldest
+    first."""
     now = await clock(connection)
     statement = (
         select(processes.c.kind, processes.c.host)

@@ -103,7 +103,8 @@ _FIRST_PAID = {
 
 
 async def own(connection: AsyncConnection, addresses: Collection[str]) -> dict[str, Row]:
-    """Those of `addresses` that are wallets of this service -> `id` and `created_ms` of each."""
+    """Return those of `addresses` that are wallets of this service -> `id` and `created_ms` of
+    each."""
     if not addresses:
         return {}
     rows = await _OWN.all(connection, {"addresses": list(addresses)})
@@ -135,6 +136,6 @@ _KEYS = Prepared(
 
 
 async def keys_of_ours(connection: AsyncConnection, addresses: Collection[str]) -> frozenset[str]:
-    """Those of `addresses` that are wallets of this service, or pockets of one."""
+    """Return those of `addresses` that are wallets of this service, or pockets of one."""
     found = await _KEYS.all(connection, {"addresses": list(addresses)})
     return frozenset(address for (address,) in found)

@@ -132,7 +132,7 @@ def _check_running(agent: Row) -> None:
 
 
 async def is_stopped(connection: AsyncConnection, agent_id: str) -> bool:
-    """Whether an agent is there and is not to run."""
+    """Return whether an agent is there and is not to run."""
     state = select(agents.c.desired_state).where(agents.c.id == agent_id)
     found = (await connection.execute(state)).scalar_one_or_none()
     return found is not None and found != "running"
@@ -234,7 +234,7 @@ _NTH_RECENT = Prepared(
 
 
 async def next_tx_ms(connection: AsyncConnection, scope: str, most: int, now_ms: int) -> int | None:
-    """Milliseconds until fewer than `most` transactions of a scope are in the last minute.
+    """Return milliseconds until fewer than `most` transactions of a scope are in the last minute.
 
     None where there are fewer now, and where `most` is 0.
     """
@@ -339,7 +339,7 @@ async def note_opened(
 
 
 async def openers(connection: AsyncConnection, accounts: Collection[str]) -> set[str]:
-    """The transactions that are credited when these own token accounts are closed."""
+    """Return the transactions that are credited when these own token accounts are closed."""
     statement = select(opened_accounts.c.transaction_id).where(
         opened_accounts.c.account.in_(accounts)
     )

@@ -113,7 +113,7 @@ _BY_ACTION = Prepared(select(*RECORD).where(transactions.c.action_key == bindpar
 
 
 async def get(connection: AsyncConnection, transaction_id: str) -> TransactionRecord | None:
-    """One record by its id."""
+    """Return one record by its id."""
     row = await _BY_ID.first(connection, {"b_id": transaction_id})
     return None if row is None else record_of(row)
 
@@ -135,7 +135,7 @@ async def traces(connection: AsyncConnection, seqs: Sequence[int]) -> dict[str, 
 
 
 async def by_action_key(connection: AsyncConnection, action_key: str) -> TransactionRecord | None:
-    """The record of a logical action, None when it was never requested."""
+    """Return the record of a logical action, None when it was never requested."""
     row = await _BY_ACTION.first(connection, {"b_key": action_key})
     return None if row is None else record_of(row)
 
@@ -165,7 +165,7 @@ _HISTORY, _HISTORY_IDS = (
 async def history(
     connection: AsyncConnection, wallet_id: str | None, limit: int, before: str | None
 ) -> list[TransactionRecord]:
-    """The newest records, of one wallet or all, older than the record `before`."""
+    """Return the newest records, of one wallet or all, older than the record `before`."""
     statement, parameters = _page(_HISTORY, wallet_id, limit, before)
     return [record_of(row) for row in await statement.all(connection, parameters)]
 
@@ -173,7 +173,7 @@ async def history(
 async def history_ids(
     connection: AsyncConnection, wallet_id: str | None, limit: int, before: str | None
 ) -> list[str]:
-    """The ids of `history`."""
+    """Return the ids of `history`."""
     statement, parameters = _page(_HISTORY_IDS, wallet_id, limit, before)
     return [row[0] for row in await statement.all(connection, parameters)]
 
@@ -234,7 +234,7 @@ _STAKED = select(transactions.c.details).where(
 
 
 async def stake_accounts(connection: AsyncConnection, wallet_id: str) -> list[str]:
-    """The accounts of a wallet's stakes that were sent, by its records."""
+    """Return the accounts of a wallet's stakes that were sent, by its records."""
     rows = await connection.execute(_STAKED, {"b_wallet": wallet_id})
     found = (jsontext.loads(details).get("stakeAccount") for details in rows.scalars())
     return sorted({each for each in found if isinstance(each, str)})
@@ -252,7 +252,7 @@ _LAUNCHED = select(transactions.c.details).where(
 async def launched(
     connection: AsyncConnection, wallet_id: str, mints: Collection[str]
 ) -> frozenset[str]:
-    """Those of `mints` that a wallet launched: a confirmed record of it says so."""
+    """Return those of `mints` that a wallet launched: a confirmed record of it says so."""
     found: set[str] = set()
     for mint in mints:
         rows = await connection.execute(_LAUNCHED, {"b_wallet": wallet_id, "b_mint": mint})
@@ -283,7 +283,7 @@ _OF_A_PLUGIN = text("transactions.plugin IS NOT NULL")
 async def of_plugin(
     connection: AsyncConnection, wallet_id: str, plugin: str, request: HistoryRequest
 ) -> list[TransactionRecord]:
-    """The newest records of a wallet that a plugin's distribution asked for."""
+    """Return the newest records of a wallet that a plugin's distribution asked for."""
     statement = select(*RECORD).where(
         transactions.c.wallet_id == wallet_id, transactions.c.plugin == plugin, _OF_A_PLUGIN
     )

@@ -47,7 +47,7 @@ def _subject(row: Fields) -> Fields:
 
 
 async def get_wallet(connection: AsyncConnection, wallet_id: str) -> Fields | None:
-    """One wallet, or None."""
+    """Return one wallet, or None."""
     row = (await connection.execute(_ONE, {"b_id": wallet_id})).mappings().first()
     return None if row is None else dict(row)
 
@@ -80,7 +80,7 @@ _LAST, _BEFORE = Prepared(_NEWEST), Prepared(_NEWEST.where(_PLACE < _OF_ONE))
 
 
 async def list_wallets(connection: AsyncConnection) -> list[Fields]:
-    """Every wallet without its sealed key, oldest first."""
+    """Return every wallet without its sealed key, oldest first."""
     return await _rows(connection, _SHOWN.order_by(wallets.c.created_ms, wallets.c.id))
 
 
@@ -146,7 +146,7 @@ async def rewrap(
 
 
 async def keystore_rows(connection: AsyncConnection) -> list[Fields]:
-    """The keystore's versions, newest first."""
+    """Return the keystore's versions, newest first."""
     return await _rows(connection, select(keystore).order_by(keystore.c.kek_version.desc()))
 
 

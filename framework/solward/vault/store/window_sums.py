@@ -173,7 +173,7 @@ _SCOPES = text(
 
 
 async def grants_that_count(connection: AsyncConnection) -> frozenset[str]:
-    """The scopes of grants in which anything counts."""
+    """Return the scopes of grants in which anything counts."""
     return frozenset((await connection.execute(_SCOPES)).scalars())
 
 
@@ -184,7 +184,7 @@ def halves(column: ColumnElement[int]) -> tuple[ColumnElement[int], ColumnElemen
 
 
 def units(high: Any, low: Any) -> int:
-    """Both halves' sums as one number."""
+    """Return both halves' sums as one number."""
     return int(high) * HALF + int(low)
 
 

@@ -256,7 +256,8 @@ class Assessor:
         return await self._budgeted(draft, transaction, blockhash, nonce, max_fee)
 
     def bid_lamports(self, draft: Draft, assessment: Assessment) -> int:
-        """Lamports of the fee that `rebuild` can leave out: the priority fee of this service."""
+        """Return lamports of the fee that `rebuild` can leave out: the priority fee of this
+        service."""
         if draft.wire is not None or not self._fees.budgets(draft.instructions):
             return 0
         return fee_terms(assessment.transaction.message).bid_lamports
@@ -279,7 +280,7 @@ class Assessor:
     def _unique(
         self, draft: Draft, blockhash: str, nonce: str
     ) -> tuple[VersionedTransaction, str | None]:
-        """A transaction that no signed one equals, and the nonce where it took one."""
+        """Return a transaction that no signed one equals, and the nonce where it took one."""
         transaction = compile_instructions(draft, blockhash, None)
         if bytes(to_bytes_versioned(transaction.message)) in self._built.get(blockhash, ()):
             return compile_instructions(draft, blockhash, nonce), nonce
@@ -407,7 +408,7 @@ class Assessor:
         trial: bool,
         apart: int,
     ) -> tuple[VersionedTransaction, int]:
-        """A payment that no other equals, by its limit of compute units, and that limit.
+        """Return a payment that no other equals, by its limit of compute units, and that limit.
 
         Args:
             budget: what it is to have; the limit at least, the price exactly.
@@ -544,8 +545,9 @@ class Assessor:
         )
 
     async def _most_rent(self, own: int) -> int:
-        """The most lamports of rent a byte that any node says: `own` is the word of the one in use,
-        that of the others is at most `_RENT_AGE_S` old. One that does not answer says nothing."""
+        """Return the most lamports of rent a byte that any node says: `own` is the word of the one
+        in use, that of the others is at most `_RENT_AGE_S` old. One that does not answer says
+        nothing."""
         nodes = self._ledger.nodes()
         if len(nodes) > 1 and time.monotonic() - self._rent[0] > _RENT_AGE_S:
             said = await asyncio.gather(*map(_rent_of_node, nodes))
@@ -566,9 +568,9 @@ async def _rent_of_node(node: Ledger) -> int:
 async def read_and_simulate(
     ledger: Ledger, wire: bytes, read: Sequence[str], addresses: Sequence[str], min_slot: int
 ) -> tuple[int, dict[str, Account | None], SimulationResult]:
-    """The slot and the state of `read` before, and the simulation with the state of `addresses`
-    after it, both of one node that has reached `min_slot`. Where no node has, any node is asked,
-    which fails nothing.
+    """Return the slot and the state of `read` before, and the simulation with the state of
+    `addresses` after it, both of one node that has reached `min_slot`. Where no node has, any node
+    is asked, which fails nothing.
 
     Raises:
         LedgerError: the ledger did not answer.
@@ -595,7 +597,8 @@ async def read_and_simulate(
 
 
 def _may_be_others(draft: Draft, assessment: Assessment) -> bool:
-    """Whether the effects exceed the declaration, as they do when other transactions landed."""
+    """Return whether the effects exceed the declaration, as they do when other transactions
+    landed."""
     effects, intent = assessment.effects, draft.intent
     if effects is None:
         return False

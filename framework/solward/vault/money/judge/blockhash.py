@@ -54,7 +54,7 @@ class BlockhashSource:
         self._refreshing = asyncio.Lock()
 
     async def get(self) -> Blockhash:
-        """A blockhash at most `max_age_blocks` old, as slots go now.
+        """Return a blockhash at most `max_age_blocks` old, as slots go now.
 
         Raises:
             LedgerError: the ledger did not answer, or its expiry height is impossible.
@@ -77,8 +77,8 @@ class BlockhashSource:
         return await self.get()
 
     async def expiry(self, slot: int) -> int:
-        """The last block height at which bytes can land whose blockhash the ledger knew at `slot`,
-        whoever made them; by the highest of the nodes' heights.
+        """Return the last block height at which bytes can land whose blockhash the ledger knew at
+        `slot`, whoever made them; by the highest of the nodes' heights.
 
         A height too low would call live bytes dead and give back their money.
 
@@ -131,7 +131,8 @@ def _height(tip: Tip, slot: int) -> int:
 
 
 async def _expiry(own: int, tips: Sequence[tuple[Ledger, Tip]], slot: int) -> int:
-    """The last block height of bytes on a blockhash of `slot`; refused where `own` is no height.
+    """Return the last block height of bytes on a blockhash of `slot`; refused where `own` is no
+    height.
 
     One that is too low calls live bytes dead, one that is too high holds money for ever. So a node
     is above others only where they have stopped, as their own clocks say.
@@ -146,7 +147,7 @@ async def _expiry(own: int, tips: Sequence[tuple[Ledger, Tip]], slot: int) -> in
 
 
 async def _is_of_now(node: Ledger) -> bool:
-    """Whether a node's newest block is of the last minutes; False where it does not say."""
+    """Return whether a node's newest block is of the last minutes; False where it does not say."""
     try:
         async with asyncio.timeout(OTHERS_S):
             found = await node.accounts([CLOCK_SYSVAR])

@@ -188,8 +188,8 @@ async def with_budget(
     units: int | None,
     max_lamports: int | None = None,
 ) -> VersionedTransaction | None:
-    """A draft whose simulation used `units`, with the compute-unit limit and price it gets; None
-    where it gets none, or has no room for them.
+    """Return a draft whose simulation used `units`, with the compute-unit limit and price it gets;
+    None where it gets none, or has no room for them.
 
     Args:
         max_lamports: see `PriorityFees.budget`.
@@ -210,7 +210,7 @@ async def with_budget(
 def _tables(
     tables: Mapping[str, tuple[str, ...]], wallet: Pubkey, instructions: Sequence[Instruction]
 ) -> list[AddressLookupTableAccount]:
-    """The tables, with the accounts that must stay in the message itself taken out."""
+    """Return the tables, with the accounts that must stay in the message itself taken out."""
     if not tables:
         return []
     static = {
@@ -231,7 +231,7 @@ def _tables(
 
 
 def parse_wire(wire: bytes, wallet: str) -> VersionedTransaction:
-    """A transaction made elsewhere: only the wallet's signature may be missing, and it pays.
+    """Return a transaction made elsewhere: only the wallet's signature may be missing, and it pays.
 
     Raises:
         MalformedTransaction: no transaction this service signs.
@@ -248,13 +248,13 @@ def parse_wire(wire: bytes, wallet: str) -> VersionedTransaction:
 
 
 def with_margin(units: int) -> int:
-    """The compute-unit limit for what used `units` in the simulation."""
+    """Return the compute-unit limit for what used `units` in the simulation."""
     return min(MAX_COMPUTE_UNITS, units + max(units // _MARGIN_SHARE, _LEAST_MARGIN))
 
 
 def bytes_with_margin(loaded: int | None) -> int:
-    """The limit of loaded bytes for what loaded so many in the simulation; None where the node does
-    not say."""
+    """Return the limit of loaded bytes for what loaded so many in the simulation; None where the
+    node does not say."""
     if loaded is None:
         return MAX_LOADED_BYTES
     return min(MAX_LOADED_BYTES, loaded + max(loaded // _MARGIN_SHARE, _LEAST_BYTES_MARGIN))
@@ -282,12 +282,13 @@ class Budget:
     loaded_bytes: int = MAX_LOADED_BYTES
 
     def instructions(self) -> tuple[Instruction, ...]:
-        """The Compute Budget instructions; a price of 0 needs none."""
+        """Return the Compute Budget instructions; a price of 0 needs none."""
         limit = set_compute_unit_limit(self.units)
         return (limit, set_compute_unit_price(self.price)) if self.price else (limit,)
 
     def config(self) -> TransactionConfig:
-        """The same in the message of a transaction of version 1, where the fee is a total."""
+        """Return the same in the message of a transaction of version 1, where the fee is a
+        total."""
         return TransactionConfig(
             priority_fee=priority_lamports(self.price, self.units) or None,
             compute_unit_limit=self.units,
@@ -302,12 +303,12 @@ LARGEST: Final = Budget(MAX_COMPUTE_UNITS, 1)
 
 
 def sets_price(instructions: Sequence[Instruction]) -> bool:
-    """Whether who made the instructions set a price of compute units; then it stands."""
+    """Return whether who made the instructions set a price of compute units; then it stands."""
     return any(_kind(each) == SET_UNIT_PRICE for each in instructions)
 
 
 def without_limit(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
-    """The instructions without a limit of compute units, which the simulation replaces."""
+    """Return the instructions without a limit of compute units, which the simulation replaces."""
     return tuple(each for each in instructions if _kind(each) != SET_UNIT_LIMIT)
 
 
@@ -339,7 +340,7 @@ class PriorityFees:
         self._used: dict[tuple[object, ...], Used] = {}
 
     def budgets(self, instructions: Sequence[Instruction]) -> bool:
-        """Whether these instructions get a budget."""
+        """Return whether these instructions get a budget."""
         return self._setting != "off" and not sets_price(instructions)
 
     async def price(self, payer: str, instructions: Sequence[Instruction]) -> int:
@@ -382,8 +383,8 @@ class PriorityFees:
         max_lamports: int | None = None,
         loaded_bytes: int | None = None,
     ) -> Budget:
-        """The limits for what used `units` and loaded `loaded_bytes`, and as much of `price` as may
-        be paid.
+        """Return the limits for what used `units` and loaded `loaded_bytes`, and as much of `price`
+        as may be paid.
 
         Args:
             message: the transaction without a price.
@@ -407,8 +408,9 @@ class PriorityFees:
 
 
 def fits(units: int, limit: int) -> bool:
-    """Whether a limit set by what another transaction used leaves room for one that used `units`,
-    and no more than it needs: half the margin, and at most twice the limit it would get."""
+    """Return whether a limit set by what another transaction used leaves room for one that used
+    `units`, and no more than it needs: half the margin, and at most twice the limit it would
+    get."""
     least = units + max(units // _MARGIN_SHARE, _LEAST_MARGIN) // 2
     return min(least, MAX_COMPUTE_UNITS) <= limit <= 2 * with_margin(units)
 
@@ -419,7 +421,7 @@ def bytes_fit(loaded: int | None, limit: int) -> bool:
 
 
 def percentile(prices: Sequence[int]) -> int:
-    """The price of `auto` by what landed in the last slots."""
+    """Return the price of `auto` by what landed in the last slots."""
     if not prices:
         return QUIET_PRICE
     place = -(-PERCENTILE * len(prices) // 100) - 1
@@ -441,7 +443,8 @@ class VersionRefused(LedgerUnavailable):
 
 
 def refuses(answer: LedgerRejected | object) -> bool:
-    """Whether a node refuses version 1 by this error, of a simulation's result or in its place."""
+    """Return whether a node refuses version 1 by this error, of a simulation's result or in its
+    place."""
     if isinstance(answer, LedgerRejected):
         return answer.code == _INVALID_PARAMS
     return answer == _UNSUPPORTED
@@ -463,7 +466,7 @@ class Versions:
         return self._setting != 1
 
     async def of_swaps(self, payer: str) -> int:
-        """The version to build a swap in; never raises for the ledger.
+        """Return the version to build a swap in; never raises for the ledger.
 
         Args:
             payer: of the transaction that is simulated to find out, and not sent.
@@ -486,8 +489,8 @@ class Versions:
         self._known, self._until = found, time.monotonic() + for_s
 
     async def ask(self, payer: str) -> bool | None:
-        """Whether every node that answers takes version 1; None where none says. Asks the nodes
-        each time."""
+        """Return whether every node that answers takes version 1; None where none says. Asks the
+        nodes each time."""
         try:
             async with asyncio.timeout(_VERSION_WAIT_S):
                 latest = await self._ledger.latest_blockhash()
@@ -500,7 +503,7 @@ class Versions:
 
 
 async def _takes(node: Ledger, wire: bytes) -> bool | None:
-    """Whether a node would run the bytes; None where it does not say."""
+    """Return whether a node would run the bytes; None where it does not say."""
     try:
         async with asyncio.timeout(_VERSION_WAIT_S):
             err = (await node.simulate(wire, ())).err
@@ -515,7 +518,7 @@ async def _takes(node: Ledger, wire: bytes) -> bool | None:
 
 
 def _probe(payer: str, blockhash: str) -> bytes:
-    """A transaction of version 1 that does nothing."""
+    """Return a transaction of version 1 that does nothing."""
     message = MessageV1.try_compile(
         Pubkey.from_string(payer),
         [Instruction(MEMO_PROGRAM_ID, b"", [])],

@@ -36,7 +36,7 @@ class Outgoing:
 
 
 def outgoing(outflow: Outflow, intent: Intent, pocket: PocketUse | None) -> Outgoing:
-    """The lines of a transaction, relabelled by what the service itself planned."""
+    """Return the lines of a transaction, relabelled by what the service itself planned."""
     if pocket is not None and pocket.venue is not None:
         return _swapped(outflow, intent, pocket, pocket.venue)
     lines = tuple(_proved(line, intent.destinations) for line in outflow.lines)
@@ -46,7 +46,8 @@ def outgoing(outflow: Outflow, intent: Intent, pocket: PocketUse | None) -> Outg
 
 
 def funded(lines: Sequence[Line], own: Collection[str]) -> tuple[Line, ...]:
-    """The lines, those to wallets of this service named so; a seller that is one is paid still."""
+    """Return the lines, those to wallets of this service named so; a seller that is one is paid
+    still."""
     return tuple(
         replace(line, operation=Operation.FUND)
         if line.operation == Operation.TRANSFER and (line.account in own or line.owner in own)
@@ -62,7 +63,7 @@ def recipients(lines: Iterable[Line]) -> tuple[str, ...]:
 
 
 def addresses(lines: Iterable[Line]) -> tuple[str, ...]:
-    """Every address that may be a wallet of this service."""
+    """Return every address that may be a wallet of this service."""
     named = (
         each for line in lines if line.operation in _SENT for each in (line.account, line.owner)
     )
@@ -70,7 +71,7 @@ def addresses(lines: Iterable[Line]) -> tuple[str, ...]:
 
 
 def is_within(lines: Sequence[Line], limits: Sequence[Line]) -> bool:
-    """Whether nothing leaves that `limits` do not show: to the same, at most as much."""
+    """Return whether nothing leaves that `limits` do not show: to the same, at most as much."""
     most: dict[Line, int] = {}
     for line in limits:
         key = replace(line, units=0)
@@ -110,7 +111,7 @@ def _paid(line: Line) -> Line:
 
 
 def is_pockets(line: Line, pocket: str) -> bool:
-    """Whether a pocket receives it, itself or on its associated account."""
+    """Return whether a pocket receives it, itself or on its associated account."""
     if pocket in (line.account, line.owner):
         return True
     program = line.program or TOKEN_PROGRAM

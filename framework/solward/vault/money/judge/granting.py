@@ -129,7 +129,7 @@ class Granted:
     charged: tuple[tuple[str, int, Grant], ...] = ()
 
     def applied_to(self, verdict: Verdict) -> Verdict:
-        """The verdict of the rules before, with what grants add to it."""
+        """Return the verdict of the rules before, with what grants add to it."""
         if not verdict.allowed or not self.decision.is_judged:
             return verdict
         verdict = replace(verdict, applied=(*verdict.applied, GRANTS_RULE))
@@ -206,7 +206,7 @@ class GrantSets:
         return self._among(kept, principals)
 
     async def book(self, connection: AsyncConnection, version: int) -> Book:
-        """The address book: name -> addresses."""
+        """Return the address book: name -> addresses."""
         kept = self._at(version)
         if kept.book is None:
             found = await name_store.book(connection)
@@ -329,7 +329,7 @@ class Granting:
         under: Mapping[str, CompiledGrants],
         version: int,
     ) -> Case:
-        """The case with what its grants look at."""
+        """Return the case with what its grants look at."""
         own = frozenset(await recipient_store.own(connection, addresses(case.lines)))
         case = replace(case, own=own, lines=funded(case.lines, own))
         if any(each.uses_book for each in under.values()):
@@ -361,7 +361,7 @@ class Granting:
 
 
 async def _with_launched(connection: AsyncConnection, case: Case) -> Case:
-    """The case with those of the mints that it burns that its wallet launched."""
+    """Return the case with those of the mints that it burns that its wallet launched."""
     burned = [line.asset for line in case.lines if line.operation == Operation.BURN]
     launched = await transaction_store.launched(connection, case.wallet_id, burned)
     return replace(case, launched=launched)
@@ -370,7 +370,8 @@ async def _with_launched(connection: AsyncConnection, case: Case) -> Case:
 async def names_of(
     connection: AsyncConnection, tokens: TokenList, principals: Iterable[str]
 ) -> Names:
-    """The names of these agents, keys, schedules and wallets, for sentences; others have none."""
+    """Return the names of these agents, keys, schedules and wallets, for sentences; others have
+    none."""
     wanted: dict[str, set[str]] = {}
     for each in principals:
         kind, _, own_id = each.partition(":")
@@ -385,7 +386,7 @@ async def names_of(
 async def names_in(
     connection: AsyncConnection, tokens: TokenList, findings: Sequence[Finding]
 ) -> Names:
-    """The names that sentences of these findings say."""
+    """Return the names that sentences of these findings say."""
     named = [each.who for each in findings]
     named += [f"wallet:{each.detail}" for each in findings if each.why == Why.WALLET]
     return await names_of(connection, tokens, named)
@@ -426,7 +427,7 @@ async def room_at(connection: AsyncConnection, need: Need, excess: int, now_ms: 
 
 
 def _stored(need: Need) -> Need:
-    """A transaction's slot in a rate is its row of SOL."""
+    """Return a transaction's slot in a rate is its row of SOL."""
     scope, asset, length = need
     return scope, SOL if asset == RATE else asset, length
 
@@ -471,12 +472,12 @@ def near_ends(granted: Granted, tokens: TokenList) -> Iterator[tuple[str, str]]:
 
 
 def is_near(used: int, most: int) -> bool:
-    """Whether a window is nearly used up; one that allows nothing never is."""
+    """Return whether a window is nearly used up; one that allows nothing never is."""
     return most > 0 and used * 100 >= most * NEAR_END_PERCENT
 
 
 def is_ending(grant: Grant, now_ms: int) -> bool:
-    """Whether a grant that has not ended does within `ENDS_WITHIN_MS`."""
+    """Return whether a grant that has not ended does within `ENDS_WITHIN_MS`."""
     return grant.until_ms is not None and now_ms < grant.until_ms <= now_ms + ENDS_WITHIN_MS
 
 

@@ -86,13 +86,13 @@ def joined(*reasons: str | None) -> str | None:
 
 
 def failed(error: BaseException) -> RuleFailure:
-    """The refusal by a rule that raised; its text may hold what nobody should read."""
+    """Return the refusal by a rule that raised; its text may hold what nobody should read."""
     return RuleFailure(f"the rule failed: {type(error).__name__}")
 
 
 def exact_answer(answer: object) -> str | Hold | None:
-    """A rule's answer in exact types, so that the rule cannot change it afterwards; anything but
-    None and `Hold` refuses."""
+    """Return a rule's answer in exact types, so that the rule cannot change it afterwards; anything
+    but None and `Hold` refuses."""
     if answer is None or type(answer) is RuleFailure:
         return answer
     if type(answer) is Hold and isinstance(answer.reason, str):
@@ -101,6 +101,7 @@ def exact_answer(answer: object) -> str | Hold | None:
 
 
 def _one_line(text: str) -> str:
-    """The beginning, without line ends, escapes of terminals and marks of direction, which could
-    make what a person decides on, or what stands beside a refusal, look like something else."""
+    """Return the beginning, without line ends, escapes of terminals and marks of direction, which
+    could make what a person decides on, or what stands beside a refusal, look like something
+    else."""
     return one_line(str.__str__(text), _MAX_REASON)

@@ -35,7 +35,7 @@ class PocketToken:
         return self.mint == WRAPPED_SOL_MINT
 
     def account(self, owner: str) -> str:
-        """The associated token account of `owner`."""
+        """Return the associated token account of `owner`."""
         return associated_address(owner, self.mint, self.program)
 
 
@@ -75,7 +75,7 @@ def close(token: PocketToken, pocket: str, wallet: str) -> Sequence[Instruction]
 def funding(
     wallet: str, pocket: str, lamports: int, tokens: Sequence[tuple[PocketToken, int]]
 ) -> tuple[Instruction, ...]:
-    """The wallet fills a pocket: each token into an account opened for it, and lamports."""
+    """Return the wallet fills a pocket: each token into an account opened for it, and lamports."""
     made: list[Instruction] = []
     for token, units in tokens:
         made.append(open_account(wallet, pocket, token))
@@ -92,7 +92,7 @@ def homeward(
     holdings: Sequence[PocketHolding],
     there: Collection[str],
 ) -> tuple[Instruction, ...]:
-    """Every token and lamport to the wallet, and every account closed.
+    """Return every token and lamport to the wallet, and every account closed.
 
     Args:
         there: addresses of the wallet's associated accounts that exist.

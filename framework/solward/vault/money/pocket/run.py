@@ -441,8 +441,8 @@ class PocketRuns:
         return not lamports and not held
 
     async def _with_opened(self, record: TransactionRecord, row: PocketRow) -> PocketRow:
-        """The pocket, with the tokens of accounts that its call opened: a venue's route may go over
-        others than those it trades."""
+        """Return the pocket, with the tokens of accounts that its call opened: a venue's route may
+        go over others than those it trades."""
         async with self._database.read() as connection:
             steps = await attempt_store.of_transaction(connection, record.id)
         named: dict[str, None] = {}
@@ -467,7 +467,7 @@ class PocketRuns:
         return replace(row, mints=(*row.mints, *further))
 
     async def _held(self, row: PocketRow) -> tuple[int, list[PocketHolding]]:
-        """A pocket's lamports, and its associated accounts of the mints it may hold."""
+        """Return a pocket's lamports, and its associated accounts of the mints it may hold."""
         mints = dict.fromkeys((*row.mints, WRAPPED_SOL_MINT))
         places = {
             (mint, program): associated_address(row.address, mint, program)
@@ -495,7 +495,7 @@ class PocketRuns:
         held: Sequence[PocketHolding],
         room: int | None = None,
     ) -> Attempt:
-        """The sweep's bytes: as much as can be moved together.
+        """Return the sweep's bytes: as much as can be moved together.
 
         Args:
             room: lamports of fee and rent up to which it may bid for its place; None for any.
@@ -551,7 +551,8 @@ class PocketRuns:
     async def _homeward(
         self, wallet: str, pocket: str, lamports: int, accounts: Sequence[PocketHolding]
     ) -> tuple[Instruction, ...] | str:
-        """The instructions, or why none are made: the wallet would pay more rent than counted."""
+        """Return the instructions, or why none are made: the wallet would pay more rent than
+        counted."""
         targets = [each.token.account(wallet) for each in accounts]
         found = await self._ledger.accounts([*targets, RENT_SYSVAR]) if targets else {}
         there = {address for address, state in found.items() if state is not None}
@@ -564,7 +565,7 @@ class PocketRuns:
     # The journal.
 
     async def _room(self, connection: AsyncConnection, limits: Limits) -> int | None:
-        """Lamports of costs that the ceilings leave; None where there is none."""
+        """Return lamports of costs that the ceilings leave; None where there is none."""
         now = (await self._database.moment(connection)).window_ms
         used = await spending.usage(connection, [scope for scope, _ in limits], (), now)
         rooms = [
@@ -623,7 +624,7 @@ class PocketRuns:
     async def _end_unfunded(
         self, record: TransactionRecord, funded: Settlement
     ) -> TransactionRecord:
-        """The pocket got nothing: the record ends as its funding did."""
+        """Return the pocket got nothing: the record ends as its funding did."""
         # That it failed gives money back, where enough hosts say so; then nothing more is held.
         paid = funded.fee_lamports
         async with self._database.write() as connection:

@@ -77,7 +77,7 @@ class Judgement:
         return replace(self, verdict=Verdict(applied, rule, reason))
 
     def of(self, record: TransactionRecord) -> TransactionRecord:
-        """The record with what is said of it, as it is stored."""
+        """Return the record with what is said of it, as it is stored."""
         verdict, status, error = self.verdict, TransactionStatus.PENDING, self.error
         if not verdict.allowed:
             status, error = TransactionStatus.BLOCKED, verdict.reason
@@ -279,8 +279,9 @@ class HoldReserver:
 
 
 async def hold_of(connection: AsyncConnection, actor: Actor) -> HoldRow | None:
-    """The hold that the request's key stands for since an earlier try, in whatever state: its own,
-    or another request's; raises `IdempotencyMismatch` where the key is another request's."""
+    """Return the hold that the request's key stands for since an earlier try, in whatever state:
+    its own, or another request's; raises `IdempotencyMismatch` where the key is another
+    request's."""
     key = actor.merged_key
     if key is None:
         return None
@@ -310,8 +311,8 @@ async def _named(connection: AsyncConnection, actor: Actor, now: Moment) -> Hold
 def _again(
     judged: Judgement, row: HoldRow, digest: str, question: Question, shown: Shown
 ) -> Judgement:
-    """A request whose key stands for an open hold: it waits, or takes that hold's approval. What
-    does not fit is refused without a record, so that the hold and its key stay as they are."""
+    """Return a request whose key stands for an open hold: it waits, or takes that hold's approval.
+    What does not fit is refused without a record, so that the hold and its key stay as they are."""
     actor, payment = question.actor, question.payment
     is_its_own = actor.idempotency is None and row.action_key == actor.action_key
     if is_its_own and payment is None and row.digest != digest:
@@ -342,7 +343,8 @@ def _approved(judged: Judgement, approval: HoldRow, question: Question, shown: S
 
 
 async def approval_of(connection: AsyncConnection, hold_id: str, now: Moment) -> HoldRow:
-    """The hold of an approval that is not used; raises `HoldTaken` where it was, or has ended."""
+    """Return the hold of an approval that is not used; raises `HoldTaken` where it was, or has
+    ended."""
     row = await holds.get(connection, hold_id)
     if row is None or row.hold.state is not HoldState.APPROVED:
         raise HoldTaken
@@ -476,7 +478,7 @@ def digest_of(question: Question, lines: Sequence[Line]) -> str:
 
 
 def is_keyless(actor: Actor) -> bool:
-    """Whether its caller chose no key, which would make it a payment of its own."""
+    """Return whether its caller chose no key, which would make it a payment of its own."""
     if actor.idempotency is not None:
         return actor.idempotency.is_generated
     key = actor.action_key
@@ -486,8 +488,8 @@ def is_keyless(actor: Actor) -> bool:
 def is_same_payment(
     hold: Hold, record: TransactionRecord, lines: Sequence[Line], arrives: Mapping[str, int]
 ) -> bool:
-    """Whether a transaction takes what a hold shows, from the same wallet to the same recipients,
-    for the same assets, by whichever route, skill or spelling it was asked for.
+    """Return whether a transaction takes what a hold shows, from the same wallet to the same
+    recipients, for the same assets, by whichever route, skill or spelling it was asked for.
 
     Args:
         arrives: as of `Shown`; how much of them changes with each quote.
@@ -508,13 +510,13 @@ def is_same_payment(
 
 
 def is_declared(recipe: Mapping[str, Any] | None) -> bool:
-    """Whether what makes a transaction again is a declared operation: its lines say what it is. A
-    plugin's own instructions may be for anything."""
+    """Return whether what makes a transaction again is a declared operation: its lines say what it
+    is. A plugin's own instructions may be for anything."""
     return recipe is not None and "operation" in recipe
 
 
 def venue_of(hold: Hold) -> str | None:
-    """The venue that was shown to who approves a swap; None of anything else."""
+    """Return the venue that was shown to who approves a swap; None of anything else."""
     accounts = (str(line.get("account", "")) for line in hold.lines)
     return next((each.removeprefix(VENUE) for each in accounts if each.startswith(VENUE)), None)
 

@@ -155,8 +155,8 @@ def _alone(
 async def _as_payment(
     connection: AsyncConnection, judged: Judgement, question: Question
 ) -> Judgement:
-    """A payment under what holds for it alone: its sponsor is nobody of ours, and a person decides
-    where the price rose."""
+    """Return a payment under what holds for it alone: its sponsor is nobody of ours, and a person
+    decides where the price rose."""
     payment = question.payment
     if payment is None or not judged.is_allowed:
         return judged
@@ -186,9 +186,9 @@ async def _price_change(connection: AsyncConnection, question: Question) -> str 
 
 
 def _is_refused_for_now(judged: Judgement, actor: Actor) -> bool:
-    """Whether a refusal ends by itself, within a minute or with the failure that it is for, so that
-    an approval is not used up; raises `HoldWaits` where the service carries the approval out, as it
-    tries again."""
+    """Return whether a refusal ends by itself, within a minute or with the failure that it is for,
+    so that an approval is not used up; raises `HoldWaits` where the service carries the approval
+    out, as it tries again."""
     verdict = judged.verdict
     passes = verdict.passing or verdict.rule == RATE_LIMIT
     if passes and actor.approval is not None:
@@ -291,14 +291,14 @@ async def _owned_by_another(
 
 
 async def _of_position(connection: AsyncConnection, use: PocketUse) -> PocketRow | None:
-    """The pocket of a position that was used before."""
+    """Return the pocket of a position that was used before."""
     if use.program is None or use.position is None:
         return None
     return await pockets.at_position(connection, use.pocket.wallet_id, use.program, use.position)
 
 
 def _is_within(rebuilt: Outflow | None, judged: Outflow | None) -> bool:
-    """Whether rebuilt bytes take nothing that the judged ones do not."""
+    """Return whether rebuilt bytes take nothing that the judged ones do not."""
     if rebuilt is None or judged is None:
         return rebuilt is judged
     return rebuilt.costs <= judged.costs and is_within(rebuilt.lines, judged.lines)
@@ -505,7 +505,7 @@ class Reserver:
         return verdict
 
     async def _ask_plugins(self, question: Question) -> _PluginAnswer:
-        """The verdict by the rules of now."""
+        """Return the verdict by the rules of now."""
         rules, effects = self._plugin_rules, question.effects
 
         async def judge(prices: Prices) -> Judgement:
@@ -684,7 +684,7 @@ class Reserver:
     async def _built_in(
         self, connection: AsyncConnection, question: Question, frozen: str | None, now: Moment
     ) -> tuple[Verdict, dict[str, ScopeUsage]]:
-        """The verdict, and what each scope has used; empty where a switch decides."""
+        """Return the verdict, and what each scope has used; empty where a switch decides."""
         if frozen is not None:
             reason = "transactions are frozen" + (f": {frozen}" if frozen else "")
             return Verdict((FREEZE_RULE,), FREEZE_RULE, reason), {}

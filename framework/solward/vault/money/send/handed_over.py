@@ -114,22 +114,22 @@ class Live(InFlight):
     failure: _ProofTimes = field(default_factory=_ProofTimes)
 
     def is_named_by(self, signature: str) -> bool:
-        """Whether a signature is the fee payer's over exactly these bytes."""
+        """Return whether a signature is the fee payer's over exactly these bytes."""
         try:
             return Signature.from_string(signature).verify(self.payer, self.message)
         except ValueError:
             return False
 
     def may_be(self, row: SignatureRow) -> bool:
-        """Whether a row may be of these bytes, by what is cheap to see. A row without a memo may be
-        a provider's that shows none."""
+        """Return whether a row may be of these bytes, by what is cheap to see. A row without a memo
+        may be a provider's that shows none."""
         if row.slot < self.context_slot:
             return False
         return self.memo is None or row.memo is None or self.memo in row.memo
 
 
 def live_payment(row: PaymentRow, item: InFlight) -> Live:
-    """A stored payment to watch, as it was written ahead."""
+    """Return a stored payment to watch, as it was written ahead."""
     assert item.wire is not None and item.context_slot is not None  # noqa: PT018
     message = VersionedTransaction.from_bytes(item.wire).message
     # Rows are left out by it, and the seller chose it: a host may show it otherwise, or cut.
@@ -310,8 +310,9 @@ class Watcher(Poller[Live]):
     async def _absent(
         self, node: Ledger, items: Sequence[Live], slot: int, answers: Mapping[str, Answers]
     ) -> list[Live]:
-        """Those that are not in the finalized history of their accounts; of the others, `answers`
-        says how they landed. An account whose history it does not give says nothing of others."""
+        """Return those that are not in the finalized history of their accounts; of the others,
+        `answers` says how they landed. An account whose history it does not give says nothing of
+        others."""
         absent: list[Live] = []
         for source in {item.row.source for item in items}:
             group = [item for item in items if item.row.source == source]
@@ -345,7 +346,8 @@ class Watcher(Poller[Live]):
         return absent
 
     async def _short(self, node: Ledger, items: Sequence[Live], slot: int) -> set[str]:
-        """Those of whose account less is left than our records explain, were they all dead."""
+        """Return those of whose account less is left than our records explain, were they all
+        dead."""
         sources = sorted({item.row.source for item in items})
         _slot, states = await node.accounts_at(sources, min_slot=slot, finalized=True)
         dead = [item.transaction_id for item in items]

@@ -138,8 +138,8 @@ def in_flight(
     held_lamports: int | None = None,
     reserved: Mapping[str, int] = NOTHING,
 ) -> InFlight:
-    """A stored attempt to watch: all of its record, or a step of it, whose end is not the record's
-    and gives nothing back.
+    """Return a stored attempt to watch: all of its record, or a step of it, whose end is not the
+    record's and gives nothing back.
 
     Args:
         held_lamports: the debit if it lands without an error; by default what it can be at most.
@@ -266,8 +266,8 @@ class Poller(ABC, Generic[Item]):
             await self._settle([each for each in found if each is not None])
 
     async def _landed(self, item: InFlight) -> Settlement | None:
-        """The settlement, from its balances where these can say more; None while they are waited
-        for."""
+        """Return the settlement, from its balances where these can say more; None while they are
+        waited for."""
         if item.wire is None or not item.ends:
             return _settled(item)
         message = VersionedTransaction.from_bytes(item.wire).message
@@ -304,7 +304,7 @@ class Poller(ABC, Generic[Item]):
 
 
 def _as_stored(settlement: Settlement, record: TransactionRecord) -> Settlement:
-    """The settlement as on record: another process may have ended the transaction first."""
+    """Return the settlement as on record: another process may have ended the transaction first."""
     return replace(
         settlement,
         status=record.status,
@@ -363,8 +363,8 @@ def tell_set_apart(transaction_id: str) -> None:
 
 
 def _is_over(item: InFlight, fate: Fate) -> bool:
-    """Whether bytes end now by their fate; those that were handed over and are nowhere, once as
-    many polls as `LATER_POLLS` say so."""
+    """Return whether bytes end now by their fate; those that were handed over and are nowhere, once
+    as many polls as `LATER_POLLS` say so."""
     if fate.status is not None or item.sends:
         return True
     item.absent += 1
@@ -372,7 +372,7 @@ def _is_over(item: InFlight, fate: Fate) -> bool:
 
 
 def _failed(item: InFlight, fate: Fate) -> Settlement:
-    """The end of bytes that are dead, or landed with an error."""
+    """Return the end of bytes that are dead, or landed with an error."""
     if not fate.sure:
         _log.warning(
             "attempt_presumed", signature=item.signature, transaction_id=item.transaction_id

@@ -143,7 +143,7 @@ class Signing:
 async def signed_by(
     transaction: VersionedTransaction, signers: Iterable[Signer]
 ) -> VersionedTransaction:
-    """A transaction with the signatures of those of `signers` that it needs."""
+    """Return a transaction with the signatures of those of `signers` that it needs."""
     message = transaction.message
     covered = bytes(to_bytes_versioned(message))
     signatures = dict(zip(required_signers(message), transaction.signatures, strict=True))
@@ -173,7 +173,7 @@ def attempt_of(
     step: str,
     units: int | None,
 ) -> Attempt:
-    """The attempt of what is signed, not stored yet; a sweep's debit is what it can take.
+    """Return the attempt of what is signed, not stored yet; a sweep's debit is what it can take.
 
     Args:
         units: compute units that its simulation used.

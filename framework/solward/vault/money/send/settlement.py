@@ -67,7 +67,7 @@ def needs_balances(
     reserved: Mapping[str, int],
     message: AnyMessage,
 ) -> bool:
-    """Whether a landed transaction's balances can give back or report anything; a transfer's
+    """Return whether a landed transaction's balances can give back or report anything; a transfer's
     cannot, and costs no call for them."""
     return (
         record_type in (TransactionType.SWAP, TransactionType.RECLAIM_RENT)
@@ -79,8 +79,8 @@ def needs_balances(
 def own_accounts(
     landed: Landed, message: AnyMessage, wallet: str
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """The wallet's own token accounts that a landed transaction opened, each with the rent it paid,
-    and those it closed, each with the rent that came back; in lamports, pure.
+    """Return the wallet's own token accounts that a landed transaction opened, each with the rent
+    it paid, and those it closed, each with the rent that came back; in lamports, pure.
 
     Only by instructions of the wallet itself, whose effect the balances show.
     """
@@ -280,7 +280,7 @@ def kept_of_steps(total: StepsTotal, reserved: Mapping[str, int]) -> dict[str, i
 def settled_details(
     record_type: str, details: Mapping[str, Any], landed: Landed, wallet: str, fee_lamports: int
 ) -> dict[str, Any] | None:
-    """A record's details with what the landed transaction adds to them; None where nothing.
+    """Return a record's details with what the landed transaction adds to them; None where nothing.
 
     Of a swap: what arrived, and what was sold where the record does not say it yet. Of rent that
     was reclaimed: what came, whatever a node said of the cluster's rent.
@@ -303,8 +303,8 @@ def settled_details(
 async def read_landed(
     ledger: Ledger, signature: str, message: AnyMessage
 ) -> tuple[Landed | None, bool]:
-    """The balances of a landed transaction, and whether enough hosts say the same of them; None
-    where no node has them (yet)."""
+    """Return the balances of a landed transaction, and whether enough hosts say the same of them;
+    None where no node has them (yet)."""
     answers = await asyncio.gather(*(_of_node(node, signature, message) for node in ledger.nodes()))
     found = [(landed, origin) for landed, origin in answers if landed is not None]
     for landed, _ in found:
@@ -388,8 +388,8 @@ def _tokens(entries: Sequence[Mapping[str, Any]], accounts: int) -> dict[int, To
 
 
 def _lamports_gained(landed: Landed, wallet: str) -> tuple[int, int, int]:
-    """Lamports by which accounts other than the wallet grew: rent of new token accounts; what else
-    they got, and accounts of any other kind; all of them together."""
+    """Return lamports by which accounts other than the wallet grew: rent of new token accounts;
+    what else they got, and accounts of any other kind; all of them together."""
     rent = moved = total = 0
     for place, address in enumerate(landed.accounts):
         if address == wallet:

@@ -148,7 +148,7 @@ async def reconcile(
     ends: list[asyncio.Future[Any]] = []
 
     async def go_on(left: _LeftOpen) -> bool:
-        """Whether there is something to watch; without, it was released."""
+        """Return whether there is something to watch; without, it was released."""
         record, attempt, row = left.record, left.attempt, left.payment
         item = None
         if attempt is not None:
@@ -252,12 +252,13 @@ async def _faucet(ledger: Ledger, record: TransactionRecord) -> InFlight:
 
 
 def faucet_effects(wallet: str) -> TransactionEffects:
-    """The effects by which an airdrop is judged: it takes nothing from the wallet."""
+    """Return the effects by which an airdrop is judged: it takes nothing from the wallet."""
     return TransactionEffects(lamports_out=0, fee_lamports=0, addresses=frozenset({wallet}))
 
 
 def faucet_in_flight(transaction_id: str, signature: str, height: int) -> InFlight:
-    """A faucet's transaction to watch: never resent here, and it costs the wallet nothing."""
+    """Return a faucet's transaction to watch: never resent here, and it costs the wallet
+    nothing."""
     return InFlight(
         transaction_id, signature, None, height + MAX_VALID_BLOCKS, fee_lamports=0, held_lamports=0
     )
