@@ -1,10 +1,10 @@
 """Swaps by other people's programs, as they run on mainnet: Raydium's pools and Jupiter's router.
 
-None of the programs is in this repository. `SOLWARD_TEST_PROGRAMS` names a folder with the ELF files
-`CPMMoo8L3F4NbTegBCKVNunggL7H1ZpdTHKxQB5qKP1C.so` (Raydium's constant product pools) and
-`JUP6LkbZbjS1jKKwapdHNy74zcZ3tLUZoi5QNyVTaV4.so` (Jupiter's router, version 6), as `solana program dump`
-writes them; without it all of it is skipped. The tests execute the product's own money path up to the
-landed transaction.
+None of the programs is in this repository. `SOLWARD_TEST_PROGRAMS` names a folder with the ELF
+files `CPMMoo8L3F4NbTegBCKVNunggL7H1ZpdTHKxQB5qKP1C.so` (Raydium's constant product pools) and
+`JUP6LkbZbjS1jKKwapdHNy74zcZ3tLUZoi5QNyVTaV4.so` (Jupiter's router, version 6), as `solana program
+dump` writes them; without it all of it is skipped. The tests execute the product's own money path
+up to the landed transaction.
 """
 
 from __future__ import annotations
