@@ -21,7 +21,8 @@ from typing import Any
 import structlog
 import uvloop
 
-from solward.agents.cycle import Phase, next_due_ms
+from solward.agents.cycle import Phase
+from solward.runs import next_due_ms
 from solward.service.service import Solward
 from solward.settings import Settings
 from solward.support.clock import now_ms

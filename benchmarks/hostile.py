@@ -25,6 +25,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 from benchmarks.load import SECRET, Request, answer, client, service
@@ -173,7 +174,7 @@ async def attacked(
 def _install(folder: Path, home: Path) -> list[str]:
     shelf = Shelf(folder)
     folder.mkdir()
-    values = {
+    values: dict[str, Any] = {
         "SERVICE": os.getpid(),
         "HOME": str(home),
         "OTHER": "x",
