@@ -1,4 +1,6 @@
-"""docs/how-to/operate.md says the numbers that the code has, and its arithmetic is right."""
+"""docs/how-to/operate.md and many-machines.md say the numbers that the code has, and their
+arithmetic is right.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from solward_server.http.body import MAX_BODY_BYTES
 from solward_server.listening import MAX_CONNECTIONS, OPEN_FILES
 from solward_server.resources.events import HEARTBEAT_S
 
-PAGE = (ROOT / "docs" / "how-to/operate.md").read_text()
+PAGE = "\n".join(
+    (ROOT / "docs/how-to" / name).read_text() for name in ("operate.md", "many-machines.md")
+)
 # Lines of a paragraph run on.
 TEXT = " ".join(PAGE.split())
 
@@ -35,12 +39,18 @@ def row(name: str) -> list[str]:
     return [cell.strip() for cell in found.split("|")]
 
 
+def cells_below(head: str) -> list[list[str]]:
+    """The rows of the table with this head, without their first cells."""
+    section = PAGE.partition(head)[2].partition("\n\n")[0]
+    return [line.strip("|").split("|")[1:] for line in section.splitlines()[2:]]
+
+
 def numbers(cell: str) -> list[float]:
     return [float(each.replace(",", "")) for each in re.findall(r"[\d.,]*\d", cell)]
 
 
 # What a cycle costs by the page's own tables: CPU in seconds, transactions, bytes.
-WORKER_CPU, LITELLM_CPU = 0.57e-3, (0.56e-3, 1.00e-3)
+WORKER_CPU, JOB_CPU, LITELLM_CPU = 0.57e-3, 1.5e-3, (0.56e-3, 1.00e-3)
 DATABASE_CPU, COMMITS, LOG, GROWTH = 0.31e-3, (0.3, 0.7), (4.7e3, 5.3e3), 1.4e3
 LEDGER_CALLS = 0.33
 
@@ -56,7 +66,7 @@ def near(cells: list[str], *expected: tuple[float, ...]) -> None:
 
 def test_connections_are_what_the_pools_may_open() -> None:
     assert row("connections at most")[:2] == [str(API), str(WORKER)]
-    assert f"connections {API} x APIs + {WORKER} x workers, and 10" in TEXT
+    assert f"**Connections:** {API} x APIs + {WORKER} x workers, and 10" in TEXT
     assert f"3 + 3 make {3 * API + 3 * WORKER + 10}" in TEXT
     [configured] = re.findall(r"max_connections=(\d+)", (ROOT / "deploy/compose.yaml").read_text())
     assert f"max_connections = {configured}" in TEXT
@@ -71,19 +81,19 @@ def test_leases_heartbeats_and_waits_are_the_codes() -> None:
     assert heartbeat in TEXT
     assert queue.PRUNE_S == 60
     assert "frozen for a minute ends with 1" in TEXT
-    assert f"what it is answering for {BOUNDS.stop_s:g} s" in TEXT
-    assert f"gives those that run {queue.GRACE_S:g} s to end" in TEXT
-    assert f"what is being paid, {CONFIRM_WAIT_S:g} s at most" in TEXT
+    assert f"finishes open requests for {BOUNDS.stop_s:g} s" in TEXT
+    assert f"gives its running cycles {queue.GRACE_S:g} s to end" in TEXT
+    assert f"waits for payments, {CONFIRM_WAIT_S:g} s at most" in TEXT
     assert f"at most {jobs.BACKLOG:,} wait as jobs" in TEXT
     assert f"--concurrency {queue.CONCURRENCY}" in TEXT
     assert f"answered within {CONFIRM_WAIT_S:g} s, and streams say something every" in TEXT
-    assert f"| connections | {BOUNDS.connections:,}, or" in TEXT
+    assert f"| open connections | {BOUNDS.connections:,}, or" in TEXT
     assert f"line and headers | {BOUNDS.head_bytes // 1024} KiB |" in TEXT
-    assert f"is answered | {BOUNDS.head_s:g} s, however" in TEXT
-    assert f"an idle connection | {BOUNDS.idle_s:g} s |" in TEXT
-    assert f"less than the {BOUNDS.idle_s:g} s after which it closes them" in TEXT
-    assert f"leaves unread | {BOUNDS.unread_s:g} s |" in TEXT
-    assert f"hard limit lets it, to {OPEN_FILES:,} at most" in TEXT
+    assert f"an answered request | {BOUNDS.head_s:g} s |" in TEXT
+    assert f"| idle connection | {BOUNDS.idle_s:g} s |" in TEXT
+    assert f"before it closes them itself, after {BOUNDS.idle_s:g} s" in TEXT
+    assert f"does not read | {BOUNDS.unread_s:g} s |" in TEXT
+    assert f"limit of open files to {OPEN_FILES:,} if the hard limit allows it" in TEXT
     assert f"a hard limit of {4 * MAX_CONNECTIONS:,} or more" in TEXT
     assert f"every {HEARTBEAT_S:g} s. Bodies are {MAX_BODY_BYTES // 1024} KiB at most" in TEXT
 
@@ -102,13 +112,18 @@ def test_another_worker_on_a_machine_is_given_another_port() -> None:
 
 
 def test_the_arithmetic_uses_the_costs_of_sizing() -> None:
-    assert "| CPU a cycle | 0.05 ms, *older* | 0.57 ms |" in PAGE
-    more = "a call through litellm costs 0.56 ms of a worker's CPU more, and 1.00 ms of its model"
+    assert "| CPU per cycle | 0.05 ms, *older* | 0.57 ms |" in PAGE
+    assert "litellm: a call costs 0.56 ms of a worker's CPU, and 1.00 ms of its model" in TEXT
+    assert f"job queue: {JOB_CPU * 1e3:g} ms of a worker's CPU per cycle" in TEXT
+    assert f"*c* x ({WORKER_CPU * 1e3:g} + {JOB_CPU * 1e3:g} ms)" in TEXT
+    more = f"and {sum(LITELLM_CPU) * 1e3:.2f} ms more per cycle with litellm, model processes"
     assert more in TEXT
-    assert f"and {sum(LITELLM_CPU) * 1e3:.2f} ms with litellm, model processes included" in TEXT
-    assert "| CPU a cycle | 0.31 ms, with" in PAGE
-    assert row("transactions a cycle")[0].startswith("0.3 to 0.7, *older*:")
-    assert row("write-ahead log a cycle") == ["4.7 to 5.3 KB, *older*"]
+    for cost in (
+        "| CPU | 0.31 ms |",
+        "| transactions | 0.3 to 0.7, *older* |",
+        "| write-ahead log | 4.7 to 5.3 KB, *older* |",
+    ):
+        assert cost in PAGE
 
 
 def test_the_costs_are_those_of_the_benchmarks() -> None:
@@ -121,33 +136,33 @@ def test_the_costs_are_those_of_the_benchmarks() -> None:
     assert "a call through litellm: 0.56 ms service, 1.00 ms model process" in measured
     assert "749 cycles a second" in measured
     assert f"0.02 to {LEDGER_CALLS}" in measured
-    assert row("growth a cycle") == ["1.4 KB"]
+    assert row("growth: decision") == ["1.4 KB"]
 
 
 def test_the_arithmetic_of_a_million_agents_is_right() -> None:
     cycles = (1e6 / 600, 1e6 / 60)
-    near(row("cycles a second: agents")[:2], *((c,) for c in cycles))
+    table = cells_below("| 1,000,000 agents | a cycle every 10 minutes | every minute |")
+    near(table[0], *((c,) for c in cycles))
     near(row("worker cores"), *((c * WORKER_CPU,) for c in cycles))
-    litellm = WORKER_CPU + sum(LITELLM_CPU)
-    near(row("the same with litellm"), *((c * litellm,) for c in cycles))
+    near(row("the job queue"), *((c * JOB_CPU,) for c in cycles))
+    near(row("litellm: x"), *((c * sum(LITELLM_CPU),) for c in cycles))
     near(row("PostgreSQL cores: x"), *((c * DATABASE_CPU,) for c in cycles))
-    near(row("transactions a second: x"), *(times(c, COMMITS) for c in cycles))
+    near(row("transactions per second: x"), *(times(c, COMMITS) for c in cycles))
     log = [times(c, LOG, 1e6) + times(c * 86_400, LOG, 1e12) for c in cycles]
     near(row("write-ahead log: x"), *log)
-    near(row("calls of the RPC"), *((c * LEDGER_CALLS,) for c in cycles))
-    assert f"RPC nodes of one's own for {round(cycles[1] * LEDGER_CALLS):,} calls a second" in TEXT
-    near(row("cycles at one time with"), *((c * 3,) for c in cycles))
+    near(row("RPC calls per second"), *((c * LEDGER_CALLS,) for c in cycles))
+    assert f"{round(cycles[1] * LEDGER_CALLS):,} RPC calls per second" in TEXT
+    near(row("cycles at one time, model"), *((c * 3,) for c in cycles))
     workers = [ceil(c * 3 / queue.CONCURRENCY) for c in cycles]
-    near(row("worker processes at"), *((w,) for w in workers))
+    near(row("workers at 300"), *((w,) for w in workers))
     near(row("their connections"), *((w * WORKER,) for w in workers))
-    near(row("growth: x"), *((c * 86_400 * GROWTH / 1e12,) for c in cycles))
+    near(row("growth a day: x"), *((c * 86_400 * GROWTH / 1e12,) for c in cycles))
     near(row("decisions a day"), *((c * 86_400 / 1e6,) for c in cycles))
 
 
 def test_the_arithmetic_of_the_cells_is_right() -> None:
     each = (1e6 / 60 / 8, 1e6 / 60 / 10)
-    section = PAGE.partition("| each of | 8 cells | 10 cells |")[2].partition("\n\n")[0]
-    cells = [line.strip("|").split("|")[1:] for line in section.splitlines()[2:]]
+    cells = cells_below("| each of | 8 cells | 10 cells |")
     workers = [ceil(c * 3 / queue.CONCURRENCY) for c in each]
     near(cells[0], *((c,) for c in each))
     near(cells[1], *((c * DATABASE_CPU,) for c in each))

@@ -21,7 +21,9 @@ EXAMPLE = (DEPLOY / ".env.example").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SINGLE_HOST = DEPLOY / "single-host"
 UNITS = [*sorted(DEPLOY.glob("*.service")), SINGLE_HOST / "solward.service"]
-PAGE = (ROOT / "docs" / "how-to/operate.md").read_text()
+PAGE = "\n".join(
+    (ROOT / "docs/how-to" / name).read_text() for name in ("operate.md", "many-machines.md")
+)
 
 # Of PostgreSQL's image, Compose, Python and the shell.
 OTHERS = {
