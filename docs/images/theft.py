@@ -24,7 +24,7 @@ COLUMNS = 108
 THIEF = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 # A stranger's skill that declares a small payment, and hands the wallet's token account over.
 SKILL = "token_news"
-# As `docs/reference/grants.md` has it in "Known vendors": one of them is nobody here.
+# As `docs/how-to/grant-what-may-leave.md` has it in "Known vendors": one of them is nobody here.
 POLICY = {
     "book": {"vendors": ["AWpkmHGPb7QEWkhR4mNwttxQd4LSy4hGACcV195pxcS5"]},
     "grants": [

@@ -1,4 +1,4 @@
-"""Each example of docs/reference/grants.md is its file, and answers as its table says."""
+"""Each example of grants is its file and answers as its table says; the fields are all there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.support.repository import DOCS, ROOT
+from tests.support.repository import DOCS, ROOT, TESTS
 
 from solward.operations.policies.grant_documents import (
     FIELDS,
@@ -29,9 +29,11 @@ from solward.vault.grants.decide import compile_grants, decide, needed
 from solward.vault.grants.model import RATE, Case, SwapTerms
 from solward.vault.grants.sentences import finding_sentence, reason_sentence
 from solward.vault.grants.spelling import Names
-from solward.vault.guardrails.rules import RULES
 
 PAGE = (DOCS / "reference/grants.md").read_text()
+HOW_TO = (DOCS / "how-to/grant-what-may-leave.md").read_text()
+# Answers that the page leaves out.
+MORE = (TESTS / "docs/grant_answers.md").read_text()
 EXAMPLE = re.compile(
     r"^\[(?P<name>[\w-]+\.json)\]\((?:\.\./)+examples/grants/(?P<link>\S+)\):\n\n"
     r"```json\n(?P<text>.*?)^```\n\n(?P<sentences>(?:> [^\n]+\n\n)+)"
@@ -177,7 +179,7 @@ def _line(said: re.Match[str]) -> Line | None:
     return Line(operation, asset, units, account, owner, decimals, program)
 
 
-SHOWN = {found["name"]: found for found in EXAMPLE.finditer(PAGE)}
+SHOWN = {found["name"]: found for found in EXAMPLE.finditer(HOW_TO)}
 
 
 def test_the_examples_are_the_files_of_their_folder() -> None:
@@ -197,9 +199,14 @@ def test_an_example_reads_and_has_the_sentences_below_it(name: str) -> None:
 
 
 ROWS = [(name, *row) for name, found in SHOWN.items() for row in ROW.findall(found["rows"])]
+MORE_ROWS = [
+    (name, *row)
+    for name, text in re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", MORE, re.MULTILINE | re.DOTALL)
+    for row in ROW.findall(text)[1:]
+]
 
 
-@pytest.mark.parametrize(("name", "who", "transaction", "expected"), ROWS)
+@pytest.mark.parametrize(("name", "who", "transaction", "expected"), [*ROWS, *MORE_ROWS])
 def test_an_example_answers_as_its_table_says(
     name: str, who: str, transaction: str, expected: str
 ) -> None:
@@ -217,18 +224,23 @@ def test_every_example_refuses_something_and_some_hold() -> None:
     }
 
 
+def test_the_shortest_grant_has_the_sentence_below_it() -> None:
+    shown = re.search(r"```json\n(.+)\n```\n\n> (.+)\n", PAGE)
+    assert shown is not None
+    assert sentences(read_example(f'{{"grants": [{shown[1]}]}}')) == [shown[2]]
+
+
 def test_every_field_of_a_grant_is_explained() -> None:
-    table = PAGE.partition("\n## What a grant says\n")[2].partition("\n- ")[0]
+    table = PAGE.partition("\n## Fields\n")[2].partition("\n- ")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == set(FIELDS)
     for operation in Operation:
         assert f"`{operation.value}`" in table
 
 
 def test_every_setting_that_bounds_money_has_its_place_beside_grants() -> None:
-    table = PAGE.partition("\n## Settings of before\n")[2].partition("\n## ")[0]
+    table = PAGE.partition("\n## Limits beside grants\n")[2].partition("\n## ")[0]
     named = set(re.findall(r"`([A-Z_]{5,})`", table))
     assert named <= {each.upper() for each in Settings.model_fields}
     limits = (DOCS / "reference/settings.md").read_text().partition("\n## Limits\n")[2]
     bounding = re.findall(r"^\| `([A-Z_]+)` \|", limits.partition("\n## ")[0], re.MULTILINE)
     assert set(bounding) - {"HOLD_EXPIRES_S"} == named
-    assert set(re.findall(r", rule `(\w+)`", table)) <= set(RULES)

@@ -31,7 +31,7 @@ def names_in_first_column(text: str) -> list[str]:
 
 
 def test_the_guardrails_are_documented_in_their_order() -> None:
-    assert names_in_first_column(section(TRANSACTIONS, "Guardrails")) == list(RULES)
+    assert names_in_first_column(section(TRANSACTIONS, "Rules")) == list(RULES)
 
 
 def test_the_documented_fee_limits_are_the_defaults() -> None:
