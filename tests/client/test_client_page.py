@@ -33,7 +33,7 @@ def public(of: Any) -> set[str]:
 
 
 def test_every_group_and_its_calls_are_on_the_page() -> None:
-    listed = rows("| on the client | |\n")
+    listed = rows("| on the client | calls |\n")
     own = public(SolwardClient)
     operations = public(Operations) | {"dry_run", "try_route"}
     for name, group in {**GROUPS, "itself": None}.items():
