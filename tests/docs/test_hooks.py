@@ -7,6 +7,7 @@ import re
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from tests.docs import context_page
 from tests.support.plugins import Shelf
 from tests.support.repository import DOCS
 
@@ -15,20 +16,19 @@ from solward import (
     Message,
     ProviderContext,
     ProviderError,
-    Quote,
-    Stake,
+    ReadLedger,
+    SkillContext,
+    Store,
     hookspecs,
 )
 from solward.plugins import load_registry
 from solward.plugins.hooks import HOOKS, OPTIONAL
-from solward.solana.balances import Balances, TokenBalance
-from solward.solana.token_list import KnownToken
-from solward.types.ledger import TokenHolding
+from solward.solana.token_list import TokenList
 from solward.types.manifest import ProblemCode
-from solward.types.record import TransactionRecord
 
 PAGE = (DOCS / "reference/hooks.md").read_text()
 PLUGINS = (DOCS / "reference/plugins.md").read_text()
+CONTEXT = context_page.PAGE.read_text()
 SPECIFIED = [name for name, each in vars(hookspecs).items() if hasattr(each, "solward_spec")]
 
 
@@ -58,23 +58,22 @@ def test_every_hook_belongs_to_one_documented_group() -> None:
     assert [group for group in HOOKS if f"`{group}`" not in PAGE] == []
 
 
-def test_what_reads_give_is_documented_with_the_fields_it_has() -> None:
-    page = (DOCS / "how-to/write-a-skill.md").read_text()
-    rows = re.findall(r"^\| (`.*?) \| (.*) \|$", page, re.MULTILINE)
-    said = {first: set(re.findall(r"`(\w+)`", rest)) for first, rest in rows}
-    assert {
-        "`balances()`": {*fields_of(Balances), *fields_of(TokenBalance), "ui", "Decimal"},
-        "`stakes()`": set(fields_of(Stake)),
-        "`ledger.holdings(owner)`": set(fields_of(TokenHolding)),
-        "`tokens.resolve(symbol, field)`": set(fields_of(KnownToken)),
-        "`quote(...)`": set(fields_of(Quote)) - {"raw"},
-    }.items() <= said.items()
-    [records] = re.findall(r"^\| each operation, `history.*? \| (.*) \|$", page, re.MULTILINE)
-    assert set(re.findall(r"`(\w+)`", records)) < set(fields_of(TransactionRecord))
+def public(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
 
 
-def fields_of(kind: type) -> list[str]:
-    return [each.name for each in dataclasses.fields(kind)]
+def test_the_context_page_has_every_member_and_every_field_of_what_a_skill_reads() -> None:
+    sections = re.split(r"^###? ", CONTEXT, flags=re.MULTILINE)
+    members = {each.split("\n")[0].removeprefix("context.") for each in sections}
+    # The service ends a context.
+    assert public(SkillContext) - {"end", "aclose"} <= members
+    for path, kind in {"store": Store, "ledger": ReadLedger, "tokens": TokenList}.items():
+        assert {f"{path}.{name}" for name in public(kind)} <= members
+    for kind in context_page.TYPES:
+        [said] = [each for each in sections if each.startswith(f"{kind.__name__}\n")]
+        named = set(re.findall(r"\w+", said))
+        assert public(kind) - {"to_json"} <= named
+        assert {each.name for each in dataclasses.fields(kind)} <= named
 
 
 def test_every_hook_asks_one_plugin_only() -> None:

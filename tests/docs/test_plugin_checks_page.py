@@ -10,12 +10,13 @@ from tests.support.repository import ROOT
 from solward.testing import conformance
 
 PAGE = (ROOT / "docs" / "reference/plugins.md").read_text()
-ROWS = re.findall(
-    r"^\| (all|skill and provider|skill|provider|venue|payment|guardrail)"
-    r" \| ((?:`\w+`(?:, )?)+) \|",
-    PAGE,
-    re.M,
-)
+# Kind, or `plugin` for all -> its section.
+SECTIONS = dict(re.findall(r"^### Checks of (?:a|every) (\w+).*\n((?:.*\n)+?)(?=#)", PAGE, re.M))
+
+
+def checks_of(kind: str) -> set[str]:
+    rows = re.findall(r"^- ((?:`\w+`(?:, )?)+): ", SECTIONS[kind], re.M)
+    return {name for names in rows for name in re.findall(r"\w+", names)}
 
 
 def test_the_tiers_of_the_page_are_those_of_the_kit() -> None:
@@ -24,13 +25,8 @@ def test_the_tiers_of_the_page_are_those_of_the_kit() -> None:
         for tier in conformance.TIERS
     ]
     assert "\n".join(["| tier | what holds | checks |", "|---|---|---|", *rows, ""]) in PAGE
-    checks = {name for _, names in ROWS for name in re.findall(r"\w+", names)}
+    checks = {name for kind in SECTIONS for name in checks_of(kind)}
     assert checks == {check for tier in conformance.TIERS for check in tier.checks}
-
-
-def documented(kind: str) -> set[str]:
-    kinds = {kind, "all"} | ({"skill and provider"} if kind in ("skill", "provider") else set())
-    return {name for row, names in ROWS if row in kinds for name in re.findall(r"\w+", names)}
 
 
 @pytest.mark.parametrize(
@@ -55,4 +51,4 @@ def test_the_checks_of_each_kind_are_the_documented_ones(
 
     monkeypatch.setattr("builtins.print", keep)
     check(target)()
-    assert names == documented(kind)
+    assert names == checks_of(kind) | checks_of("plugin")

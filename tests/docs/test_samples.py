@@ -13,15 +13,15 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SAMPLE = re.compile(
     r"^(?:<!-- from (?P<source>\S+) -->\n)?```(?:python|toml)\n(?P<text>.*?)^```$", re.M | re.S
 )
-# Its blocks are the hooks' exact signatures, held to the code by tests/registry.
-SIGNATURES = "hooks.md"
+# Their blocks are signatures, held to the code by test_hooks.py and test_written_files.py.
+SIGNATURES = {"hooks.md", "context.md"}
 
 
 def samples() -> list[tuple[str, str | None, str]]:
     return [
         (page.name, found["source"], found["text"])
         for page in PAGES
-        if page.name != SIGNATURES
+        if page.name not in SIGNATURES
         for found in SAMPLE.finditer(page.read_text())
     ]
 

@@ -1,4 +1,4 @@
-"""Writes the typed methods of operations and of requests; `make operations` runs it.
+"""Writes the typed methods of operations and of requests, and tables of docs: `make operations`.
 
 Static checkers read signatures, so the methods of `SkillContext` and of the client are written out.
 """
@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from tests.docs import context_page, plugins_page
 
 import solward
 from solward import resources
@@ -58,8 +60,9 @@ if TYPE_CHECKING:
 
 
 class OperationMethods:
-    """One method an operation; amounts are whole units, SOL or tokens. `remember` are entries of
-    the plugin's store, written with the pending record or not at all."""
+    """The operations of a wallet. Amounts are whole units, of SOL or of the token; a float is
+    refused. A token is a mint address, or a symbol known on the network. `remember` takes a `Put`,
+    or up to 16: entries of the store that are written with the pending record, or not at all."""
 
     __slots__ = ()
 
@@ -117,7 +120,7 @@ def context() -> str:
     ]
     quote = _method(
         f"quote({_signature('self', [_in_context(field) for field in SWAP.fields])}) -> Quote",
-        "What the venue would give for `amount` whole units of `input_token`; sends nothing.",
+        "Return the venue's offer for `amount` whole units of `input_token`. It sends nothing.",
         f"return await self._quote({_params(SWAP)})",
     )
     return _formatted("What a skill may do with its wallet's money.", _CONTEXT, [*methods, quote])
@@ -284,6 +287,8 @@ def _shown_default(field: Field) -> str:
 
 FILES = {
     _REST: rest_page,
+    context_page.PAGE: context_page.page,
+    plugins_page.PAGE: plugins_page.page,
     _PACKAGE / "context" / "operations.py": context,
     _PACKAGE / "client" / "operations.py": client,
     _PACKAGE / "client" / "requests.py": requests,

@@ -94,13 +94,17 @@ class StoreCalls(Protocol):
 
 
 class Store:
-    """What the plugin keeps for the wallet of the call; shared by the plugins of a distribution.
+    """Small JSON entries of the plugin's distribution for the wallet of the call.
 
-    No other plugin reads or writes it, nor a call for another wallet. Each call is one transaction
-    of the service's database, durable when it returns; in a dry run nothing is stored. To keep what
-    a money call did, have the call itself remember it: `context.transfer(..., remember=...)`.
+    The plugins of a distribution share them. No other distribution, and no call for another wallet,
+    reads or writes them. A write is durable when it returns; a dry run writes nothing.
 
-    Each raises `InvalidRequest` for a key, a value or a version that does not fit.
+    Each method raises `InvalidRequest` for a key, a value or a version that is not valid. A key has
+    1 to 200 printable ASCII characters and no space. A value is JSON, at most 32 levels deep; a
+    fraction is a `Decimal`, and a float is refused.
+
+    In a plugin host, one call may use the store and the history 500 times; after that it gets
+    `SkillError` `too_many_store_calls`.
     """
 
     __slots__ = ("_calls",)
@@ -109,20 +113,21 @@ class Store:
         self._calls = calls
 
     async def get(self, key: str) -> Entry | None:
-        """One entry, None where there is none."""
+        """Return the entry of a key, or None."""
         entry: Entry | None = await self._calls.keep("get", key=checked_key(key))
         return entry
 
     async def put(self, key: str, value: Any, *, version: int | None = None) -> Entry:
-        """Write an entry; returns it with its new version.
+        """Write an entry and return it with its new version.
 
         Args:
-            version: that it must have now; 0: it must not be there; None: whatever is there.
+            version: write only over this version; 0 if there must be no entry; None to overwrite.
 
         Raises:
-            SkillError: `store_changed`: it has another version. `store_full`: there would be more
-                keys or bytes than the operator allows; names the bound. `store_busy`: the plugin
-                wrote too often in this minute; says when it may again.
+            SkillError: `store_changed` if the entry has another version. `store_full` if there
+                would be more keys or bytes than the operator allows; the text names the limit.
+                `store_busy` if the distribution wrote too often in this minute; the text says in
+                how many seconds it may write again.
         """
         put = checked_put(Put(key, value, version))
         entry: Entry = await self._calls.keep(
@@ -131,10 +136,13 @@ class Store:
         return entry
 
     async def delete(self, key: str, *, version: int | None = None) -> bool:
-        """Delete an entry; returns whether it was there.
+        """Delete an entry and return whether there was one.
+
+        Args:
+            version: delete only this version; None for any.
 
         Raises:
-            SkillError: `store_changed`: it has another version than `version`.
+            SkillError: `store_changed` if the entry has another version.
         """
         was_there: bool = await self._calls.keep(
             "delete", key=checked_key(key), version=checked_version(version)
@@ -144,11 +152,11 @@ class Store:
     async def list(
         self, prefix: str = "", *, after: str | None = None, limit: int = 100
     ) -> tuple[Entry, ...]:
-        """Entries whose keys begin with `prefix`, by key in the order of ASCII.
+        """Return the entries whose keys begin with `prefix`, sorted by key in ASCII order.
 
         Args:
-            after: only keys that come after this one: the last of the page before.
-            limit: 1 to 200.
+            after: return only keys after this one, such as the last key of the previous page.
+            limit: most entries to return, 1 to 200.
         """
         check_page(prefix, after, limit)
         entries: tuple[Entry, ...] = await self._calls.keep(
@@ -185,7 +193,7 @@ class MoneyCalls(StoreCalls, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WalletView:
-    """The wallet a skill acts on: id, name, base58 address."""
+    """The wallet that a skill acts on. `address` is base58."""
 
     id: Name
     name: str
@@ -194,21 +202,22 @@ class WalletView:
 
 @dataclass(frozen=True, slots=True)
 class AgentView:
-    """The agent a skill runs for."""
+    """The agent for which a skill runs."""
 
     id: Name
     name: str
 
 
 class SkillContext(OperationMethods):
-    """The hands of a skill: read the ledger, and request transactions of its own wallet.
+    """A skill's access to one wallet: read the ledger, and request transactions. It has no key.
 
-    Every money call goes through the engine and its guardrails; each raises `GuardrailBlocked`
-    or `TransactionFailed` with the stored record, and returns a record that is `confirmed`, or
-    `pending` where the ledger had not answered in time (`pay`: an answer with its payment).
+    Guardrails and grants judge every money call. It returns the stored record, with the status
+    `confirmed`, or `pending` if the ledger did not answer in time; a pending transaction may still
+    land. It raises `GuardrailBlocked` if a rule refuses it and `TransactionFailed` if it fails,
+    both with the stored record. `pay` returns a `PaidAnswer` instead of a record.
 
-    It lasts as long as the call it was made for: after that every money call, read and request
-    raises `SkillError` `call_ended`. Its attributes cannot be assigned.
+    The context ends with the call. After that, every money call, read and request raises
+    `SkillError` `call_ended`. Attributes cannot be assigned.
     """
 
     __slots__ = (
@@ -247,27 +256,31 @@ class SkillContext(OperationMethods):
 
     @property
     def wallet(self) -> WalletView:
-        """Id, name and address; no key is reachable from here."""
+        """The wallet of this call."""
         return self._wallet
 
     @property
     def agent(self) -> AgentView | None:
-        """The agent this runs for, None for a REST or CLI call."""
+        """The agent for which the skill runs. None if a person, a key or a schedule runs it."""
         return self._agent
 
     @property
     def ledger(self) -> ReadLedger:
-        """Read only."""
+        """Reads of the ledger: accounts, token holdings, rent, slot."""
         return self._ledger
 
     @property
     def tokens(self) -> TokenList:
-        """Symbols known on this network."""
+        """The symbols known on this network; iterate over it to get each `KnownToken`."""
         return self._tokens
 
     @property
     def http(self) -> httpx.AsyncClient:
-        """A client for the skill's own requests, made for this call at its first use."""
+        """An HTTP client of this call alone, with a timeout of 15 seconds by default.
+
+        It reaches only the sites that the plugin's manifest names, and closes with the call. It
+        never pays: use `pay` for that.
+        """
         self._calls.lifetime.check()
         if self._http is None:
             from solward.context.http import CallClient
@@ -276,31 +289,31 @@ class SkillContext(OperationMethods):
         return self._http
 
     def secret(self, name: str) -> str:
-        """What to put into a request where a secret of the manifest belongs.
+        """Return the text to put into a header where a secret of the manifest belongs.
 
-        In a plugin host it is a text that stands for the value: the service puts the value into
-        the headers of requests to the secret's own site, and nowhere else. In the service's own
-        process, as in `skill_context`, it is the value. So put it into a header as it is; do not
-        compute with it.
+        In a plugin host this is a placeholder. The service replaces it by the secret in headers of
+        requests to the secret's own site, and nowhere else. In the service's own process, as in
+        `skill_context`, it is the secret. Put it into a header as it is; do not compute with it.
 
         Args:
             name: the environment variable that the manifest's `Secret` names.
 
         Raises:
-            SkillError: `secret_not_declared`, or `secret_not_set` by the operator.
+            SkillError: `secret_not_declared` if the manifest does not name it, `secret_not_set` if
+                the operator has not set it.
         """
         return secret_text(self._secrets, name)
 
     @property
     def storage(self) -> Path:
-        """The folder of the plugin's distribution, whose files outlive its calls and upgrades.
+        """The folder of the plugin's distribution. Its files outlive calls, restarts and upgrades.
 
-        Files alone: runs at the same time, in other processes too, share it without locks. Beyond
-        the manifest's `storage_mb` the plugin host is ended, and does not start again until
-        somebody made room.
+        Calls that run at the same time share the folder, without locks. If the files grow beyond
+        the manifest's `storage_mb`, the service ends the plugin host and does not start it again
+        until somebody makes room.
 
         Raises:
-            SkillError: `no_storage`: the manifest declares no `storage_mb`.
+            SkillError: `no_storage` if the manifest declares no `storage_mb`.
         """
         if self._storage is None:
             raise SkillError("no_storage", "The plugin's manifest declares no storage_mb")
@@ -308,21 +321,21 @@ class SkillContext(OperationMethods):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What the operator set for this skill, by its declaration's `settings`, defaults applied.
+        """The settings that the operator set for this skill, with the declared defaults.
 
-        Its secrets are here in clear, in its own process alone: put none into an answer, a log
-        line, a record or an entry.
+        Secret settings are here in clear. Put none into an answer, a log line, a record or an
+        entry.
         """
         return self._settings
 
     @property
     def store(self) -> Store:
-        """What the plugin keeps for this wallet."""
+        """The entries that the plugin keeps for this wallet."""
         return self._store
 
     @property
     def log(self) -> Any:
-        """A logger that scrubs secrets."""
+        """A structlog logger. The service removes its own secrets from every line."""
         return self._log
 
     def end(self) -> None:
@@ -336,13 +349,13 @@ class SkillContext(OperationMethods):
             await self._http.aclose()
 
     async def balances(self) -> Balances:
-        """SOL and token holdings of the wallet."""
+        """Return the wallet's SOL and tokens, exact."""
         from solward.solana.balances import read_balances
 
         return await read_balances(self.ledger, self.tokens, self.wallet.address)
 
     async def stakes(self) -> tuple[Stake, ...]:
-        """Every stake the wallet may unstake or withdraw."""
+        """Return every stake account that the wallet may unstake or withdraw from."""
         from solward.solana.stakes import read_stakes
 
         return await read_stakes(self.ledger, self.wallet.address)
@@ -356,18 +369,20 @@ class SkillContext(OperationMethods):
         before: str | None = None,
         limit: int = 50,
     ) -> tuple[TransactionRecord, ...]:
-        """The wallet's records that the plugins of this distribution asked for, newest first:
-        whoever had them run, those refused too.
+        """Return the wallet's records that plugins of this distribution requested, newest first.
+
+        Refused transactions are among them, and those of every caller.
 
         Args:
-            type: only of this `TransactionType`.
-            status: only of this `TransactionStatus`.
-            since_ms: only made then or later, milliseconds since the Unix epoch.
-            before: id of a record of these: only older ones.
-            limit: 1 to 100.
+            type: return only records of this `TransactionType`.
+            status: return only records of this `TransactionStatus`.
+            since_ms: return only records made at this time or later, in milliseconds since the Unix
+                epoch.
+            before: return only records older than the one with this id.
+            limit: most records to return, 1 to 100.
 
         Raises:
-            InvalidRequest: a filter that does not fit; names it.
+            InvalidRequest: if a filter is not valid; the text names it.
         """
         HistoryRequest(type, status, since_ms, before, limit).check()
         records: tuple[TransactionRecord, ...] = await self._calls.keep(
@@ -390,28 +405,34 @@ class SkillContext(OperationMethods):
         details: Mapping[str, Any] | None = None,
         remember: Remember = (),
     ) -> TransactionRecord:
-        """Have a transaction of your own judged, signed and sent: instructions, or whole bytes.
+        """Have a transaction of your own judged, signed and sent.
 
-        Declare what it does to the wallet; what it can do beyond that by its bytes, or does in
-        the simulation, and any control given away, is blocked. An instruction that names the
-        wallet's key must be of a program that Solward decodes; for any other there is `pocket`.
+        Give `instructions`, or a whole transaction as `wire`. Declare everything that it does to
+        the wallet. It is blocked if its bytes can take more than declared, if it does more in the
+        simulation, or if it gives control of an account away. Instructions that name the wallet's
+        key must be of a program that Solward decodes; use `pocket` to call any other program.
 
         Args:
-            type: `other`, or what the bytes are and nothing more: `transfer`, `token_transfer`,
-                `burn`, `mint_supply`, or a `swap` of one asset for another.
+            instructions: instructions of `solders`.
+            wire: the bytes of a transaction that lacks only the wallet's signature.
+            type: `other`; or `transfer`, `token_transfer`, `burn` or `mint_supply` if the
+                instructions do that and nothing more; or `swap` if one asset leaves and another
+                must arrive.
             lamports_out: lamports that leave, without fee and rent.
-            rent_lamports: most lamports of rent for the accounts it opens.
-            tokens_out: mint -> most units that leave.
-            tokens_in: mint -> least units that must arrive.
-            destinations: who receives; checked against the blocked addresses.
-            may_close: token accounts of the wallet that it closes, their rent to the wallet.
-            details: the record's, JSON-able, amounts as Decimal. What the type states by itself
-                (addresses, mint, amount) is read from the bytes; give it equal, or leave it out.
-            remember: entries of the store, written with the pending record or not at all.
+            rent_lamports: most lamports of rent for accounts that it opens.
+            tokens_out: the most units that leave, by mint.
+            tokens_in: the least units that must arrive, by mint.
+            destinations: addresses that receive; the blocked addresses are refused.
+            may_close: token accounts of the wallet that it closes. Their rent must return to the
+                wallet.
+            details: for the record, JSON with amounts as `Decimal`. Addresses, mint and amount of
+                a `type` other than `other` are read from the bytes: leave them out, or give equal
+                ones.
+            remember: entries to write to the store together with the pending record.
 
         Raises:
-            InvalidRequest: a type or a detail that is not what the bytes do, or it is no
-                transaction this wallet alone can sign.
+            InvalidRequest: if `type` or `details` differ from the bytes, or if others must sign the
+                transaction too.
         """
         intent = Intent(
             type=type,
@@ -443,34 +464,36 @@ class SkillContext(OperationMethods):
         details: Mapping[str, Any] | None = None,
         remember: Remember = (),
     ) -> TransactionRecord:
-        """Call any program, with a key that holds what you put in and nothing else.
+        """Call any program with a one-off account that holds only what you put in.
 
-        The wallet puts lamports and tokens into a pocket, a key of its own made for this use. Once
-        they are there, `build` gives what the pocket alone signs. Then all it holds goes back to
-        the wallet, whatever came of the call; the record is the call's. The program can take what
-        was put in, and no more.
+        The wallet moves lamports and tokens into a pocket, a one-off account. Then the pocket alone
+        signs the transaction that `build` returns. Whether or not the call succeeds, the pocket's
+        contents return to the wallet afterwards. The program can take what was put in, and no more.
+        The returned record is the call's.
 
         Args:
-            build: an async function of the pocket's address. Returns instructions, for which the
-                pocket pays the fee, or the bytes of a whole transaction that only the pocket's
-                signature is missing from. The wallet may receive in them; it signs nothing.
-            lamports: put in; the fee and the rent of accounts that the call opens come out of
-                these. After the fee the pocket must hold 0 or the rent of an
-                account of 0 bytes, as much as the cluster asks.
-            tokens: mint -> units put in, each into the pocket's associated account.
-            returns: mint -> least units by which wallet and pocket together must grow by the call,
-                in its simulation; under the mint of wrapped SOL the lamports too.
-            mints: further mints that the pocket may hold afterwards, to be taken home.
-            program: with `position`: the program a position is in, base58.
-            position: a name. Its pocket is the same at each use, one for each program and
-                position, and a call can take all that is in it.
-            stays: leave what the pocket holds where it is, as a position that is at risk.
-            details: the record's, JSON-able, amounts as Decimal.
-            remember: entries of the store, written with the pending record or not at all.
+            build: an async function that gets the pocket's address, called once the pocket is
+                funded. It returns instructions, for which the pocket pays the fee, or the bytes of
+                a transaction that lacks only the pocket's signature. The wallet may receive in
+                them; it signs nothing.
+            lamports: lamports to put in. They pay the fee and the rent of accounts that the call
+                opens. After the fee the pocket must hold 0 lamports or the rent of an account of 0
+                bytes.
+            tokens: units to put in, by mint, each into the pocket's associated token account.
+            returns: least units, by mint, by which wallet and pocket together must grow in the
+                simulation of the call. Wrapped SOL counts lamports too.
+            mints: further mints that the pocket may hold after the call and that return.
+            program: base58 address of the program of a position; give it with `position`.
+            position: a name for a pocket that is kept, one for each program and name. A call can
+                take all that is in it.
+            stays: leave the pocket's contents there, as a position that is at risk.
+            details: for the record, JSON with amounts as `Decimal`.
+            remember: entries to write to the store together with the pending record.
 
         Raises:
-            InvalidRequest: a value that does not fit; nothing was sent.
-            TransactionFailed: it was not funded, or the call failed; what the pocket held is back.
+            InvalidRequest: if a value is not valid; nothing was sent.
+            TransactionFailed: if the pocket was not funded or the call failed. The pocket's
+                contents are back.
         """
         request = PocketRequest(
             build=build,
@@ -496,27 +519,28 @@ class SkillContext(OperationMethods):
         max: str,  # noqa: A002 - the field's name wherever a payment is asked for
         remember: Remember = (),
     ) -> PaidAnswer:
-        """Make a request over HTTP, and pay for it where the site answers 402.
+        """Make an HTTP request, and pay for it if the site answers 402.
 
-        The service makes the request, with the wallet as payer: `http` never pays. It pays once, at
-        most `max`, and follows no redirect. A plugin pays only sites that its manifest names.
+        The service makes the request and pays from the wallet: once, the site's exact price, at
+        most `max`. It follows no redirect. A plugin can pay only the sites that its manifest names.
 
-        An answer of any status is returned. One that is not 2xx may have been paid for all the
-        same: `payment` says so, and the amount counts until the ledger says that nothing was paid.
-        Do not ask again for a payment that is `pending`.
+        The answer is returned whatever its status. If it is not 2xx, the site may still have been
+        paid: `payment` says so, and the amount counts until the ledger shows that nothing was paid.
+        Do not request it again while `payment.status` is `pending`.
+
+        It raises the same errors as the other money calls, too.
 
         Args:
-            url: https, without user; a fragment is not sent.
+            url: an https URL without a user. Its fragment is not sent.
             method: in capitals.
-            body: text is sent as UTF-8.
-            max: the most to pay, and in what: `0.05 USDC`, whole units and a symbol or mint.
-            remember: entries of the store, written with the pending record or not at all: a site
-                that asks for no payment writes none.
+            body: at most 64 KiB; text is sent as UTF-8.
+            max: the most to pay, in whole units and a symbol or mint: `0.05 USDC`.
+            remember: entries to write to the store together with the pending record. If the site
+                asks for no payment, none is written.
 
         Raises:
-            InvalidRequest: a value that does not fit, or nothing that the site takes may be paid;
-                nothing was paid.
-            Otherwise as the other money calls.
+            InvalidRequest: if a value is not valid, or if no offer of the site may be paid; nothing
+                was paid.
         """
         request = PayRequest(
             url=url,

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 class OperationMethods:
-    """One method an operation; amounts are whole units, SOL or tokens. `remember` are entries of
-    the plugin's store, written with the pending record or not at all."""
+    """The operations of a wallet. Amounts are whole units, of SOL or of the token; a float is
+    refused. A token is a mint address, or a symbol known on the network. `remember` takes a `Put`,
+    or up to 16: entries of the store that are written with the pending record, or not at all."""
 
     __slots__ = ()
 
@@ -154,7 +155,7 @@ class OperationMethods:
     async def quote(
         self, *, input_token: str, output_token: str, amount: Decimal | int, slippage_bps: int = 50
     ) -> Quote:
-        """What the venue would give for `amount` whole units of `input_token`; sends nothing."""
+        """Return the venue's offer for `amount` whole units of `input_token`. It sends nothing."""
         return await self._quote(
             {
                 "inputToken": input_token,

@@ -14,7 +14,12 @@ from solward.types.money import from_units, lamports_to_sol
 
 @dataclass(frozen=True, slots=True)
 class TokenBalance:
-    """Units of one mint over all token accounts of a wallet; `symbol` where it is known."""
+    """A wallet's holding of one mint, over all of its token accounts. `ui` is in whole tokens.
+
+    Attributes:
+        units: smallest units.
+        symbol: None if the mint is not on the network's list.
+    """
 
     mint: str
     units: int
@@ -40,7 +45,7 @@ class TokenBalance:
 
 @dataclass(frozen=True, slots=True)
 class Balances:
-    """A wallet's native coin in lamports and its tokens."""
+    """A wallet's SOL, in lamports, and its tokens."""
 
     lamports: int
     tokens: tuple[TokenBalance, ...]

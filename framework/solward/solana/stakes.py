@@ -143,12 +143,13 @@ class Stake:
     """One stake account at one moment.
 
     Attributes:
-        lamports: all it holds, its rent reserve included.
-        staker: who may delegate and deactivate it.
-        withdrawer: who may withdraw from it.
-        validator: the vote account it is or was delegated to, None for neither.
-        delegated: lamports delegated, 0 where it is not.
-        is_locked: its lockup still forbids a withdrawal.
+        lamports: all that it holds, its rent included.
+        state: `activating`, `active`, `deactivating` or `inactive`.
+        staker: address that may delegate and deactivate it.
+        withdrawer: address that may withdraw from it.
+        validator: vote account of the latest delegation, None if there was none.
+        delegated: lamports that are delegated.
+        is_locked: whether its lockup still forbids a withdrawal.
     """
 
     address: str

@@ -103,7 +103,7 @@ def skeleton(symbol: str) -> str:
 
 
 class TokenList:
-    """Symbols of one network, looked up either way; symbols ignore case."""
+    """The token symbols of one network. Lookups ignore case."""
 
     def __init__(self, tokens: Iterable[KnownToken]) -> None:
         self._tokens = tuple(tokens)
@@ -115,20 +115,23 @@ class TokenList:
         return iter(self._tokens)
 
     def symbol_of(self, mint: str) -> str | None:
-        """Return the mint's symbol, None when it is not listed."""
+        """Return a mint's symbol, or None if the mint is not listed."""
         token = self._by_mint.get(mint)
         return token.symbol if token else None
 
     def alike(self, symbol: str) -> KnownToken | None:
-        """Return the listed token whose symbol this text is or could be taken for."""
+        """Return the listed token whose symbol this text is or could be mistaken for, or None."""
         return self._by_skeleton.get(skeleton(symbol))
 
     def resolve(self, text: object, field: str) -> str:
-        """Return a symbol or a mint address as given by a caller -> the mint address.
+        """Return the mint address of a symbol, or the address itself if `text` is one.
+
+        Args:
+            field: name of the parameter, for the error.
 
         Raises:
-            InvalidRequest: neither a known symbol nor an address; lists the symbols, or names the
-                one that the text looks like.
+            InvalidRequest: if it is neither. The text lists the symbols, or names the one that
+                `text` looks like.
         """
         if isinstance(text, str):
             # Other scripts' letters become ASCII in upper case, and look like it: no symbol has

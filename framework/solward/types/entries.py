@@ -35,12 +35,12 @@ _PREFIX: Final = re.compile(rf"[!-~]{{0,{MAX_KEY}}}")
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """An entry to write: `Store.put` takes the same, and a money call remembers it.
+    """An entry for a money call to write, as `remember`. A money call takes up to 16.
 
     Attributes:
         key: 1 to 200 printable ASCII characters without spaces.
-        value: JSON-able; a fraction is a Decimal.
-        version: that the entry must have; 0: there must be none; None: whatever there is.
+        value: JSON; a fraction is a `Decimal`.
+        version: write only over this version; 0 if there must be no entry; None to overwrite.
     """
 
     key: Name
@@ -54,14 +54,14 @@ Remember: TypeAlias = Put | Sequence[Put]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry as it is stored.
+    """An entry of the store. `failed` is true if the money call that wrote it has failed: its
+    transaction can no longer land.
 
     Attributes:
-        version: grows with each write of the plugin's for the wallet, and is used once, so that
-            an entry that was deleted and written again has another.
-        changed_ms: when it was written, milliseconds since the Unix epoch.
-        transaction_id: the record of the money call that remembered it; None of one that was put.
-        status: of that record, as it is when the entry is read.
+        version: grows with each write and is never used again, even after a deletion.
+        changed_ms: time of the write, in milliseconds since the Unix epoch.
+        transaction_id: id of the record whose money call wrote the entry; None if `put` wrote it.
+        status: status of that record at the time of reading.
     """
 
     key: Name

@@ -20,7 +20,7 @@ NOT_SERVED: Final = -32601
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """An account's state: lamports, owner program, raw data."""
+    """The state of an account. `owner` is its program, `data` its raw data."""
 
     lamports: int
     owner: Address
@@ -32,7 +32,10 @@ class TokenHolding:
     """One token account of a wallet.
 
     Attributes:
-        decimals: of its mint; 0 where that was closed, as only one without units can be.
+        account: address of the token account.
+        program: the mint's token program.
+        units: smallest units of the mint.
+        decimals: decimals of the mint; 0 if the mint is closed.
     """
 
     account: Address
@@ -48,8 +51,9 @@ class VoteAccount:
 
     Attributes:
         activated_stake: lamports that are active on it in this epoch.
-        commission_percent: of its stakers' rewards, which it keeps; 0 to 100.
-        epoch_credits: (epoch, vote credits earned in it) of the latest epochs, five at most.
+        commission_percent: the part of its stakers' rewards that it keeps, 0 to 100.
+        epoch_credits: pairs of an epoch and the vote credits earned in it, of the latest epochs,
+            at most five.
     """
 
     address: Address
@@ -59,38 +63,45 @@ class VoteAccount:
 
 
 class ReadLedger(Protocol):
-    """Reading, safe to hand to a plugin."""
+    """Reads of the ledger. Addresses are base58; amounts are lamports or smallest units.
+
+    Each method raises `LedgerUnavailable` if no node answers, and `LedgerRejected` if the node
+    answers with an error. In a plugin host, one call may make 1,000 reads; after that it gets
+    `SkillError` `too_many_reads`.
+    """
 
     async def balance(self, address: str) -> int:
-        """Return lamports of an address, 0 when it does not exist."""
+        """Return the lamports of an address, 0 if there is no account."""
 
     async def account(self, address: str) -> Account | None:
-        """Return an account's state, None when it does not exist."""
+        """Return an account, or None if it does not exist."""
 
     async def accounts(self, addresses: Sequence[str]) -> dict[str, Account | None]:
-        """Many accounts' states, in as many calls of 100 as it takes."""
+        """Return many accounts by address, None for those that do not exist. Each 100 addresses
+        are one read."""
 
     async def holdings(self, owner: str) -> tuple[TokenHolding, ...]:
-        """Token accounts of a wallet under both token programs, zero balances included."""
+        """Return a wallet's token accounts under both token programs, empty ones too."""
 
     async def slot(self) -> int:
-        """Return the current slot at `confirmed`."""
+        """Return the current slot at the commitment `confirmed`."""
 
     async def rent_exempt_minimum(self, size: int) -> int:
-        """Return lamports an account of `size` bytes must hold, asked each time: a cluster may
-        change what it asks for with each epoch."""
+        """Return the lamports that an account of `size` bytes must hold. A cluster may change it
+        with each epoch."""
 
     async def program_accounts(
         self, program: str, *, size: int, offset: int, key: str
     ) -> dict[str, Account]:
-        """Accounts of a program with `size` bytes of data that hold the address `key` at
-        `offset`; `LedgerRejected` with `NOT_SERVED` where no RPC provider serves the call."""
+        """Return the accounts of a program that have `size` bytes of data and the address `key`
+        at byte `offset`. Raises `LedgerRejected` with the code -32601 if no RPC provider serves
+        this call."""
 
     async def stake_minimum_delegation(self) -> int:
-        """Return lamports a stake must delegate at least."""
+        """Return the least lamports that a stake must delegate."""
 
     async def vote_accounts(self) -> tuple[VoteAccount, ...]:
-        """Vote accounts of the validators that are not delinquent."""
+        """Return the vote accounts of the validators that are not delinquent."""
 
 
 _READS: Final = frozenset(name for name in vars(ReadLedger) if not name.startswith("_"))

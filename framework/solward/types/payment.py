@@ -284,15 +284,15 @@ class PaymentView:
     """A payment as its caller sees it.
 
     Attributes:
-        id: of its transaction's record.
-        served: whether the seller gave what was paid for.
-        site: host, with the port where it is not 443.
+        id: id of its transaction's record.
+        served: `yes`, `no` or `unknown`: whether the seller answered with what was paid for.
+        site: host, with the port if it is not 443.
         url: without query and fragment.
         asset: `SOL` or a mint.
-        symbol: of the asset, None where it has none that is known.
+        symbol: the asset's symbol, None if it is not known.
         amount: whole units.
-        pay_to: owner of what received.
-        signature: of the transaction; None until it is known.
+        pay_to: owner of the account that received.
+        signature: the transaction's signature, None until it is known.
         created_ms: milliseconds since the Unix epoch.
         error: why it is blocked or failed, else None.
     """
@@ -340,13 +340,13 @@ class PaymentView:
 
 @dataclass(frozen=True, slots=True)
 class PaidAnswer:
-    """What a site answered, and what was paid for it.
+    """A site's answer and the payment for it. `header(name)` returns the first header of a name.
 
     Attributes:
-        status: of HTTP; 0 where the paid request got no answer.
-        headers: in the order they came; names as the site spelled them.
-        body: at most 1 MiB of it.
-        payment: None where the site asked for none.
+        status: HTTP status; 0 if the paid request got no answer.
+        headers: in the order they came, with names as the site spelled them.
+        body: at most 1 MiB.
+        payment: None if the site asked for no payment.
         truncated: whether the site's body was longer.
     """
 

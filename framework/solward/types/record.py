@@ -188,23 +188,23 @@ class TransactionRecord:
     """One stored transaction.
 
     Attributes:
-        id: record identifier (uuid).
+        id: uuid of the record.
         principal: who requested it: `admin`, `key:<id>`, `agent:<id>`, or `cli`, the command line
             of a stopped service.
-        details: per-type data; amounts are whole units as Decimal.
-        guardrails_applied: rule names evaluated, the refusing one last.
+        details: data of this `type`; amounts are whole units as `Decimal`.
+        guardrails_applied: names of the rules that judged it, the refusing one last.
         error: why it is blocked or failed, else None.
-        fee_lamports: the network's fee: at most this much until it has landed, then what was
-            charged. Of a pocket used in steps that of all its steps.
-        compute_units: what it used: in the simulation of the same bytes, or as the ledger says
-            where its balances are read after it landed.
-        compute_unit_limit: how many it may use, None where its bytes set no limit.
-        compute_unit_price: micro-lamports for each unit of the limit; of several steps the highest.
+        fee_lamports: the network fee: the most it can be, and once landed the fee charged. For a
+            pocket used in steps, the fee of all steps.
+        compute_units: units used, in the simulation of the same bytes or, if balances were read
+            after it landed, on the ledger.
+        compute_unit_limit: units that it may use, None if its bytes set no limit.
+        compute_unit_price: micro-lamports for each unit of the limit, the highest of several steps.
         created_ms: milliseconds since the Unix epoch.
-        retry_after_s: seconds after which what was blocked just now may be asked for again, where
-            that is known; not stored.
-        cause: the kind of error that ended it just now, where that is not a rule's refusal or the
-            ledger's; neither stored nor sent to plugin hosts.
+        retry_after_s: seconds after which a transaction that was just blocked may be requested
+            again, if known; not stored.
+        cause: the kind of error that ended it just now, if no rule and not the ledger did; neither
+            stored nor sent to plugin hosts.
     """
 
     id: Name

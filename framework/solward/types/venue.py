@@ -100,13 +100,15 @@ class QuoteRequest:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """A venue's offer.
+    """A venue's offer. Amounts are smallest units.
 
     Attributes:
-        out_amount: units of `output_mint` expected.
-        minimum_out: least units after slippage; the engine blocks a transaction with less.
-        price_impact: fraction of the price moved by this trade, `Decimal("0.01")` is 1%.
-        raw: the venue's own quote, passed back to it unchanged.
+        in_amount: units of `input_mint` that are sold.
+        out_amount: units of `output_mint` that are expected.
+        minimum_out: least units after slippage. A swap that brings less does not land.
+        slippage_bps: the allowed slippage, in basis points.
+        price_impact: how far this trade moves the price, as a fraction: `Decimal("0.01")` is 1%.
+        raw: the venue's own data, which it gets back with the quote.
     """
 
     input_mint: Address
