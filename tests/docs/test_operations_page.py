@@ -67,7 +67,7 @@ def near(cells: list[str], *expected: tuple[float, ...]) -> None:
 def test_connections_are_what_the_pools_may_open() -> None:
     assert row("connections at most")[:2] == [str(API), str(WORKER)]
     assert f"**Connections:** {API} x APIs + {WORKER} x workers, and 10" in TEXT
-    assert f"3 + 3 make {3 * API + 3 * WORKER + 10}" in TEXT
+    assert f"Three of each need {3 * API + 3 * WORKER + 10}" in TEXT
     [configured] = re.findall(r"max_connections=(\d+)", (ROOT / "deploy/compose.yaml").read_text())
     assert f"max_connections = {configured}" in TEXT
     assert int(configured) > 3 * API + 3 * WORKER + 10
