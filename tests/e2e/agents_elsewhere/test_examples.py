@@ -99,5 +99,5 @@ def test_the_page_shows_each_example_as_it_is_and_it_is_short(example: str) -> N
 
 def test_every_example_is_tested() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == CASES.keys()
-    linked = re.findall(r"\(\.\./examples/agents_elsewhere/(\w+\.py)\)", PAGE.read_text())
+    linked = re.findall(r"\(\.\./\.\./examples/agents_elsewhere/(\w+\.py)\)", PAGE.read_text())
     assert set(linked) == CASES.keys()
