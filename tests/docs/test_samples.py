@@ -57,6 +57,13 @@ def test_the_index_has_every_page() -> None:
     assert {str(page.relative_to(ROOT / "docs")) for page in pages} == linked
 
 
+def test_the_sites_navigation_has_every_page() -> None:
+    """zensical checks links, and not whether its navigation is complete."""
+    navigation = re.findall(r'"([\w/-]+\.md)"', (ROOT / "zensical.toml").read_text())
+    pages = [str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")]
+    assert sorted(navigation) == sorted(pages), "zensical.toml: its `nav` lists every page"
+
+
 def test_the_localnets_python_client_is_installed_by_make_up() -> None:
     """`make up` installs what `up.txt` has."""
     page = (ROOT / "docs" / "how-to/localnet.md").read_text()
