@@ -211,7 +211,7 @@ class AgentView:
 class SkillContext(OperationMethods):
     """A skill's access to one wallet: read the ledger, and request transactions. It has no key.
 
-    Guardrails and grants judge every money call. It returns the stored record, with the status
+    Rules and grants judge every money call. It returns the stored record, with the status
     `confirmed`, or `pending` if the ledger did not answer in time; a pending transaction may still
     land. It raises `GuardrailBlocked` if a rule refuses it and `TransactionFailed` if it fails,
     both with the stored record. `pay` returns a `PaidAnswer` instead of a record.
