@@ -38,23 +38,23 @@ if TYPE_CHECKING:
 
 @click.group()
 def agent() -> None:
-    """Agents of the running service."""
+    """Create, start, stop and chat with agents."""
 
 
 _strategy_file_option = click.option(
-    "--strategy-file", type=click.File(encoding="utf-8"), help="The same, from a file."
+    "--strategy-file", type=click.File(encoding="utf-8"), help="Read --strategy from a file."
 )
 
 
 @agent.command()
 @request_options(NewAgent)
 @_strategy_file_option
-@click.option("--start", is_flag=True, help="Start it at once.")
+@click.option("--start", is_flag=True, help="Start the agent at once.")
 @service_call
 async def create(
     call: ServiceCall, start: bool, strategy_file: IO[str] | None, **values: Any
 ) -> Output:
-    """Create an agent; without limits of its own it has the service's.
+    """Create an agent; limits that are not given are the service's.
 
     Without --wallet it gets a new wallet, and --max-sol-per-transaction must be given. With
     --template the template gives what is left out: strategy, interval, limits and grants. Without
@@ -100,7 +100,7 @@ async def create(
 async def change(
     call: ServiceCall, agent: Agent, strategy_file: IO[str] | None, **values: Any
 ) -> Output:
-    """Change an agent; a running one goes by it from its next cycle, by --grant at once."""
+    """Change an agent, from its next cycle on; grants change at once."""
     values["strategy"] = _strategy(values["strategy"], strategy_file)
     changed = sent(AgentChange, _with_options(values))
     if not changed:
@@ -158,7 +158,7 @@ async def _decider(
 @click.argument("name", required=False)
 @service_call
 async def templates(call: ServiceCall, name: str | None) -> Output:
-    """List the templates of agents; with NAME, the fields that it gives an agent.
+    """List agent templates; with NAME, show that template's fields.
 
     What can leave is computed by the service from the grants and guardrails that an agent of the
     template gets.
@@ -223,7 +223,7 @@ def render_agent(found: Agent) -> Output:
 lists(
     agent,
     agents.LIST_AGENTS,
-    "List the agents.",
+    "List agents.",
     *("id", "name", "status"),
     ("llm_provider", lambda each: each.llm_provider + ("" if each.is_llm else " (no LLM)")),
     "wallet_id",
@@ -232,7 +232,7 @@ lists(
 lists(
     agent,
     agents.LIST_DECISIONS,
-    "List what an agent decided, newest first.",
+    "List an agent's decisions, newest first.",
     *("cycle", "timestamp", "action", "outcome"),
     empty="There are no decisions yet.",
 )
@@ -240,19 +240,19 @@ asks(agent, agents.GET_AGENT, "Show an agent.", render_agent, name="show")
 asks(
     agent,
     agents.GET_AGENT_LIMITS,
-    "Show an agent's limits, what is spent of each and what is left.",
+    "Show an agent's limits, and how much of each is spent and left.",
     limits_table,
 )
 for _call, _progress, _does in (
-    (agents.START_AGENT, "", "Start an agent, or resume it."),
-    (agents.STOP_AGENT, "Stopping", "Stop an agent, once what it was paying is finished."),
-    (agents.PAUSE_AGENT, "Pausing", "Set a running agent aside; start resumes it."),
+    (agents.START_AGENT, "", "Start or resume an agent."),
+    (agents.STOP_AGENT, "Stopping", "Stop an agent, after finishing a payment in progress."),
+    (agents.PAUSE_AGENT, "Pausing", "Pause a running agent; start resumes it."),
 ):
     asks(agent, _call, _does, "{agent.name}: {answer.status}", progress=_progress)
 asks(
     agent,
     agents.DELETE_AGENT,
-    "Delete an agent with its decisions and memory; its transactions and its wallet stay.",
+    "Delete an agent with its decisions and memory, but not its wallet or transactions.",
     "{agent.name}: deleted",
     question="Delete the agent {agent.name} ({agent.id})?",
     progress="Deleting",
@@ -267,7 +267,7 @@ _PROMPT = "> "
 @click.argument("message", required=False)
 @service_call
 async def chat(call: ServiceCall, agent: Agent, message: str | None) -> Output | None:
-    """Write to a running agent; without MESSAGE, line by line until the input ends.
+    """Chat with a running agent; without MESSAGE, read lines until the input ends.
 
     It answers, and executes nothing. Every line is a conversation of its own.
     """
@@ -297,7 +297,7 @@ async def chat(call: ServiceCall, agent: Agent, message: str | None) -> Output |
 @count_option
 @service_call
 async def watch(call: ServiceCall, agent: Agent, count: int | None) -> Output | None:
-    """Print an agent's decisions as it takes them. Needs the admin secret."""
+    """Print an agent's decisions as it makes them; needs the admin secret."""
 
     def render(event: Event) -> Output | None:
         return _decision(event) if event.data.get("agentId") == agent.id else None

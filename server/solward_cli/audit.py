@@ -37,7 +37,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.group()
 def audit() -> None:
-    """The hash-chained log of what was done."""
+    """List, export and verify the audit log."""
 
 
 def _filter(chosen: dict[str, Any]) -> AuditFilter:
@@ -50,7 +50,7 @@ def _filter(chosen: dict[str, Any]) -> AuditFilter:
 async def listing(
     call: ServiceCall, limit: int | None, before: int | None, **chosen: Any
 ) -> Output:
-    """List the running service's audit log, newest first. Needs the admin secret."""
+    """List audit log entries, newest first; needs the admin secret."""
     most = limit or default_of(ListedAudit, "limit")
     only = asdict(_filter(chosen))
     found: list[AuditEntry] = []
@@ -69,20 +69,22 @@ async def listing(
 @request_options(ListedAudit, without=("limit", "after"))
 @service_call
 async def export(call: ServiceCall, before: int | None, **chosen: Any) -> None:
-    """Print every entry that fits as JSON, one a line, newest first. Needs the admin secret."""
+    """Print all matching entries as JSON lines, newest first; needs the admin secret."""
     async with aclosing(call.client.audit_entries(_filter(chosen), before)) as found:
         async for each in found:
             click.echo(jsontext.dumps(dict(each.raw)))
 
 
 @audit.command()
-@click.option("--head", help="A hash this printed earlier: it must still be in the log.")
-@click.option("--against", type=_FILE, help="A file of --save: every chain must still continue.")
-@click.option("--save", type=_FILE, help="Write where every chain ends to this file (0600).")
+@click.option("--head", help="A hash printed earlier, which must still be in the log.")
+@click.option(
+    "--against", type=_FILE, help="A file written by --save, whose chains must all continue."
+)
+@click.option("--save", type=_FILE, help="Write the end of every chain to this file (mode 0600).")
 @click.option(
     "--hashes-only",
     is_flag=True,
-    help="Without the keystore's secret: do not check that the chains' ends are authentic.",
+    help="Work without the keystore's secret; do not check that the chains' ends are authentic.",
 )
 @home_command
 async def verify(
@@ -92,7 +94,7 @@ async def verify(
     save: Path | None,
     hashes_only: bool,
 ) -> None:
-    """Check every entry of the audit log, also while the service runs.
+    """Verify every entry of the audit log; the service may be running.
 
     Reads the database of SOLWARD_HOME, or DATABASE_URL, and the keystore's secret. Exits with 1
     and names the first entry that was changed or is missing, and its chain; with 2 where there is
@@ -127,18 +129,20 @@ async def verify(
 
 @click.group()
 def events() -> None:
-    """What happens in the running service; it needs the admin secret."""
+    """Follow the service's events; needs the admin secret."""
 
 
 @events.command()
 @request_options(StreamedEvents, without={"last_event_id"})
-@click.option("--after", type=click.IntRange(0), help="Begin after this number; 0 is everything.")
+@click.option(
+    "--after", type=click.IntRange(0), help="Begin after this event number; 0 prints all."
+)
 @count_option
 @service_call
 async def tail(
     call: ServiceCall, types: tuple[str, ...], after: int | None, count: int | None
 ) -> Output | None:
-    """Print events as they happen. JSON: one a line."""
+    """Print events as they happen."""
 
     def line(event: Event) -> Output:
         return plain(f"{event.seq}  {event.kind}  {event_summary(event)}")
@@ -166,15 +170,15 @@ def event_summary(event: Event) -> str:
 
 @click.group()
 def alerts() -> None:
-    """What an operator is told by the alerts' webhook."""
+    """Test the alert webhook."""
 
 
 @alerts.command()
 @home_command
 async def test(settings: Settings) -> None:
-    """Send one message to ALERT_WEBHOOK_URL from here, also while the service runs.
+    """Send one test message to ALERT_WEBHOOK_URL; the service may be running.
 
-    It is signed and shaped as alerts are. Exit code 1 where the receiver does not take it.
+    It is signed and formatted as alerts are. Exits with 1 if the receiver rejects it.
     """
     from solward.notify.alerts import send_test
 

@@ -50,7 +50,7 @@ class _BackupGroup(click.Group):
 
 @click.group(cls=_BackupGroup)
 def backup() -> None:
-    """Put everything of SOLWARD_HOME into one sealed file, also while the service runs.
+    """Back up SOLWARD_HOME into one encrypted file; the service may be running.
 
     \b
     solward backup [--passphrase-file FILE] FILE
@@ -62,7 +62,7 @@ def backup() -> None:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @_passphrase_file
 def create(file: Path, passphrase_file: Path | None) -> None:
-    """Back up database, key file, local ledger and plugins of SOLWARD_HOME to FILE."""
+    """Back up the database, key file, local ledger and plugins of SOLWARD_HOME."""
     from solward.backup import create_backup
 
     settings = _settings()
@@ -86,7 +86,7 @@ def create(file: Path, passphrase_file: Path | None) -> None:
 @_existing_file
 @_passphrase_file
 def verify(file: Path, passphrase_file: Path | None) -> None:
-    """Do the restore drill with FILE in a temporary folder; nothing is kept of it."""
+    """Restore a backup into a temporary folder to verify it, then delete the folder."""
     from solward.backup import verify_backup
 
     _print_restored(_restored(verify_backup, _settings(), file, passphrase_file))
@@ -96,9 +96,10 @@ def verify(file: Path, passphrase_file: Path | None) -> None:
 @_existing_file
 @_passphrase_file
 def restore(file: Path, passphrase_file: Path | None) -> None:
-    """Restore FILE into an empty SOLWARD_HOME, once every key in it was opened.
+    """Restore a backup into an empty SOLWARD_HOME, after opening every key in it.
 
-    It starts frozen: look at what was sent since the backup, then `solward unfreeze`.
+    The service then starts frozen: check what was sent since the backup, then run `solward
+    unfreeze`.
     """
     from solward.backup import restore_backup
 

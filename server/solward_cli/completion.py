@@ -41,7 +41,7 @@ add_completion_class(_BashWords)
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the completion of SHELL.
+    """Print the completion script of SHELL.
 
     \b
     bash: eval "$(solward completion bash)"      in ~/.bashrc

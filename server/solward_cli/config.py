@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @click.group()
 def config() -> None:
-    """What the environment configures."""
+    """Show the settings."""
 
 
 @config.command()
 def show() -> None:
-    """Print every setting as the service would read it, secrets masked.
+    """Print every setting as a service started here would read it, secrets masked.
 
-    What no service starts with is said on standard error.
+    Settings that stop a service's start are named on standard error.
     """
     from solward.settings import Settings
 
@@ -61,10 +61,10 @@ def not_served(settings: Settings) -> Iterator[str]:
 
 
 @config.command("running")
-@click.option("--all", "every", is_flag=True, help="Also what nobody set, with its default.")
+@click.option("--all", "every", is_flag=True, help="Print settings that have their default, too.")
 @service_call
 async def running(call: ServiceCall, every: bool) -> Output:
-    """Print the running service's settings: values, defaults, where they come from.
+    """Print the running service's settings with their defaults and sources.
 
     Of a secret only whether it is set. It needs the admin secret.
     """
@@ -86,17 +86,17 @@ def version() -> None:
 
 @click.group()
 def database() -> None:
-    """The database that DATABASE_URL names."""
+    """Upgrade the task queue's tables on PostgreSQL."""
 
 
 @database.command()
 @home_command
 async def upgrade(settings: Settings) -> None:
-    """Bring the queue's tables up to the installed procrastinate, while the service is stopped.
+    """Upgrade the task queue's tables, while the service is stopped.
 
-    A service whose tables are older refuses to start until then. Each migration is applied whole or
-    not at all; interrupted, the command goes on where it was. Make a backup first: nothing takes a
-    migration back. On SQLite there is no queue, and nothing to do.
+    They must match the installed procrastinate, or the service refuses to start. Each migration is
+    applied completely or not at all. If the command is interrupted, run it again. Make a backup
+    first: migrations cannot be undone. On SQLite there is no queue, and nothing to do.
     """
     async with offline_database(settings) as opened:
         if not opened.shared:

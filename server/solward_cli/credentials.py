@@ -18,17 +18,15 @@ if TYPE_CHECKING:
 
     from solward.resources.shared import DayUse
 
-_AT_ONCE = "at once: by its name, its id, or the beginning of its id."
-
 
 @click.group()
 def key() -> None:
-    """API keys of the running service; they need the admin secret."""
+    """Create, list, rotate and revoke API keys; needs the admin secret."""
 
 
 @click.group()
 def admin() -> None:
-    """Admin credentials of the running service, each with a role.
+    """Create, list and revoke admin credentials, each with a role.
 
     \b
     read     sees everything that the admin secret sees
@@ -103,11 +101,16 @@ def _end_of_secret(overlap_seconds: Any) -> str:
     return "End the secret of {key.name} ({key.id}) at once?" if overlap_seconds == 0 else ""
 
 
-asks(key, credentials.CREATE_KEY, "Create an API key and print it, this once.", _new_key)
+asks(
+    key,
+    credentials.CREATE_KEY,
+    "Create an API key and print its secret, which is shown only once.",
+    _new_key,
+)
 lists(
     key,
     credentials.LIST_KEYS,
-    "List the API keys: their limits, what is spent of them, and when they end.",
+    "List API keys with their limits, what is spent of each and when they end.",
     *("id", "name", "wallet_id", "last_used_at", ("USED OF ITS LIMITS", _limits)),
     empty="There are no API keys.",
     details=True,
@@ -115,9 +118,9 @@ lists(
 asks(
     key,
     credentials.ROTATE_KEY,
-    """Give an API key another secret and print that, this once; its limits stay.
+    """Replace an API key's secret and print the new one, which is shown only once.
 
-    With --overlap 0 the secret it had ends at once, and is asked about first.
+    The key's limits stay. With --overlap 0 the old secret ends at once; the command asks first.
     """,
     _new_key,
     question=_end_of_secret,
@@ -125,27 +128,27 @@ asks(
 asks(
     key,
     credentials.REVOKE_KEY,
-    f"End an API key {_AT_ONCE}",
+    "Revoke an API key at once.",
     "{key.name}: revoked",
     question="Revoke the key {key.name} ({key.id})?",
 )
 asks(
     admin,
     credentials.CREATE_ADMIN,
-    "Create an admin credential and print its secret, this once.",
+    "Create an admin credential and print its secret, which is shown only once.",
     _new_admin,
     name="add",
 )
 asks(
     admin,
     credentials.LIST_ADMINS,
-    "List the admin credentials: roles, last uses, and when they end.",
+    "List admin credentials with their role, last use and end.",
     _admins,
 )
 asks(
     admin,
     credentials.REVOKE_ADMIN,
-    f"End an admin credential {_AT_ONCE}",
+    "Revoke an admin credential at once.",
     _revoked_admin,
     question="Revoke the admin credential {admin.name} ({admin.id})?",
 )

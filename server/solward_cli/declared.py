@@ -174,7 +174,7 @@ def _parameter(field: Field) -> Decorator:
             text = field.said
         case Parameters():
             more = {"multiple": True, "metavar": "NAME=VALUE"}
-            text = "A parameter of the skill, or all of them as a JSON object; several."
+            text = "A parameter, or all of them as a JSON object; may be given more than once."
         case Moment():
             more = {"metavar": "TIME"}
             text = f"{field.text} Or a span from now, such as 90d."

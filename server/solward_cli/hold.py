@@ -26,15 +26,15 @@ from solward_cli.service_call import EXIT_FAILED, ServiceCall, confirmed, servic
 
 @click.group()
 def hold() -> None:
-    """Transactions that wait for a person."""
+    """List, approve and deny held transactions."""
 
 
 @hold.command("list")
 @request_options(ListedHolds)
-@click.option("--all", "all_", is_flag=True, help="Those that have ended too.")
+@click.option("--all", "all_", is_flag=True, help="List holds that have ended, too.")
 @service_call
 async def listing(call: ServiceCall, all_: bool, **only: Any) -> Output:
-    """List what waits for a person, newest first."""
+    """List open holds, newest first."""
     found = await call.ask(LIST_HOLDS, is_open=None if all_ else True, **only)
     cells = ("id", "state", "expires_at", "sentence")
     return answer_table(found, *cells, empty="Nothing waits for a person.")
@@ -46,9 +46,9 @@ async def listing(call: ServiceCall, all_: bool, **only: Any) -> Output:
 @yes_option
 @service_call
 async def approve(call: ServiceCall, hold: Hold, note: str | None, yes: bool) -> Output:
-    """Show all of HOLD, and let it be made, once.
+    """Show a hold and approve it, after asking.
 
-    It exits with 1 where it was refused when it was judged again.
+    Exits with 1 if the transaction is refused when it is judged again.
     """
     if not yes:
         show(_fields(hold), err=call.as_json)
@@ -104,5 +104,5 @@ def _line(line: Mapping[str, Any]) -> str:
     return f"{line['operation']} {of}{to}" + (f", which is of {owner}" if owner else "")
 
 
-asks(hold, GET_HOLD, "Show all of HOLD: an id, or the beginning of one.", _render, name="show")
-asks(hold, DENY_HOLD, "Refuse HOLD for good; its caller is told.", _render)
+asks(hold, GET_HOLD, "Show a hold.", _render, name="show")
+asks(hold, DENY_HOLD, "Deny a hold for good.", _render)

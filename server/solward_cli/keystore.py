@@ -22,7 +22,7 @@ _MAX_FILE_BYTES = 4096
 
 @click.group()
 def keystore() -> None:
-    """The secret that the wallets' keys are sealed under."""
+    """Change the secret that encrypts the wallets' keys."""
 
 
 @keystore.command()
@@ -31,11 +31,11 @@ def keystore() -> None:
     "kind",
     type=click.Choice(["file", "passphrase"]),
     default=None,
-    help="What the new secret is.  [default: what the old one is]",
+    help="Kind of the new secret.  [default: the old one's]",
 )
 @home_command
 async def rotate(settings: Settings, kind: str | None) -> None:
-    """Seal every wallet's key under a new secret, while the service is stopped.
+    """Encrypt every wallet's key with a new secret, while the service is stopped.
 
     A new key file takes the place of the old one; a new passphrase is asked for. The old secret
     opens nothing afterwards, except older backups. Interrupted, the next start finishes it.
@@ -123,11 +123,11 @@ async def _refuse_taken(settings: Settings, address: str) -> None:
     "file",
     required=True,
     type=click.Path(path_type=Path),
-    help="The file to make; it must not exist.",
+    help="The file to create; it must not exist.",
 )
 @home_command
 async def export(settings: Settings, wallet: str, file: Path) -> None:
-    """Write the key of WALLET (id, address or name) to a file, while the service is stopped.
+    """Write a wallet's key to a Solana CLI keypair file, while the service is stopped.
 
     Asks for the keystore's passphrase, or with a key file for the wallet's address. The file is a
     Solana CLI keypair file, for its owner only: whoever reads it has the wallet. The audit log

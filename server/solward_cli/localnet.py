@@ -32,7 +32,7 @@ _PORT = click.IntRange(0, 65535)
     default=None,
     help="The ledger's file.  [default: localnet.db in SOLWARD_HOME]",
 )
-@click.option("--reset", "do_reset", is_flag=True, help="Forget the ledger and start a new one.")
+@click.option("--reset", "do_reset", is_flag=True, help="Delete the ledger and start a new one.")
 @click.option(
     "--slot-ms",
     "localnet_slot_ms",
@@ -50,7 +50,7 @@ _PORT = click.IntRange(0, 65535)
     "--version-1",
     "localnet_version_1",
     type=click.Choice(("on", "off")),
-    help="Whether transactions of version 1 are taken.  [default: LOCALNET_VERSION_1 or on]",
+    help="Accept transactions of version 1, or not.  [default: LOCALNET_VERSION_1 or on]",
 )
 @click.option(
     "--slots-per-epoch",
@@ -74,7 +74,7 @@ def localnet(
     do_reset: bool,
     **values: Any,
 ) -> None:
-    """Serve a local Solana ledger: JSON-RPC over HTTP and WebSocket, no network needed."""
+    """Serve a local Solana ledger: JSON-RPC over HTTP and WebSocket, without a network."""
     try:
         settings = read_settings(**values)
         path = settings.localnet_path if ledger is None else ledger

@@ -93,29 +93,29 @@ def _entry_name(_context: click.Context, _parameter: click.Parameter, name: str)
 
 
 @click.command()
-@click.argument("host", type=click.Choice(HOSTS))
+@click.argument("client", type=click.Choice(HOSTS))
 @click.option(
-    "--wallet", required=True, type=WALLET, help="The wallet that the host may use, and no other."
+    "--wallet", required=True, type=WALLET, help="The only wallet that the client may use."
 )
-@click.option("--write", is_flag=True, help="Put the entry into the host's file; asks first.")
+@click.option("--write", is_flag=True, help="Write the entry into the client's file; asks first.")
 @click.option(
     "--file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The host's file, such as a project's.  [default: the user's own]",
+    help="The client's file, such as a project's.  [default: the user's own]",
 )
 @click.option(
     "--name",
     default="solward",
     show_default=True,
     callback=_entry_name,
-    help="The entry's name; one for each wallet where the host has several.",
+    help="Name of the entry; one for each wallet if the client has several.",
 )
 @request_options(NewKey, without=("name", "wallet_id"))
 @yes_option
 @service_call
 async def config(
     call: ServiceCall,
-    host: str,
+    client: str,
     wallet: Wallet,
     write: bool,
     file: Path | None,
@@ -123,13 +123,13 @@ async def config(
     yes: bool,
     **values: Any,
 ) -> Output | None:
-    """Make an API key for one wallet, and print the entry that gives an MCP host its tools.
+    """Create an API key for one wallet and print the configuration that an MCP client needs.
 
-    With --write the entry is put into the host's own file. What else that has stays; an entry of
-    the same name is replaced, and its key revoked. The new key is in the file, which its owner
-    alone can read, and on no command line.
+    With --write, put the entry into the client's own file instead. Other entries stay. An entry of
+    the same name is replaced and its key revoked. The new key is only in the file, which only its
+    owner can read.
     """
-    told, path = HOSTS[host], file_of(host) if file is None else file
+    told, path = HOSTS[client], file_of(client) if file is None else file
     replaced: ApiKey | None = None
     if write:
         before = HostFile.read(path, told.servers)
@@ -278,7 +278,7 @@ class HostFile:
 @log_level_option
 @click.pass_context
 def mcp(context: click.Context, wallet: str | None, url: str | None, log_level: str) -> None:
-    """Serve MCP on standard input and output, for hosts that start it: editors, assistants, agents.
+    """Serve MCP on standard input and output, for an MCP client that starts this command.
 
     A client of the running service, with SOLWARD_API_KEY (default: API_SECRET) as its token. It
     starts without the service, and serves as soon as that does.

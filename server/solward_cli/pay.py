@@ -28,7 +28,7 @@ _MOST_TEXT = 10_000
 
 @click.group()
 def pay() -> None:
-    """Requests over HTTP that a wallet pays for."""
+    """Pay for requests over HTTP."""
 
 
 def _headers(_context: click.Context, _option: click.Parameter, texts: Any) -> dict[str, str]:
@@ -66,15 +66,17 @@ def _body(_context: click.Context, _option: click.Parameter, text: str | None) -
     "--data",
     "body",
     callback=_body,
-    help="Body, sent with POST; @FILE reads a file, @- standard input.",
+    help="Body; sent with POST unless -X is given. @FILE reads a file, @- standard input.",
 )
 @click.option(
     "--wallet",
     "wallet_id",
     type=WALLET_ID,
-    help="The wallet that pays; not needed where there is one.",
+    help="The wallet that pays; needed if there are several.",
 )
-@click.option("--idempotency-key", "key", help="Pay once under this key, however often it is sent.")
+@click.option(
+    "--idempotency-key", "key", help="Pay at most once under this key, even if sent again."
+)
 @service_call
 async def curl(
     call: ServiceCall,
@@ -84,7 +86,7 @@ async def curl(
     key: str | None,
     **request: Any,
 ) -> Output | None:
-    """Request URL, and pay for it where its site asks for that, at most --max.
+    """Request URL, and pay at most --max if the site asks for a payment.
 
     \b
     The body goes to standard output, what was paid to standard error. Exit codes:
@@ -214,14 +216,14 @@ def price(payment: PaymentTerms) -> str:
 lists(
     pay,
     LIST_PAYMENTS,
-    "List what was paid for, newest first.",
+    "List payments, newest first.",
     *("timestamp", "id", "status", "served", (">PAID", price), "site"),
     empty="Nothing was paid for.",
 )
 asks(
     pay,
     GET_PAYMENT,
-    "Show PAYMENT, by its id or the beginning of it, and what its site answered.",
+    "Show a payment and the site's answer.",
     render_payment,
     name="show",
 )

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def policy() -> None:
-    """Grants: who may do what, and how much of it; they need the admin secret."""
+    """Show, change and test grants; needs the admin secret."""
 
 
 @policy.command()
@@ -41,7 +41,7 @@ def policy() -> None:
 @yes_option
 @service_call
 async def add(call: ServiceCall, grant: str, yes: bool) -> Output:
-    """Add GRANT to what is granted: a JSON file, - for standard input, or a sentence in quotes.
+    """Add GRANT: a JSON file, - for standard input, or a sentence in quotes.
 
     \b
     solward policy add "Agent scout may transfer up to 5 USDC a day, to @vendors."
@@ -71,12 +71,16 @@ async def add(call: ServiceCall, grant: str, yes: bool) -> Output:
 @policy.command()
 @click.argument("who")
 @click.argument("number", type=click.IntRange(1), required=False)
-@click.option("--all", "all_", is_flag=True, help="Take WHO out of grants: its limits alone hold.")
+@click.option(
+    "--all", "all_", is_flag=True, help="Remove all grants of WHO, so that only its limits bind it."
+)
 @yes_option
 @service_call
 async def remove(call: ServiceCall, who: str, number: int | None, all_: bool, yes: bool) -> Output:
-    """Remove grant NUMBER of WHO, such as `agent:scout 2`; without a grant left it only reads, and
-    a site is not paid."""
+    """Remove grant NUMBER of WHO, such as `agent:scout 2`.
+
+    With its last grant removed, WHO can only read; a site is no longer paid.
+    """
     if (number is None) is not all_:
         raise click.UsageError("Give the NUMBER of a grant, or --all")
     (principal,) = (await call.client.policy.check({"readOnly": [who]})).read_only
@@ -104,7 +108,7 @@ async def remove(call: ServiceCall, who: str, number: int | None, all_: bool, ye
 @click.argument("draft")
 @service_call
 async def check(call: ServiceCall, draft: str) -> Output:
-    """Show what the policy in DRAFT says, and what of it is not in force; nothing changes.
+    """Show what a draft policy allows, and how it differs from the policy in force.
 
     DRAFT is a whole policy as JSON: a file, or - for standard input.
     """
@@ -120,9 +124,9 @@ async def check(call: ServiceCall, draft: str) -> Output:
 @request_options(ReplayRequest, without=("draft",))
 @service_call
 async def replay(call: ServiceCall, draft: str | None, days: int | None) -> Output:
-    """Show what the policy in DRAFT would have changed in the last days; nothing changes.
+    """Show which past transactions a draft policy would have decided otherwise.
 
-    Without DRAFT the policy in force is replayed, which changes nothing.
+    Nothing is changed. Without DRAFT the policy in force is replayed.
     """
     document = None if draft is None else _read(draft)
     return render_replay(await call.client.policy.replay(days=days, draft=document))
@@ -220,32 +224,32 @@ def _addresses(book: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     return ((f"@{name}", each) for name, addresses in book.items() for each in addresses)
 
 
-asks(policy, GET_POLICY, "Show what is granted, and the address book.", render_policy, name="show")
+asks(policy, GET_POLICY, "Show the grants and the address book.", render_policy, name="show")
 
 
 @click.group()
 def contacts() -> None:
-    """Names for recipients; they allow nothing, and need the admin secret."""
+    """Name recipients; needs the admin secret."""
 
 
 asks(
     contacts,
     PUT_CONTACT,
-    "Call ADDRESS by NAME, or rename it.",
+    "Add or rename the contact ADDRESS.",
     "{answer.address} is called {answer.name}.",
     name="add",
 )
 lists(
     contacts,
     LIST_CONTACTS,
-    "List the contacts, and behind them the groups of the policy, as @name.",
+    "List the contacts, then the members of the policy's groups, as @name.",
     *("name", "address", "created_at"),
     empty="There are no contacts yet.",
 )
 asks(
     contacts,
     REMOVE_CONTACT,
-    "Take CONTACT's name away: by its name or its address.",
+    "Remove a contact, by its name or address.",
     "{answer.address} has no name any more.",
     question="Take the name {contact.name} away from {contact.address}?",
 )
@@ -271,18 +275,18 @@ def _frozen(found: Frozen) -> Output:
 freeze = asks(
     None,
     FREEZE,
-    "Stop every new transaction at once, until `unfreeze`; it needs the admin secret.",
+    "Stop every new transaction at once, until `unfreeze`; needs the admin secret.",
     _switch,
 )
 unfreeze = asks(
     None,
     UNFREEZE,
-    "Allow transactions again; the service's switch and a wallet's are two.",
+    "Allow transactions again, of the service or of one wallet; needs the admin secret.",
     _switch,
 )
 frozen = asks(
     None,
     LIST_FROZEN,
-    "Say what is frozen, since when and why; it needs the admin secret.",
+    "Show what is frozen, since when and why; needs the admin secret.",
     _frozen,
 )

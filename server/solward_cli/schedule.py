@@ -30,7 +30,7 @@ _RUN: Final = ("due_at", "status", "transaction_ids", "text")
 
 @click.group()
 def schedule() -> None:
-    """Skills that run on a wallet at times, without a model."""
+    """Run skills on a wallet at set times, without a model."""
 
 
 _arguments = several(argument("wallet"), argument("schedule"))
@@ -46,9 +46,9 @@ _CLEARED: Final = {
 @request_options(NewSchedule)
 @service_call
 async def create(call: ServiceCall, wallet: Wallet, **values: Any) -> Output:
-    """Run SKILL on WALLET at times, with the rights of your token.
+    """Schedule SKILL on WALLET, with the rights of your credential.
 
-    A name is a wallet's once: given twice, the second command makes nothing.
+    Names are unique for a wallet: the same name again creates nothing.
     """
     values["parameters"] = await _parameters(call, values["skill"], values["parameters"])
     made = await call.ask(schedules.CREATE_SCHEDULE, wallet.id, **sent(NewSchedule, values))
@@ -59,15 +59,18 @@ async def create(call: ServiceCall, wallet: Wallet, **values: Any) -> Output:
 @_arguments
 @request_options(ChangedSchedule)
 @click.option(
-    "--clear", multiple=True, type=click.Choice(_CLEARED), help="Take a field away; several."
+    "--clear",
+    multiple=True,
+    type=click.Choice(_CLEARED),
+    help="Clear a field; may be given more than once.",
 )
 @service_call
 async def change(
     call: ServiceCall, wallet: Wallet, schedule: Schedule, clear: tuple[str, ...], **values: Any
 ) -> Output:
-    """Change SCHEDULE; a run that goes on keeps what it began with.
+    """Change a schedule; a run in progress is not affected.
 
-    --param and --grant replace all there were.
+    --param and --grant replace all former values.
     """
     if values["parameters"]:
         values["parameters"] = await _parameters(call, schedule.skill, values["parameters"])
@@ -88,12 +91,12 @@ async def _parameters(call: ServiceCall, skill: str, texts: tuple[str, ...]) -> 
 
 @schedule.command()
 @_arguments
-@click.option("--idempotency-key", help="The same key asks for one run, however often it is given.")
+@click.option("--idempotency-key", help="Ask for one run under this key, even if sent again.")
 @service_call
 async def run(
     call: ServiceCall, wallet: Wallet, schedule: Schedule, idempotency_key: str | None
 ) -> Output:
-    """Run SCHEDULE once more, now, beside its due times, and show what became of it.
+    """Run a schedule once now, in addition to its due times, and show the result.
 
     It has the rights that every run of it has, and counts like one. Exits with 1 where it was
     refused, failed or was skipped, with 3 where a person is asked.
@@ -131,14 +134,14 @@ async def _render(call: ServiceCall, found: Schedule) -> Output:
 lists(
     schedule,
     schedules.LIST_SCHEDULES,
-    "List the schedules of WALLET.",
+    "List a wallet's schedules.",
     *("id", "name", "status", "skill", "when", "next_run_at", "runs"),
     empty="The wallet has no schedules yet.",
 )
 lists(
     schedule,
     schedules.LIST_RUNS,
-    "Show what became of the due times of SCHEDULE, newest first.",
+    "List a schedule's runs, newest first.",
     *_RUN,
     empty="It was not due yet.",
 )
@@ -146,24 +149,24 @@ for _call, _name, _does in (
     (
         schedules.GET_SCHEDULE,
         "show",
-        "Show all of SCHEDULE: its name, its id or the beginning of it.",
+        "Show a schedule.",
     ),
     (
         schedules.PAUSE_SCHEDULE,
         "pause",
-        "Run SCHEDULE no more until it is resumed; takes effect at once.",
+        "Pause a schedule at once, until it is resumed.",
     ),
     (
         schedules.RESUME_SCHEDULE,
         "resume",
-        "Run SCHEDULE again from its next due time on; those meanwhile are left out.",
+        "Resume a schedule from its next due time, without those missed meanwhile.",
     ),
 ):
     asks(schedule, _call, _does, _render, name=_name)
 asks(
     schedule,
     schedules.DELETE_SCHEDULE,
-    "Delete SCHEDULE with its runs; its transactions stay.",
+    "Delete a schedule with its runs, but not its transactions.",
     "{schedule.name} is deleted.",
     question="Delete the schedule {schedule.name}?",
 )

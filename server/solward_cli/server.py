@@ -39,7 +39,7 @@ RESTART_S = 1.0
 
 @click.group()
 def server() -> None:
-    """The REST server alone."""
+    """Serve the REST API alone."""
 
 
 @server.command()
@@ -47,7 +47,7 @@ def server() -> None:
 @port_option
 @log_level_option
 def start(host: str | None, port: int | None, log_level: str) -> None:
-    """Serve the API until interrupted; prints the server's and the health address."""
+    """Serve the API until interrupted."""
     begin_service()
     from solward.service.service import Solward
     from solward_server.listening import listen
@@ -78,7 +78,7 @@ def start(host: str | None, port: int | None, log_level: str) -> None:
     type=click.IntRange(1, 10_000),
     default=300,
     show_default=True,
-    help="Cycles at one time.",
+    help="Number of cycles that run at the same time.",
 )
 @click.option(
     "--host",
@@ -91,11 +91,11 @@ def start(host: str | None, port: int | None, log_level: str) -> None:
     type=click.IntRange(0, 65535),
     default=WORKER_PORT,
     show_default=True,
-    help="Their port; 0 takes a free one.",
+    help="Port of these endpoints; 0 takes a free one.",
 )
 @log_level_option
 def worker(concurrency: int, host: str, port: int, log_level: str) -> None:
-    """Run the cycles of agents until interrupted, on a PostgreSQL that other processes share.
+    """Run agents' cycles until interrupted, on a PostgreSQL that other processes share.
 
     Ends with 0 when it was told to, once what it was paying is recorded; with 1 when the queue
     gave up on it or went away, for a supervisor to start another; with 2 when it cannot start.
@@ -182,12 +182,12 @@ async def run_workers(service: Solward, stop: asyncio.Event) -> None:
     "--port",
     type=click.IntRange(0, 65535),
     default=None,
-    help="Port of the pages; 0 takes a free one.  [default: DASHBOARD_PORT or 3000]",
+    help="Port of the dashboard; 0 takes a free one.  [default: DASHBOARD_PORT or 3000]",
 )
 # For `solward up`: it has bound the port, and the dashboard ends with it.
 @click.option("--fd", type=int, default=None, hidden=True)
 def dashboard(host: str | None, port: int | None, fd: int | None) -> None:
-    """Serve the dashboard, a client of the running service; Ctrl-C stops it.
+    """Serve the dashboard of a running service; Ctrl-C stops it.
 
     Without DASHBOARD_PASSWORD it is for this machine only.
     """

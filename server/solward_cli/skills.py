@@ -34,7 +34,7 @@ _NOT_EMPTY = frozenset({"minLength", "minItems"})
 
 @click.group()
 def skills() -> None:
-    """What an agent can do."""
+    """List and run skills."""
 
 
 @skills.command()
@@ -48,13 +48,13 @@ def skills() -> None:
     help="A parameter, or all of them as a JSON object; may be given more than once.",
 )
 @click.option(
-    "--idempotency-key", "key", help="Pay once under this key, however often it is asked."
+    "--idempotency-key", "key", help="Pay at most once under this key, even if sent again."
 )
 @service_call
 async def run(
     call: ServiceCall, name: Skill, wallet_id: str, params: tuple[str, ...], key: str | None
 ) -> Output:
-    """Run a skill on a wallet of the running service and print its outcome."""
+    """Run a skill on a wallet and print its result."""
     skill = name.name
     values = parameters(params, name.parameters.get("properties", {}))
     with waiting(f"Running {skill}"):
@@ -109,7 +109,7 @@ def value_of(text: str) -> Any:
 @click.argument("name", type=SKILL)
 @service_call
 async def show(call: ServiceCall, name: Skill) -> Output:
-    """Show a skill of the running service: what it does, needs, and takes as parameters."""
+    """Show a skill's description, needs and parameters."""
     skill = name
     call.set_json(skill.raw)
     schema = skill.parameters
@@ -147,7 +147,7 @@ def range_of(is_required: bool, schema: Mapping[str, Any]) -> str:
 
 @click.group()
 def settings() -> None:
-    """Settings that plugins' skills declare."""
+    """Show and change the settings that plugins' skills declare."""
 
 
 @settings.command("set")
@@ -155,7 +155,7 @@ def settings() -> None:
 @click.argument("setting", metavar="NAME[=VALUE]")
 @service_call
 async def set_setting(call: ServiceCall, skill: str, setting: str) -> Output:
-    """Set a setting of a skill, from its next call on.
+    """Set a skill's setting, from its next call on.
 
     A secret is given by its NAME alone: it is asked for, or read from standard input.
     """
@@ -180,7 +180,7 @@ async def set_setting(call: ServiceCall, skill: str, setting: str) -> Output:
 
 @click.group()
 def store() -> None:
-    """Entries that plugins keep for wallets."""
+    """List and delete the entries that plugins keep for wallets."""
 
 
 _wallet = click.option(
@@ -194,7 +194,7 @@ _wallet = click.option(
 @click.option("--prefix", default="", help="Only keys that begin so.")
 @service_call
 async def list_entries(call: ServiceCall, plugin: str, wallet_id: str, prefix: str) -> Output:
-    """List what a plugin's distribution keeps for a wallet, up to 200 entries."""
+    """List the entries that a plugin keeps for a wallet, 200 at most."""
     from solward.plugins.folders.layout import canonical
     from solward.types.entries import MAX_LISTED
 
@@ -242,7 +242,7 @@ def _settings(found: declared.SkillSettings) -> Output:
 @_wallet
 @service_call
 async def delete_entry(call: ServiceCall, plugin: str, key: str, wallet_id: str) -> Output:
-    """Delete an entry; what it made the plugin leave undone, it may do again."""
+    """Delete an entry; the plugin may then repeat what the entry kept it from doing."""
     answer = await call.client.plugin_state.delete(wallet_id, plugin, key=key)
     if not answer.deleted:
         fail(f"{plugin} keeps no entry {key!r} for this wallet")
@@ -252,7 +252,7 @@ async def delete_entry(call: ServiceCall, plugin: str, key: str, wallet_id: str)
 lists(
     skills,
     declared.LIST_SKILLS,
-    "List the skills of the running service with their effects and descriptions.",
+    "List skills with their effects and descriptions.",
     *("name", "effects", "description"),
     empty="",
     name="list",
@@ -260,13 +260,13 @@ lists(
 asks(
     settings,
     declared.SHOW_SETTINGS,
-    "Show a skill's settings; of a secret only whether it is set.",
+    "Show a skill's settings; a secret is shown only as set or not set.",
     _settings,
     name="show",
 )
 asks(
     settings,
     declared.UNSET,
-    "Unset a setting of a skill.",
+    "Unset a skill's setting.",
     "{answer.name} of {answer.skill} is not set.",
 )

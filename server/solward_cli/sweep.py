@@ -74,7 +74,7 @@ _MORE = "send it 0.001 SOL and sweep again, or leave it"
 async def sweep(
     call: ServiceCall, wallet: Wallet, to: NamedAddress, dry_run: bool, yes: bool
 ) -> Output:
-    """Send all that WALLET holds to TO, an address, contact or wallet, within the guardrails.
+    """Send everything that WALLET holds to TO, within the limits.
 
     Empties the wallet's pockets, withdraws inactive stakes, unwraps SOL, sends every token, closes
     the emptied accounts, and then sends all SOL but the fees, in as many transfers as the limits

@@ -29,16 +29,21 @@ _JUPITER_LIST = "/tokens/v2/tag?query=verified"
 
 @click.group()
 def tokens() -> None:
-    """Tokens known by symbol: built in, and from a list that you checked."""
+    """List and update the tokens known by symbol."""
 
 
 @tokens.command()
 @click.argument("source", required=False)
-@click.option("--only", multiple=True, metavar="SYMBOL", help="Take this one; may be repeated.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="SYMBOL",
+    help="Store only this token; may be given more than once.",
+)
 @click.option("--yes", is_flag=True, help="Store the list without asking.")
 @home_command
 async def refresh(settings: Settings, source: str | None, only: tuple[str, ...], yes: bool) -> None:
-    """Take the verified tokens of a published list, while the service is stopped.
+    """Store the verified tokens of a published list, while the service is stopped.
 
     SOURCE is a file or an https:// address, of Jupiter's token API (version 2) or a Solana token
     list; without it, on mainnet, Jupiter's verified tokens. Each mint is compared with the chain
@@ -72,7 +77,7 @@ async def refresh(settings: Settings, source: str | None, only: tuple[str, ...],
 @tokens.command("list")
 @home_command
 async def listing(settings: Settings) -> None:
-    """List the tokens known by symbol, also while the service runs."""
+    """List the tokens known by symbol."""
     stored = await _stored(settings)
     built_in = set(token_list(settings.solana_network))
     rows = (
@@ -88,9 +93,9 @@ async def listing(settings: Settings) -> None:
 @click.argument("token")
 @home_command
 async def show(settings: Settings, token: str) -> None:
-    """Show one token: a symbol, or the address of any mint, also while the service runs.
+    """Show one token, by its symbol or by any mint's address.
 
-    Where SOLANA_RPC_URL is set, with what the chain says of its issuer's rights.
+    If SOLANA_RPC_URL is set, the issuer's rights are read from the chain.
     """
     from solward.service.cluster import open_cluster
     from solward.solana.tokens import read_mint
@@ -124,7 +129,7 @@ async def show(settings: Settings, token: str) -> None:
 @tokens.command()
 @home_command
 async def clear(settings: Settings) -> None:
-    """Forget the stored list, while the service is stopped; what is built in stays."""
+    """Delete the stored list, but not the built-in tokens, while the service is stopped."""
     async with offline_wallets(settings) as (database, _):
         await _write(settings, database, ())
     click.echo(f"No list is stored for {settings.solana_network} any more.")

@@ -52,7 +52,7 @@ _KINDS = (
 
 @click.group()
 def tx() -> None:
-    """Transactions of the running service."""
+    """List, watch and export transactions."""
 
 
 # Its name is the service's to find: @name is of the policy.
@@ -96,7 +96,7 @@ async def listing(
 )
 @service_call
 async def export(call: ServiceCall, output: Path | None, **filters: Any) -> None:
-    """Write all that fit as CSV, newest first.
+    """Export all matching transactions as CSV, newest first.
 
     A file is complete, or is not written. Cells that a spreadsheet would run as a formula begin
     with a quote.
@@ -126,7 +126,7 @@ async def _write_export(call: ServiceCall, only: TransactionFilter, file: Binary
 @click.argument("transaction", type=TRANSACTION)
 @service_call
 async def show(call: ServiceCall, transaction: Transaction) -> Output:
-    """Show one of the latest 10,000: by its id, the beginning of it, or its signature."""
+    """Show one of the latest 10,000 transactions, by its id or signature."""
     call.set_json(transaction.raw)
     return render_record(transaction)
 
@@ -139,7 +139,7 @@ async def show(call: ServiceCall, transaction: Transaction) -> Output:
 async def watch(
     call: ServiceCall, transaction: Transaction | None, wallet_id: str | None, count: int | None
 ) -> Output | None:
-    """Print transactions as they happen, or wait for the end of one.
+    """Print transactions as they happen, or wait until one ends.
 
     Waiting for one exits with 1 unless it is confirmed. Watching all needs the admin secret.
     """

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def wallet() -> None:
-    """Wallets of the running service; a key of your own brought in, or taken along."""
+    """Create, fund, spend from, import and export wallets."""
 
 
 _FIELDS = ("id", "name", "address", "tags", "created_at")
@@ -64,7 +64,10 @@ _FIELDS = ("id", "name", "address", "tags", "created_at")
 @argument("wallet")
 @service_call
 async def show_one(call: ServiceCall, wallet: Wallet) -> Output:
-    """Show a wallet and what it holds. JSON: the wallet alone."""
+    """Show a wallet and its balance.
+
+    --json prints the wallet without its balance.
+    """
     balances = await call.client.wallets.balance(wallet.id)
     call.set_json(wallet.raw)
     return together(answer_fields(wallet, *_FIELDS), "", _render_balance(balances))
@@ -75,7 +78,7 @@ async def show_one(call: ServiceCall, wallet: Wallet) -> Output:
 @click.argument("tags", nargs=-1)
 @service_call
 async def tag(call: ServiceCall, wallet: Wallet, tags: tuple[str, ...]) -> Output:
-    """Replace a wallet's tags; without any it has none."""
+    """Replace a wallet's tags, or remove them all."""
     return answer_fields(await call.client.wallets.tag(wallet.id, tags=tags), *_FIELDS)
 
 
@@ -152,10 +155,10 @@ async def _created(call: ServiceCall, made: wallets.CreatedWallet) -> Output:
 _dry_run_option = click.option(
     "--dry-run",
     is_flag=True,
-    help="Show what it would do; send nothing. Exits with 1 where it is refused, 3 where held.",
+    help="Show the outcome and send nothing; exit with 1 if refused, 3 if held.",
 )
 _key_option = click.option(
-    "--idempotency-key", "key", help="Pay once under this key, however often it is sent."
+    "--idempotency-key", "key", help="Pay at most once under this key, even if sent again."
 )
 
 
@@ -193,7 +196,7 @@ def money_command(declared: Operation) -> click.Command:
     shown = {field.name: shown_argument(field) for field in declared.fields}
     does = re.sub(r"`(\w+)`", lambda found: shown.get(found[1], found[1]), declared.does)
     if any(isinstance(field, Recipient) for field in declared.fields):
-        does += " TO may name a contact or a wallet of the service."
+        does += " TO may be a contact's or a wallet's name."
     command.__doc__ = does
     decorated: Any = service_call(command)
     for option in (_dry_run_option, _key_option):
@@ -244,7 +247,7 @@ for _command in (*COMMANDS, import_, export, sweep):
 lists(
     wallet,
     wallets.LIST_WALLETS,
-    "List the wallets, oldest first; with --limit or --before a page, newest first.",
+    "List wallets, oldest first; --limit and --before list a page, newest first.",
     *("id", "name", "address"),
     empty="There are no wallets yet.",
     name="list",
@@ -254,7 +257,7 @@ asks(wallet, wallets.CREATE_WALLET, "Create a wallet.", _created)
 asks(
     wallet,
     wallets.GET_BALANCE,
-    "Show what a wallet holds.",
+    "Show a wallet's balance.",
     _render_balance,
     progress="Reading the ledger",
     without=("empty",),
@@ -262,13 +265,13 @@ asks(
 asks(
     wallet,
     wallets.GET_LIMITS,
-    "Show a wallet's limits, what is spent of each and what is left.",
+    "Show a wallet's limits, and how much of each is spent and left.",
     limits_table,
 )
 asks(
     wallet,
     wallets.GET_POCKETS,
-    "List a wallet's pockets that may hold something, and what is at risk.",
+    "List a wallet's pockets that may hold something, and the amounts at risk.",
     _pockets,
 )
 asks(wallet, wallets.LIST_STAKES, "List a wallet's stakes.", _stakes, progress="Reading the ledger")

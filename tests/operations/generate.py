@@ -12,10 +12,14 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
+
+import click
+from quart import Quart
 
 from tests.docs import context_page, plugins_page
 
@@ -39,9 +43,13 @@ from solward.resources.declare import Call, Request, fields_of
 from solward.resources.fields import REQUIRED, Amount, Field, Required, Setting, Whole
 from solward.support import jsontext
 from solward.support.child_processes import child_environment
+from solward_cli import main as main_command
+from solward_server.http.auth import rule_of
+from solward_server.http.route_context import RouteContext
+from solward_server.resources import BLUEPRINTS
 
 _PACKAGE = Path(solward.__file__).parent
-_REST = _PACKAGE.parents[1] / "docs" / "reference" / "rest.md"
+_DOCS = _PACKAGE.parents[1] / "docs"
 _HEADER = "# Written by `make operations` from the declarations; change it there.\n"
 _WIDTH = 100
 
@@ -223,14 +231,18 @@ def _request(call: Call[Any]) -> str:
     return f"    @asks({_constant(call)})\n{method}"
 
 
-def _constant(call: Call[Any]) -> str:
-    """The declaration of a call, as the client names it."""
+def _declared() -> Iterator[tuple[str, Call[Any]]]:
+    """Each declared call, with its name as the client's module has it."""
     for each in pkgutil.iter_modules(resources.__path__, f"{resources.__name__}."):
         module = importlib.import_module(each.name)
         for name, found in vars(module).items():
-            if found is call:
-                return f"{module.__name__.rpartition('.')[2]}.{name}"
-    raise LookupError(f"{call.id} has no name in its module")
+            if isinstance(found, Call):
+                yield f"{module.__name__.rpartition('.')[2]}.{name}", found
+
+
+def _constant(call: Call[Any]) -> str:
+    """The declaration of a call, as the client names it."""
+    return next(name for name, found in _declared() if found is call)
 
 
 def _qualified(kind: type) -> str:
@@ -253,17 +265,113 @@ def _about(field: Field) -> str:
     return f"{text.rstrip('.')}; {shown} where it is None."
 
 
-def rest_page() -> str:
-    """`docs/reference/rest.md`, with the tables of fields between their marks."""
-    text = _REST.read_text()
+def page(path: Path) -> str:
+    """A page of the docs, with the generated tables between their marks."""
+
+    def written(found: re.Match[str]) -> str:
+        kind, *words = found[2].split()
+        return f"{found[1]}\n" + "".join(f"{each}\n" for each in TABLES[kind](text, *words))
+
+    text = path.read_text()
+    marks = rf"(<!-- (?:generated: )?((?:{'|'.join(TABLES)})\b.*?) -->)\n.*?(?=<!-- end -->)"
+    return re.sub(marks, written, text, flags=re.DOTALL)
+
+
+def _fields(_page: str, _of: str, name: str) -> Iterator[str]:
     asked = filter(None, (each.request for calls in CALLS.values() for each in calls))
-    kinds = {each.__name__: each for each in asked}
-    for name in re.findall(r"<!-- fields of (\w+) -->", text):
-        mark = f"<!-- fields of {name} -->\n"
-        before, _, rest = text.partition(mark)
-        end = rest[rest.index("<!-- end -->") :]
-        text = before + mark + "\n".join(_table(kinds[name])) + "\n" + end
-    return text
+    yield from _table({each.__name__: each for each in asked}[name])
+
+
+def _operations(_page: str, *paths: str) -> Iterator[str]:
+    """The fields of money routes."""
+    yield "| path | field | takes | default | what it is |"
+    yield "|---|---|---|---|---|"
+    for of in OPERATIONS.values():
+        for each in of.fields if of.path in paths else ():
+            default = _shown_default(each)
+            yield f"| `{of.path}` | `{each.json}` | {each.takes} | {default} | {each.text} |"
+
+
+def _routes(page: str) -> Iterator[str]:
+    """Each route with its credential, its role and its section: the page's last that calls it."""
+    does = {each.id: each.does for _, each in _declared()}
+    does |= {each.name: each.title for each in OPERATIONS.values()}
+    app = Quart(__name__)
+    for each in BLUEPRINTS:
+        app.register_blueprint(each(cast(RouteContext, None)))
+    rows = {"GET /openapi.json": ("public", "-", "Describe the API as OpenAPI 3.1")}
+    for rule in app.url_map.iter_rules():
+        path = re.sub(r"<(?:\w+_(id)|(\w+))>", lambda part: f":{part[1] or part[2]}", rule.rule)
+        known = rule_of(app.view_functions[rule.endpoint])
+        about = does.get(rule.endpoint.rpartition(".")[2], "").removesuffix(".")
+        for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}:
+            if about:
+                rows[f"{method} {path}"] = (known.access.value, known.role or "-", about)
+    yield "| method and path | credential | role | |"
+    yield "|---|---|---|---|"
+    sections = called(page)
+    for route in sorted(rows, key=[*sections, *rows].index):
+        access, role, about = rows[route]
+        section = sections.get(route, "routes")
+        yield f"| `{route}` | {access} | {role} | [{about}](#{section}) |"
+
+
+def called(page: str) -> dict[str, str]:
+    """Each route that a sample of the page calls, as its table writes it, and the section of the
+    last such sample."""
+    found: dict[str, str] = {}
+    section = ""
+    parts = re.findall(r"^##+ ([^\n]+)$|^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    for heading, language, text in parts:
+        section = heading.lower().replace(" ", "-") or section
+        for command in [] if language else re.split(r"^curl ", text, flags=re.MULTILINE)[1:]:
+            (path,) = re.findall(r"\$B(/[\w/$.-]+)", command)
+            path = re.sub(r"/settings/\w+$", "/settings/:name", path)
+            path = re.sub(r"/skills/\w+$", "/skills/:name", path)
+            path = re.sub(r"\$(PRINCIPAL|SKILL|PLUGIN)", lambda each: f":{each[1].lower()}", path)
+            path = re.sub(r"\$[A-Z]+", ":id", path)
+            method = re.search(r"-X (\w+)", command)
+            route = f"{method[1] if method else 'POST' if ' -d ' in command else 'GET'} {path}"
+            found.pop(route, None)
+            found[route] = section
+    return found
+
+
+def _commands(_page: str, *names: str) -> Iterator[str]:
+    """The commands of these names, or of the groups."""
+    yield "| command | |"
+    yield "|---|---|"
+    for usage, command in commands(main_command):
+        if usage.partition(" ")[0] in names:
+            about = " ".join((command.help or "").partition("\n\n")[0].split())
+            yield f"| `solward {usage}` | {about.removesuffix('.')} |"
+
+
+def commands(group: click.Command, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Each command with its usage, arguments included."""
+    if isinstance(group, click.Group):
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            assert command is not None
+            yield from commands(command, f"{path} {name}".lstrip())
+    # A group may be a command of its own as well.
+    if not group.hidden and getattr(group, "invoke_without_command", True):
+        for each in group.params:
+            if isinstance(each, click.Argument):
+                name = each.human_readable_name.strip("[]")
+                path += f" {name}" if each.required else f" [{name}]"
+        yield path, group
+
+
+TABLES: Mapping[str, Callable[..., Iterable[str]]] = {
+    "fields": _fields,
+    "operations": _operations,
+    "routes": _routes,
+    "commands": _commands,
+}
+"""By the first word of a mark, such as `<!-- generated: commands wallet -->`: what makes a table's
+lines of the page's text and the other words."""
 
 
 def _table(kind: type[Request]) -> Iterator[str]:
@@ -286,9 +394,11 @@ def _shown_default(field: Field) -> str:
 
 
 FILES = {
-    _REST: rest_page,
-    context_page.PAGE: context_page.page,
-    plugins_page.PAGE: plugins_page.page,
+    **{
+        each: partial(page, each)
+        for each in _DOCS.rglob("*.md")
+        if "<!-- end -->" in each.read_text()
+    },
     _PACKAGE / "context" / "operations.py": context,
     _PACKAGE / "client" / "operations.py": client,
     _PACKAGE / "client" / "requests.py": requests,

@@ -162,9 +162,7 @@ CHANGES = {
         "from solward.client.requests import (\n": "    Notes,\n",
     },
     "server/solward_cli/__init__.py": {
-        '    "contacts": "What recipients are called, for people.",\n': (
-            '    "notes": "What operators write down.",\n'
-        )
+        '    "contacts": "Name recipients.",\n': '    "notes": "Write notes and list them.",\n'
     },
 }
 # What then has it, run in a process of the copy.

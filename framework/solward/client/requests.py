@@ -50,39 +50,39 @@ class Keys(Asking):
         """Create an API key.
 
         Args:
-            name: what uses it, for people.
-            wallet_id: the only wallet it may use; without one, all.
-            permissions: stored, not enforced; read, write where it is None.
+            name: name of the key, for people.
+            wallet_id: the only wallet that the key may use; default all wallets.
+            permissions: stored, but not enforced; read, write where it is None.
             rate_limit: transaction-producing requests in any 60 seconds; 10 where it is None.
             spending_limit_sol: SOL in any 24 hours over all wallets; at most 9 decimals; 5 where it
                 is None.
             max_costs_sol_per_day: SOL of fees and rent in any 24 hours over all wallets; the
                 service's `MAX_COSTS_SOL_PER_DAY` where it is None.
-            grants: what it may do; `[]`: it only reads.
-            read_only: it spends nothing and changes nothing; then without limits and grants.
-            expires_at: when it ends by itself: ISO 8601 with a zone, in the future.
+            grants: grants; with `[]` it only reads.
+            read_only: the key spends nothing and changes nothing; excludes limits and grants.
+            expires_at: when the credential ends; in the future.
         """
 
     @asks(credentials.LIST_KEYS)
     async def list(self, *, details: bool | None = None) -> tuple[credentials.ApiKey, ...]:
-        """List API keys, the oldest first.
+        """List API keys, oldest first.
 
         Args:
-            details: limits, what is spent of them and when each ends, too.
+            details: include each key's limits, what is spent of them and when it ends.
         """
 
     @asks(credentials.GET_OWN_KEY)
     async def own(self) -> credentials.OwnKey:
-        """The API key of this request, with its details."""
+        """Get the request's own API key, with its details."""
 
     @asks(credentials.ROTATE_KEY)
     async def rotate(
         self, key_id: str, *, overlap_seconds: int | None = None
     ) -> credentials.RotatedKey:
-        """Give an API key another secret.
+        """Replace an API key's secret.
 
         Args:
-            overlap_seconds: how long the secret it had goes on working; 3600 where it is None.
+            overlap_seconds: seconds for which the old secret still works; 3600 where it is None.
         """
 
     @asks(credentials.REVOKE_KEY)
@@ -100,18 +100,18 @@ class Admins(Asking):
         """Create an admin credential with a role.
 
         Args:
-            name: who or what uses it; no other credential has it.
+            name: name of the credential; unique.
             role: what it may do.
-            expires_at: when it ends by itself: ISO 8601 with a zone, in the future.
+            expires_at: when the credential ends; in the future.
         """
 
     @asks(credentials.LIST_ADMINS)
     async def list(self) -> tuple[credentials.AdminCredential, ...]:
-        """List the admin credentials, the oldest first."""
+        """List admin credentials, oldest first."""
 
     @asks(credentials.OWN_ADMIN)
     async def own(self) -> credentials.OwnAdmin:
-        """What the credential of the request may do."""
+        """Get the role of the request's own admin credential."""
 
     @asks(credentials.REVOKE_ADMIN)
     async def revoke(self, admin_id: str) -> credentials.RevokedAdmin:
@@ -130,22 +130,22 @@ class Holds(Asking):
         limit: int | None = None,
         before: str | None = None,
     ) -> tuple[holds.Hold, ...]:
-        """What waits for a person, and what became of it, the newest first.
+        """List holds, newest first.
 
         Args:
             wallet_id: only this wallet's.
-            is_open: only those that may still move money, or only the others.
+            is_open: true: only holds that may still move money; false: only the others.
             limit: how many at most; 50 where it is None.
             before: a hold's id: only older ones.
         """
 
     @asks(holds.GET_HOLD)
     async def get(self, hold_id: str) -> holds.Hold:
-        """One hold."""
+        """Get a hold."""
 
     @asks(holds.APPROVE_HOLD)
     async def approve(self, hold_id: str, *, note: str | None = None) -> holds.Hold:
-        """Approve what is held, once.
+        """Approve a held transaction.
 
         Args:
             note: one line for the record.
@@ -153,7 +153,7 @@ class Holds(Asking):
 
     @asks(holds.DENY_HOLD)
     async def deny(self, hold_id: str, *, note: str | None = None) -> holds.Hold:
-        """Deny what is held, for good.
+        """Deny a held transaction, for good.
 
         Args:
             note: one line for the record.
@@ -167,7 +167,7 @@ class Payments(Asking):
     async def list(
         self, *, wallet_id: str | None = None, limit: int | None = None, before: str | None = None
     ) -> tuple[payments.Payment, ...]:
-        """What was paid for, the newest first.
+        """List payments, newest first.
 
         Args:
             wallet_id: only this wallet's.
@@ -177,7 +177,7 @@ class Payments(Asking):
 
     @asks(payments.GET_PAYMENT)
     async def get(self, payment_id: str) -> payments.StoredPayment:
-        """A payment and its answer."""
+        """Get a payment and the seller's answer."""
 
 
 class PolicyRequests(Asking):
@@ -185,28 +185,28 @@ class PolicyRequests(Asking):
 
     @asks(policy.GET_POLICY)
     async def get(self) -> policy.Policy:
-        """Who is under which grants."""
+        """Get the policy: all grants and the address book."""
 
     @asks(policy.REPLACE_POLICY)
     async def replace(self, fields: Mapping[str, Any]) -> policy.Policy:
-        """Put every principal under exactly these grants."""
+        """Replace the policy."""
 
     @asks(policy.GET_GRANTS)
     async def of(self, principal: str) -> policy.PrincipalGrants:
-        """The grants of one principal, such as `agent:scout`."""
+        """Get the grants of one principal, such as `agent:scout`."""
 
     @asks(policy.REPLAY_POLICY)
     async def replay(self, *, days: int | None = None, draft: Any | None = None) -> policy.Replay:
-        """What a draft would have changed in the last days; nothing changes.
+        """Judge past transactions by a draft policy; nothing changes.
 
         Args:
-            days: how many days, from now back; 30 where it is None.
-            draft: the policy; without one, that in force.
+            days: days to go back; 30 where it is None.
+            draft: the draft policy; default the policy in force.
         """
 
     @asks(policy.CHECK_POLICY)
     async def check(self, fields: Mapping[str, Any]) -> policy.Policy:
-        """What a policy would say; nothing changes."""
+        """Check a draft policy; nothing changes."""
 
 
 class AgentRequests(Asking):
@@ -232,31 +232,30 @@ class AgentRequests(Asking):
         grants: Grants | None = None,
         template: str | None = None,
     ) -> agents.Agent:
-        """Create an agent, idle.
+        """Create an agent, without starting it.
 
         Args:
             max_sol_per_transaction: SOL in one transaction.
             max_transactions_per_minute: transactions in any 60 seconds.
             daily_spending_limit_sol: SOL in any 24 hours.
-            max_costs_sol_per_day: SOL of fees and rent in any 24 hours; without one, the wallet's
-                ceiling holds.
+            max_costs_sol_per_day: SOL of fees and rent in any 24 hours; default the wallet's limit.
             name: for people.
-            wallet_id: the wallet it uses; without one it gets a new one.
-            llm_provider: a loaded provider.
-            llm_model: the provider's model.
-            strategy: what it is to do.
+            wallet_id: the agent's wallet; default a new one.
+            llm_provider: name of a loaded provider.
+            llm_model: name of the provider's model.
+            strategy: the agent's instructions.
             loop_interval_ms: milliseconds from the start of a cycle to the next; 60000 where it is
                 None.
-            llm_options: by the provider's own schema.
-            llm_budget: what its model may use.
-            guardrails: its own limits; each may stand beside it instead.
-            grants: what it may do; `[]`: it only reads.
-            template: gives what is left out; `solward agent templates` lists them.
+            llm_options: options by the provider's schema.
+            llm_budget: limits of what its model may use.
+            guardrails: the agent's own limits; each may be a field of the body instead.
+            grants: grants; with `[]` it only reads.
+            template: template for the fields left out; `solward agent templates` lists them.
         """
 
     @asks(agents.LIST_AGENT_TEMPLATES)
     async def templates(self) -> tuple[agents.AgentTemplate, ...]:
-        """Starting points of agents."""
+        """List agent templates."""
 
     @asks(agents.LIST_AGENTS)
     async def list(self) -> tuple[agents.Agent, ...]:
@@ -264,7 +263,7 @@ class AgentRequests(Asking):
 
     @asks(agents.GET_AGENT)
     async def get(self, agent_id: str) -> agents.Agent:
-        """One agent."""
+        """Get an agent."""
 
     @asks(agents.CHANGE_AGENT)
     async def change(
@@ -285,50 +284,49 @@ class AgentRequests(Asking):
         guardrails: Mapping[str, Any] | None = None,
         grants: Grants | None = None,
     ) -> agents.Agent:
-        """Change an agent; a running one goes by it from its next cycle.
+        """Change an agent, from its next cycle on.
 
         Args:
             max_sol_per_transaction: SOL in one transaction.
             max_transactions_per_minute: transactions in any 60 seconds.
             daily_spending_limit_sol: SOL in any 24 hours.
-            max_costs_sol_per_day: SOL of fees and rent in any 24 hours; without one, the wallet's
-                ceiling holds.
+            max_costs_sol_per_day: SOL of fees and rent in any 24 hours; default the wallet's limit.
             name: for people.
-            llm_provider: a loaded provider.
-            llm_model: the provider's model.
-            strategy: what it is to do.
+            llm_provider: name of a loaded provider.
+            llm_model: name of the provider's model.
+            strategy: the agent's instructions.
             loop_interval_ms: milliseconds from the start of a cycle to the next.
-            llm_options: by the provider's own schema.
-            llm_budget: what its model may use.
-            guardrails: its own limits; each may stand beside it instead.
-            grants: what it may do; `[]`: it only reads.
+            llm_options: options by the provider's schema.
+            llm_budget: limits of what its model may use.
+            guardrails: the agent's own limits; each may be a field of the body instead.
+            grants: grants; with `[]` it only reads.
         """
 
     @asks(agents.DELETE_AGENT)
     async def delete(self, agent_id: str) -> shared.Deleted:
-        """Delete an agent with its decisions and memory; its transactions stay."""
+        """Delete an agent with its decisions and memory, but not its transactions."""
 
     @asks(agents.START_AGENT)
     async def start(self, agent_id: str) -> agents.SwitchedAgent:
-        """Start an agent, from any status."""
+        """Start or resume an agent."""
 
     @asks(agents.STOP_AGENT)
     async def stop(self, agent_id: str) -> agents.SwitchedAgent:
-        """Stop an agent, once what it pays is recorded."""
+        """Stop an agent, after finishing a payment in progress."""
 
     @asks(agents.PAUSE_AGENT)
     async def pause(self, agent_id: str) -> agents.SwitchedAgent:
-        """Set a running agent aside."""
+        """Pause a running agent."""
 
     @asks(agents.GET_AGENT_LIMITS)
     async def limits(self, agent_id: str) -> Raw:
-        """An agent's own limits, and what is spent of them."""
+        """Get an agent's own limits, and how much of each is spent."""
 
     @asks(agents.LIST_DECISIONS)
     async def decisions(
         self, agent_id: str, *, limit: int | None = None, before: int | None = None
     ) -> tuple[agents.Decision, ...]:
-        """What an agent decided, the newest first.
+        """List an agent's decisions, newest first.
 
         Args:
             limit: how many at most; 50 where it is None.
@@ -337,7 +335,7 @@ class AgentRequests(Asking):
 
     @asks(agents.LIST_MEMORY)
     async def memory(self, agent_id: str, *, limit: int | None = None) -> tuple[agents.Memory, ...]:
-        """What an agent remembers, the newest first.
+        """List an agent's memory, newest first.
 
         Args:
             limit: how many at most; 100 where it is None.
@@ -349,21 +347,20 @@ class Contacts(Asking):
 
     @asks(policy.LIST_CONTACTS)
     async def list(self) -> tuple[policy.Contact, ...]:
-        """The address book: contacts by name, and behind them the members of the policy's
-        groups."""
+        """List contacts, then the members of the policy's groups."""
 
     @asks(policy.PUT_CONTACT)
     async def put(self, *, name: str, address: str) -> policy.Contact:
-        """Name an address, or rename it.
+        """Add or rename a contact.
 
         Args:
-            name: what it is called.
+            name: name of the contact.
             address: the recipient.
         """
 
     @asks(policy.REMOVE_CONTACT)
     async def remove(self, contact_id: str) -> policy.Removed:
-        """Take a recipient's name away."""
+        """Remove a contact."""
 
 
 class PluginStateRequests(Asking):
@@ -371,7 +368,7 @@ class PluginStateRequests(Asking):
 
     @asks(plugins.SHOW_SETTINGS)
     async def settings(self, skill: str) -> plugins.SkillSettings:
-        """What is set for a plugin's skill."""
+        """Get the settings of a plugin's skill."""
 
     @asks(plugins.UNSET)
     async def unset(self, skill: str, name: str) -> plugins.SettingState:
@@ -387,10 +384,10 @@ class PluginStateRequests(Asking):
         after: str | None = None,
         limit: int | None = None,
     ) -> tuple[plugins.PluginEntry, ...]:
-        """What a plugin keeps for a wallet, by key.
+        """List the entries that a plugin keeps for a wallet.
 
         Args:
-            prefix: only keys that begin so.
+            prefix: only keys with this prefix.
             after: only keys after this one.
             limit: how many at most; 50 where it is None.
         """
@@ -417,13 +414,13 @@ class TransactionRequests(Asking):
 
     @asks(transactions.GET_TRANSACTION)
     async def get(self, transaction_id: str) -> transactions.Judged:
-        """One record, why it was refused, and what its bytes could take."""
+        """Get a record, with its refusal and the most that its bytes could take."""
 
     @asks(transactions.LIST_REFUSALS)
     async def refusals(
         self, *, wallet_id: str | None = None, limit: int | None = None
     ) -> transactions.Refusals:
-        """What was refused and why, and how much of it in 24 hours.
+        """List refusals with their reasons, and count those of 24 hours.
 
         Args:
             wallet_id: only this wallet's.
@@ -451,54 +448,55 @@ class Schedules(Asking):
         grants: Grants | None = None,
         skill: str,
     ) -> schedules.Schedule:
-        """Run a skill on a wallet at times; a name is a wallet's once.
+        """Create a schedule, whose name is unique for its wallet.
 
         Args:
-            name: for people; one of a wallet has it, so that the same request again makes no second
-                schedule.
-            parameters: of the skill, as its schema says; at most 16,384 characters as JSON.
-            every: the time from due time to due time, "1m" to "30d"; either this or `cron`.
+            name: name of the schedule; unique for its wallet, so a repeated request creates no
+                second one.
+            parameters: the skill's parameters; at most 16,384 characters as JSON.
+            every: interval between due times, "1m" to "30d"; give either this or `cron`.
             cron: five fields: minute, hour, day of month, month, day of week, such as `0 9 1 * *`.
-            time_zone: in which `cron` is read, an IANA name; UTC where it is left out.
-            start_at: no due time is earlier; `every` counts from here. ISO 8601 with a zone.
-            end_at: no due time is later. ISO 8601 with a zone.
-            max_runs: it ends after so many runs.
-            missed: what becomes of due times at which nothing ran; skip where it is None.
-            grants: what alone it may do; the operator's alone to set.
-            skill: one that `GET /skills` lists.
+            time_zone: IANA time zone of `cron`; default UTC.
+            start_at: earliest due time; `every` counts from here. ISO 8601 with a zone.
+            end_at: latest due time. ISO 8601 with a zone.
+            max_runs: number of runs after which the schedule ends.
+            missed: what to do about missed due times: skip them, or run once; skip where it is
+                None.
+            grants: grants of the schedule; only an admin may set them.
+            skill: name of a skill that `GET /skills` lists.
         """
 
     @asks(schedules.LIST_SCHEDULES)
     async def list(self, wallet_id: str) -> tuple[schedules.Schedule, ...]:
-        """A wallet's schedules, the oldest first."""
+        """List a wallet's schedules, oldest first."""
 
     @asks(schedules.GET_SCHEDULE)
     async def get(self, wallet_id: str, schedule_id: str) -> schedules.Schedule:
-        """One schedule."""
+        """Get a schedule."""
 
     @asks(schedules.CHANGE_SCHEDULE)
     async def change(
         self, wallet_id: str, schedule_id: str, fields: Mapping[str, Any]
     ) -> schedules.Schedule:
-        """Change fields, named as in the REST interface; null takes one away."""
+        """Change a schedule; a field that is null is cleared."""
 
     @asks(schedules.DELETE_SCHEDULE)
     async def delete(self, wallet_id: str, schedule_id: str) -> shared.Deleted:
-        """Delete a schedule with its runs; its transactions stay."""
+        """Delete a schedule with its runs, but not its transactions."""
 
     @asks(schedules.PAUSE_SCHEDULE)
     async def pause(self, wallet_id: str, schedule_id: str) -> schedules.Schedule:
-        """Run it no more until it is resumed; takes effect at once."""
+        """Pause a schedule at once, until it is resumed."""
 
     @asks(schedules.RESUME_SCHEDULE)
     async def resume(self, wallet_id: str, schedule_id: str) -> schedules.Schedule:
-        """Run it again from the next due time on."""
+        """Resume a schedule from its next due time."""
 
     @asks(schedules.RUN_SCHEDULE)
     async def run(
         self, wallet_id: str, schedule_id: str, *, idempotency_key: str | None = None
     ) -> schedules.Schedule:
-        """Run it once more, now.
+        """Run a schedule once, now.
 
         Args:
             idempotency_key: with the same one it happens once; None makes a new one.
@@ -513,7 +511,7 @@ class Schedules(Asking):
         limit: int | None = None,
         before: datetime | None = None,
     ) -> tuple[schedules.ScheduleRun, ...]:
-        """What became of a schedule's due times, the newest first.
+        """List a schedule's runs, newest first.
 
         Args:
             limit: how many at most; 50 where it is None.
@@ -526,15 +524,15 @@ class ServiceRequests(Asking):
 
     @asks(service.GET_HEALTH)
     async def health(self) -> service.Health:
-        """Is it up, which version, and does its ledger answer."""
+        """Get the health of the service and its ledger."""
 
     @asks(service.LIST_SETTINGS)
     async def settings(self) -> tuple[service.Setting, ...]:
-        """Every setting of this process."""
+        """List every setting of this process."""
 
     @asks(service.LIST_FROZEN)
     async def frozen(self, *, limit: int | None = None) -> service.Frozen:
-        """What is frozen, since when and why.
+        """List what is frozen, since when and why.
 
         Args:
             limit: how many at most; 50 where it is None.
@@ -547,8 +545,8 @@ class ServiceRequests(Asking):
         """Stop every new transaction, of one wallet or of all.
 
         Args:
-            wallet_id: one wallet; left out, the whole service.
-            reason: shown to whoever is refused.
+            wallet_id: the wallet; default the whole service.
+            reason: reason, shown in every refusal.
         """
 
     @asks(service.UNFREEZE)
@@ -556,16 +554,16 @@ class ServiceRequests(Asking):
         """Allow transactions again.
 
         Args:
-            wallet_id: one wallet; left out, the whole service.
+            wallet_id: the wallet; default the whole service.
         """
 
     @asks(plugins.LIST_SKILLS)
     async def skills(self) -> tuple[plugins.Skill, ...]:
-        """The loaded skills with their schemas."""
+        """List the loaded skills."""
 
     @asks(plugins.LIST_PLUGINS)
     async def plugins(self) -> plugins.Plugins:
-        """Loaded plugins, extra guardrails, and plugins that were left out."""
+        """List plugins, and problems with them."""
 
     @asks(events.LIST_AUDIT)
     async def audit(
@@ -581,18 +579,19 @@ class ServiceRequests(Asking):
         before: int | None = None,
         after: int | None = None,
     ) -> events.AuditPage:
-        """Entries of the audit log, or those that fit a filter.
+        """List entries of the audit log, newest first.
 
         Args:
             types: only these kinds of events.
             wallet_id: only entries of this wallet.
             agent_id: only entries of this agent.
-            principal: only what it asked for: `admin`, `key:<id>`; commands take names, too.
-            since: only entries of this moment or later.
-            until: only entries before this moment.
+            principal: only what this principal asked for: `admin`, `key:<id>`; commands accept
+                names, too.
+            since: only entries from this time on.
+            until: only entries before this time.
             limit: how many at most; 50 where it is None.
-            before: a number in the log: only older entries.
-            after: a number in the log: only newer entries.
+            before: an entry's number: only older entries.
+            after: an entry's number: only newer entries.
         """
 
 
@@ -606,49 +605,49 @@ class WalletRequests(Asking):
         """Create a wallet.
 
         Args:
-            name: what people call it; printable; external-wallet where it is None.
-            tags: for people; doubles are left out.
+            name: name of the wallet; printable characters; external-wallet where it is None.
+            tags: labels for people; duplicates are removed.
         """
 
     @asks(wallets.GET_WALLET)
     async def get(self, wallet_id: str) -> wallets.Wallet:
-        """One wallet."""
+        """Get a wallet."""
 
     @asks(wallets.CHANGE_WALLET)
     async def tag(self, wallet_id: str, *, tags: Sequence[str] | None = None) -> wallets.Wallet:
         """Replace a wallet's tags.
 
         Args:
-            tags: for people; doubles are left out.
+            tags: labels for people; duplicates are removed.
         """
 
     @asks(wallets.GET_BALANCE)
     async def balance(
         self, wallet_id: str, *, empty: bool | None = None, usd: bool | None = None
     ) -> wallets.Balance:
-        """What a wallet holds on the ledger.
+        """Get a wallet's balance from the ledger.
 
         Args:
-            empty: tokens whose accounts are open and hold nothing, too.
-            usd: what it is worth in dollars, too.
+            empty: include tokens whose accounts are empty.
+            usd: include values in dollars.
         """
 
     @asks(wallets.GET_LIMITS)
     async def limits(self, wallet_id: str) -> Raw:
-        """The service's limits for a wallet, and what is spent of them."""
+        """Get the service's limits for a wallet, and how much of each is spent."""
 
     @asks(wallets.GET_RECLAIMABLE)
     async def reclaimable(self, wallet_id: str) -> wallets.Reclaimable:
-        """The rent that a wallet's token accounts can give back."""
+        """List the rent that a wallet's token accounts can give back."""
 
     @asks(wallets.GET_POCKETS)
     async def pockets(self, wallet_id: str) -> wallets.Pockets:
-        """A wallet's pockets that may hold something, and what is at risk."""
+        """List a wallet's pockets that may hold something, and the amounts at risk."""
 
     @asks(wallets.SWEEP_POCKET)
     async def sweep_pocket(self, wallet_id: str, pocket_id: str) -> transactions.Transaction:
-        """Take home what a pocket holds."""
+        """Move everything that a pocket holds back to its wallet."""
 
     @asks(wallets.LIST_STAKES)
     async def stakes(self, wallet_id: str) -> wallets.Stakes:
-        """Stake accounts the wallet may unstake or withdraw."""
+        """List the stakes that a wallet may unstake or withdraw."""

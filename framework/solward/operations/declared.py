@@ -353,7 +353,7 @@ MINT_SUPPLY = Operation(
         _MINT,
         _TOKENS,
         Whole(
-            "Leave it out; when given it must be the token's own.",
+            "Optional; must equal the token's own decimals.",
             name="decimals",
             least=0,
             most=_MOST_DECIMALS,
@@ -474,7 +474,7 @@ CLOSE_ACCOUNT = Operation(
 MOST_AT_ONCE = 20
 
 _TAKE = Choice(
-    "What to take: the excess of accounts, empty accounts, or both.",
+    "What to reclaim: excess rent of accounts, empty accounts, or both.",
     name="take",
     options=("all", "excess", "empty"),
     default="all",

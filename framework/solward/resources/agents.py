@@ -61,7 +61,7 @@ _A_MINUTE = Whole(
 )
 _DAILY_SOL = Sol("SOL in any 24 hours.", title="Most SOL in 24 hours", example=10)
 _DAILY_COSTS = Sol(
-    "SOL of fees and rent in any 24 hours; without one, the wallet's ceiling holds.",
+    "SOL of fees and rent in any 24 hours; default the wallet's limit.",
     title="Most SOL of fees and rent in 24 hours",
     example=0.02,
 )
@@ -161,12 +161,12 @@ class Agent(Answer):
     )
     llm_provider: str = declared(Text("The provider's name.", title="Provider", example="rules"))
     llm_model: str = declared(Text("The model's name.", title="Model", example="rules"))
-    strategy: str = declared(Text("What it is to do.", example="always do wait"))
+    strategy: str = declared(Text("The agent's instructions.", example="always do wait"))
     loop_interval_ms: int = declared(
         Whole("From the start of a cycle to the next.", least=1_000, most=2**31 - 1, example=5_000)
     )
     guardrails: Mapping[str, Any] = declared(shape_of("Its own limits.", OwnGuardrails))
-    llm_options: Mapping[str, Any] = declared(Json("By the provider's own schema.", example={}))
+    llm_options: Mapping[str, Any] = declared(Json("Options by the provider's schema.", example={}))
     llm_budget: Mapping[str, Any] = declared(shape_of("What is absent has no limit.", OwnBudget))
     is_llm: bool = declared(Flag("False for the rule-based demo provider.", example=False))
     created_at: datetime = declared(Time("When it was made.", example="2026-11-21T10:49:52.500Z"))
@@ -191,9 +191,9 @@ class SwitchedAgent(Answer):
 
 
 _NAME = Words("For people.", most=100, printable=True, missing="name is required", example="saver")
-_PROVIDER = Loaded("A loaded provider.", most=100)
-_MODEL = Words("The provider's model.", printable=True)
-_STRATEGY = Words("What it is to do.", most=20_000, example="always do wait")
+_PROVIDER = Loaded("Name of a loaded provider.", most=100)
+_MODEL = Words("Name of the provider's model.", printable=True)
+_STRATEGY = Words("The agent's instructions.", most=20_000, example="always do wait")
 _INTERVAL = Whole(
     "Milliseconds from the start of a cycle to the next.",
     # The most is about 24.8 days, the longest timer of 32 bits.
@@ -201,15 +201,15 @@ _INTERVAL = Whole(
     most=2**31 - 1,
     example=5_000,
 )
-_OPTIONS = Json("By the provider's own schema.", floats=True)
+_OPTIONS = Json("Options by the provider's schema.", floats=True)
 _BESIDE = "each of them is a field of its own there"
 _RAILS = Part(
-    "Its own limits; each may stand beside it instead.",
+    "The agent's own limits; each may be a field of the body instead.",
     kind=Guardrails,
     left_out={"cli": _BESIDE, "dashboard": _BESIDE},
 )
-_BUDGET = Part("What its model may use.", kind=LlmBudget)
-_GRANTS = GrantList("What it may do; `[]`: it only reads.", cli="--grant")
+_BUDGET = Part("Limits of what its model may use.", kind=LlmBudget)
+_GRANTS = GrantList("Grants; with `[]` it only reads.", cli="--grant")
 
 
 @resource
@@ -218,7 +218,7 @@ class NewAgent(Guardrails):
 
     name: str = declared(_NAME)
     wallet_id: str | None = declared(
-        WalletId("The wallet it uses; without one it gets a new one.", most=100, cli="--wallet"),
+        WalletId("The agent's wallet; default a new one.", most=100, cli="--wallet"),
         default=None,
     )
     llm_provider: str | None = declared(_PROVIDER, default=None)
@@ -230,7 +230,8 @@ class NewAgent(Guardrails):
     guardrails: Mapping[str, Any] | None = declared(_RAILS, default=None)
     grants: Sequence[Any] | None = declared(_GRANTS, default=None)
     template: str | None = declared(
-        Loaded("Gives what is left out; `solward agent templates` lists them."), default=None
+        Loaded("Template for the fields left out; `solward agent templates` lists them."),
+        default=None,
     )
 
 
@@ -403,7 +404,7 @@ class Said(Request):
 
     message: str = declared(
         Text(
-            "What to say.",
+            "The message to the agent.",
             most=20_000,
             example="What are you doing?",
         )
@@ -433,7 +434,7 @@ def _switch(name: str, does: str, about: str = "") -> Call[SwitchedAgent]:
 CREATE_AGENT = Call(
     "createAgent",
     "POST /agents",
-    "Create an agent, idle.",
+    "Create an agent, without starting it.",
     Agent,
     body=NewAgent,
     short=CreatedAgent,
@@ -471,17 +472,17 @@ class AgentTemplate(Answer):
 LIST_AGENT_TEMPLATES = Call(
     "listAgentTemplates",
     "GET /agent-templates",
-    "Starting points of agents.",
+    "List agent templates.",
     AgentTemplate,
     name="templates",
     listed="templates",
 )
 LIST_AGENTS = Call("listAgents", "GET /agents", "List agents.", Agent, listed="agents")
-GET_AGENT = Call("getAgent", f"GET {_ONE}", "One agent.", Agent)
+GET_AGENT = Call("getAgent", f"GET {_ONE}", "Get an agent.", Agent)
 CHANGE_AGENT = Call(
     "changeAgent",
     f"PATCH {_ONE}",
-    "Change an agent; a running one goes by it from its next cycle.",
+    "Change an agent, from its next cycle on.",
     Agent,
     body=AgentChange,
     about="By `grants` it goes at once. A number of `llmBudget` that is null has no limit.",
@@ -489,20 +490,20 @@ CHANGE_AGENT = Call(
 DELETE_AGENT = Call(
     "deleteAgent",
     f"DELETE {_ONE}",
-    "Delete an agent with its decisions and memory; its transactions stay.",
+    "Delete an agent with its decisions and memory, but not its transactions.",
     Deleted,
 )
 START_AGENT = _switch(
     "start",
-    "Start an agent, from any status.",
+    "Start or resume an agent.",
     "One that was never started is `idle`: its first start needs the role `policy`.",
 )
-STOP_AGENT = _switch("stop", "Stop an agent, once what it pays is recorded.")
-PAUSE_AGENT = _switch("pause", "Set a running agent aside.")
+STOP_AGENT = _switch("stop", "Stop an agent, after finishing a payment in progress.")
+PAUSE_AGENT = _switch("pause", "Pause a running agent.")
 GET_AGENT_LIMITS: Call[Any] = Call(
     "getAgentLimits",
     f"GET {_ONE}/limits",
-    "An agent's own limits, and what is spent of them.",
+    "Get an agent's own limits, and how much of each is spent.",
     AgentLimits,
     name="limits",
     is_raw=True,
@@ -510,7 +511,7 @@ GET_AGENT_LIMITS: Call[Any] = Call(
 LIST_DECISIONS = Call(
     "listDecisions",
     f"GET {_ONE}/decisions",
-    "What an agent decided, the newest first.",
+    "List an agent's decisions, newest first.",
     Decision,
     query=ListedDecisions,
     name="decisions",
@@ -519,7 +520,7 @@ LIST_DECISIONS = Call(
 LIST_MEMORY = Call(
     "listMemory",
     f"GET {_ONE}/memory",
-    "What an agent remembers, the newest first.",
+    "List an agent's memory, newest first.",
     Memory,
     query=ListedMemory,
     name="memory",
@@ -528,7 +529,7 @@ LIST_MEMORY = Call(
 CHAT = Call(
     "chat",
     f"POST {_ONE}/chat",
-    "Ask a running agent; nothing is executed.",
+    "Chat with a running agent; nothing is executed.",
     Reply,
     body=Said,
     name=None,

@@ -30,11 +30,11 @@ _UNBOUND = "permissions bind nothing, so no person is offered them"
 _ROLE = Choice(
     "What it may do.", options=tuple(role.value for role in Role), cli="--role", example="operate"
 )
-_ENDS = Time("When it ends by itself: ISO 8601 with a zone, in the future.", cli="--expires")
+_ENDS = Time("When the credential ends; in the future.", cli="--expires")
 _SINCE = Time("When it was made.")
 _USED = Time("When it was last used; null: not yet.", null="never", example=None)
 _ADMIN_NAME = Text(
-    "Who or what uses it; no other credential has it.",
+    "Name of the credential; unique.",
     most=64,
     pattern=r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}",
     form="letters, digits and ._@-, and begin with a letter or a digit",
@@ -48,14 +48,18 @@ class NewKey(Request):
 
     excludes: ClassVar = {"read_only": ("spending_limit_sol", "max_costs_sol_per_day", "grants")}
 
-    name: str = declared(Text("What uses it, for people.", most=100, example="ci"))
+    name: str = declared(Text("Name of the key, for people.", most=100, example="ci"))
     wallet_id: str | None = declared(
-        WalletId("The only wallet it may use; without one, all.", title="May use", cli="--wallet"),
+        WalletId(
+            "The only wallet that the key may use; default all wallets.",
+            title="May use",
+            cli="--wallet",
+        ),
         default=None,
     )
     permissions: Sequence[str] = declared(
         Texts(
-            "Stored, not enforced.",
+            "Stored, but not enforced.",
             each="A permission.",
             left_out={"cli": _UNBOUND, "dashboard": _UNBOUND},
         ),
@@ -88,10 +92,10 @@ class NewKey(Request):
         )
     )
     grants: Sequence[Any] | None = declared(
-        GrantList("What it may do; `[]`: it only reads.", cli="--grant"), default=None
+        GrantList("Grants; with `[]` it only reads.", cli="--grant"), default=None
     )
     read_only: bool = declared(
-        Flag("It spends nothing and changes nothing; then without limits and grants."),
+        Flag("The key spends nothing and changes nothing; excludes limits and grants."),
         default=False,
     )
     expires_at: str | None = declared(_ENDS, default=None)
@@ -103,7 +107,7 @@ class NewSecret(Request):
 
     overlap_seconds: int = declared(
         Whole(
-            "How long the secret it had goes on working.",
+            "Seconds for which the old secret still works.",
             least=0,
             most=86_400,
             cli="--overlap",
@@ -171,7 +175,7 @@ class ApiKey(Answer):
         Text("The only wallet it may use; null is all.", null="all", example=None)
     )
     permissions: tuple[str, ...] = declared(
-        Texts("Stored, not enforced.", each="A permission.", example=["read", "write"])
+        Texts("Stored, but not enforced.", each="A permission.", example=["read", "write"])
     )
     created_at: datetime = declared(_SINCE)
     last_used_at: datetime | None = declared(_USED)
@@ -243,7 +247,7 @@ class ListedKeys(Request):
     """Which keys are listed, and how."""
 
     details: bool = declared(
-        Flag("Limits, what is spent of them and when each ends, too."), default=False
+        Flag("Include each key's limits, what is spent of them and when it ends."), default=False
     )
 
 
@@ -291,7 +295,7 @@ CREATE_KEY = Call(
 LIST_KEYS = Call(
     "listKeys",
     "GET /keys",
-    "List API keys, the oldest first.",
+    "List API keys, oldest first.",
     ApiKey,
     query=ListedKeys,
     listed="keys",
@@ -299,14 +303,14 @@ LIST_KEYS = Call(
 GET_OWN_KEY = Call(
     "getOwnKey",
     "GET /keys/self",
-    "The API key of this request, with its details.",
+    "Get the request's own API key, with its details.",
     OwnKey,
     name="own",
 )
 ROTATE_KEY = Call(
     "rotateKey",
     "POST /keys/{key_id}/rotate",
-    "Give an API key another secret.",
+    "Replace an API key's secret.",
     RotatedKey,
     body=NewSecret,
     about="Limits, what is spent of them and the wallet it may use stay. The secret it had works"
@@ -327,12 +331,12 @@ CREATE_ADMIN = Call(
 LIST_ADMINS = Call(
     "listAdmins",
     "GET /admins",
-    "List the admin credentials, the oldest first.",
+    "List admin credentials, oldest first.",
     AdminCredential,
     listed="admins",
 )
 OWN_ADMIN = Call(
-    "ownAdmin", "GET /admins/self", "What the credential of the request may do.", OwnAdmin
+    "ownAdmin", "GET /admins/self", "Get the role of the request's own admin credential.", OwnAdmin
 )
 REVOKE_ADMIN = Call(
     "revokeAdmin",

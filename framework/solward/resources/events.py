@@ -51,13 +51,13 @@ class AuditFilter(Request):
         AgentId("Only entries of this agent.", cli="--agent"), default=None
     )
     principal: str | None = declared(
-        Principal("Only what it asked for: `admin`, `key:<id>`; commands take names, too."),
+        Principal(
+            "Only what this principal asked for: `admin`, `key:<id>`; commands accept names, too."
+        ),
         default=None,
     )
-    since: datetime | str | None = declared(
-        Past("Only entries of this moment or later."), default=None
-    )
-    until: datetime | str | None = declared(Past("Only entries before this moment."), default=None)
+    since: datetime | str | None = declared(Past("Only entries from this time on."), default=None)
+    until: datetime | str | None = declared(Past("Only entries before this time."), default=None)
 
 
 @resource
@@ -66,11 +66,9 @@ class ListedAudit(AuditFilter):
 
     limit: int = declared(LIMIT, default=50)
     before: int | None = declared(
-        Whole("A number in the log: only older entries.", least=1, most=MAX_SEQ), default=None
+        Whole("An entry's number: only older entries.", least=1, most=MAX_SEQ), default=None
     )
-    after: int = declared(
-        Whole("A number in the log: only newer entries.", most=MAX_SEQ), default=0
-    )
+    after: int = declared(Whole("An entry's number: only newer entries.", most=MAX_SEQ), default=0)
 
 
 @resource
@@ -122,7 +120,7 @@ class AuditPage(Answer):
 STREAM_EVENTS: Call[Event] = Call(
     "streamEvents",
     "GET /events",
-    "What happens, as server-sent events without end.",
+    "Stream events, without end.",
     None,
     query=StreamedEvents,
     name=None,
@@ -132,7 +130,7 @@ STREAM_EVENTS: Call[Event] = Call(
 LIST_AUDIT = Call(
     "listAudit",
     "GET /audit",
-    "Entries of the audit log, or those that fit a filter.",
+    "List entries of the audit log, newest first.",
     AuditPage,
     query=ListedAudit,
     name="audit",

@@ -54,7 +54,7 @@ class ListedHolds(Request):
     wallet_id: str | None = declared(WalletId("Only this wallet's.", cli="--wallet"), default=None)
     is_open: bool | None = declared(
         Flag(
-            "Only those that may still move money, or only the others.",
+            "true: only holds that may still move money; false: only the others.",
             left_out={"cli": "it lists these, with `--all` the others, too"},
         ),
         default=None,
@@ -207,17 +207,17 @@ _DECIDED = {
 LIST_HOLDS = Call(
     "listHolds",
     "GET /holds",
-    "What waits for a person, and what became of it, the newest first.",
+    "List holds, newest first.",
     Hold,
     query=ListedHolds,
     listed="holds",
     about="The admin and keys that may approve see all, others what they asked for.",
 )
-GET_HOLD = Call("getHold", "GET /holds/{hold_id}", "One hold.", Hold)
+GET_HOLD = Call("getHold", "GET /holds/{hold_id}", "Get a hold.", Hold)
 APPROVE_HOLD = Call(
     "approveHold",
     "POST /holds/{hold_id}/approve",
-    "Approve what is held, once.",
+    "Approve a held transaction.",
     Hold,
     body=HoldNote,
     about="It is made again, judged by everything again, and sent; at most what was shown leaves.",
@@ -226,7 +226,7 @@ APPROVE_HOLD = Call(
 DENY_HOLD = Call(
     "denyHold",
     "POST /holds/{hold_id}/deny",
-    "Deny what is held, for good.",
+    "Deny a held transaction, for good.",
     Hold,
     body=HoldNote,
     about="Its caller is answered with a blocked record from then on.",
@@ -235,7 +235,7 @@ DENY_HOLD = Call(
 DECIDE_HOLD = Call(
     "decideHoldBySignature",
     "POST /holds/{hold_id}/webhook",
-    "Approve or deny what is held, as the receiver of the webhook.",
+    "Approve or deny a hold, as the receiver of the webhook.",
     DecidedHold,
     body=SignedHoldDecision,
     name=None,

@@ -72,7 +72,7 @@ class PaidRequest(Request):
 
     url: str = declared(
         RawText(
-            "Whole address, https.",
+            "Complete https URL.",
             most=MAX_URL,
             cli="ADDRESS",
             example="https://api.example.com/weather",
@@ -81,17 +81,16 @@ class PaidRequest(Request):
     )
     method: str = declared(_Method("Of the request.", options=METHODS), default="GET")
     headers: Mapping[str, str] | None = declared(
-        _Headers("Headers by name."), default=None, secret=True
+        _Headers("HTTP headers."), default=None, secret=True
     )
     body: str | None = declared(
-        RawText("Text, of at most 1 MiB.", least=0, most=MAX_BODY_BYTES),
+        RawText("Body of the request, at most 1 MiB of text.", least=0, most=MAX_BODY_BYTES),
         default=None,
         secret=True,
     )
     max: str | None = declared(
         RawText(
-            "The most to pay: whole units and a symbol or mint. Required of everybody but the"
-            " admin.",
+            "The most to pay, in whole units with a symbol or mint. Required, except from admins.",
             pattern=MAX_FORM,
             example="0.05 USDC",
         ),
@@ -102,7 +101,7 @@ class PaidRequest(Request):
     )
     dry_run: bool = declared(
         Flag(
-            "Show what would be paid, and pay nothing; the query may ask for it, too.",
+            "Show what would be paid, and pay nothing.",
             left_out={"client": "`quote_payment` asks for it"},
         ),
         default=False,
@@ -270,7 +269,7 @@ class StoredPayment(PaidAnswer):
 PAY = Call(
     "pay",
     "POST /wallets/{wallet_id}/pay",
-    "Make a request over HTTP, and pay for it.",
+    "Make a request over HTTP, and pay if the seller asks.",
     PaidAnswer,
     body=PaidRequest,
     name=None,
@@ -282,12 +281,15 @@ PAY = Call(
 LIST_PAYMENTS = Call(
     "listPayments",
     "GET /payments",
-    "What was paid for, the newest first.",
+    "List payments, newest first.",
     Payment,
     query=ListedPayments,
     listed="payments",
     about="A key that is confined to one wallet sees that wallet's.",
 )
 GET_PAYMENT = Call(
-    "getPayment", "GET /payments/{payment_id}", "A payment and its answer.", StoredPayment
+    "getPayment",
+    "GET /payments/{payment_id}",
+    "Get a payment and the seller's answer.",
+    StoredPayment,
 )

@@ -198,7 +198,7 @@ class SkillResult(Answer):
 LIST_SKILLS = Call(
     "listSkills",
     "GET /skills",
-    "The loaded skills with their schemas.",
+    "List the loaded skills.",
     Skill,
     name="skills",
     listed="skills",
@@ -209,7 +209,7 @@ RUN_SKILL = Call(
 LIST_PLUGINS = Call(
     "listPlugins",
     "GET /plugins",
-    "Loaded plugins, extra guardrails, and plugins that were left out.",
+    "List plugins, and problems with them.",
     Plugins,
     name="plugins",
 )
@@ -221,7 +221,7 @@ class NewSetting(Request):
 
     value: Any = declared(
         Shape(
-            "As the skill's schema has it.",
+            "Value that fits the skill's schema.",
             example=12,
             missing="value is required",
             left_out={
@@ -268,7 +268,7 @@ class ListedEntries(Request):
     """Which entries are listed."""
 
     prefix: str | None = declared(
-        Shape("Only keys that begin so.", form={"type": "string", "maxLength": MAX_KEY}),
+        Shape("Only keys with this prefix.", form={"type": "string", "maxLength": MAX_KEY}),
         default=None,
     )
     after: str | None = declared(RawText("Only keys after this one.", most=MAX_KEY), default=None)
@@ -322,7 +322,7 @@ class Purged(Answer):
 SHOW_SETTINGS = Call(
     "getPluginSettings",
     f"GET {_SKILLS_SETTINGS}",
-    "What is set for a plugin's skill.",
+    "Get the settings of a plugin's skill.",
     SkillSettings,
     name="settings",
     about="Of a secret only whether it is set.",
@@ -346,7 +346,7 @@ UNSET = Call(
 LIST_ENTRIES = Call(
     "listPluginEntries",
     f"GET {_STORE}",
-    "What a plugin keeps for a wallet, by key.",
+    "List the entries that a plugin keeps for a wallet.",
     PluginEntry,
     query=ListedEntries,
     name="entries",

@@ -31,7 +31,7 @@ from solward.resources.shared import Example
 MAX_DAYS = 366
 MOST_CHANGES = 500
 """Most changes of a replay that are listed; all are counted."""
-_NAME = Text("What it is called.", most=64, example="Landlord")
+_NAME = Text("Name of the contact.", most=64, example="Landlord")
 _ADDRESS = Address("The recipient.", example=Example.STRANGER)
 
 
@@ -54,19 +54,19 @@ _GRANTS_EXAMPLE = [
     }
 ]
 _VERSION = Whole(
-    "Of the policy in force; in a request, the one that the change was written for.",
+    "Version of the policy; in a request, the version that the change is based on.",
     most=2**53,
     example=3,
 )
 _BOOK = Shape(
-    "Address book: groups that `to` of a grant says as `@name`.",
+    "Address book: groups that grants name in `to` as `@name`.",
     form=mapping(array(Address("An address."), "The group's."), ""),
     example={"vendors": [Example.ADDRESS]},
 )
 _GRANTS = Shape(
-    "In the order in which they are looked at.", form=array(SAID_GRANT), example=_GRANTS_EXAMPLE
+    "Grants, in the order in which they are tried.", form=array(SAID_GRANT), example=_GRANTS_EXAMPLE
 )
-_READ_ONLY = Texts("Principals that are under grants and have none.", each="A principal.")
+_READ_ONLY = Texts("Principals that may only read.", each="A principal.")
 _SENTENCES = Texts(
     "What they say, one for each grant.",
     each="A sentence.",
@@ -113,7 +113,7 @@ class NewGrants(Request):
 
     grants: Sequence[Any] | None = declared(
         Shape(
-            "In the order they are tried.",
+            "Grants, in the order in which they are tried.",
             form=nullable(array(SAID_GRANT, most=100)),
             example=_GRANTS_EXAMPLE,
         )
@@ -125,10 +125,10 @@ class NewGrants(Request):
 class ReplayRequest(Request):
     """What is replayed."""
 
-    days: int = declared(Whole("How many days, from now back.", least=1, most=MAX_DAYS), default=30)
+    days: int = declared(Whole("Days to go back.", least=1, most=MAX_DAYS), default=30)
     draft: Mapping[str, Any] | None = declared(
         Shape(
-            "The policy; without one, that in force.",
+            "The draft policy; default the policy in force.",
             form=request_schema(PolicyDraft),
             example={"grants": _GRANTS_EXAMPLE},
         ),
@@ -151,7 +151,7 @@ class Policy(Answer):
     version: int | None = declared(_VERSION, named="policy.version", default=None)
     book: Mapping[str, Any] = declared(_BOOK, named="policy.book")
     grants: tuple[Mapping[str, Any], ...] = declared(
-        GrantList("In the order in which they are looked at.", example=_GRANTS_EXAMPLE),
+        GrantList("Grants, in the order in which they are tried.", example=_GRANTS_EXAMPLE),
         named="policy.grants",
     )
     read_only: tuple[str, ...] = declared(_READ_ONLY, named="policy.readOnly")
@@ -208,11 +208,13 @@ class Replay(Answer):
     changes: tuple[ReplayedChange, ...] = declared(Json(f"In order; the first {MOST_CHANGES}."))
 
 
-GET_POLICY = Call("getPolicy", "GET /policy", "Who is under which grants.", Policy)
+GET_POLICY = Call(
+    "getPolicy", "GET /policy", "Get the policy: all grants and the address book.", Policy
+)
 REPLACE_POLICY = Call(
     "replacePolicy",
     "PUT /policy",
-    "Put every principal under exactly these grants.",
+    "Replace the policy.",
     Policy,
     body=NewPolicy,
     takes_json=True,
@@ -222,14 +224,14 @@ REPLACE_POLICY = Call(
 GET_GRANTS = Call(
     "getGrants",
     "GET /policy/{principal}",
-    "The grants of one principal, such as `agent:scout`.",
+    "Get the grants of one principal, such as `agent:scout`.",
     PrincipalGrants,
     name="of",
 )
 REPLACE_GRANTS = Call(
     "replaceGrants",
     "PUT /policy/{principal}",
-    "Put one principal under exactly these grants.",
+    "Replace the grants of one principal.",
     PrincipalGrants,
     body=NewGrants,
     name=None,
@@ -239,7 +241,7 @@ REPLACE_GRANTS = Call(
 REPLAY_POLICY = Call(
     "replayPolicy",
     "POST /policy/replay",
-    "What a draft would have changed in the last days; nothing changes.",
+    "Judge past transactions by a draft policy; nothing changes.",
     Replay,
     body=ReplayRequest,
     about="Without a draft the policy in force is replayed, which changes nothing.",
@@ -247,7 +249,7 @@ REPLAY_POLICY = Call(
 CHECK_POLICY = Call(
     "checkPolicy",
     "POST /policy/check",
-    "What a policy would say; nothing changes.",
+    "Check a draft policy; nothing changes.",
     Policy,
     body=PolicyDraft,
     takes_json=True,
@@ -284,7 +286,7 @@ class Removed(Answer):
 LIST_CONTACTS = Call(
     "listContacts",
     "GET /contacts",
-    "The address book: contacts by name, and behind them the members of the policy's groups.",
+    "List contacts, then the members of the policy's groups.",
     Contact,
     listed="contacts",
     about="Contacts allow nothing, and no grant reads them. Groups are changed with the policy.",
@@ -292,12 +294,12 @@ LIST_CONTACTS = Call(
 PUT_CONTACT = Call(
     "putContact",
     "POST /contacts",
-    "Name an address, or rename it.",
+    "Add or rename a contact.",
     Contact,
     body=NewContact,
     about="No two names look alike, and no address that has a name can be taken for another one by"
     " its first and last characters.",
 )
 REMOVE_CONTACT = Call(
-    "removeContact", "DELETE /contacts/{contact_id}", "Take a recipient's name away.", Removed
+    "removeContact", "DELETE /contacts/{contact_id}", "Remove a contact.", Removed
 )

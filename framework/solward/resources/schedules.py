@@ -71,22 +71,22 @@ _NO_SKILL = "skill is required: the name of one, as GET /skills lists them"
 _SWAP = {"inputToken": "SOL", "outputToken": "USDC", "amount": 0.1}
 
 _NAME = Line(
-    "For people; one of a wallet has it, so that the same request again makes no second schedule.",
+    "Name of the schedule; unique for its wallet, so a repeated request creates no second one.",
     most=100,
     missing="name is required",
     example="weekly-savings",
 )
 EVERY = RawText(
-    'The time from due time to due time, "1m" to "30d"; either this or `cron`.',
+    'Interval between due times, "1m" to "30d"; give either this or `cron`.',
     most=10,
     wrong='every must be "1m" to "30d", such as "15m", "1h" or "7d"',
 )
 _MISSED = Choice(
-    "What becomes of due times at which nothing ran.",
+    "What to do about missed due times: skip them, or run once.",
     options=tuple(map(str, Missed)),
     wrong='missed must be "skip" or "once"',
 )
-_GRANTS = GrantList("What alone it may do; the operator's alone to set.", cli="--grant")
+_GRANTS = GrantList("Grants of the schedule; only an admin may set them.", cli="--grant")
 
 
 @resource
@@ -96,7 +96,7 @@ class ChangedSchedule(Request):
     name: str | None = declared(_NAME, default=None)
     parameters: Mapping[str, Any] | None = declared(
         Parameters(
-            "Of the skill, as its schema says; at most 16,384 characters as JSON.",
+            "The skill's parameters; at most 16,384 characters as JSON.",
             cli="--param",
             example=_SWAP,
         ),
@@ -112,21 +112,22 @@ class ChangedSchedule(Request):
     )
     time_zone: str | None = declared(
         RawText(
-            "In which `cron` is read, an IANA name; UTC where it is left out.",
+            "IANA time zone of `cron`; default UTC.",
             most=100,
             example="Europe/Berlin",
         ),
         default=None,
     )
     start_at: str | None = declared(
-        Moment("No due time is earlier; `every` counts from here. ISO 8601 with a zone.", most=50),
+        Moment("Earliest due time; `every` counts from here. ISO 8601 with a zone.", most=50),
         default=None,
     )
     end_at: str | None = declared(
-        Moment("No due time is later. ISO 8601 with a zone.", most=50), default=None
+        Moment("Latest due time. ISO 8601 with a zone.", most=50), default=None
     )
     max_runs: int | None = declared(
-        Whole("It ends after so many runs.", least=1, most=1_000_000), default=None
+        Whole("Number of runs after which the schedule ends.", least=1, most=1_000_000),
+        default=None,
     )
     missed: str | None = declared(_MISSED, default=None)
     grants: Sequence[Any] | None = declared(
@@ -141,7 +142,7 @@ class NewSchedule(ChangedSchedule):
     name: str = declared(_NAME)
     skill: str = declared(
         Text(
-            "One that `GET /skills` lists.",
+            "Name of a skill that `GET /skills` lists.",
             most=100,
             missing=_NO_SKILL,
             wrong=_NO_SKILL,
@@ -261,7 +262,7 @@ def _act(act: str, does: str, **more: Any) -> Call[Schedule]:
 CREATE_SCHEDULE = Call(
     "createSchedule",
     f"POST {_ALL}",
-    "Run a skill on a wallet at times; a name is a wallet's once.",
+    "Create a schedule, whose name is unique for its wallet.",
     Schedule,
     body=NewSchedule,
     about="It has the rights of who makes it: a key's has the key's limits and grants and ends with"
@@ -270,15 +271,15 @@ CREATE_SCHEDULE = Call(
 LIST_SCHEDULES = Call(
     "listSchedules",
     f"GET {_ALL}",
-    "A wallet's schedules, the oldest first.",
+    "List a wallet's schedules, oldest first.",
     Schedule,
     listed="schedules",
 )
-GET_SCHEDULE = Call("getSchedule", f"GET {_ONE}", "One schedule.", Schedule)
+GET_SCHEDULE = Call("getSchedule", f"GET {_ONE}", "Get a schedule.", Schedule)
 CHANGE_SCHEDULE = Call(
     "changeSchedule",
     f"PATCH {_ONE}",
-    "Change fields, named as in the REST interface; null takes one away.",
+    "Change a schedule; a field that is null is cleared.",
     Schedule,
     body=ChangedSchedule,
     takes_json=True,
@@ -287,16 +288,14 @@ CHANGE_SCHEDULE = Call(
 DELETE_SCHEDULE = Call(
     "deleteSchedule",
     f"DELETE {_ONE}",
-    "Delete a schedule with its runs; its transactions stay.",
+    "Delete a schedule with its runs, but not its transactions.",
     Deleted,
 )
-PAUSE_SCHEDULE = _act(
-    "pause", "Run it no more until it is resumed; takes effect at once.", name="pause"
-)
-RESUME_SCHEDULE = _act("resume", "Run it again from the next due time on.", name="resume")
+PAUSE_SCHEDULE = _act("pause", "Pause a schedule at once, until it is resumed.", name="pause")
+RESUME_SCHEDULE = _act("resume", "Resume a schedule from its next due time.", name="resume")
 RUN_SCHEDULE = _act(
     "run",
-    "Run it once more, now.",
+    "Run a schedule once, now.",
     name="run",
     takes_key=True,
     about="This moment becomes a due time beside its own: the run has the same rights and counts"
@@ -305,7 +304,7 @@ RUN_SCHEDULE = _act(
 LIST_RUNS = Call(
     "listScheduleRuns",
     f"GET {_ONE}/runs",
-    "What became of a schedule's due times, the newest first.",
+    "List a schedule's runs, newest first.",
     ScheduleRun,
     query=ListedRuns,
     name="runs",

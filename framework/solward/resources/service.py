@@ -34,8 +34,8 @@ _WEBHOOK = Choice(
     " set.",
     options=("ok", "failing"),
 )
-REASON = Text("Shown to whoever is refused.", example="incident 7")
-_WALLET = WalletId("One wallet; left out, the whole service.", cli="--wallet")
+REASON = Text("Reason, shown in every refusal.", example="incident 7")
+_WALLET = WalletId("The wallet; default the whole service.", cli="--wallet")
 _STATED = Text("As it was given.", example="incident 7")
 
 
@@ -80,7 +80,7 @@ class Health(Answer):
 GET_HEALTH = Call(
     "getHealth",
     "GET /health",
-    "Is it up, which version, and does its ledger answer.",
+    "Get the health of the service and its ledger.",
     Health,
     name="health",
     about="Answers within a second, always with 200.",
@@ -117,7 +117,7 @@ class Setting(Answer):
 LIST_SETTINGS = Call(
     "listSettings",
     "GET /settings",
-    "Every setting of this process.",
+    "List every setting of this process.",
     Setting,
     name="settings",
     listed="settings",
@@ -192,7 +192,7 @@ class Frozen(Answer):
 LIST_FROZEN = Call(
     "listFrozen",
     "GET /freeze",
-    "What is frozen, since when and why.",
+    "List what is frozen, since when and why.",
     Frozen,
     query=ListedFrozen,
     name="frozen",
@@ -226,7 +226,7 @@ class SwapQuote(Answer):
 QUOTE_SWAP = Call(
     "quoteSwap",
     "POST /quote",
-    "What a swap would bring now.",
+    "Get a quote for a swap.",
     SwapQuote,
     name=None,
     about="Nothing is sent, reserved or recorded.",

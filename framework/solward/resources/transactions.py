@@ -95,7 +95,7 @@ class TransactionFilter(Request):
     wallet_id: str | None = declared(WalletId("Only this wallet's.", cli="--wallet"), default=None)
     agent_id: str | None = declared(
         AgentId(
-            "Only what this agent asked for; deleted ones too.",
+            "Only what this agent asked for; it may be deleted.",
             cli="--agent",
             pattern=_UUID,
             wrong="agentId must be the id of an agent",
@@ -104,8 +104,8 @@ class TransactionFilter(Request):
     )
     recipient: str | None = declared(
         Recipient(
-            "Only what pays this address; from the admin also a wallet's id, or the name of a"
-            " contact, of a wallet or, as `@name`, of a group of the policy's address book.",
+            "Only payments to this address; an admin may also give a wallet's id, or the name"
+            " of a contact, a wallet or, as `@name`, a group of the policy.",
             cli="--to",
         ),
         default=None,
@@ -116,10 +116,8 @@ class TransactionFilter(Request):
     status: str | None = declared(
         Choice("Only this status.", options=tuple(map(str, TransactionStatus))), default=None
     )
-    since: datetime | str | None = declared(
-        Past("Only records of this moment or later."), default=None
-    )
-    until: datetime | str | None = declared(Past("Only records before this moment."), default=None)
+    since: datetime | str | None = declared(Past("Only records from this time on."), default=None)
+    until: datetime | str | None = declared(Past("Only records before this time."), default=None)
 
 
 @resource
@@ -128,7 +126,7 @@ class ListedTransactions(TransactionFilter):
 
     limit: int = declared(LIMIT, default=50)
     before: str | None = declared(Text("A record's id: only older ones."), default=None)
-    fees: bool = declared(Flag("What each costs at the network, too."), default=False)
+    fees: bool = declared(Flag("Include each transaction's network fee."), default=False)
 
 
 @resource
@@ -332,7 +330,7 @@ class Trial(Answer):
 EXPORT_TRANSACTIONS: Call[Any] = Call(
     "exportTransactions",
     "GET /transactions.csv",
-    "Records as CSV.",
+    "Export records as CSV.",
     None,
     query=TransactionFilter,
     name=None,
@@ -342,7 +340,7 @@ EXPORT_TRANSACTIONS: Call[Any] = Call(
 LIST_TRANSACTIONS = Call(
     "listTransactions",
     "GET /transactions",
-    "Records of all wallets.",
+    "List the records of all wallets.",
     TransactionPage,
     query=ListedTransactions,
     name=None,
@@ -351,7 +349,7 @@ LIST_TRANSACTIONS = Call(
 LIST_WALLET_TRANSACTIONS = Call(
     "listWalletTransactions",
     "GET /wallets/{wallet_id}/transactions",
-    "Records of one wallet.",
+    "List the records of one wallet.",
     TransactionPage,
     query=ListedTransactions,
     name=None,
@@ -359,13 +357,13 @@ LIST_WALLET_TRANSACTIONS = Call(
 GET_TRANSACTION = Call(
     "getTransaction",
     "GET /transactions/{transaction_id}",
-    "One record, why it was refused, and what its bytes could take.",
+    "Get a record, with its refusal and the most that its bytes could take.",
     Judged,
 )
 LIST_REFUSALS = Call(
     "listRefusals",
     "GET /refusals",
-    "What was refused and why, and how much of it in 24 hours.",
+    "List refusals with their reasons, and count those of 24 hours.",
     Refusals,
     query=OfWallet,
     name="refusals",

@@ -31,7 +31,7 @@ from solward.types.record import TransactionType
 
 _WALLET = Id("The wallet.", title="Wallet", example=Example.WALLET)
 _TAGS = Texts(
-    "For people; doubles are left out.",
+    "Labels for people; duplicates are removed.",
     each="1 to 64 printable characters.",
     example=["treasury"],
     cli="--tag",
@@ -43,7 +43,7 @@ class NewWallet(Request):
     """A wallet that is to be made."""
 
     name: str = declared(
-        Text("What people call it; printable.", most=64, example="mine", cli="NAME"),
+        Text("Name of the wallet; printable characters.", most=64, example="mine", cli="NAME"),
         default=DEFAULT_NAME,
     )
     tags: Sequence[str] = declared(_TAGS, default=())
@@ -62,17 +62,15 @@ class ListedWallets(Request):
 
     limit: int | None = declared(LIMIT, default=None)
     before: str | None = declared(Text("A wallet's id: only older ones."), default=None)
-    created_by: bool = declared(Flag("Who made each, too."), default=False)
+    created_by: bool = declared(Flag("Include who created each wallet."), default=False)
 
 
 @resource
 class AskedBalance(Request):
     """What a balance has."""
 
-    empty: bool = declared(
-        Flag("Tokens whose accounts are open and hold nothing, too."), default=False
-    )
-    usd: bool = declared(Flag("What it is worth in dollars, too."), default=False)
+    empty: bool = declared(Flag("Include tokens whose accounts are empty."), default=False)
+    usd: bool = declared(Flag("Include values in dollars."), default=False)
 
 
 @resource
@@ -278,7 +276,7 @@ LIST_WALLETS = Call(
     about="All of them, oldest first; with `limit` or `before` a page, newest first, of 50 where"
     " `limit` is left out. A key that is confined to one wallet sees that one.",
 )
-GET_WALLET = Call("getWallet", "GET /wallets/{wallet_id}", "One wallet.", Wallet)
+GET_WALLET = Call("getWallet", "GET /wallets/{wallet_id}", "Get a wallet.", Wallet)
 CHANGE_WALLET = Call(
     "changeWallet",
     "PATCH /wallets/{wallet_id}",
@@ -290,7 +288,7 @@ CHANGE_WALLET = Call(
 GET_BALANCE = Call(
     "getBalance",
     "GET /wallets/{wallet_id}/balance",
-    "What a wallet holds on the ledger.",
+    "Get a wallet's balance from the ledger.",
     Balance,
     query=AskedBalance,
     name="balance",
@@ -298,7 +296,7 @@ GET_BALANCE = Call(
 GET_LIMITS: Call[Any] = Call(
     "getWalletLimits",
     "GET /wallets/{wallet_id}/limits",
-    "The service's limits for a wallet, and what is spent of them.",
+    "Get the service's limits for a wallet, and how much of each is spent.",
     WalletLimits,
     name="limits",
     is_raw=True,
@@ -306,7 +304,7 @@ GET_LIMITS: Call[Any] = Call(
 GET_RECLAIMABLE = Call(
     "getReclaimableRent",
     "GET /wallets/{wallet_id}/reclaimable",
-    "The rent that a wallet's token accounts can give back.",
+    "List the rent that a wallet's token accounts can give back.",
     Reclaimable,
     name="reclaimable",
     about="What `reclaim-rent` would take, in as many calls as it needs.",
@@ -314,14 +312,14 @@ GET_RECLAIMABLE = Call(
 GET_POCKETS = Call(
     "getWalletPockets",
     "GET /wallets/{wallet_id}/pockets",
-    "A wallet's pockets that may hold something, and what is at risk.",
+    "List a wallet's pockets that may hold something, and the amounts at risk.",
     Pockets,
     name="pockets",
 )
 SWEEP_POCKET = Call(
     "sweepPocket",
     "POST /wallets/{wallet_id}/pockets/{pocket_id}/sweep",
-    "Take home what a pocket holds.",
+    "Move everything that a pocket holds back to its wallet.",
     Transaction,
     body=Sweep,
     name="sweep_pocket",
@@ -335,7 +333,7 @@ SWEEP_POCKET = Call(
 LIST_STAKES = Call(
     "listStakes",
     "GET /wallets/{wallet_id}/stakes",
-    "Stake accounts the wallet may unstake or withdraw.",
+    "List the stakes that a wallet may unstake or withdraw.",
     Stakes,
     name="stakes",
 )

@@ -51,16 +51,16 @@ _PROXY_EXCEPTIONS: Final = ("NO_PROXY", "no_proxy")
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Write what was asked and answered to DIR, without secrets.",
+    help="Write all requests and answers to DIR, without secrets.",
 )
 def doctor(checks: tuple[str, ...], as_json: bool, folder: Path | None) -> None:
-    """Check what this service needs, and say what to do where something would not work.
+    """Check everything the service needs, and say how to mend what would not work.
 
-    Every CHECK without a name: settings, database, keystore, machine, plugins, rpc, clock, funds,
-    venue, prices, models, limits. Nothing is sent and nothing is changed; the service may be
-    running. Language models are asked for one word where models is named, or with --record.
+    Without CHECK, all of them: settings, database, keystore, machine, plugins, rpc, clock, funds,
+    venue, prices, models, limits. Nothing is sent or changed; the service may be running. Language
+    models are asked for one word, but only with the check `models` or --record.
 
-    Exit code 1 where something would not work.
+    Exits with 1 if something would not work.
     """
     from solward.support.hardening import protect_memory
 

@@ -44,7 +44,7 @@ _ASK_S = 5.0
 
 @click.group()
 def plugins() -> None:
-    """Plugins of all kinds: skills, providers, guardrails, venues, payments."""
+    """Install, check and configure plugins."""
 
 
 for _command in (check, key, verify, settings, store, *folders.COMMANDS):
@@ -76,9 +76,9 @@ class Row:
 @plugins.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_plugins(as_json: bool) -> None:
-    """List every plugin found: to be loaded, or left out and why.
+    """List plugins: those to be loaded, and those left out and why.
 
-    Where a service runs in this home, its own problems too.
+    If a service runs in this home, list its problems, too.
     """
     from solward.plugins.folders.layout import described
     from solward.settings import Settings
@@ -269,10 +269,10 @@ KINDS = {
     type=click.Choice(list(KINDS)),
     default="skill",
     show_default=True,
-    help="What the plugin is to be.",
+    help="Kind of the plugin.",
 )
 def new(name: str, directory: Path | None, kind: str) -> None:
-    """Make a plugin NAME in the new folder DIR, with tests that pass.
+    """Create a plugin project with passing tests.
 
     DIR is ./NAME where it is not given. The kind `skill` makes two, one that spends and one that
     reads.

@@ -35,14 +35,14 @@ _STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": 
     "case_files",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="JSON of what to check it with, beside a project's checks/*.json; may be repeated.",
+    help="JSON file with more cases than the project's checks/*.json; may be given more than once.",
 )
-@click.option("--in-process", is_flag=True, help="Not in a plugin host, to debug the plugin.")
+@click.option("--in-process", is_flag=True, help="Run the plugin in this process, for debugging.")
 @click.option(
     "--sign",
     "key_file",
     type=click.Path(path_type=Path),
-    help="Write a result that this key of `plugins key` signs into the current folder.",
+    help="Write a result, signed with this key of `plugins key`, into the current folder.",
 )
 def check(
     target: str,
@@ -51,7 +51,7 @@ def check(
     in_process: bool,
     key_file: Path | None,
 ) -> None:
-    """Check a plugin against its contract, in a plugin host and on a ledger of its own.
+    """Check a plugin against its contract, in a plugin host with a ledger of its own.
 
     PATH is a folder with a pyproject.toml, which need not be installed, or a wheel; NAME an
     installed distribution or plugin. Says which tier it reaches, and what keeps it from the next.
@@ -184,7 +184,7 @@ def advice(reports: Sequence[Report]) -> list[str]:
 @click.command("key")
 @click.argument("file", type=click.Path(path_type=Path))
 def key(file: Path) -> None:
-    """Make a key that signs results of `plugins check`, in the new FILE.
+    """Create a key that signs results of `plugins check`, in the new FILE.
 
     Only its user can read FILE. What is printed is the public key, for those who verify results.
     """
@@ -197,10 +197,10 @@ def key(file: Path) -> None:
 
 @click.command("verify")
 @click.argument("result", type=click.Path(path_type=Path))
-@click.option("--key", "public", required=True, help="The public key of whoever checked.")
+@click.option("--key", "public", required=True, help="Public key of the result's signer.")
 @click.argument("target", metavar="[WHEEL-or-NAME]", required=False)
 def verify(result: Path, public: str, target: str | None) -> None:
-    """Verify a signed RESULT of `plugins check`, and that it is of this wheel or installed plugin.
+    """Verify a signed result of `plugins check` and the wheel or plugin it is for.
 
     NAME is a distribution in a folder of its own. A result says who ran the kit on which bytes, not
     that the plugin is harmless.

@@ -32,20 +32,20 @@ _PAUSE_S = 0.5
 
 _proposed = several(
     click.argument("target", metavar="NAME-or-FILE"),
-    click.option("--yes", is_flag=True, help="Accept what it needs without being asked."),
+    click.option("--yes", is_flag=True, help="Accept what the plugin needs without asking."),
     click.option(
         "--result",
         type=click.Path(path_type=Path),
         help="A signed result of `plugins check`, verified with --key and shown.",
     ),
-    click.option("--key", "public", help="The public key of whoever checked."),
+    click.option("--key", "public", help="Public key of the result's signer."),
 )
 
 
 @click.command("install")
 @_proposed
 def install(target: str, **options: Any) -> None:
-    """Install a distribution's wheels into a folder of its own.
+    """Install a plugin distribution into a folder of its own.
 
     NAME may have versions (`acme-tools==1.2`); FILE is a wheel. What its plugins declare is read in
     a confined process; nothing else of it runs, and the service's environment stays as it is.
@@ -56,9 +56,9 @@ def install(target: str, **options: Any) -> None:
 @click.command("upgrade")
 @_proposed
 def upgrade(target: str, **options: Any) -> None:
-    """Replace an installed distribution by another version.
+    """Replace an installed distribution with another version.
 
-    Asks where the new version needs more than was accepted, or lacks a plugin.
+    Asks first if the new version needs more than was accepted, or lacks a plugin.
     """
     _install(target, upgrade=True, **options)
 
@@ -66,14 +66,16 @@ def upgrade(target: str, **options: Any) -> None:
 @click.command("remove")
 @click.argument("name")
 @click.option(
-    "--lost", is_flag=True, help="Also where its folder is lost, so that the service does without."
+    "--lost",
+    is_flag=True,
+    help="Remove a distribution whose folder is lost, so that the service starts without it.",
 )
 @click.option(
-    "--purge", is_flag=True, help="Delete its files, entries and settings, too, not to be undone."
+    "--purge", is_flag=True, help="Delete its files, entries and settings, too; cannot be undone."
 )
 @home_command
 async def remove(settings: Settings, name: str, lost: bool, purge: bool) -> None:
-    """Remove a distribution's folder.
+    """Remove an installed distribution.
 
     The files and entries that its plugins keep, and what is set for its skills, stay for when it is
     installed again, but with --purge, which also deletes those of a distribution that is not
@@ -100,14 +102,14 @@ async def remove(settings: Settings, name: str, lost: bool, purge: bool) -> None
 @click.command("enable")
 @click.argument("name")
 def enable(name: str) -> None:
-    """Have a distribution of its own folder loaded again."""
+    """Load a disabled distribution again."""
     _enable(name, True)
 
 
 @click.command("disable")
 @click.argument("name")
 def disable(name: str) -> None:
-    """Keep a distribution of its own folder, and load nothing of it."""
+    """Stop loading an installed distribution, without removing it."""
     _enable(name, False)
 
 
@@ -260,12 +262,12 @@ async def _by_service(settings: Settings, name: str) -> tuple[int, int]:
 
 @click.group()
 def models() -> None:
-    """The libraries that language models of the vendors are called with."""
+    """Install the libraries that call model vendors."""
 
 
 @models.command("install")
 def install_models() -> None:
-    """Unpack litellm and what it needs into a folder of their own.
+    """Install litellm and its dependencies into a folder of their own.
 
     65 MB are downloaded and 270 MB unpacked: wheels alone, with the hashes of this release. Nothing
     of them runs here, and the service's environment stays as it is; model hosts alone import them.

@@ -36,24 +36,24 @@ RPC_PORT = 8899
 
 
 @click.command()
-@click.option("--demo", is_flag=True, help="Add a rule-based agent, and a seller it buys from.")
+@click.option("--demo", is_flag=True, help="Add a rule-based agent and a seller that it buys from.")
 @host_option
 @port_option
-@click.option("--reset", is_flag=True, help="Forget the local ledger and start a new one.")
+@click.option("--reset", is_flag=True, help="Delete the local ledger and start a new one.")
 @click.option("--no-rpc", is_flag=True, help="Do not serve the ledger to other Solana clients.")
 @click.option(
     "--rpc-port",
     type=click.IntRange(0, 65535),
     default=RPC_PORT,
     show_default=True,
-    help="Port of the ledger's JSON-RPC; 0 takes a free one.",
+    help="JSON-RPC port of the ledger; 0 takes a free one.",
 )
-@click.option("--no-dashboard", is_flag=True, help="Do not serve the pages.")
+@click.option("--no-dashboard", is_flag=True, help="Do not serve the dashboard.")
 @click.option(
     "--dashboard-port",
     type=click.IntRange(0, 65535),
     default=None,
-    help="Port of the pages; 0 takes a free one.  [default: DASHBOARD_PORT or 3000]",
+    help="Port of the dashboard; 0 takes a free one.  [default: DASHBOARD_PORT or 3000]",
 )
 @log_level_option
 def up(
@@ -67,7 +67,7 @@ def up(
     dashboard_port: int | None,
     log_level: str,
 ) -> None:
-    """Start ledger, API and dashboard, and with --demo an agent; Ctrl-C stops all of it."""
+    """Start the ledger, the API and the dashboard; Ctrl-C stops them all."""
     begin_service()
     from solward_server.listening import listen
 
