@@ -20,7 +20,6 @@ from typing import Any, cast
 
 import click
 from quart import Quart
-
 from tests.docs import context_page, plugins_page
 
 import solward
@@ -393,15 +392,18 @@ def _shown_default(field: Field) -> str:
             return f"`{jsontext.dumps(field.default)}`"
 
 
-FILES = {
+FILES: Mapping[Path, Callable[[], str]] = {
+    _PACKAGE / "context" / "operations.py": context,
+    _PACKAGE / "client" / "operations.py": client,
+    _PACKAGE / "client" / "requests.py": requests,
+    # Last, since they read the commands, which import the client.
     **{
         each: partial(page, each)
         for each in _DOCS.rglob("*.md")
         if "<!-- end -->" in each.read_text()
     },
-    _PACKAGE / "context" / "operations.py": context,
-    _PACKAGE / "client" / "operations.py": client,
-    _PACKAGE / "client" / "requests.py": requests,
+    context_page.PAGE: context_page.page,
+    plugins_page.PAGE: plugins_page.page,
 }
 
 
