@@ -34,7 +34,7 @@ _LIFETIME = re.compile(
      |  \(about\ a\ minute\)""",
     re.VERBOSE | re.IGNORECASE,
 )
-_SLOT_BOUNDS = "A slot counts as no shorter than 100 ms and no longer than 1 s"
+_SLOT_BOUNDS = "A slot counts as 100 ms to 1 s"
 
 
 def rent(line: str) -> Iterator[str]:
