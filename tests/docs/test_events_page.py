@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.docs.events_page import DECISION, HOLD, TRANSACTION
 from tests.promises import promise
 from tests.support.agents import agent_body
 from tests.support.database import AuditLog, hold_row
@@ -40,8 +41,6 @@ from solward_server.resources.events import HEARTBEAT_S, RETRY_MS
 
 PAGE = (DOCS / "reference/events.md").read_text()
 ROWS = re.findall(r"^\| `(\w+:\w+)` \| .+ \| (.+) \|$", PAGE, re.MULTILINE)
-HOLD = "the [hold](#records), `asked`"
-TRANSACTION, DECISION = "the [record](#records)", "the [decision](#records)"
 
 
 def test_every_kind_is_documented_in_order_and_no_other() -> None:

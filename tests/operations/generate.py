@@ -20,7 +20,7 @@ from typing import Any, cast
 
 import click
 from quart import Quart
-from tests.docs import context_page, plugins_page
+from tests.docs import context_page, events_page, metrics_page, plugins_page
 
 import solward
 from solward import resources
@@ -368,6 +368,8 @@ TABLES: Mapping[str, Callable[..., Iterable[str]]] = {
     "operations": _operations,
     "routes": _routes,
     "commands": _commands,
+    "events": events_page.table,
+    "metrics": metrics_page.table,
 }
 """By the first word of a mark, such as `<!-- generated: commands wallet -->`: what makes a table's
 lines of the page's text and the other words."""

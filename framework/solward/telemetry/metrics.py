@@ -47,102 +47,168 @@ def _histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -
 
 
 TRANSACTIONS = _counter(
-    "transactions", "Transactions that got a status, by type and status.", "type", "status"
+    "transactions",
+    "Statuses that transactions got: `pending` and then `confirmed` or `failed`, or `blocked`.",
+    "type",
+    "status",
 )
 GUARDRAIL_BLOCKS = _counter(
-    "guardrail_blocks", "Transactions refused by a guardrail, by rule.", "rule"
+    "guardrail_blocks",
+    "Transactions that a rule refused; `freeze` if they were frozen.",
+    "rule",
 )
 ATTEMPTS = _gauge(
-    "attempts", "Signed transactions whose end is not known, in the database, by state.", "state"
+    "attempts",
+    "Signed transactions whose outcome is not known yet: `signed`, `sent` or `unknown`.",
+    "state",
 )
 ATTEMPTS_UNKNOWN = _gauge(
-    "attempts_unknown", "Attempts whose fate cannot be told; their money stays reserved."
+    "attempts_unknown",
+    "Signed transactions whose outcome no RPC node can tell. Their money stays reserved.",
 )
 HOLDS_OPEN = _gauge(
     "holds_open",
-    "Transactions that wait for a person, or were approved and not carried out.",
+    "Holds that wait for a person (`held`), or that are approved and not carried out yet.",
     "state",
 )
 POCKETS_OPEN = _gauge(
-    "pockets_open", "Pockets that may hold something, in the database: positions and what is left."
+    "pockets_open",
+    "Pockets that may hold something: positions, and what a sweep could not bring home.",
 )
-ATTEMPTS_ENDED = _counter("attempts_ended", "Signed transactions that ended, by state.", "state")
-IN_FLIGHT = _gauge("transactions_in_flight", "Transactions this process watches.")
+ATTEMPTS_ENDED = _counter(
+    "attempts_ended",
+    "Signed transactions that ended: `landed_ok`, `landed_err`, `dead` or, by one node's word,"
+    " `presumed_dead`, whose amount still counts.",
+    "state",
+)
+IN_FLIGHT = _gauge("transactions_in_flight", "Transactions that this process watches.")
 CONFIRMATION = _histogram(
-    "confirmation_seconds", "From the first send to the stored end.", _CONFIRMATION
+    "confirmation_seconds", "From the first send to the stored outcome.", _CONFIRMATION
 )
-RESENDS = _counter("resends", "Signed bytes sent again.")
-RELEASED = _counter("reservations_released", "Reservations given back unspent.")
+RESENDS = _counter("resends", "Times that signed bytes were sent again.")
+RELEASED = _counter("reservations_released", "Reservations given back because nothing was signed.")
 TAKEOVERS = _counter("takeovers", "Transactions taken over from a process that went away.")
 FENCED = _counter(
-    "fenced_writes", "Writes refused because another process had taken over, by step.", "step"
+    "fenced_writes",
+    "Writes refused because another process had taken over, at the step `reserve`, `write_ahead`"
+    " or `leave`.",
+    "step",
 )
 
-CYCLES = _counter("agent_cycles", "Agents' cycles, by how they ended.", "outcome")
+CYCLES = _counter(
+    "agent_cycles",
+    "Agents' cycles that `acted`, `waited` or `failed`. `fenced`: another run had taken the cycle,"
+    " or the agent was stopped.",
+    "outcome",
+)
 CYCLE = _histogram("agent_cycle_seconds", "From entering a cycle to leaving it.", _SLOW)
-CYCLE_LAG = _histogram("agent_cycle_lag_seconds", "From when a cycle was due to its begin.", _LAG)
-SCHEDULE_RUNS = _counter("schedule_runs", "Runs of schedules, by how they ended.", "status")
-AGENTS = _gauge("agents", "Agents in the database, by status.", "status")
+CYCLE_LAG = _histogram(
+    "agent_cycle_lag_seconds", "From when a cycle was due to when it began.", _LAG
+)
+SCHEDULE_RUNS = _counter(
+    "schedule_runs",
+    "Due times of schedules that this process ran: `succeeded`, `held`, `refused` or `failed`.",
+    "status",
+)
+AGENTS = _gauge("agents", "Agents by status.", "status")
 PROVIDER_CALLS = _counter(
-    "provider_calls", "Completions asked of a provider, by outcome.", "provider", "outcome"
+    "provider_calls",
+    "Completions and chats: `ok`, `error`, `refused`, `timeout` or `cancelled`.",
+    "provider",
+    "outcome",
 )
 PROVIDER_CALL = _histogram(
     "provider_call_seconds", "How long a completion took.", _SLOW, "provider"
 )
 PROVIDER_TOKENS = _counter(
-    "provider_tokens", "Tokens as the vendor counted them.", "provider", "direction"
+    "provider_tokens",
+    "Tokens as the vendor counted them: `input` and `output`.",
+    "provider",
+    "direction",
 )
 PROVIDER_COST = _counter(
-    "provider_cost_usd", "Estimated price of completions, where it is known.", "provider"
+    "provider_cost_usd", "Estimated price of completions, if it is known.", "provider"
 )
-SKILLS = _counter("skill_executions", "Runs of skills, by outcome.", "skill", "outcome")
+SKILLS = _counter(
+    "skill_executions",
+    "Runs of skills: `ok`, `refused`, `blocked`, `failed`, `timeout`, `crashed` or `cancelled`.",
+    "skill",
+    "outcome",
+)
 SKILL = _histogram("skill_execution_seconds", "How long a skill ran.", _SLOW, "skill")
 
 PLUGIN_REQUESTS = _counter(
-    "plugin_requests", "HTTP requests of plugins, by outcome.", "plugin", "outcome"
+    "plugin_requests",
+    "HTTP requests of plugins in plugin hosts: `answered`, `refused`, `failed` or `cancelled`.",
+    "plugin",
+    "outcome",
 )
 PLUGIN_PROBLEMS = _gauge("plugin_problems", "Problems of plugins in this process, by code.", "code")
 
-RPC_CALLS = _counter("rpc_calls", "Calls of the ledger's RPC, by outcome.", "method", "outcome")
+RPC_CALLS = _counter(
+    "rpc_calls",
+    "Calls to the ledger: `ok`, `rejected`, `unavailable` or `cancelled`.",
+    "method",
+    "outcome",
+)
 RPC_CALL = _histogram("rpc_call_seconds", "How long the RPC took to answer.", _SLOW, "method")
-RPC_FAILOVERS = _counter("rpc_failovers", "Calls given to another RPC of the list.")
-LEDGER_HEALTHY = _gauge("ledger_healthy", "1 while the ledger answers, else 0.")
+RPC_FAILOVERS = _counter("rpc_failovers", "Calls given to another node of `SOLANA_RPC_URL`.")
+LEDGER_HEALTHY = _gauge("ledger_healthy", "1 while the ledger answers this process, else 0.")
 WINDOWS_BEHIND = _gauge(
     "windows_behind_seconds",
-    "How far the limits' windows are behind the database's clock, as the ledger's time is.",
+    "How far the windows of limits are behind the database's clock, because the ledger's time is;"
+    " 0 if the clocks agree.",
 )
 LEDGER_SLOT = _gauge("ledger_slot", "The ledger's slot as last seen.")
 
 HTTP_REQUESTS = _counter(
-    "http_requests", "Requests answered, by route template.", "route", "method", "status"
+    "http_requests",
+    "Requests by route template; `unmatched` if there is none.",
+    "route",
+    "method",
+    "status",
 )
 HTTP_REQUEST = _histogram(
     "http_request_seconds", "Until the answer began.", _SLOW, "route", "method"
 )
-RATE_LIMITED = _counter("rate_limited", "Requests refused by a key's rate limit.")
+RATE_LIMITED = _counter("rate_limited", "Requests refused by a key's `rateLimit`.")
 
 DATABASE_TRANSACTION = _histogram(
-    "database_transaction_seconds", "Database transactions, waiting included.", _FAST, "kind"
+    "database_transaction_seconds",
+    "Database transactions, `read` or `write`, waiting included.",
+    _FAST,
+    "kind",
 )
-AUDIT_EVENTS = _counter("audit_events", "Events written to the audit log, by kind.", "event")
+AUDIT_EVENTS = _counter("audit_events", "Entries of the audit log, by kind.", "event")
 ALERTS = _counter("alerts", "Alerts raised.", "alert")
 
 HOLD_OLDEST = _gauge(
-    "hold_oldest_seconds", "How long the oldest waits that nobody decided; 0 where none does."
+    "hold_oldest_seconds", "How long the oldest undecided hold has waited; 0 if there is none."
 )
-GRANTS_NEAR_END = _gauge("grants_near_end", "Grants in force that are near their end.", "reason")
+GRANTS_NEAR_END = _gauge(
+    "grants_near_end",
+    "Grants in force near their end: `used`, an amount's or the costs' window is 90% used or more;"
+    " `until`, the date is within 24 hours.",
+    "reason",
+)
 WEBHOOK_DELIVERIES = _counter(
-    "webhook_deliveries", "Tries to tell a webhook's receiver, by outcome.", "webhook", "outcome"
+    "webhook_deliveries",
+    "Tries to tell the webhook `approvals` or `alerts`: `delivered`, `failed` (tried again) or"
+    " `given_up`.",
+    "webhook",
+    "outcome",
 )
-WEBHOOK_WAITING = _gauge(
-    "webhook_waiting", "Deliveries of a webhook that wait, in the database.", "webhook"
-)
+WEBHOOK_WAITING = _gauge("webhook_waiting", "Deliveries of a webhook that wait.", "webhook")
 WEBHOOK_DECISIONS = _counter(
-    "webhook_decisions", "Decisions that came to the approvals' webhook, by outcome.", "outcome"
+    "webhook_decisions",
+    "Signed decisions that came to the approvals' webhook: `accepted` or `refused`.",
+    "outcome",
 )
 
-JOBS = _gauge("jobs", "Jobs of agents' cycles in the queue, by status.", "status")
-PROCESSES = _gauge("processes", "Processes with a live lease on the database, by kind.", "kind")
+JOBS = _gauge(
+    "jobs", "Agents' cycles in the queue of workers: `todo`, `doing` or `stalled`.", "status"
+)
+PROCESSES = _gauge("processes", "Processes that live: `api` and `worker`.", "kind")
 PROCESS_INFO = _gauge("process_info", "Always 1.", "version", "network", "kind")
 START_TIME = _gauge("start_time_seconds", "When the process began to serve, in Unix seconds.")
 
