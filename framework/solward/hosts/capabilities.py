@@ -1,7 +1,7 @@
-"""The running calls of a plugin host, and what it may ask for on their behalf.
+"""The running calls of a plugin host, and the requests that it may make on their behalf.
 
-A capability names one running call and dies with it. Wallet, caller, number of the money call, and
-READ or SPEND are those of the call; nothing that the host sends says or changes them.
+A capability names one running call and ends with it. The call fixes the wallet, the caller, the
+number of the money call, and READ or SPEND; nothing that the host sends can change them.
 """
 
 from __future__ import annotations
@@ -69,19 +69,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Of random bytes: nobody guesses one, nor another host's.
+# Random bytes of a capability, so that a host cannot guess that of another call.
 _CAPABILITY_BYTES: Final = 16
-# Of a call's refused money calls, the last ones.
+# How many errors of money calls are remembered for each call, the newest.
 _RAISED_KEPT: Final = 256
-# Of one call, of the operator's node: reads in all, and at a time, where more wait.
+# Reads of the operator's node that one call may make, and how many of them run at a time.
 READS: Final = 1_000
 _READS_AT_ONCE: Final = 8
-# Likewise of the service's database: calls of the store and of the history.
+# Calls of the store and the history that one call may make, and how many of them run at a time.
 STORE_CALLS: Final = 500
 _STORE_CALLS_AT_ONCE: Final = 4
-# A call that makes so many times its limit's requests ends its host: refusals cost time as well.
+# A call that makes this many times the allowed requests ends its host: refusals cost time as well.
 _LIMITS_TO_END: Final = 2
-# Accounts that one request to a node asks for.
+# Accounts that one request to a node may name.
 _ACCOUNTS_A_READ: Final = 100
 
 _TOO_LONG: Final = "a time limit that passed"
@@ -89,12 +89,12 @@ _TOO_LONG: Final = "a time limit that passed"
 
 @dataclass(slots=True)
 class CountedCalls:
-    """What one running call asks for of one kind.
+    """The requests of one kind that one running call may make.
 
     Attributes:
-        code: of the refusal of more than `most`.
+        code: error code if it makes more than `most`.
         does: what they do, in words.
-        going_on: lets some of them go on at a time.
+        going_on: limits how many of them run at a time.
         begun: how many it has begun.
     """
 
@@ -110,17 +110,17 @@ class RunningCall:
     """One running call of a plugin.
 
     Attributes:
-        plugin: its name.
-        context: what its skill may do, with wallet, caller and effects; None for other plugins.
-        manifest: what it declared; None where it declared nothing.
-        egress: what it may send by HTTP.
-        effects: what its skill declared; of READ no money call is read any further.
-        variables: the context variables of who made the call.
-        reads: what it reads of the ledger: the node is the operator's.
-        kept: what it asks its store and history: the database is everybody's.
-        late: the loop's time from which on it is cancelled because it has taken too long.
-        refused: why it was refused something last; None where it was not.
-        ledger: what a venue may read; a skill reads that of its context.
+        plugin: name of the plugin.
+        context: context of a skill, with wallet, caller and effects; None for other plugins.
+        manifest: the plugin's manifest; None if it declares none.
+        egress: its HTTP requests; None if it may make none.
+        effects: effects that the skill declares; READ refuses every money call unread.
+        variables: context variables of the caller.
+        reads: its reads of the operator's node.
+        kept: its calls of the store and the history, which use the service's database.
+        late: time of the loop from which on a cancellation means that it took too long.
+        refused: the last refusal of a request of it; None if there was none.
+        ledger: the ledger that a venue may read; a skill reads that of its context.
     """
 
     plugin: str
@@ -151,21 +151,22 @@ class RunningCall:
 
     @property
     def refusal(self) -> str | None:
-        """What its plugin should not have asked for, and was refused last; None where nothing."""
+        """The last request that its plugin should not have made and was refused, in words; or
+        None."""
         refused = self.refused or (None if self.egress is None else self.egress.refused)
-        # The code alone: the text quotes the plugin, and problems are for everybody's eyes.
+        # Only the code: the error's text quotes the plugin, and everybody can read problems.
         return None if refused is None else f"a request that was refused ({refused.code})"
 
     def refuse(self, code: str, text: str) -> SkillError:
-        """Return the error of what the plugin should not have asked for."""
+        """Record a refusal and return it as an error."""
         self.refused = SkillError(code, text)
         return self.refused
 
     def own(self, error: SolwardError) -> SolwardError:
-        """What the service makes of an error that the plugin raised.
+        """Return the error to raise in the service for one that the plugin raised.
 
-        A plugin may refuse in its own words. What says that the service did something, as a
-        record or a hold does, is only believed of the service: then it is its own object.
+        A plugin may refuse in its own words. An error with a record or a hold claims that the
+        service did something: it is believed only if the service itself raised it in this call.
         """
         for known in reversed(self._raised):
             if type(known) is type(error) and _about(known) == _about(error):
@@ -173,7 +174,7 @@ class RunningCall:
         return sayable(error)
 
     async def money(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do a money call, and remember how it was refused."""
+        """Await a money call, and remember its error."""
         try:
             return await self.of_call(work)
         except SolwardError as error:
@@ -181,7 +182,7 @@ class RunningCall:
             raise
 
     async def of_call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await what is done for the call, its log lines and spans those of the call."""
+        """Await work for the call, with log lines and spans that belong to the call."""
         return await asyncio.get_running_loop().create_task(work, context=self.variables)
 
 
@@ -198,9 +199,9 @@ _SAYABLE: Final = (InvalidRequest, LedgerUnavailable, LedgerRejected)
 def sayable(
     error: SolwardError, allowed: tuple[type[SolwardError], ...] = _SAYABLE
 ) -> SolwardError:
-    """Return an error as a plugin may raise it, with its code where it is a `SkillError`."""
+    """Return the error as a plugin may raise it; a `SkillError` keeps its code."""
     if isinstance(error, SkillError):
-        # Those of its subclasses are the service's answers about skills.
+        # Only the service may raise the subclasses.
         return error if type(error) is SkillError else SkillError(error.code, str(error))
     if isinstance(error, allowed):
         return error
@@ -215,7 +216,7 @@ class Capabilities:
 
     @contextmanager
     def given(self, call: RunningCall) -> Iterator[bytes]:
-        """Yield the call's capability, until the block ends."""
+        """Yield a new capability for the call; it ends with the block."""
         cap = secrets.token_bytes(_CAPABILITY_BYTES)
         self._running[cap] = call
         try:
@@ -229,7 +230,7 @@ class Capabilities:
         """Return the running call of a capability.
 
         Raises:
-            SkillError: `call_ended`: it ended, or was never this host's.
+            SkillError: `call_ended` if the call has ended, or is not a call of this host.
         """
         call = None if cap is None else self._running.get(cap)
         if call is None:
@@ -239,7 +240,7 @@ class Capabilities:
         return call
 
     def handlers(self, egress: Egress) -> dict[str, Handler]:
-        """What the host may ask for, by method; each on behalf of a running call."""
+        """Return the handlers of the host's requests, by method. Each serves a running call."""
         return {
             **self.http_handlers(egress),
             methods.OP_PERFORM.name: self._perform,
@@ -252,18 +253,18 @@ class Capabilities:
         }
 
     def http_handlers(self, egress: Egress) -> dict[str, Handler]:
-        """What a host without skills may ask for: requests."""
+        """Return the handlers for a host without skills: HTTP requests alone."""
         return {methods.HTTP_REQUEST.name: self._http(egress)}
 
     def _context(self, incoming: Incoming) -> SkillContext:
-        """Return the context of the call, which must be a skill's."""
+        """Return the context of a skill's call; refuse any other call."""
         call = self.of(incoming.cap)
         if call.context is None:
             raise call.refuse("not_a_skill", "Only a skill has a wallet and a ledger")
         return call.context
 
     def _spending(self, incoming: Incoming, operation: str) -> RunningCall:
-        """Return the call, where a money call may be made at all; before anything of it is read.
+        """Return the call if it may make this money call, before the request is read.
 
         Raises:
             SkillError: `call_ended`, `not_a_skill`, `read_only` or `operation_not_declared`.
@@ -286,13 +287,13 @@ class Capabilities:
         asked: MoneyRequest,
         assets: Collection[object],
     ) -> Any:
-        """Do for a running call what it asks for and its manifest allows.
+        """Make a money call for a running call, if the manifest allows its assets.
+
+        It awaits nothing before the work begins, so that calls are numbered as they arrive.
 
         Args:
-            assets: mints or symbols of what leaves the wallet. More than is declared here leaves by
-                no transaction: the engine holds it to its declaration.
-
-        Nothing is waited for before the work begins, so that the calls are numbered as they arrive.
+            assets: mints or symbols that leave the wallet. The engine blocks a transaction that
+                takes anything that is not declared here.
         """
         context = call.context
         assert context is not None
@@ -303,8 +304,6 @@ class Capabilities:
                     f"The manifest of {call.plugin!r} does not name the asset {str(asset)[:64]!r}",
                 )
         return await call.money(context._money(asked, incoming.request["remember"]))
-
-    # Money.
 
     async def _perform(self, incoming: Incoming) -> Any:
         call = self._spending(incoming, incoming.raw.asked.operation)
@@ -343,7 +342,7 @@ class Capabilities:
         except SkillError as error:
             raise call.refuse(error.code, str(error)) from None
         _amount, asset = max_parts(incoming.raw.asked.max)
-        # Only the operator names the protocol.
+        # Only the operator may choose the payment protocol.
         asked: PayRequest = replace(incoming.request["asked"], protocol=None)
         return await self._money(incoming, call, asked, [asset])
 
@@ -352,13 +351,11 @@ class Capabilities:
         async with self._reading(incoming):
             return await context._quote(**incoming.request)
 
-    # What is kept, and reads.
-
     @asynccontextmanager
     async def _counted(
         self, incoming: Incoming, calls: CountedCalls, count: int = 1
     ) -> AsyncIterator[None]:
-        """Let a running call ask for something, counted; may have to wait.
+        """Count a request of a running call, and wait until it may run.
 
         Raises:
             SkillError: `call_ended`, or the code of `calls`.
@@ -371,7 +368,7 @@ class Capabilities:
                 calls.code, f"A call may {calls.does} {calls.most} times, and has done so"
             )
         async with calls.going_on:
-            # It may have ended meanwhile.
+            # The call may have ended while it waited.
             self.of(incoming.cap)
             yield
 
@@ -384,7 +381,7 @@ class Capabilities:
 
     @asynccontextmanager
     async def _reading(self, incoming: Incoming, reads: int = 1) -> AsyncIterator[ReadLedger]:
-        """Yield the ledger of a call that reads.
+        """Yield the ledger for a read of the call.
 
         Raises:
             SkillError: `call_ended`, `no_ledger` or `too_many_reads`.
@@ -405,8 +402,6 @@ class Capabilities:
         async with self._reading(incoming, max(1, reads)) as ledger:
             return await getattr(ledger, incoming.method.partition(".")[2])(**asked)
 
-    # Requests.
-
     def _http(self, egress: Egress) -> Handler:
         def call_of(incoming: Incoming) -> EgressCall:
             call = self.of(incoming.cap)
@@ -419,14 +414,14 @@ class Capabilities:
         return egress.handler(call_of)
 
 
-# Operations by which SOL leaves the wallet or its hands.
+# Operations that move SOL out of the wallet or lock it.
 _OF_SOL: Final = frozenset(("transfer", "stake", "wrap_sol"))
-# Fields that name what leaves, of operations by which tokens do.
+# For operations that move tokens: the field that names the mint.
 _ASSET_FIELDS: Final = {"swap": "inputToken", "transfer_token": "mint", "burn": "mint"}
 
 
 def _leaving(operation: str, params: Any) -> list[object]:
-    """What leaves the wallet by a declared operation; its fees and rent do not count here."""
+    """Return the assets that a declared operation takes from the wallet, without fees and rent."""
     if operation in _OF_SOL:
         return [SOL]
     field = _ASSET_FIELDS.get(operation)
@@ -438,12 +433,11 @@ def _sold(lamports: int, tokens: Mapping[str, int]) -> list[object]:
 
 
 def names_of(asset: object, tokens: TokenList) -> tuple[str, ...]:
-    """Return the mint and the symbol of an asset that is named by either, as a manifest may name
-    it."""
+    """Return the mint and the symbol of an asset named by either; a manifest may use both."""
     try:
         mint = tokens.resolve(asset, "asset")
     except InvalidRequest:
-        # No asset, which the operation itself refuses.
+        # It is no asset; the operation itself refuses it.
         return (str(asset),)
     symbol = tokens.symbol_of(mint)
     return (mint,) if symbol is None else (mint, symbol)
@@ -454,8 +448,9 @@ class TenantHost:
     """A host and its running calls.
 
     Attributes:
-        connections: whose connections its requests are made by; shared with no other name.
-        on_faulty_call: called with a plugin and what was wrong with a call, by its own fault.
+        connections: name of the connections that its requests use; never shared with another name.
+        on_faulty_call: called with a plugin and a description when a call fails by the plugin's
+            fault.
     """
 
     host: Host

@@ -1,4 +1,5 @@
-"""The zygote as the service sees it: started without its environment, asked to fork."""
+"""The zygote as the service sees it: a process without the service's environment that forks
+hosts."""
 
 from __future__ import annotations
 
@@ -30,10 +31,10 @@ sys.path += [*first["source"], *first["libraries"]]
 from solward.hosts.inside.zygote import main
 main(control, first)
 """
-# Nothing of the service's own. One arena for all threads: each would reserve 64 MiB of a host's
-# address space, which is limited.
+# Nothing comes from the service's environment. All threads share one arena, because each arena
+# reserves 64 MiB of a host's limited address space.
 _ENVIRONMENT = {"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", "MALLOC_ARENA_MAX": "1"}
-# What hosts import, done once before the fork; those that are not installed are left out.
+# Modules that hosts import, imported once before the fork; missing ones are skipped.
 _WARM = (
     "asyncio",
     "decimal",
@@ -52,11 +53,11 @@ _WARM = (
     "solward.hosts.wire.methods",
     "solward.hosts.wire.values",
 )
-# In whose folders hosts may read all: those of an installation, and where these are.
+# Names of folders of libraries, which hosts may read as a whole.
 _LIBRARY_FOLDERS = ("site-packages", "dist-packages")
 _LIBRARIES = ("httpx", "jsonschema", "msgspec", "pluggy", "solders", "uvloop")
 
-# It imports the libraries of every host first, which took a busy machine more than 20 s.
+# The zygote first imports the libraries of all hosts, which took more than 20 s on a busy machine.
 _READY_S = 60.0
 _START_S = 20.0
 _LAST_WORDS = 2000
@@ -64,7 +65,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ZygoteEnded(Exception):
-    """The zygote could not start, or ended; the text says why as far as known."""
+    """The zygote could not start, or it ended; the text says why, as far as known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +73,8 @@ class Forked:
     """A new host process.
 
     Attributes:
-        pidfd: names the process for good, also when its number is another's; the caller closes it.
-        status: becomes the process's status as of `os.waitpid`, or None where nobody knows it.
+        pidfd: descriptor of the process, valid even if its number is reused; the caller closes it.
+        status: future of the process's status, as of `os.waitpid`; None if nobody knows it.
     """
 
     pid: int
@@ -82,17 +83,18 @@ class Forked:
 
 
 class Zygote:
-    """A running zygote. All methods belong to one event loop, which must run in a thread that lives
-    as long as the zygote: the kernel ends the zygote with the thread that started it."""
+    """A running zygote. Use all methods in one event loop, whose thread must live as long as the
+    zygote: the kernel ends the zygote when the thread that started it ends."""
 
     def __init__(self, nice: int) -> None:
-        """Start the process; takes a few milliseconds and waits for nothing.
+        """Start the process without waiting for it; takes a few milliseconds.
 
         Args:
-            nice: of it and its hosts as one, where the kernel schedules sessions as groups.
+            nice: nice value of the zygote and its hosts together, if the kernel schedules sessions
+                as groups.
 
         Raises:
-            OSError: it cannot be started.
+            OSError: if it cannot be started.
         """
         if sys.platform != "linux":
             raise OSError(errno.ENOSYS, f"plugin hosts need Linux; this is {sys.platform}")
@@ -108,7 +110,7 @@ class Zygote:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setblocking(False)
         try:
-            # Before the process exists: one that ends at once would not be there to send to.
+            # Sent before the process exists: sending to one that ended at once would fail.
             self._control.send(json.dumps(first).encode())
             self._process = subprocess.Popen(  # noqa: S603 - this very interpreter
                 [sys.executable, *_FLAGS, "-c", _BOOTSTRAP, str(theirs.fileno())],
@@ -138,19 +140,19 @@ class Zygote:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """The number of its process."""
         return self._process.pid
 
     @property
     def ended(self) -> bool:
-        """Whether it is gone, and with it all its hosts."""
+        """True once the zygote, and with it all its hosts, is gone."""
         return self._gone.done() or self._process.poll() is not None
 
     async def unavailable(self) -> str | None:
-        """Why confinement is not available on this machine; None where it is.
+        """Return why this machine cannot confine hosts; None if it can.
 
         Raises:
-            ZygoteEnded: it did not become ready.
+            ZygoteEnded: if it does not become ready.
         """
         try:
             async with asyncio.timeout(_READY_S):
@@ -160,10 +162,10 @@ class Zygote:
             raise ZygoteEnded(f"the zygote was not ready after {_READY_S:g} s") from None
 
     async def fork(self, host: Mapping[str, Any], channel: socket.socket) -> Forked:
-        """Have a host forked that gets `channel`, which the caller closes.
+        """Start a host, forked from the zygote, that gets `channel`; the caller closes `channel`.
 
         Raises:
-            ZygoteEnded: the zygote is gone, or could not fork.
+            ZygoteEnded: if the zygote is gone, or could not fork.
         """
         await self.unavailable()
         number = next(self._numbers)
@@ -178,7 +180,7 @@ class Zygote:
                 await asyncio.wait([answer])
                 return answer.result()
         except BaseException as error:
-            # A host that nobody takes ends: now, or when it is there.
+            # Nobody takes the host any more, so it must end: now, or once it is forked.
             if not answer.cancel() and answer.exception() is None:
                 end_process(answer.result().pidfd)
                 os.close(answer.result().pidfd)
@@ -189,7 +191,7 @@ class Zygote:
             raise
 
     async def close(self, grace_s: float) -> None:
-        """End the zygote and wait until it is gone; the kernel ends the hosts that are left."""
+        """End the zygote and wait until it is gone; the kernel ends the remaining hosts."""
         if self._gone.done():
             return
         self._control.shutdown(socket.SHUT_WR)
@@ -198,8 +200,8 @@ class Zygote:
         await self._gone
 
     def stand_back(self, nice: int, pid: int | None = None) -> None:
-        """Change `nice` of it and its hosts as one, but for those that have a value of their own,
-        or of the host `pid`, which has; where it is gone, or busy, nothing changes."""
+        """Change the nice value of the host `pid`, or of the zygote and all hosts without their
+        own. Nothing changes if the process is gone or busy."""
         with contextlib.suppress(OSError):
             self._control.send(json.dumps({"nice": nice, "pid": pid}).encode())
 
@@ -216,7 +218,7 @@ class Zygote:
                 except BlockingIOError:
                     await self._writable()
                 except OSError:
-                    # It is gone, which `_reap` will say to all who wait.
+                    # The zygote is gone; `_reap` tells everybody who waits.
                     return
                 else:
                     return
@@ -240,7 +242,7 @@ class Zygote:
             except OSError:
                 data = b""
             if not data:
-                # What remains is `_reap`'s; of a zygote that closed its socket, too.
+                # `_reap` does the rest, also for a zygote that only closed its socket.
                 self._loop.remove_reader(self._control.fileno())
                 self.kill()
                 return
@@ -262,14 +264,14 @@ class Zygote:
         status: asyncio.Future[int | None] = self._loop.create_future()
         self._children[message["pid"]] = status
         if answer.done():
-            # Whoever asked waits no longer.
+            # Nobody waits for this host any more.
             end_process(pidfd)
             os.close(pidfd)
         else:
             answer.set_result(Forked(message["pid"], pidfd, status))
 
     def _reap(self) -> None:
-        """The process is gone."""
+        """Clean up after the end of the process."""
         self._loop.remove_reader(self._pidfd)
         self._receive()
         self._loop.remove_reader(self._control.fileno())
@@ -282,7 +284,7 @@ class Zygote:
         for waiting in waiters:
             if not waiting.done():
                 waiting.set_exception(error)
-                # Read here, because perhaps nobody waits.
+                # Read here, so that asyncio does not log it if nobody waits.
                 waiting.exception()
         for child in self._children.values():
             _settle(child, None)
@@ -294,31 +296,32 @@ class Zygote:
 
 
 class SharedZygote:
-    """The zygote of several `Hosts`, started when one of them first needs it, and again after its
-    end. Closed by whoever made it, after all of them.
+    """A zygote for several `Hosts`, started when one of them first needs it, and again after its
+    end. Whoever made it closes it after all of them.
 
-    What hosts of one are forked from, those of the other are too: it has imported libraries that
-    all may read, and of a host it knows where its modules stand and what it may read and write.
+    Sharing is safe: the zygote has only imported libraries that all may read, and it knows of a
+    host only where its modules are and what it may read and write.
     """
 
     def __init__(self, nice: int) -> None:
-        """
+        """Make one that has not started.
+
         Args:
-            nice: as of `Zygote`.
+            nice: see `Zygote`.
         """
         self._nice = nice
         self._zygote: Zygote | None = None
 
     @property
     def zygote(self) -> Zygote | None:
-        """The process, running or not; None before the first was needed."""
+        """The process, running or not; None before it was first needed."""
         return self._zygote
 
     def running(self) -> Zygote:
-        """Return the process, started where it does not run; nothing is waited for.
+        """Return the process, started if it does not run; does not wait for it.
 
         Raises:
-            OSError: it cannot be started.
+            OSError: if it cannot be started.
         """
         if self._zygote is None or self._zygote.ended:
             if self._zygote is not None:
@@ -333,7 +336,7 @@ class SharedZygote:
 
 
 def end_process(pidfd: int) -> None:
-    """Kill the process of this descriptor, at once; nothing where it is gone."""
+    """Kill the process of this descriptor at once; do nothing if it is gone."""
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
@@ -344,25 +347,24 @@ def _settle(future: asyncio.Future[Any], value: object) -> None:
 
 
 def library_paths() -> tuple[str, ...]:
-    """Folders of installed libraries, which hosts may read as a whole: they hold code and what came
-    with it."""
+    """Return the folders of installed libraries, which hosts may read as a whole."""
     named = [each for each in sys.path if os.path.basename(each) in _LIBRARY_FOLDERS]
     used = [os.path.dirname(place) for library in _LIBRARIES for place in package_folders(library)]
     return tuple(dict.fromkeys(filter(os.path.isdir, map(os.path.abspath, (*named, *used)))))
 
 
 def source_paths() -> tuple[str, ...]:
-    """Where this very Solward stands: a folder of libraries, or that of an editable installation,
-    of which hosts may read Solward alone."""
+    """Return the folder that contains this Solward: a folder of libraries, or that of an editable
+    installation, of which hosts may read Solward alone."""
     return tuple(map(os.path.dirname, package_folders("solward")))
 
 
 def modules_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Where top-level modules stand that are in no folder of libraries, such as those of an
-    editable installation; runs no code of theirs. Names that are not found are left out.
+    """Return the places of top-level modules that are in no folder of libraries, such as those of
+    an editable installation. It runs no code of theirs, and leaves out names that are not found.
 
     Returns:
-        For each: `origin`, its file or None, and `folders`, which are None where it is no package.
+        By name: `origin`, its file or None, and `folders`, which are None if it is no package.
     """
     found: dict[str, dict[str, Any]] = {}
     libraries = library_paths()
@@ -391,7 +393,7 @@ def package_folders(module: str) -> list[str]:
 
 
 def _spec(module: str) -> ModuleSpec | None:
-    # Not `importlib.util.find_spec`, which believes what stands in `sys.modules`.
+    # `importlib.util.find_spec` would trust `sys.modules`.
     for finder in sys.meta_path:
         with contextlib.suppress(ImportError, ValueError):
             spec: ModuleSpec | None = finder.find_spec(module, None)

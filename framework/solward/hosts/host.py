@@ -1,4 +1,4 @@
-"""One plugin host as the service sees it: its calls, its end, and that it starts again."""
+"""One plugin host as the service sees it: its calls, its end, and its restarts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ STOPPED: Final = "it was stopped"
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _CLOCK: Final = os.sysconf("SC_CLK_TCK")
-# What a host may use of a processor, always.
+# The share of a processor that a host may always use.
 _IDLE_SHARE: Final = 0.1
 _STATUS_S: Final = 0.5
 _TICKS: Final = 10
@@ -53,23 +53,23 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostConfig:
-    """What runs in a host, and what it may have.
+    """The program of a host, and its limits.
 
     Attributes:
-        name: the distribution's in its canonical spelling, or the tenant's; for people.
-        tenant: `module:function`, which makes its handlers in the host (`inside.tenants`).
-        folder: the distribution's own folder, which becomes the last of its `sys.path`.
-        modules: names of the tenant's modules, as entry points have them; where they stand outside
-            the folders of installed libraries, they can be imported all the same.
+        name: the distribution's canonical name, or the tenant's; shown to people.
+        tenant: `module:function` that makes its handlers in the host (`inside.tenants`).
+        folder: the distribution's own folder, put at the end of its `sys.path`.
+        modules: the tenant's modules, as entry points name them; they can be imported even if they
+            are outside the folders of installed libraries.
         scratch: a folder that it may write to.
-        scratch_bytes: of all that is in it.
-        scratch_files: likewise, folders included.
-        memory_bytes: address space, of which much is shared or never used.
-        resident_bytes: memory in use.
-        threads: at the same time; the kernel's limit would count all processes of the user.
+        scratch_bytes: limit of the size of all that is in `scratch`.
+        scratch_files: limit of the number of files and folders in `scratch`.
+        memory_bytes: limit of address space, much of which is shared or never used.
+        resident_bytes: limit of memory in use.
+        threads: limit of threads; the kernel's own would count all processes of the user.
         options: texts for the tenant.
-        urgent: whether payments wait for it: it does not stand back where processors are scarce.
-        start_s: seconds until it must have imported what it serves.
+        urgent: whether payments wait for it, so that its nice value stays 0.
+        start_s: seconds within which it must have imported its plugins.
     """
 
     name: str
@@ -91,21 +91,21 @@ class HostConfig:
 
 @dataclass(frozen=True, slots=True)
 class SupervisionLimits:
-    """When a host is ended, in seconds where nothing else is said, and what it gets before.
+    """Limits at which a host is ended or its log is cut, in seconds unless stated.
 
     Attributes:
-        answer_s: without an answer to a ping, while a call runs.
-        grace_s: the same after a call that took too long.
-        stop_s: for a host that is asked to end.
+        answer_s: time without an answer to a ping, while a call runs.
+        grace_s: time without an answer to a ping, after a call that took too long.
+        stop_s: time that a host gets to end by itself.
         idle_cpu_s: processor time without a running call, beyond a tenth of one processor.
-        crashes: so many ends within `crash_window_s` disable the tenant.
-        watch_s: between two checks of memory, processor and scratch.
-        lines_a_minute: of its log that are kept.
-        noisy_lines: of its log in a minute, at which it is a fault.
-        flood_lines: of its log in a minute, at which it is ended.
-        free_bytes: that the disk of a host's scratch folder must have left.
-        nice: how much hosts stand back from the service where processors are scarce, 0 to 19, each
-            and all together that share a session; those that are urgent do not.
+        crashes: number of ends within `crash_window_s` that disable the tenant.
+        watch_s: time between two checks of memory, processor and scratch.
+        lines_a_minute: lines of its log that are written in a minute.
+        noisy_lines: lines of its log in a minute that make it noisy, which is a fault.
+        flood_lines: lines of its log in a minute at which it is ended.
+        free_bytes: bytes that the disk of a host's scratch folder must have free.
+        nice: nice value of hosts, 0 to 19, each and together if they share a session; urgent hosts
+            have 0.
     """
 
     answer_s: float = 5.0
@@ -123,7 +123,7 @@ class SupervisionLimits:
 
 
 class Fault(StrEnum):
-    """Why a tenant is disabled; each is the name of a `ProblemCode` too."""
+    """A reason for which a tenant is disabled; each is also the name of a `ProblemCode`."""
 
     CRASHES = "crashes"
     """It ended too often."""
@@ -169,17 +169,17 @@ class HostProcess:
 
     @property
     def usable(self) -> bool:
-        """Whether calls can begin."""
+        """True while calls can begin."""
         return not (self.ended.done() or self.gone.done() or self.channel.closed.done())
 
     @property
     def busy(self) -> bool:
-        """Whether a call runs."""
+        """True while a call runs."""
         return self._calls > 0
 
     @contextlib.contextmanager
     def call(self) -> Iterator[None]:
-        """While a call runs."""
+        """Count a call as running inside the block."""
         self._calls += 1
         self._called = True
         try:
@@ -194,7 +194,7 @@ class HostProcess:
         self.channel.end(ConnectionAbortedError(reason))
 
     async def stop(self, grace_s: float, reason: str = STOPPED) -> None:
-        """End it, with some time for it to do so by itself; it is gone afterwards."""
+        """End the process and wait until it is gone; it gets `grace_s` seconds to end by itself."""
         self._decide(reason, blameless=True)
         await self.channel.close()
         await asyncio.wait([self.gone], timeout=grace_s)
@@ -202,26 +202,25 @@ class HostProcess:
         await asyncio.shield(self.gone)
 
     async def reason(self) -> str:
-        """Why it ended; waits until that is known."""
+        """Return why it ended, once that is known."""
         return await asyncio.shield(self.ended)
 
     def check_answer(self, within_s: float) -> None:
-        """End it where it does not answer a ping within so many seconds."""
+        """End the process if it does not answer a ping within so many seconds."""
         self._keep(asyncio.create_task(self._answers(within_s)))
 
     def check_usage(self, config: HostConfig, limits: SupervisionLimits) -> None:
-        """End it where it takes more memory, threads or processor than it may, or answers no
-        ping."""
+        """End the process if it uses too much memory, threads or processor, or answers no ping."""
         try:
             with open(f"/proc/{self.pid}/statm") as file:
                 resident = int(file.read().split()[1]) * _PAGE
             with open(f"/proc/{self.pid}/stat") as file:
-                # The name before the last parenthesis may hold anything.
+                # The name, which ends at the last parenthesis, may contain anything.
                 fields = file.read().rpartition(")")[2].split()
             cpu_s = (int(fields[11]) + int(fields[12])) / _CLOCK
             threads = int(fields[17])
         except (OSError, IndexError, ValueError):
-            return  # it is gone
+            return  # the process is gone
         idle = self._cpu_s is not None and not self._called and self.started
         used_s = cpu_s - (self._cpu_s or 0.0) if idle else 0.0
         self._idle_cpu_s = max(0.0, self._idle_cpu_s + used_s - _IDLE_SHARE * limits.watch_s)
@@ -237,7 +236,7 @@ class HostProcess:
         elif self.channel.unanswered_s > limits.answer_s:
             self.kill(f"a call went on for {limits.answer_s:g} s after it was told to stop")
         elif self._ping is not None and not self._ping.done():
-            # Counted by checks, so that a service that stood still itself accuses nobody.
+            # Counted per check, so that a pause of the service itself does not count.
             self._unanswered_s += limits.watch_s
             if self._calls and self._unanswered_s >= limits.answer_s:
                 self.kill(f"it did not answer for {limits.answer_s:g} s")
@@ -248,7 +247,7 @@ class HostProcess:
     async def _answers(self, within_s: float) -> None:
         ping = asyncio.create_task(self._pinged())
         for _ in range(_TICKS):
-            # Many short waits: one long one ends too early where the service itself stood still.
+            # Many short waits: a single one would end too early if the service itself paused.
             done, _ = await asyncio.wait({ping}, timeout=within_s / _TICKS)
             if done:
                 return
@@ -256,7 +255,7 @@ class HostProcess:
         self.kill(f"it did not answer for {within_s:g} s after a call that took too long")
 
     async def _pinged(self) -> None:
-        # A channel that closed tells itself.
+        # `_on_closed` handles a closed channel.
         with contextlib.suppress(ChannelClosed):
             await self.channel.call(PING)
 
@@ -265,7 +264,7 @@ class HostProcess:
         if isinstance(error, HostileFrame):
             self._decide(f"it sent what no plugin host sends: {error}")
         if error is not None:
-            # Without a channel it is of no use, whether it is gone or goes on in secret.
+            # Without a channel the process is useless, and may still run.
             self._kill()
 
     def _decide(self, reason: str, *, blameless: bool = False) -> None:
@@ -313,8 +312,8 @@ class HostProcess:
 
 
 class Host:
-    """A tenant's host: one process at a time, started by the first call that needs it and again by
-    the next one after its end. Made by `Hosts`."""
+    """A tenant's host, which runs one process at a time. The first call starts it, and so does the
+    first call after its end. `Hosts` makes it."""
 
     def __init__(
         self,
@@ -346,30 +345,30 @@ class Host:
 
     @property
     def name(self) -> str:
-        """The configuration's."""
+        """The name in its configuration."""
         return self.config.name
 
     @property
     def pid(self) -> int | None:
-        """Of its process; None where none runs."""
+        """The number of its process; None if none runs."""
         process = self.process
         return None if process is None else process.pid
 
     @property
     def process(self) -> HostProcess | None:
-        """Its process; None where none runs."""
+        """The running process; None if none runs."""
         return self._process if self._process is not None and self._process.usable else None
 
     @property
     def confined(self) -> bool | None:
-        """Whether its process is; None where none has run."""
+        """True if its last process is confined; None if there was none."""
         return None if self._process is None else self._process.confined
 
     async def start(self) -> None:
-        """Start it where it does not run.
+        """Start the process if it does not run.
 
         Raises:
-            SkillError: `plugin_host_ended` where it cannot start, `plugin_host_disabled`, or
+            SkillError: `plugin_host_ended` if it cannot start, `plugin_host_disabled`, or
                 `confinement_unavailable`.
         """
         await self._running()
@@ -385,15 +384,16 @@ class Host:
         """Call a method of the tenant.
 
         Args:
-            request: the arguments by their names.
-            cap: the capability that the host's own calls on its behalf carry.
-            timeout_s: of the call; starting the host comes before.
+            request: the arguments by name.
+            cap: the capability for the host's own requests on behalf of this call.
+            timeout_s: limit of the call, without the start of the host.
 
         Raises:
-            TimeoutError: after `timeout_s`; the host is told to stop, and ended where it is stuck.
-            SkillError: as `start`, or `bad_outcome` of an answer that is nonsense, which ends the
-                host; of a provider's method `ProviderError` instead, retryable where the host may
-                run again. Else what the method itself raises.
+            TimeoutError: after `timeout_s`; the host is told to stop, and ended if it does not
+                answer.
+            SkillError: as `start`; or `bad_outcome` if the answer is not valid, which ends the
+                host. A provider's method raises `ProviderError` instead, retryable if the host may
+                run again. All other errors are those of the method.
         """
         async with self._process_for(method) as process:
             return await process.channel.call(method, request, cap=cap, timeout_s=timeout_s)
@@ -401,10 +401,10 @@ class Host:
     async def stream(
         self, method: Method, request: Mapping[str, Any], *, cap: bytes | None = None
     ) -> AsyncGenerator[Any, None]:
-        """Call a method that answers with pieces; closing the generator cancels it.
+        """Call a method that answers in pieces; closing the generator cancels the call.
 
         Raises:
-            As `call`.
+            SkillError: as `call`.
         """
         async with self._process_for(method) as process:
             stream = process.channel.stream(method, request, cap=cap)
@@ -414,7 +414,7 @@ class Host:
 
     @contextlib.asynccontextmanager
     async def _process_for(self, method: Method) -> AsyncIterator[HostProcess]:
-        """Yield the process, for one call, started where it does not run."""
+        """Yield the process for one call, started if it does not run."""
         try:
             process = await self._running()
         except SkillError as error:
@@ -434,26 +434,26 @@ class Host:
 
     @property
     def busy(self) -> bool:
-        """Whether a call runs or waits for a start."""
+        """True while a call runs or waits for a start."""
         process = self.process
         return self._starting is not None or (process is not None and process.busy)
 
     def expect(self, method: Method, answer: Any) -> None:
-        """Have every later process answer this method with exactly this before it serves a call;
-        one that answers anything else disables the tenant."""
+        """Require that every later process answers this method exactly so before it serves a call;
+        any other answer disables the tenant."""
         self._expected = (method, method.answers.write(answer))
 
     def enable(self) -> None:
-        """Let a disabled tenant start again, its earlier faults forgotten."""
+        """Let a disabled tenant start again, and forget its faults."""
         self.disabled = None
         self.noisy = False
         self._ends.clear()
 
     async def close(self, reason: str = STOPPED) -> None:
-        """End its process, its calls with it; it does not start again.
+        """End the process and its calls for good.
 
         Args:
-            reason: what its callers are told.
+            reason: text for the callers.
         """
         self._closed = reason
         if self._starting is not None:
@@ -464,7 +464,7 @@ class Host:
             await process.stop(self._limits.stop_s, reason)
 
     def log(self, line: Log) -> None:
-        """Write a line of the host's, scrubbed, shortened and not too many of them."""
+        """Write a line of the host's log, scrubbed and shortened; drop it if there are too many."""
         now = asyncio.get_running_loop().time()
         if now - self._minute >= _MINUTE_S:
             self._minute, self._lines = now, 0
@@ -495,7 +495,7 @@ class Host:
             self._starting = asyncio.create_task(self._start())
             self._starting.add_done_callback(self._started)
         try:
-            # One start serves all who wait, also when the first of them leaves.
+            # All callers wait for one start, which goes on if the first of them is cancelled.
             return await asyncio.shield(self._starting)
         except asyncio.CancelledError:
             if self._closed is not None:
@@ -541,13 +541,13 @@ class Host:
             return True
         method, expected = self._expected
         answer = await process.channel.call(method, timeout_s=self.config.start_s)
-        # As text, in which 1, 1.0 and true differ.
+        # Compared as text, because 1, 1.0 and true are equal in Python.
         return method.answers.write(answer) == expected
 
     def _started(self, starting: asyncio.Task[HostProcess]) -> None:
         self._starting = None
         if not starting.cancelled():
-            starting.exception()  # each caller has been told
+            starting.exception()  # every caller got it; otherwise asyncio logs it
 
     def _on_ended(self, process: HostProcess) -> None:
         if process.blameless or self._closed is not None:

@@ -1,8 +1,7 @@
 """Language model providers in hosts: third parties' in plugin hosts, Solward's own in model hosts.
 
-litellm, which Solward's own stand on, is the largest part of all that is installed, and nobody here
-wrote it. In its hosts it has no key, no socket and no file to write: the service makes each request
-and puts the vendor's key into it on the way out.
+Solward's own use litellm, the largest third-party library here. In a model host it has no key, no
+socket and no file to write: the service makes each request, and adds the vendor's key to it.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ Lend = Callable[[], AbstractAsyncContextManager[TenantHost]]
 
 @dataclass(frozen=True, slots=True)
 class HostedProvider:
-    """One provider: each hook as a call into a host.
+    """One provider, each of whose hooks is a call into a host.
 
     Attributes:
-        whole: limits of the requests for an answer that does not stream, in place of all calls'.
+        whole: limits of requests for an answer that does not stream, instead of those of all calls.
     """
 
     spec: ProviderSpec
@@ -65,7 +64,7 @@ class HostedProvider:
     whole: Limits | None = None
 
     def hooks(self) -> dict[str, Callable[..., Any]]:
-        """By name, called as those of a provider in this process."""
+        """Return the hooks by name, called as those of a provider in this process."""
         return {
             "provider_complete": self.complete,
             "provider_stream": self.stream,
@@ -75,8 +74,11 @@ class HostedProvider:
     async def complete(
         self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
     ) -> Completion:
-        """Return one completion; raises `ProviderError`, or `SkillError` where a request was
-        refused."""
+        """Return one completion.
+
+        Raises:
+            ProviderError, SkillError: the latter if a request was refused.
+        """
         async with self.lend() as tenant:
             call, running = self._completion_call(tenant, request, options, context)
             assert running.egress is not None
@@ -131,7 +133,7 @@ class HostedProvider:
     ) -> tuple[dict[str, Any], RunningCall]:
         running, variable = self._running(tenant, context), self.spec.secret_env
         assert running.egress is not None
-        # The key itself stays here: the service puts it into the requests that may carry it.
+        # The host gets a placeholder; the service puts the key into requests that may carry it.
         lent = None if variable is None else running.egress.placeholder(variable)
         call = {
             "name": self.spec.name,
@@ -145,8 +147,7 @@ class HostedProvider:
 
 @contextmanager
 def _as_provider() -> Iterator[None]:
-    """Let pass what a provider may raise; other errors of the service's are not its host's to
-    raise, and become `ProviderError`."""
+    """Let errors pass that a provider may raise, and turn all others into `ProviderError`."""
     try:
         yield
     except (ProviderError, SkillError):
@@ -164,23 +165,23 @@ TENANT: Final = "solward.hosts.inside.plugins:models"
 # counted tokens too, 1.5 GB with 200 calls at once.
 _ADDRESSES: Final = 3 << 30
 _RESIDENT: Final = 1 << 30
-# So many calls wait for their vendors in a host at a time; others wait for them.
+# Calls that a host makes at a time; more wait.
 _CALLS: Final = 200
-# litellm's import takes seconds, of which some block the host: further back, the first call took
-# two minutes on a busy machine. Of every later call it takes milliseconds.
+# litellm's import takes seconds and blocks the host: with a higher nice value the first call took
+# two minutes on a busy machine. Every later call takes milliseconds.
 _SUPERVISION: Final = SupervisionLimits(answer_s=30.0, nice=5)
-# Under a load of 20 from other work a host did 12 calls a second at 10, the service's loop late by
-# 10 ms (p99), and 24 at 5, late by 31 ms; under one of 14 it did 9 at 15.
+# Measured under a load of 20 from other work: 12 calls a second at nice 10, with the service's
+# loop late by 10 ms (p99), and 24 at nice 5, late by 31 ms. Under a load of 14: 9 at nice 15.
 _SETTLED_NICE: Final = 10
-# Calls whose requests share connections. A pool's work for a request grows with the square of its
+# Calls that share a pool of connections. A pool's work for a request grows with the square of its
 # connections (httpcore 1.0), so there are many small pools.
 _LANE: Final = 8
-# A host reads the answers to all agents: its memory was at its end with 30 MB of JSON, and 8 MB of
-# empty objects took it half a minute. 128,000 tokens are about 1 MiB; in a stream one is 300 bytes.
+# A host reads the answers to all agents. 30 MB of JSON used up its memory, and 8 MB of empty
+# objects took half a minute. 128,000 tokens are about 1 MiB; in a stream, a token is 300 bytes.
 _EGRESS: Final = Limits(at_once=_LANE, requests=16, response_bytes=8 << 20, encoded=False)
 _WHOLE: Final = replace(_EGRESS, response_bytes=2 << 20)
 _KEPT_PRICES: Final = 1_024
-# The service serves first, which takes less: on two processors an import beside its start is felt.
+# The import begins after the service's own start, which it would slow on two processors.
 _WARM_AFTER_S: Final = 1.0
 _log = structlog.get_logger(__name__)
 
@@ -190,9 +191,10 @@ class ModelHosts:
     end.
 
     Args:
-        count: processes, of which each call takes the least busy.
-        root: where `solward models install` unpacks litellm; looked at by the first call.
-        unconfined, zygote: as of `Hosts`.
+        count: number of processes; each call uses the least busy.
+        root: folder in which `solward models install` unpacks litellm; the first call looks into
+            it.
+        unconfined, zygote: see `Hosts`.
     """
 
     def __init__(
@@ -205,7 +207,7 @@ class ModelHosts:
     ) -> None:
         self._count = count
         self._root = root
-        # Apart, so that no plugin's work takes from what is theirs.
+        # Apart, so that plugins do not use these hosts' share of the processors.
         self._hosts = Hosts(unconfined=unconfined, limits=_SUPERVISION, zygote=zygote, apart=True)
         self._egress = Egress(_EGRESS)
         self._modules: dict[str, str] = {}
@@ -217,28 +219,29 @@ class ModelHosts:
 
     @property
     def hosts(self) -> tuple[Host, ...]:
-        """The hosts, running or not; none before the first call."""
+        """The hosts, running or not; empty before the first call."""
         return tuple(model.host for model in self._models)
 
     def hooks(self, spec: ProviderSpec, module: str) -> Mapping[str, Callable[..., Any]]:
-        """Return the provider's hooks, each as a call into a host; before the first call is made.
+        """Return the provider's hooks, each a call into a host; use it before the first call is
+        made.
 
         Args:
-            module: has the hooks; one of Solward's own.
+            module: one of Solward's own modules, which has the hooks.
         """
         self._modules[spec.name] = module
         self._specs[spec.name] = spec
         return _ModelProvider(spec, self._lent, _WHOLE).hooks()
 
     def warm(self, names: Collection[str], after_s: float = _WARM_AFTER_S) -> None:
-        """Start the hosts and have them import litellm for these providers, in the background, so
-        that no first call waits for it; names that are none of theirs are ignored."""
+        """Start the hosts in the background and import litellm for these providers, so that no
+        first call waits for it. Names of other providers are ignored."""
         specs = [spec for name, spec in sorted(self._specs.items()) if name in names]
         if specs and self._warming is None:
             self._warming = asyncio.create_task(self._warm(specs, after_s))
 
     async def close(self) -> None:
-        """End the hosts, their calls with them."""
+        """End the hosts and their calls."""
         if self._warming is not None:
             await end([self._warming])
         if self._opening is not None:
@@ -250,7 +253,7 @@ class ModelHosts:
     async def _lent(self) -> AsyncIterator[TenantHost]:
         """Yield the least busy host, for one call."""
         await self._opened()
-        # One that ended too often has no calls, and would get all.
+        # A disabled host has no calls, so that as the least busy it would get all of them.
         model = min(self._models, key=lambda each: (each.host.disabled is not None, each.calls))
         async with self._lent_by(model) as tenant:
             yield tenant
@@ -261,13 +264,13 @@ class ModelHosts:
             self._set_nice()
             try:
                 yield tenant
-                # One whose caller left may import litellm still.
+                # Set only after success: after a cancelled call the host may still import litellm.
                 model.settled = model.host.pid
             finally:
                 self._set_nice()
 
     def _set_nice(self) -> None:
-        """Have the hosts stand back from the service, but for those that import something."""
+        """Make the hosts stand back from the service, less while one of them imports litellm."""
         starting = any(each.is_starting for each in self._models)
         nice = _SUPERVISION.nice if starting else _SETTLED_NICE
         if nice != self._nice:
@@ -275,7 +278,7 @@ class ModelHosts:
             self._hosts.stand_back(nice)
 
     async def _warm(self, specs: Sequence[ProviderSpec], after_s: float) -> None:
-        """Ask each host for a price of each provider, which is a call that sends nothing."""
+        """Ask each host for a price of each provider, a call that sends nothing."""
         await asyncio.sleep(after_s)
         try:
             await self._opened()
@@ -284,7 +287,7 @@ class ModelHosts:
                     hosted = HostedProvider(spec, partial(self._lent_by, model))
                     await hosted.price(spec.default_model, {})
         except SolwardError as error:
-            # The first call meets the same, and its caller is told.
+            # The first call fails the same way and tells its caller.
             _log.info("model_hosts_not_warmed", error=str(error))
 
     async def _opened(self) -> None:
@@ -318,8 +321,8 @@ class ModelHosts:
 
 @dataclass(slots=True)
 class _ModelHost:
-    """A host, how many calls it has or waits for, which process of it has had its first call, and
-    how many calls each lane has."""
+    """A host: its calls, waiting ones included; the process that has had its first call; and the
+    calls of each lane."""
 
     host: Host
     capabilities: Capabilities
@@ -331,16 +334,16 @@ class _ModelHost:
 
     @property
     def is_starting(self) -> bool:
-        """Whether a first call runs, which imports litellm."""
+        """True while a first call runs, which imports litellm."""
         return self.calls > 0 and (self.settled is None or self.settled != self.host.pid)
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[TenantHost]:
-        """Yield the host for one call; waits for its turn."""
+        """Wait for a turn, and yield the host for one call."""
         self.calls += 1
         try:
             async with self.room:
-                # The first with room, so that few connections are opened.
+                # The first lane with room, so that few connections are opened.
                 lane = next(at for at, calls in enumerate(self.lanes) if calls < _LANE)
                 self.lanes[lane] += 1
                 try:
@@ -353,7 +356,8 @@ class _ModelHost:
 
 @dataclass(frozen=True)
 class _ModelProvider(HostedProvider):
-    """A provider whose prices are asked once, and whose host gets what a language model reads."""
+    """A provider whose prices are cached, and whose host gets only the fields for language
+    models."""
 
     prices: dict[tuple[str, str], ModelPrice | None] = field(default_factory=dict)
 
@@ -364,7 +368,7 @@ class _ModelProvider(HostedProvider):
         options: Mapping[str, Any],
         context: ProviderContext,
     ) -> tuple[dict[str, Any], RunningCall]:
-        # Without what only providers read that are no language models.
+        # Only providers that are no language models read these fields.
         read = replace(request, observation={}, strategy="")
         return super()._completion_call(tenant, read, options, context)
 

@@ -1,9 +1,9 @@
-"""Third parties' plugins in plugin hosts, as the registry takes them.
+"""Third parties' plugins in plugin hosts, as the registry uses them.
 
 A distribution has one host for its skills, providers, venues and payment protocols, and another for
-its guardrails: rules judge what the others do, so they must not share a process with them.
+its guardrails: rules judge the others, so they must not share a process with them.
 
-What the plugins of a folder of their own declare is read in hosts too, before it is installed.
+Before a plugin in a folder of its own is installed, its declarations are read in hosts too.
 """
 
 from __future__ import annotations
@@ -85,40 +85,40 @@ SecretOf = Callable[[str], str | None]
 TENANT: Final = "solward.hosts.inside.plugins:plugins"
 # Declarations are pure, and modules are imported when the host starts.
 _SPECS_S: Final = 10.0
-# Whoever took a plugin from the registry before it was replaced calls it within this time: a
+# After a plugin is replaced, holders of the old registry may still call it for this time: a
 # transaction is judged by one guardrail after the other.
 _QUIET_S: Final = 2 * TIME_LIMIT_S
-# So many calls of a plugin that fail by its own fault within so long are a problem of it.
+# This many calls that fail by the plugin's own fault within this time are a problem.
 _FAULTS: Final = 3
 _FAULT_WINDOW_S: Final = 60.0
 _NOISY: Final = "its plugin host logs more than anybody reads: most of its lines are left out"
-# Of the time limit of a skill or a protocol; the call of its host begins a little later than it.
+# Fraction of the time limit of a skill or a protocol after which a cancellation counts as too late;
+# the call of the host begins a little after the limit does.
 _LATE: Final = 0.9
-# The longest that a call of a version that was replaced goes on.
+# The longest time for which a call of a replaced version may go on.
 _DRAIN_S: Final = 60.0
 
 
 @dataclass(slots=True)
 class _FaultyCalls:
-    """When the last calls of a plugin failed by its own fault, and what its problem says; empty
-    where they are no problem."""
+    """The times of the last calls that failed by their plugin's fault, and the text of its problem;
+    empty if there is no problem."""
 
     times: deque[float] = field(default_factory=lambda: deque(maxlen=_FAULTS))
     detail: str = ""
 
 
 class PluginHosts:
-    """Runs plugins of other distributions than Solward's own (`PluginSource`).
+    """The runner of third-party plugins (`PluginSource`).
 
     No process is started before there is a plugin to run.
 
     Args:
-        make: makes the hosts, which call its argument at a fault of one.
-        tenant: what their hosts run (`HostConfig.tenant`).
-        capabilities: makes those of each host.
-        secret: the value of a secret that a manifest declares, by its variable; None where it is
-            not set.
-        home: where plugins keep files; None: nowhere.
+        make: makes the hosts; they call its argument when one has a fault.
+        tenant: the program of the hosts (`HostConfig.tenant`).
+        capabilities: makes the capabilities of each host.
+        secret: returns the value of a declared secret by its variable; None if it is not set.
+        home: folder of the files that plugins keep; None if they may keep none.
     """
 
     def __init__(
@@ -131,8 +131,7 @@ class PluginHosts:
         home: Path | None = None,
     ) -> None:
         self.on_problem: Callable[[Problem], object] = lambda _problem: None
-        """Called with each problem that comes up while the plugins run, and again with those of
-        the same host."""
+        """Called with each new problem of a running plugin, and again with others of its host."""
         self.hosts = make(self._report)
         self._opened = False
         self._egress = Egress()
@@ -146,14 +145,14 @@ class PluginHosts:
         self._faulty: dict[Host, dict[str, _FaultyCalls]] = {}
 
     async def close(self) -> None:
-        """End every host; the calls that run fail."""
+        """End every host; running calls fail."""
         await end(self._retiring)
         if self._opened:
             await self.hosts.close()
         await self._egress.close()
 
     def host_of(self, group: str, name: str) -> TenantHost | None:
-        """Where a plugin runs; None where it was not loaded."""
+        """Return the host of a plugin; None if the plugin is not loaded."""
         return self._tenants.get((group, name))
 
     def _report(self, host: Host) -> None:
@@ -161,11 +160,11 @@ class PluginHosts:
             self.on_problem(problem)
 
     def crashes(self) -> dict[str, int]:
-        """How often each host that runs ended by itself, by its name."""
+        """Return how often each running host ended by itself, by name."""
         return {host.name: host.crashes for host in self._running}
 
     def faults(self) -> list[Problem]:
-        """Return the problems that have come up while the plugins run."""
+        """Return the problems of running plugins."""
         return [problem for host in self._running for problem in self._faults(host)]
 
     def _faults(self, host: Host) -> list[Problem]:
@@ -180,7 +179,8 @@ class PluginHosts:
         return found
 
     def _on_faulty_call(self, host: Host, plugin: str, fault: str) -> None:
-        """Count a call that failed by its plugin's fault; the third in a minute is a problem."""
+        """Count a call that failed by its plugin's fault; the third within a minute is a
+        problem."""
         if host not in self._running:
             return
         now = asyncio.get_running_loop().time()
@@ -195,18 +195,17 @@ class PluginHosts:
             self._report(host)
 
     def enable(self, candidates: Sequence[Candidate]) -> None:
-        """Let the hosts of these plugins start again where they were disabled, and forget what
-        was wrong with them."""
+        """Let the disabled hosts of these plugins start again, and forget their problems."""
         for host in self._hosts_of(candidates):
             self._faulty.pop(host, None)
             host.enable()
 
     def retire(self, candidates: Sequence[Candidate], reason: str, *, drain: bool) -> None:
-        """End the hosts of these plugins, which nothing calls any more; waits for nothing.
+        """End the hosts of these plugins, which get no new calls; does not wait.
 
         Args:
-            reason: what callers are told whose calls end with it.
-            drain: let running calls go on for a while.
+            reason: text for callers whose calls end with it.
+            drain: whether running calls may go on for a while.
         """
         for host in self._hosts_of(candidates):
             del self._running[host]
@@ -231,12 +230,12 @@ class PluginHosts:
             if host.busy:
                 quiet = min(last, loop.time() + _QUIET_S)
         await self.hosts.remove(host, reason)
-        # Another version of the distribution goes on with its connections.
+        # Another version of the distribution may still use these connections.
         if not any(each.name == host.name for each in self._running):
             await self._egress.close_tenant(host.name)
 
     async def declared(self, candidates: Sequence[Candidate]) -> list[Found]:
-        """What each candidate declares, in their order; the hosts are started at once."""
+        """Start the hosts and return the declaration of each candidate, in the order given."""
         if not self._opened:
             self._opened = True
             await self.hosts.open()
@@ -261,7 +260,7 @@ class PluginHosts:
             name=name,
             tenant=self._tenant,
             folder=None if own is None else str(own.folder),
-            # Of a folder of its own a host knows where its modules are.
+            # A host finds modules in a distribution's own folder without this list.
             modules=()
             if own is not None
             else tuple({each.entry_point.value.partition(":")[0] for each in candidates}),
@@ -276,13 +275,13 @@ class PluginHosts:
             if answered != [(each.group, each.name) for each in candidates]:
                 raise HostileFrame("declarations of other plugins than were asked for")
             if kept := self._kept(name, candidates, specs):
-                # Only now is it known what they declare, and confined it gets no more rights.
+                # Only now are the declarations known, and a confined process gets no more rights.
                 await self.hosts.remove(host)
                 host = self.hosts.add(replace(config, **kept), capabilities.handlers(self._egress))
             host.expect(methods.SPECS, specs)
             await host.start()
         except Exception as error:
-            # Whatever a tenant brings about is its own problem: the service starts without it.
+            # An error of a tenant is its own problem: the service starts without it.
             if not isinstance(error, SkillError | HostBug | HostileFrame | TimeoutError):
                 _log.exception("plugin_host_failed", distribution=name)
             if host is not None:
@@ -302,9 +301,10 @@ class PluginHosts:
     def _kept(
         self, name: str, candidates: Sequence[Candidate], specs: Sequence[Plugin]
     ) -> dict[str, Any]:
-        """What a host's configuration says of the files that its plugins keep; empty for none.
+        """Return the part of a host's configuration about files that its plugins keep, or an empty
+        one.
 
-        Of a folder of its own counts what was accepted, whatever is declared now.
+        For a distribution in a folder of its own, the accepted size counts, not the declared one.
         """
         megabytes = [0]
         for candidate, plugin in zip(candidates, specs, strict=True):
@@ -314,7 +314,7 @@ class PluginHosts:
                 key = f"{candidate.group}:{candidate.name}"
                 accepted = candidate.installed.accepted.get(key, Terms()).manifest
                 wanted = min(wanted, 0 if accepted is None else accepted.storage_mb)
-            # More than there may be is this plugin's problem, which its checks name.
+            # The plugin's checks report a size above the maximum.
             megabytes.append(wanted if wanted <= MAX_STORAGE_MB else 0)
         folder = None if self._home is None else storage_folder(self._home, name)
         if folder is None or max(megabytes) <= 0:
@@ -330,8 +330,8 @@ class PluginHosts:
 
 @asynccontextmanager
 async def shared_zygote() -> AsyncIterator[SharedZygote]:
-    """What plugin hosts and model hosts are forked from, started when needed; it is gone when the
-    block ends, which is after those of them all."""
+    """Yield the process from which plugin hosts and model hosts are forked, started when needed. It
+    ends with the block, which must be after all its hosts."""
     zygote = SharedZygote(SupervisionLimits().nice)
     try:
         yield zygote
@@ -347,12 +347,12 @@ async def plugin_hosts(
     home: Path | None = None,
     zygote: SharedZygote | None = None,
 ) -> AsyncIterator[PluginHosts]:
-    """Where third parties' plugins run; every host is gone when the block ends.
+    """Yield the runner of third-party plugins; every host is gone when the block ends.
 
     Args:
-        unconfined: distributions that run also where this machine cannot confine them.
-        secret, home: as `PluginHosts`; without them plugins have no secrets, and keep nothing.
-        zygote: as of `Hosts`.
+        unconfined: distributions that may run on a machine that cannot confine them.
+        secret, home: see `PluginHosts`; without them plugins have no secrets and keep no files.
+        zygote: see `Hosts`.
     """
     names = {canonical(name) for name in unconfined}
     plugins = PluginHosts(
@@ -367,7 +367,7 @@ async def plugin_hosts(
 
 
 def _found(host: TenantHost, candidate: Candidate, plugin: Plugin, secret: SecretOf) -> Found:
-    """Return a plugin as its host declared it, in exact built-in values, or why it cannot be
+    """Return a plugin as its host declared it, in built-in values, or the reason why it cannot be
     used."""
     try:
         spec, group = plugin.spec, candidate.group
@@ -397,7 +397,7 @@ def _found(host: TenantHost, candidate: Candidate, plugin: Plugin, secret: Secre
         )
 
 
-# What a host may say of its plugins.
+# The problems that a host may report about its plugins.
 _CODES: Final = frozenset(
     (
         ProblemCode.IMPORT_FAILED,
@@ -409,7 +409,7 @@ _CODES: Final = frozenset(
 
 
 def _numbers(value: Any) -> Any:
-    """JSON Schema as authors write it: fractions are floats, where a float says the same."""
+    """Return JSON Schema with floats in place of fractions that a float holds exactly."""
     if isinstance(value, Mapping):
         return {name: _numbers(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -422,7 +422,8 @@ def _numbers(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Plugin:
-    """A skill, a venue, a payment protocol or a guardrail: each hook as a call into its host."""
+    """A skill, a venue, a payment protocol or a guardrail, each of whose hooks is a call into its
+    host."""
 
     host: TenantHost
     name: str
@@ -430,8 +431,8 @@ class _Plugin:
     secret: SecretOf = field(repr=False)
 
     def calls(self) -> dict[str, Callable[..., Any]]:
-        """Hooks by name, called as those of a plugin in this process, with their arguments by
-        name; those of another group than its own are never called."""
+        """Return the hooks by name, called with keyword arguments as in this process. Hooks of
+        other groups are among them, but never called."""
         venue, payment = self._of_venue, self._of_protocol
         return {
             "skill_execute": self.skill_execute,
@@ -446,11 +447,11 @@ class _Plugin:
 
     @property
     def manifest(self) -> Manifest | None:
-        """What it declared."""
+        """The manifest that it declared."""
         return Terms.of(self.spec).manifest
 
     async def skill_execute(self, params: dict[str, Any], context: SkillContext) -> str:
-        """Run the skill; money calls and reads come back as calls of this one's capability."""
+        """Run the skill; its money calls and reads come back with the capability of this call."""
         running, placeholders = self._running(context=context)
         request = {
             "name": self.name,
@@ -464,7 +465,7 @@ class _Plugin:
         try:
             answer: str = await self.host.call(methods.SKILL_EXECUTE, request, running)
         except HostBug as bug:
-            # The host has logged its traceback; the service's own says nothing of the skill.
+            # The host has logged the skill's traceback; the service's own would not help.
             _log.error("skill_failed", skill=self.name, error=bug.type_name)
             text = f"Skill {self.name!r} failed with an internal error"
             raise SkillError("internal_error", text) from None
@@ -480,7 +481,7 @@ class _Plugin:
         client: httpx.AsyncClient | None = None,
         key: str | None = None,
     ) -> tuple[RunningCall, dict[str, str | None]]:
-        """Return a call, and what stands for the secrets of its manifest."""
+        """Return a new call, and the placeholders for the secrets of its manifest."""
         values = {each: self.secret(each) for each in Terms.of(self.spec).secrets()}
         egress = EgressCall(
             tenant=self.host.connections,
@@ -498,11 +499,11 @@ class _Plugin:
         return running, {env: egress.placeholder(env) for env in values}
 
     def _venue(self, context: VenueContext) -> tuple[RunningCall, dict[str, Any]]:
-        """Return a call, and those of its arguments that do not depend on the hook."""
+        """Return a new call, and the arguments that every hook of a venue gets."""
         address, spec = str(context.http.base_url), self.spec
         assert isinstance(spec, VenueSpec)
-        # Its own address needs no trust beyond its manifest's; one that an operator chose is
-        # called as the operator has it.
+        # The manifest must allow the venue's own address. An address that an operator configured
+        # is trusted as the operator's.
         declared = spec.base_url is not None and address.rstrip("/") == spec.base_url.rstrip("/")
         configured = None if declared or not address else address
         running, placeholders = self._running(
@@ -517,7 +518,7 @@ class _Plugin:
         }
 
     async def _of_venue(self, method: Method, *, context: VenueContext, **asked: Any) -> Any:
-        """Return a call of a venue; no error says more than that it failed."""
+        """Call a venue's hook; errors tell no more than that it failed."""
         running, given = self._venue(context)
         try:
             return await self.host.call(method, given | asked, running)
@@ -525,7 +526,7 @@ class _Plugin:
             raise sayable(error, (InvalidRequest, LedgerUnavailable)) from None
 
     async def _of_protocol(self, method: Method, **asked: Any) -> Any:
-        """Return a call of a payment protocol, which gets nothing beside its arguments."""
+        """Call a payment protocol's hook, which gets nothing but its arguments."""
         running = RunningCall(self.name)
         running.late = asyncio.get_running_loop().time() + _LATE * PROTOCOL_TIME_LIMIT_S
         try:
@@ -537,14 +538,14 @@ class _Plugin:
             raise sayable(error, (InvalidRequest,)) from None
 
     async def payment_offers(self, answer: HttpAnswer) -> list[PaymentOffer | InvalidRequest]:
-        """What a seller's answer offers."""
+        """Return the offers in a seller's answer."""
         found = await self._of_protocol(methods.PAYMENT_OFFERS, answer=answer)
         return [InvalidRequest(each) if isinstance(each, str) else each for each in found]
 
     async def guardrail_check(
         self, intent: Intent, effects: TransactionEffects
     ) -> str | Hold | None:
-        """Return a rule's answer; a host that ends instead has refused."""
+        """Return a rule's answer; if the host ends instead, the rule has refused."""
         asked = {"name": self.name, "intent": intent, "effects": effects}
         try:
             answer: Verdict = await self.host.call(
@@ -558,29 +559,30 @@ class _Plugin:
 
 
 def declared_terms(one: Installed, unconfined: Collection[str] = ()) -> dict[str, Terms]:
-    """What each plugin declares that it needs, by `group:name`. Needs that no loop runs.
+    """Return the needs that each plugin declares, by `group:name`. Call it only while no event loop
+    runs.
 
     Args:
-        unconfined: as of `plugin_hosts`.
+        unconfined: see `plugin_hosts`.
 
     Raises:
-        FolderError: a plugin cannot be imported, or declares nothing.
+        FolderError: if a plugin cannot be imported, or declares nothing.
     """
     return _terms(_declared(one, unconfined))
 
 
 def loadable_terms(one: Installed, unconfined: Collection[str] = ()) -> dict[str, Terms]:
-    """As `declared_terms`, of plugins that a service would load.
+    """Return `declared_terms` of plugins that a service would load.
 
     Raises:
-        FolderError: it would leave one of them out, whatever else is installed.
+        FolderError: if the service would not load one of them, whatever else is installed.
     """
     built_in = [each for each in environment()[0] if each.built_in]
     for problem in survey((one.name,), built_in, Folders([one]))[1]:
         raise _error(one, problem)
     found = _declared(one, unconfined)
     accepted = _terms(found)
-    # As if it had been accepted: what asks for too much by itself is refused, too.
+    # Checked as if accepted, so that needs beyond the allowed maximum are refused here as well.
     own = replace(one, accepted=accepted)
     plugins = [replace(candidate, installed=own) for candidate, _ in found]
     for candidate, plugin in checked(plugins, [each for _, each in found]):

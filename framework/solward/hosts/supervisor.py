@@ -1,4 +1,4 @@
-"""The service's plugin hosts: started from a zygote, watched, ended with it."""
+"""The service's plugin hosts: forked from a zygote, watched, and ended with the service."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _log = structlog.get_logger(__name__)
 
 
 class Hosts:
-    """All plugin hosts of a service. Its methods belong to the event loop that opened it, which
-    must run in a thread that lives as long: the kernel ends the hosts with it."""
+    """All plugin hosts of a service. Use its methods in the event loop that opened it, whose thread
+    must live as long: the kernel ends the hosts when that thread ends."""
 
     def __init__(
         self,
@@ -49,14 +49,16 @@ class Hosts:
         zygote: SharedZygote | None = None,
         apart: bool = False,
     ) -> None:
-        """
+        """Make it without starting anything.
+
         Args:
-            unconfined: names of third parties that run also where confinement is not available.
-            on_fault: called with a host when its tenant was disabled, or has become noisy.
-            zygote: what the hosts are forked from, with those of other `Hosts`; None for a process
-                of their own, which ends with them.
-            apart: whether each host gets its share of scarce processors apart from all others,
-                and not the hosts of the zygote one share together.
+            unconfined: names of third parties that may run without confinement if it is not
+                available.
+            on_fault: called with a host whose tenant was disabled or has become noisy.
+            zygote: the zygote to fork from, shared with other `Hosts`; None for one of their own,
+                which ends with them.
+            apart: whether each host gets its own share of scarce processors; otherwise all hosts of
+                the zygote have one share.
         """
         self._unconfined = frozenset(unconfined)
         self._on_fault = on_fault
@@ -69,7 +71,7 @@ class Hosts:
 
     @property
     def hosts(self) -> tuple[Host, ...]:
-        """Those that were added and not removed, running or not."""
+        """The hosts that were added and not removed, running or not."""
         return tuple(self._hosts)
 
     @property
@@ -78,7 +80,7 @@ class Hosts:
         return self._zygote.zygote
 
     async def open(self) -> None:
-        """Start the zygote and do not wait for it; where it cannot start, calls say so."""
+        """Start the zygote without waiting for it; if that fails, calls raise the reason."""
         try:
             self._zygote.running()
         except OSError as error:
@@ -86,19 +88,19 @@ class Hosts:
         self._watching = asyncio.create_task(self._watch())
 
     async def unavailable(self) -> str | None:
-        """Why this machine cannot confine hosts; None where it can.
+        """Return why this machine cannot confine hosts; None if it can.
 
         Raises:
-            ZygoteEnded: the zygote ended before it could tell.
-            OSError: it cannot be started.
+            ZygoteEnded: if the zygote ends before it can tell.
+            OSError: if it cannot be started.
         """
         return await self._zygote.running().unavailable()
 
     def add(self, config: HostConfig, handlers: Mapping[str, Handler]) -> Host:
-        """Return a host, started by its first call.
+        """Add a host, started by its first call, and return it.
 
         Args:
-            handlers: what it may call in the service, by method.
+            handlers: handlers of its requests to the service, by method.
         """
         host = Host(
             config,
@@ -111,7 +113,7 @@ class Hosts:
         return host
 
     async def start(self, config: HostConfig, handlers: Mapping[str, Handler]) -> Host:
-        """As `add`, started at once.
+        """Add a host, start it at once, and return it.
 
         Raises:
             SkillError: as `Host.start`; the host is not added then.
@@ -125,28 +127,26 @@ class Hosts:
         return host
 
     def stand_back(self, nice: int) -> None:
-        """Have all hosts together stand back from the service as much as `nice` says (0 to 19),
-        and those that run each; hosts that start later have that of the limits. Those that are
-        urgent do not."""
+        """Set the nice value of all running hosts, each and together, but not of urgent ones. Hosts
+        that start later have that of the limits."""
         zygote = self._zygote.zygote
         if zygote is not None and not self._apart:
             zygote.stand_back(nice)
         for host in self._hosts:
             if host.pid is not None and not host.config.urgent:
-                # A process may be set back, and not forward again.
+                # An ordinary user may raise a nice value but not lower it.
                 with contextlib.suppress(OSError):
                     os.setpriority(os.PRIO_PROCESS, host.pid, nice)
                 if zygote is not None and self._apart:
                     zygote.stand_back(nice, host.pid)
 
     async def remove(self, host: Host, reason: str = STOPPED) -> None:
-        """End a host and forget it; `reason` is what callers are told."""
+        """End a host and forget it; its callers get `reason`."""
         self._hosts.remove(host)
         await host.close(reason)
 
     async def close(self) -> None:
-        """End all hosts, their calls with them, and their own zygote; none is left when it
-        returns."""
+        """End all hosts, their calls, and a zygote of their own; wait until all are gone."""
         if self._watching is not None:
             await end([self._watching])
         await asyncio.gather(*(host.close() for host in self._hosts))
@@ -171,7 +171,7 @@ class Hosts:
             )
         ours, theirs = socket.socketpair()
         try:
-            # Where libraries stand is looked up on the disk.
+            # Finding the libraries reads the disk.
             described = await asyncio.to_thread(
                 _description, config, self._limits.nice, self._apart, confined=reason is None
             )
@@ -189,7 +189,7 @@ class Hosts:
             await asyncio.sleep(self._limits.watch_s)
             checked = await asyncio.gather(*map(self._check, self.hosts), return_exceptions=True)
             for error in checked:
-                # No host is left unwatched because of another.
+                # An error with one host must not leave the others unwatched.
                 if isinstance(error, Exception):
                     _log.error("plugin_host_not_checked", exc_info=error)
 
@@ -205,10 +205,10 @@ class Hosts:
             process.kill(problem)
 
     def _too_much(self, config: HostConfig) -> str | None:
-        """What is wrong with the scratch folder or its disk; None where nothing is."""
+        """Return what is wrong with the scratch folder or its disk; None if nothing is."""
         if problem := _stored_too_much(config):
             return problem
-        # A deleted file that is still mapped takes room and has no name: its end gives that back.
+        # A deleted file that is still mapped takes room without a name until the process ends.
         if _room(config.scratch or "") < self._limits.free_bytes:
             return f"its disk has less than {self._limits.free_bytes} bytes left"
         return None
@@ -232,13 +232,14 @@ def _description(config: HostConfig, nice: int, apart: bool, *, confined: bool) 
 
 
 def _room(folder: str) -> int:
-    """Return bytes that this user may still store on a folder's disk."""
+    """Return how many bytes this user may still store on a folder's disk."""
     disk = os.statvfs(folder)
     return disk.f_bavail * disk.f_frsize
 
 
 def _stored_too_much(config: HostConfig) -> str | None:
-    """What is wrong with the scratch folder; reads no more of it than it may hold."""
+    """Return what is wrong with the scratch folder, or None; reads no more of it than it may
+    hold."""
     size = count = 0
     folders = [config.scratch or ""]
     while folders:
@@ -248,19 +249,19 @@ def _stored_too_much(config: HostConfig) -> str | None:
                     count += 1
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
-                    # Of a file with holes the size, of a folder the blocks.
+                    # The size counts for a file with holes, the blocks for a folder.
                     try:
                         status = entry.stat(follow_symlinks=False)
                     except FileNotFoundError:
-                        continue  # it is gone meanwhile
+                        continue  # the file is gone
                     size += max(status.st_size, status.st_blocks * 512)
                     if size > config.scratch_bytes:
                         return f"it stored more than {config.scratch_bytes} bytes"
                     if count > config.scratch_files:
                         return f"it stored more than {config.scratch_files} files"
         except FileNotFoundError:
-            continue  # it is gone meanwhile
+            continue  # the folder is gone
         except OSError as error:
-            # Too deep for a path, or closed to its owner: what is below could be of any size.
+            # The folder is too deep, or closed to its owner: its contents could have any size.
             return f"it stored a folder that cannot be read ({error.strerror})"
     return None

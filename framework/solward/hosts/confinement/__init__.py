@@ -1,8 +1,9 @@
-"""A process without the service's files, network, processes and memory: for strangers' code.
+"""Confinement of a process that runs third-party code: no files, network, processes or memory of
+the service.
 
-`confine` is for a forked child of one thread, before the first line of a plugin is imported. What
-stays open: whether a path exists, its size and times (`os.stat`, which imports need), and the sum
-of what a scratch folder holds, which whoever started the process must watch.
+Call `confine` in a forked child with one thread, before it imports a plugin. The process can still
+learn whether a path exists, its size and its times, because imports need `os.stat`. Nothing here
+limits the sum of a scratch folder: whoever starts the process must watch it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CHILD_S = 10.0
 _SET_DUMPABLE, _CAPBSET_DROP, _SET_NO_NEW_PRIVS, _CAP_AMBIENT, _CLEAR_ALL = 4, 24, 38, 47, 4
 _CAPABILITIES_V3 = 0x20080522
 
-# What Python and libc open by themselves: libraries, time zones, locales, public certificates.
+# Paths that Python and libc open themselves: libraries, time zones, locales, public certificates.
 _SYSTEM = (
     "/lib",
     "/lib64",
@@ -50,23 +51,23 @@ _SYSTEM = (
 
 
 class ConfinementUnavailable(Exception):
-    """This machine, or this process, cannot be confined; the text says why."""
+    """The machine or the process cannot be confined; the text says why."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Confinement:
-    """What a process keeps; nothing else of files and descriptors.
+    """The files, descriptors and resources that a confined process keeps.
 
     Attributes:
-        read: files and folders, beside the interpreter's and the system's libraries.
-        write: scratch folders; files can be made, changed and removed there.
-        keep_fds: open descriptors; 0, 1 and 2 become `/dev/null` where they are not named.
+        read: files and folders that it may read, besides the libraries of Python and the system.
+        write: scratch folders, in which it may make, change and remove files.
+        keep_fds: descriptors that stay open; 0, 1 and 2 become `/dev/null` unless named.
         memory_bytes: the address space, threads' stacks included.
         open_files: descriptors at the same time.
         file_bytes: the size of one file.
         cpu_s: seconds of processor time, after which the kernel ends the process.
-        own_session: whether it gets a session of its own, or a process group of its own in the
-            session that it has, which must have no terminal. Linux divides processors among
+        own_session: whether it gets a session of its own; otherwise a process group of its own in
+            its present session, which must have no terminal. Linux divides processors among
             sessions first (sched(7), autogroup).
     """
 
@@ -82,11 +83,11 @@ class Confinement:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Availability:
-    """What this machine can do.
+    """The ability of this machine to confine processes.
 
     Attributes:
-        reason: why not; empty where it can.
-        landlock_abi: as `landlock.abi` has it.
+        reason: why it cannot; empty if it can.
+        landlock_abi: the version, as returned by `landlock.abi`.
     """
 
     available: bool
@@ -95,19 +96,20 @@ class Availability:
 
 
 def interpreter_paths() -> tuple[str, ...]:
-    """This Python's standard library and shared libraries, and those of the system."""
+    """Return the paths of Python's standard library, its shared libraries, and those of the
+    system."""
     base = os.path.realpath(sys.base_prefix)
     return tuple(dict.fromkeys((os.path.join(base, "lib"), os.path.dirname(os.__file__), *_SYSTEM)))
 
 
 def confine(confinement: Confinement, *, abi: int | None = None) -> None:
-    """Confine this process, for good.
+    """Confine this process for good.
 
     Args:
         abi: a Landlock version to use instead of the kernel's, for tests of older kernels.
 
     Raises:
-        ConfinementUnavailable: the process may be confined in part by then, and must end.
+        ConfinementUnavailable: if it fails. The process may be confined in part, and must end.
     """
     known = landlock.abi() if abi is None else abi
     if reason := _lacking(known):
@@ -133,7 +135,8 @@ def confine(confinement: Confinement, *, abi: int | None = None) -> None:
 
 
 def separate(confinement: Confinement) -> None:
-    """Leave the process group, and where it says so the session, unless this process leads it."""
+    """Leave the process group, or the session if `own_session`, unless this process leads the
+    session."""
     if os.getsid(0) == os.getpid():
         return
     if confinement.own_session:
@@ -143,7 +146,8 @@ def separate(confinement: Confinement) -> None:
 
 
 def available() -> Availability:
-    """Confine a forked child, attack from there, and say what became of it; about 10 ms."""
+    """Confine a forked child, try forbidden calls in it, and return the outcome; takes about 10
+    ms."""
     known = landlock.abi()
     if reason := _lacking(known):
         return Availability(False, reason, known)
@@ -186,7 +190,7 @@ def _attempt() -> str:
 
 
 def _in_child(work: Callable[[], str]) -> str:
-    """Return the answer of `work`, which runs in a forked child."""
+    """Return the answer of `work`, run in a forked child."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -251,7 +255,7 @@ def _limit(confinement: Confinement) -> None:
 
 def _drop_capabilities() -> None:
     for capability in range(64):
-        # An ordinary user may not, and has none to drop; numbers end with the kernel's last.
+        # It fails for an ordinary user, who has none to drop, and beyond the kernel's last number.
         if _libc().prctl(_CAPBSET_DROP, capability, 0, 0, 0):
             break
     _prctl(_CAP_AMBIENT, _CLEAR_ALL)

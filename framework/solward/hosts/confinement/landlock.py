@@ -1,4 +1,4 @@
-"""The files that a process may reach, by Landlock: none but those named, for good.
+"""Limits of the files that a process may reach, by Landlock.
 
 Sources: Linux `include/uapi/linux/landlock.h`, `Documentation/userspace-api/landlock.rst`.
 """
@@ -12,12 +12,13 @@ import struct
 import sys
 from collections.abc import Iterable
 
-# ABI 3 is Linux 6.2: before it a file that may only be read could be truncated.
+# ABI 3 is Linux 6.2. Before it, a process could truncate a file that it may only read.
 MINIMUM_ABI = 3
-# In place of a version: the kernel was started without it, or a seccomp filter refuses its calls.
+# Returned instead of a version if the kernel was started without Landlock, or if a seccomp filter
+# refuses its calls.
 SWITCHED_OFF, FILTERED = -1, -2
 
-# By their names, for who lets a service's calls pass; the numbers are every architecture's.
+# The system calls by name, for configurations that allow them; all architectures use these numbers.
 CALLS = {
     "landlock_create_ruleset": 444,
     "landlock_add_rule": 445,
@@ -35,7 +36,7 @@ _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_DIR, _REMOVE_FILE = (
 )
 _MAKE_DIR, _MAKE_REG, _TRUNCATE = 1 << 7, 1 << 8, 1 << 14
 _READ = _READ_FILE | _READ_DIR
-# Without devices, sockets, fifos and symbolic links, which mislead whoever reads a scratch folder.
+# No devices, sockets, fifos or symbolic links: they would mislead readers of a scratch folder.
 _WRITE = _READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _TRUNCATE
 _OF_FILES = _READ_FILE | _WRITE_FILE | _TRUNCATE
 # Rights on files that each ABI knows: 2 adds moving between folders, 3 truncation, 5 device ioctls.
@@ -59,8 +60,7 @@ def _call(number: int, *arguments: int | bytes | None) -> int:
 
 
 def abi() -> int:
-    """Return the kernel's Landlock version; 0 where it has none, or `SWITCHED_OFF` or
-    `FILTERED`."""
+    """Return the kernel's Landlock version; 0 if it has none, or `SWITCHED_OFF` or `FILTERED`."""
     if sys.platform != "linux":
         return 0
     try:
@@ -70,16 +70,15 @@ def abi() -> int:
 
 
 def restrict_files(read: Iterable[str], write: Iterable[str], *, abi: int) -> None:
-    """Leave this thread, and those it makes, the files beneath these paths; no TCP either.
+    """Restrict this thread, and threads it makes, to files beneath these paths, and forbid TCP.
 
     Args:
-        read: files and folders; one that does not exist, or that this user may not reach, is left
-            out.
-        write: the same; there files and folders may be made, changed and removed as well.
+        read: files and folders; one that does not exist or is out of this user's reach is ignored.
+        write: paths beneath which files and folders may also be made, changed and removed.
         abi: the version to use, at most `abi()`.
 
     Raises:
-        OSError: the kernel refused it; `no_new_privs` must be set.
+        OSError: if the kernel refuses it; `no_new_privs` must be set.
     """
     handled = _HANDLED[max(known for known in _HANDLED if known <= abi)]
     attributes = struct.pack("=QQQ", handled, _NETWORK, _SCOPES)

@@ -1,8 +1,8 @@
-"""The system calls that a plugin host may not make, as a BPF filter made here.
+"""A BPF filter of the system calls that a plugin host may not make.
 
-The filter refuses what is named and lets the rest pass: Landlock judges files, and the rest acts on
-the calling process alone. Calls newer than the table do not exist (ENOSYS), so a new kernel opens
-nothing. Refusals are errors, not kills: `socket.socket()` in a plugin raises `PermissionError`.
+The filter refuses the calls that are named here and lets all others pass: Landlock judges files,
+and the rest affects only the calling process. Calls newer than the table fail with ENOSYS, so a new
+kernel opens nothing. A refusal is an error: `socket.socket()` in a plugin raises `PermissionError`.
 
 Sources: Linux `include/uapi/linux/{seccomp,filter,audit}.h`, `asm-generic/unistd.h` (aarch64) and
 `arch/x86/entry/syscalls/syscall_64.tbl`.
@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _NEWEST = 451  # cachestat, Linux 6.5; both architectures number alike from 424 on
 
-# name, x86-64, aarch64; `-` where an architecture has no such call
+# Columns: name, x86-64, aarch64; `-` if an architecture has no such call.
 _NUMBERS = """
 fork 57 -, vfork 58 -, execve 59 221, execveat 322 281, setsid 112 157, setpgid 109 154
 
@@ -57,9 +57,9 @@ utime 132 -, utimes 235 -, futimesat 261 -, utimensat 280 88, mknod 133 -, mknod
 symlink 88 -, symlinkat 266 36, link 86 -, linkat 265 37
 """
 
-# Refused as absent or unsupported, because libc and Python then do without. `clone3` keeps its
-# flags in memory, where a filter cannot look: without it libc makes threads by `clone`. A `memfd`
-# is memory that RLIMIT_AS does not count.
+# Refused as absent or unsupported, because libc and Python have fallbacks for that. `clone3` keeps
+# its flags in memory, which a filter cannot read; libc then makes threads with `clone`. RLIMIT_AS
+# does not count the memory of a `memfd`.
 _ABSENT = """
 clone3 435 435, io_uring_setup 425 425, io_uring_enter 426 426, io_uring_register 427 427
 memfd_create 319 279, memfd_secret 447 447
@@ -71,8 +71,8 @@ llistxattr 195 12, flistxattr 196 13
 """
 
 _ALL = 0xFFFFFFFF
-# (word of the arguments, mask, values): allowed where every masked word is one of its values. An
-# argument has two words, the lower first; where the kernel reads an int, only the lower counts.
+# (word of the arguments, mask, values): a call passes if every masked word is one of its values.
+# An argument has two words, the lower first; if the kernel reads an int, only the lower counts.
 _Check = tuple[int, int, tuple[int, ...]]
 
 _THREAD, _NAMESPACES = 0x10000, 0x7E020000  # CLONE_THREAD, every CLONE_NEW*
@@ -80,17 +80,17 @@ _AF_UNIX, _SOCK_STREAM, _SOCK_FLAGS = 1, 1, 0o4000 | 0o2000000  # NONBLOCK, CLOE
 # F_SETOWN, F_SETSIG and their ioctls send any signal to any process of the same user, SIGKILL too.
 # Allowed: descriptors and their flags, locks, a pipe's size (reading it).
 _FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032)
-# Whether it is a terminal, its size, bytes that wait, (not) blocking, close on exec: not TIOCSTI.
+# Allowed: is it a terminal, its size, waiting bytes, blocking mode, close on exec; never TIOCSTI.
 _IOCTL = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
-# Names of threads and of memory, and reads; not PDEATHSIG, DUMPABLE, PTRACER or MM.
+# Allowed: names of threads and memory, and reads; never PDEATHSIG, DUMPABLE, PTRACER or MM.
 _PRCTL = (2, 3, 15, 16, 21, 39, 0x53564D41)
 
 
 def _checked(pid: int) -> dict[str, tuple[_Check, ...]]:
-    """Calls that are allowed with some arguments, in the process with this id."""
+    """Return the calls that are allowed with certain arguments, for the process with this id."""
     return {
         "clone 56 220": ((0, _THREAD | _NAMESPACES, (_THREAD,)),),
-        # A datagram socket of a pair could be sent to any other socket by its address.
+        # A datagram socket of a pair could send to any other socket by its address.
         "socketpair 53 199": (
             (0, _ALL, (_AF_UNIX,)),
             (2, _ALL & ~_SOCK_FLAGS, (_SOCK_STREAM,)),
@@ -100,7 +100,7 @@ def _checked(pid: int) -> dict[str, tuple[_Check, ...]]:
         "rt_sigqueueinfo 129 138": ((0, _ALL, (pid,)),),
         "rt_tgsigqueueinfo 297 240": ((0, _ALL, (pid,)),),
         "sched_setaffinity 203 122": ((0, _ALL, (0,)),),
-        # To read the own limits, which `resource.getrlimit` and libc do, and not to set them.
+        # `resource.getrlimit` and libc read the own limits; setting them is refused.
         "prlimit64 302 261": ((0, _ALL, (0, pid)), (4, _ALL, (0,)), (5, _ALL, (0,))),
         "fcntl 72 25": ((2, _ALL, _FCNTL),),
         "ioctl 16 29": ((2, _ALL, _IOCTL),),
@@ -149,8 +149,8 @@ def supported() -> bool:
 
 
 def number_of(name: str) -> int | None:
-    """Return the number of a call that hosts may not make; None where the table does not know this
-    machine's architecture, or that has no such call."""
+    """Return the number of a call that hosts may not make; None if the table does not know this
+    machine's architecture, or if the architecture has no such call."""
     if not supported():
         return None
     _, column = _ARCHITECTURES[os.uname().machine]
@@ -164,7 +164,7 @@ def program(machine: str, pid: int) -> bytes:
     ops = [
         _op(_LOAD, _ARCH),
         _op(_JUMP_EQUAL, arch, 1, 0),
-        _op(_RETURN, _KILL),  # numbers mean other calls there
+        _op(_RETURN, _KILL),  # the same numbers mean other calls on another architecture
         _op(_LOAD, _NR),
         _op(_JUMP_ABOVE, _NEWEST, 0, 1),  # x32's numbers are above it, too
         _op(_RETURN, _ERRNO | errno.ENOSYS),
@@ -182,7 +182,7 @@ class _Program(ctypes.Structure):
 
 
 def refuse_calls() -> None:
-    """Install the filter for this thread and those it makes, for good.
+    """Install the filter for good, for this thread and the threads that it makes.
 
     Raises:
         OSError: the kernel refused it; `no_new_privs` must be set.

@@ -1,10 +1,9 @@
-"""Egress: the service makes the HTTP requests of plugin hosts, which have no sockets.
+"""HTTP requests that the service makes for plugin hosts, which have no sockets.
 
-A request goes to a site that the plugin's manifest names, by https, or to an address that the
-operator configured. A name is resolved here, for each connection, and the connection is made to an
-address that was checked: what a name means to somebody else, or a moment later, does not matter.
-Bodies pass in pieces, as they were sent: nothing is decoded, followed, remembered or read from the
-environment.
+A request goes by https to a site that the plugin's manifest names, or to an address that the
+operator configured. The name is resolved here for each connection, the address is checked, and the
+connection is made to that address: a later answer of DNS changes nothing. Bodies pass unchanged in
+pieces; nothing is decoded, no redirect is followed, no cookie is kept, no environment is read.
 """
 
 from __future__ import annotations
@@ -66,19 +65,19 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class EgressCall:
-    """What one running call may send; it belongs to the call's capability.
+    """The HTTP requests that one running call may make.
 
     Attributes:
-        tenant: whose host makes the requests; connections are never shared with another tenant.
-        plugin: for metrics and logs.
-        manifest: the plugin's.
+        tenant: the tenant that makes them; its connections are never shared with another tenant.
+        plugin: name of the plugin, for metrics and logs.
+        manifest: the plugin's manifest.
         configured: addresses that the operator configured for the plugin.
-        values: the secrets that the manifest names and that are set, by their variable.
-        key: the variable of a provider's key, which configured addresses get in place of its sites.
-        client: makes the requests to configured addresses, with headers of the operator's own;
-            None for a client like any other.
-        limits: in place of those of all calls.
-        refused: why a request of it was refused last, while it ran; None where none was.
+        values: values of the secrets that the manifest names, by variable; only those that are set.
+        key: variable of a provider's key, which goes to configured addresses instead of its sites.
+        client: client for configured addresses, with the operator's own headers; None for the
+            usual.
+        limits: limits instead of those of all calls.
+        refused: the last refusal of a request while the call ran; None if there was none.
     """
 
     tenant: str
@@ -97,7 +96,7 @@ class EgressCall:
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set, repr=False)
 
     def placeholder(self, env: str) -> str | None:
-        """What stands for a secret in the host; None where it is not set or not declared."""
+        """Return the host's text for a secret; None if the secret is not set or not declared."""
         value = self.values.get(env)
         sites = secret_sites(self.manifest, env, self.configured if env == self.key else ())
         if not value or not sites:
@@ -110,16 +109,16 @@ class EgressCall:
         return found.placeholder
 
     def end(self) -> None:
-        """The call has ended: no request begins any more, and those that run are cancelled."""
+        """End the call: cancel its requests and let no other begin."""
         self.ended = True
         for task in self._tasks:
-            # A second one would break off what the first has begun to close.
+            # A second cancellation would interrupt the cleanup that the first began.
             if not task.cancelling():
                 task.cancel()
 
     @contextmanager
     def requesting(self) -> Iterator[None]:
-        """Yield one request by the running task, which is the request's own.
+        """Count a request and let the running task make it inside the block.
 
         Raises:
             SkillError: `call_ended` or `too_many_requests`.
@@ -136,17 +135,17 @@ class EgressCall:
             self._tasks.discard(task)
 
     def secrets_for(self, site: Site) -> tuple[PlacedSecret, ...]:
-        """Return the secrets of which this site gets the values."""
+        """Return the secrets whose values this site gets."""
         return tuple(each for each in self._placed.values() if site in each.sites)
 
 
 class Egress:
-    """All outgoing requests of plugin hosts of one service.
+    """All outgoing requests of one service's plugin hosts.
 
     Args:
-        resolve: instead of the machine's own resolver.
-        dial: instead of a TCP connection.
-        trusted: certificates; those of httpx, or of SSL_CERT_FILE, where it is not given.
+        resolve: used instead of the machine's own resolver.
+        dial: used instead of a TCP connection.
+        trusted: certificates; by default those of httpx, or of SSL_CERT_FILE.
     """
 
     def __init__(
@@ -166,10 +165,10 @@ class Egress:
         self._paces: dict[str, ReadPace] = {}
 
     def handler(self, call_of: Callable[[Incoming], EgressCall]) -> Handler:
-        """Yield the handler of `http.request`.
+        """Return the handler of `http.request`.
 
         Args:
-            call_of: the running call that a capability names; raises where it names none.
+            call_of: returns the running call that a capability names, or raises if it names none.
         """
 
         async def serve(incoming: Incoming) -> AsyncGenerator[HttpHead | bytes, None]:
@@ -187,7 +186,7 @@ class Egress:
     async def request(
         self, call: EgressCall, request: HttpRequest, body: AsyncIterator[bytes]
     ) -> AsyncGenerator[HttpHead | bytes, None]:
-        """Make one request: its head, then the body of its answer in pieces.
+        """Make one request; yield the head of its answer, then the body in pieces.
 
         Raises:
             SkillError: `no_network`, `https_only`, `site_not_declared`, `bad_http_request`,
@@ -216,7 +215,7 @@ class Egress:
             if outcome == "refused" and not call.ended:
                 call.refused = error
             if not call.logged:
-                # The first alone: a plugin decides how often it is refused.
+                # Only the first: a plugin could fill the log with refusals.
                 call.logged = True
                 _log.info(
                     f"plugin_request_{outcome}", plugin=call.plugin, site=site, problem=error.code
@@ -246,7 +245,7 @@ class Egress:
                 self._trusted = tls_context()
             pool = self._pools[tenant, configured] = httpcore.AsyncConnectionPool(
                 ssl_context=self._trusted,
-                # As many as the tenant's gate lets in.
+                # The tenant's gate limits them.
                 max_connections=None,
                 max_keepalive_connections=self._limits.at_once,
                 keepalive_expiry=30.0,
@@ -277,7 +276,7 @@ class Egress:
                 chunk: bytes | None = b""
                 while chunk is not None:
                     async with waiting(until):
-                        # Each step of this generator may be another task's.
+                        # Each step of this generator may run in another task.
                         current_reading.set(reading)
                         chunk = await anext(answer.chunks, None)
                         await reading.pace.spend(1)
@@ -306,7 +305,7 @@ class Egress:
                 content=bounded,
                 extensions={"timeout": outgoing.timeouts},
             )
-            # Cookies of other calls, which the client keeps.
+            # The client keeps cookies, which may be those of another call.
             if not any(name.lower() == b"cookie" for name, _ in outgoing.headers):
                 made.headers.pop("Cookie", None)
             found = await call.client.send(made, stream=True, follow_redirects=False)

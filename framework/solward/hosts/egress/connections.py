@@ -1,6 +1,6 @@
-"""Connections of plugin hosts' requests: names resolved here, addresses checked, then connected.
+"""Connections for plugin hosts' requests: resolve a name here, check the address, then connect.
 
-First are the bounds of what hosts send and are answered, and of how fast answers are read.
+The limits of requests and answers, and of how fast answers are read, are also here.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from solward.types.manifest import Site
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of requests.
+    """Limits of requests.
 
     Attributes:
-        request_bytes, response_bytes: of a body as it is sent, so compressed where it is.
-        header_bytes: of all headers of one message together.
-        requests: of one running call, refused ones too.
-        refused: requests of one running call at which its host is ended.
-        at_once: of one tenant; more wait.
-        total_s: of one request, its answer included.
-        connect_s: until there is a connection.
-        head_bytes: as they come until an answer's head is there, so of all heads before it (1xx).
-        chunks_a_second: of all answers of one tenant that are read at full speed; more wait.
-        encoded: whether answers may be compressed, to bytes that nobody here counts. One that has a
-            secret's site may not in any case.
+        request_bytes, response_bytes: size of a body as it is sent, possibly compressed.
+        header_bytes: size of all headers of one message together.
+        requests: requests of one running call, refused ones included.
+        refused: number of requests of one running call at which its host is ended.
+        at_once: requests of one tenant at a time; more wait.
+        total_s: seconds for one request, its answer included.
+        connect_s: seconds until there is a connection.
+        head_bytes: bytes read until an answer's head is complete, interim heads (1xx) included.
+        chunks_a_second: chunks of all answers of one tenant that are read at full speed.
+        encoded: whether answers may be compressed; their decoded size is not counted. An answer
+            from a site that gets a secret may never be compressed.
     """
 
     request_bytes: int = 8 << 20
@@ -71,16 +71,15 @@ def answer_too_large(site: Site, limits: Limits) -> SkillError:
 
 
 class ReadPace:
-    """How fast one tenant's answers are read: each chunk costs the service's loop some time,
-    however small it is.
-    """
+    """The pace at which one tenant's answers are read: each chunk, however small, costs the loop
+    time."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
         self._paid_until = 0.0
 
     async def spend(self, chunks: int) -> None:
-        """Count chunks; wait where they came faster than the rate for more than a second."""
+        """Count chunks, and wait if they were more than a second ahead of the rate."""
         now = asyncio.get_running_loop().time()
         self._paid_until = max(self._paid_until, now - 1.0) + chunks / self._rate
         if self._paid_until > now:
@@ -89,7 +88,7 @@ class ReadPace:
 
 @dataclass(slots=True)
 class AnswerReading:
-    """The answer that is being read, as its bytes come from the connection.
+    """The answer that is being read from a connection.
 
     Attributes:
         is_whole: whether all of it came, so that its connection may serve another request.
@@ -106,19 +105,19 @@ class AnswerReading:
     abort: Callable[[], object] | None = None
 
     def hang_up(self) -> None:
-        """Close the connection of an answer that nobody reads to its end. httpcore does so as well,
-        but not where it is cancelled while it does."""
+        """Close the connection of an answer that is not read to its end. httpcore closes it too,
+        but not if it is cancelled while it does."""
         if not self.is_whole and self.abort is not None:
             self.abort()
 
     async def before(self, max_bytes: int) -> int:
-        """Wait until more may be read; how much that is.
+        """Wait until more may be read, and return how many bytes.
 
         Raises:
             SkillError: `too_large`.
         """
         limits = self.limits
-        # Chunks' own lengths and extensions are bytes too.
+        # The allowance above the limit is for the lengths and extensions of chunks.
         if self.received > limits.response_bytes * 5 // 4 + limits.head_bytes:
             raise answer_too_large(self.site, limits)
         if self.has_head:
@@ -129,7 +128,7 @@ class AnswerReading:
                 f"{self.site} sent more than {limits.head_bytes} bytes before its answer began",
             )
         if self.received:
-            # Most heads are in the first read. What comes after may be many that announce another,
+            # Most heads are complete after the first read. Later reads may hold many interim heads,
             # and the parser stops at none of them.
             await self.pace.spend(1 + self.last // _SMALLEST_HEAD)
             await asyncio.sleep(0)
@@ -155,38 +154,38 @@ def _networks(listed: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Networ
     return tuple(map(ipaddress.ip_network, listed.split()))
 
 
-# All that IANA lists as of special purpose, and the addresses at which clouds tell a machine about
-# itself where these are public.
+# The special-purpose networks of IANA's lists, and public addresses of clouds' metadata services.
 _REFUSED: Final = _networks("""
     0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 168.63.129.16/32 169.254.0.0/16 172.16.0.0/12
     192.0.0.0/24 192.0.2.0/24 192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.168.0.0/16
     192.175.48.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4
     2001::/23 2001:db8::/32 2002::/16 2620:4f:8000::/48 3fff::/20
 """)
-# The only part of IPv6 that is given to networks; loopback, private and link-local addresses,
-# multicast, and IPv4 addresses in those of IPv6 are outside it.
+# The only part of IPv6 that is allocated to networks; loopback, private and link-local addresses,
+# multicast, and IPv4 addresses mapped to IPv6 are outside it.
 _UNICAST: Final = ipaddress.ip_network("2000::/3")
 _PRIVATE: Final = _networks("""
     10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 172.16.0.0/12 192.168.0.0/16 ::1/128 fc00::/7
 """)
-# A name with many addresses is tried so often.
+# How many addresses of one name are tried.
 _TRIES: Final = 4
-# httpcore's own bound of an answer's head.
+# The limit that httpcore itself has for an answer's head.
 _MOST_HEAD: Final = 100 << 10
 _OF_ANSWER: Final = (h11.InformationalResponse, h11.Response, h11.Data)
 
 
 def public(address: Address) -> bool:
-    """Return whether an address is that of a machine on the Internet."""
+    """Return whether an address is public, so that of a machine on the Internet."""
     if address.version == 6 and (address not in _UNICAST or address.scope_id is not None):
         return False
     return not any(address in each for each in _REFUSED if each.version == address.version)
 
 
 class CheckedConnections(httpcore.AsyncNetworkBackend):
-    """Resolves, checks and connects in one step, so that no second look-up can differ.
+    """Connections that are resolved, checked and made in one step, so that no second look-up can
+    differ.
 
-    TLS is httpcore's: for the site's name, whatever address it has.
+    httpcore does TLS, and verifies the certificate for the site's name.
     """
 
     def __init__(self, resolve: Resolve, dial: Dial, *, private: bool) -> None:
@@ -240,7 +239,7 @@ class CheckedConnections(httpcore.AsyncNetworkBackend):
             return False
         if not self._private:
             return public(address)
-        # The operator named the address itself, or a name of a network of their own.
+        # The operator configured this address, or a name in a network of their own.
         return (
             text == host
             or public(address)
@@ -252,14 +251,13 @@ class CheckedConnections(httpcore.AsyncNetworkBackend):
 
 
 class _Counted(httpcore.AsyncNetworkStream):
-    """A connection that gives the parser of answers no more than their bounds, and is not used
-    again after bytes beyond an answer: the parser would take them for the answer to the request
-    that follows."""
+    """A connection that gives the parser of answers no more than their limits. It is not used again
+    after bytes beyond an answer: the parser would take them for the answer to the next request."""
 
     def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
         self._stream = stream
         self._is_asking = False
-        # What the parser reads, read once more: it does not say what it has left.
+        # A second parser of the same bytes, because httpcore's does not say what it left unread.
         self._answer: h11.Connection | None = None
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -271,7 +269,7 @@ class _Counted(httpcore.AsyncNetworkStream):
         reading.last = len(data)
         reading.received += reading.last
         if self._answer is not None:
-            # What is wrong with an answer is the parser's to say.
+            # httpcore's own parser reports what is wrong with an answer.
             with suppress(h11.RemoteProtocolError):
                 self._answer.receive_data(data)
                 while isinstance(self._answer.next_event(), _OF_ANSWER):
@@ -284,7 +282,7 @@ class _Counted(httpcore.AsyncNetworkStream):
             self._begin(method=buffer.partition(b" ")[0])
         reading = current_reading.get()
         if reading is not None and isinstance(self._stream, Stream):
-            # A request is written before its answer is read.
+            # A request is written before its answer is read, so `abort` is set in time.
             reading.abort = self._stream.abort
         await self._stream.write(buffer, timeout)
 
@@ -311,16 +309,17 @@ class _Counted(httpcore.AsyncNetworkStream):
 
 
 def _is_this_machine(stream: httpcore.AsyncNetworkStream) -> bool:
-    """Return a connection to an own address, however public, comes from that very address."""
+    """Return whether both ends have the same address: the site is this machine, however public it
+    is."""
     here, there = stream.get_extra_info("client_addr"), stream.get_extra_info("server_addr")
     return bool(here and there and here[0] == there[0])
 
 
 class SystemResolver:
-    """The machine's resolver, with threads of a tenant's own.
+    """The machine's resolver, in threads of its own.
 
-    A look-up goes on for as long as the name's servers like, though nobody waits for it any more.
-    In the loop's own threads it would hold up the service.
+    A look-up may last as long as the name's servers like, even if nobody waits for it any more. In
+    the loop's own threads it would block the service.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,5 @@
-"""Requests as they leave and answers as they come: checked and bounded. A call's secrets are put in
-where a request names them, and taken out of what answers quote.
-"""
+"""Checked and limited requests and answers. Secrets are put into a request where it names them, and
+removed from answers that quote them."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ from solward.types.manifest import Site, Target
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _LENGTH: Final = re.compile(rb"[0-9]{1,10}")
-# Of the connection, which is the service's.
+# Headers of the connection, which belongs to the service.
 _HOP_BY_HOP: Final = frozenset(
     {
         b"connection",
@@ -51,10 +50,10 @@ _HOP_BY_HOP: Final = frozenset(
         b"upgrade",
     }
 )
-# What could have a secret come back encoded or in parts, which would not be recognized.
+# Headers that could make a secret come back encoded or in parts, which would not be recognized.
 _DISGUISES: Final = frozenset({b"accept-encoding", b"if-range", b"range"})
 
-# What every httpx client sends; its other headers are the operator's.
+# Headers that every httpx client sends; the operator set any other.
 _CLIENTS: Final = frozenset({b"accept", b"accept-encoding", b"connection", b"host", b"user-agent"})
 
 HEADER_VALUE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]{0,16384}")
@@ -62,12 +61,12 @@ HEADER_VALUE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]{0,16384}")
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A checked request, its secrets in their places.
+    """A checked request with its secrets filled in.
 
     Attributes:
-        length: of its body, None where it is sent in chunks.
-        patterns: secrets of its site, as its answer could quote them -> what stands there instead.
-            They are those of the site, sent with this request or not.
+        length: bytes of its body; None if it is sent in chunks.
+        patterns: forms in which its answer could quote the site's secrets, and their replacements.
+            All secrets of the site are here, sent with this request or not.
     """
 
     method: str
@@ -133,7 +132,7 @@ def outgoing_request(
         "write": _least(request.write_s, limits.total_s),
     }
     path = fill_query(target.path, target.site, placed).encode()
-    # One that is short could be an ordinary word.
+    # A short pattern could be an ordinary word.
     patterns = {text: instead for text, instead in patterns.items() if len(text) >= _MIN_PATTERN}
     return Outgoing(request.method, path, tuple(headers), timeouts, length, patterns)
 
@@ -151,7 +150,7 @@ def host_header(site: Site) -> bytes:
 
 
 def _least(asked: float | None, limit: float) -> float:
-    # Neither NaN nor a negative number is less than the limit and more than 0.
+    # This comparison is false for NaN and for negative numbers.
     return asked if asked is not None and 0 < asked < limit else limit
 
 
@@ -191,7 +190,7 @@ class Answer:
 
 @asynccontextmanager
 async def waiting(until: float) -> AsyncIterator[None]:
-    """Wait for a site until this time of the loop; failures get texts of our own."""
+    """Limit the block to this time of the loop; failures of the site get texts of our own."""
     try:
         async with asyncio.timeout_at(until):
             yield
@@ -214,7 +213,7 @@ def _tls_failure(error: Exception) -> str | None:
 def answer_head(
     answer: Answer, site: Site, patterns: Mapping[bytes, bytes], limits: Limits
 ) -> HttpHead:
-    """Return the head of an answer, within the bounds of what a host takes.
+    """Return the head of an answer, within the limits of what a host accepts.
 
     Raises:
         SkillError: `too_large`, `encoded_answer` or `http_remote_protocol_error`.
@@ -258,10 +257,10 @@ def answer_head(
 
 @dataclass(frozen=True, slots=True)
 class PlacedSecret:
-    """A secret of a call, and what stands for it in the host.
+    """A secret of a call and its placeholder in the host.
 
     Attributes:
-        sites: those that get the value, and whether it may stand in a query there.
+        sites: sites that get the value, and whether a query may carry it there.
     """
 
     env: str
@@ -271,7 +270,7 @@ class PlacedSecret:
 
 
 def fill_header(name: bytes, value: bytes, placed: tuple[PlacedSecret, ...]) -> bytes:
-    """Return a header's value with the secrets of its site in their places."""
+    """Return a header's value with the site's secrets in place of their placeholders."""
     if name == b"authorization" and value[:6].lower() == b"basic ":
         try:
             credentials = base64.b64decode(value[6:].strip(), validate=True)
@@ -299,7 +298,7 @@ def fill_query(path: str, site: Site, placed: tuple[PlacedSecret, ...]) -> str:
 
 
 def quoted_forms(value: str) -> set[bytes]:
-    """Return a secret as it is, and as an answer may quote it."""
+    """Return the forms in which an answer may quote a secret, the secret itself included."""
     quoted = jsontext.dumps(value)[1:-1]
     in_url = quote(value, safe="")
     raw = value.encode("utf-8", "replace")
@@ -315,19 +314,20 @@ def quoted_forms(value: str) -> set[bytes]:
 
 
 class AnswerScreen:
-    """Takes secrets out of an answer that comes in chunks; its length stays the same.
+    """A filter that overwrites secrets in an answer that comes in chunks; the length stays the
+    same.
 
-    Held back is only what could be the beginning of one, so that a stream is not delayed.
+    It holds back only bytes that could begin a secret, so that it does not delay a stream.
     """
 
     def __init__(self, patterns: Iterable[bytes]) -> None:
-        # The longest first: one may be part of another.
+        # The longest first, because one may be part of another.
         self._patterns = sorted(patterns, key=len, reverse=True)
         self._longest = max(map(len, self._patterns), default=0)
         self._held = b""
 
     def take(self, chunk: bytes) -> bytes:
-        """What may go on of all that came."""
+        """Return the bytes that can be passed on, of this chunk and those held back."""
         if not self._patterns:
             return chunk
         data = self._without(self._held + chunk)
@@ -343,7 +343,7 @@ class AnswerScreen:
         return data[: len(data) - kept]
 
     def end(self) -> bytes:
-        """Return the rest."""
+        """Return the bytes that were held back."""
         held, self._held = self._held, b""
         return held
 

@@ -1,1 +1,1 @@
-"""What runs in the zygote and in plugin hosts: nothing here may reach keys, settings or stores."""
+"""Code of the zygote and of plugin hosts: nothing here may reach keys, settings or stores."""

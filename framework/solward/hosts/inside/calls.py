@@ -1,10 +1,10 @@
-"""What a running call asks of the service from inside a plugin host.
+"""Requests of a running call to the service, from inside a plugin host.
 
-A skill's context: its money calls, reads and log lines are messages to the service, which alone
-knows whose wallet it is. Each hook runs with its capability, which its requests carry.
+A skill's context sends its money calls, reads and log lines to the service, which alone knows the
+wallet. Each hook runs with its capability, and its requests carry that.
 
-And httpx: a host has no sockets. Once `install` has run, every `httpx.AsyncClient` of the process
-works through the channel: `context.http`, a provider's own client, a library's.
+A host has no sockets. Once `install` has run, every `httpx.AsyncClient` of the process works
+through the channel: `context.http`, a provider's own client, a library's.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from solward.types.venue import Quote
 def remote_context(
     call: Running, asked: Mapping[str, Any], storage: Path | None
 ) -> tuple[SkillContext, RemoteCalls]:
-    """Return the context of one call, and its money calls, which end with it."""
+    """Return the context of one call, and its money calls, which end with the call."""
     calls = RemoteCalls(call)
     context = SkillContext(
         wallet=asked["wallet"],
@@ -57,8 +57,8 @@ def remote_context(
 class RemoteCalls:
     """`MoneyCalls` over the channel.
 
-    Ordinals stay here: the service numbers the calls as they arrive, which is the order in which
-    the skill makes them.
+    The service ignores ordinals of this end: it numbers the calls in the order in which they
+    arrive.
     """
 
     __slots__ = ("_builds", "_call", "_numbers", "lifetime")
@@ -70,7 +70,7 @@ class RemoteCalls:
         self._builds: dict[int, Any] = {}
 
     async def money(self, asked: MoneyRequest, ordinal: int, remember: Sequence[Put] = ()) -> Any:
-        """See `MoneyCalls.money`; the service calls the `build` of a pocket back."""
+        """See `MoneyCalls.money`; the service calls back to run the `build` of a pocket."""
         if isinstance(asked, TransactRequest) and asked.wire is not None:
             if not isinstance(asked.wire, bytes | bytearray | memoryview):
                 raise InvalidRequest("wire must be bytes")
@@ -96,10 +96,10 @@ class RemoteCalls:
         return await self._ask(_KEPT[what], **asked)
 
     async def build(self, number: int, address: str) -> Built:
-        """What the build function of a pocket that is asked for makes.
+        """Run the build function of a pocket, and return what it made.
 
         Raises:
-            InvalidRequest: no such pocket is asked for, or it makes something else.
+            InvalidRequest: if there is no such pocket, or the function returns something else.
         """
         self.lifetime.check()
         build = self._builds.get(number)
@@ -121,8 +121,8 @@ _READS: Final = {method.name.partition(".")[2]: method for method in methods.LED
 
 
 class RemoteLedger:
-    """`ReadLedger` over the channel, each of its methods a call of the service, which answers while
-    the call runs."""
+    """`ReadLedger` over the channel: each method asks the service, which answers while the call
+    runs."""
 
     __slots__ = ("_call",)
 
@@ -135,7 +135,7 @@ class RemoteLedger:
             raise AttributeError(name)
 
         async def read(*given: object, **named: object) -> Any:
-            # One argument too many is an error here as well.
+            # `strict` refuses too many arguments, as a call of the method would.
             arguments = zip([*method.request][: len(given)], given, strict=True)
             return await self._call.ask(method, dict(arguments) | named)
 
@@ -143,7 +143,7 @@ class RemoteLedger:
 
 
 class HostLog:
-    """The methods of a structlog logger that skills use: levels, `bind`, `exception`."""
+    """A logger with the methods of structlog that skills use: levels, `bind`, `exception`."""
 
     __slots__ = ("_channel", "_fields")
 
@@ -170,13 +170,13 @@ class HostLog:
     error = critical = fatal = partialmethod(_log, "error")
 
     def exception(self, event: object, *args: object, **fields: Any) -> None:
-        """Logs at ERROR, with the traceback of the exception that is being handled."""
+        """Log at ERROR, with the traceback of the exception that is being handled."""
         self.error(event, *args, **{**fields, "exception": traceback.format_exc(limit=-5)})
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A running call: its channel to the service, and its capability there."""
+    """A running call: its channel to the service, and its capability."""
 
     channel: Channel
     cap: bytes
@@ -191,7 +191,7 @@ _RUNNING: ContextVar[Running] = ContextVar("running_call")
 
 @contextmanager
 def running(call: Running) -> Iterator[None]:
-    """Run what is inside, and the tasks that it starts, as this call."""
+    """Run the block, and tasks that it starts, as this call."""
     token = _RUNNING.set(call)
     try:
         yield
@@ -200,17 +200,17 @@ def running(call: Running) -> Iterator[None]:
 
 
 def current_cap() -> bytes | None:
-    """Return the capability of the call whose code this is; None where no hook runs, as at
+    """Return the capability of the call that is running this code; None outside a hook, as at
     import."""
     call = _RUNNING.get(None)
     return None if call is None else call.cap
 
 
 class CurrentChannel:
-    """The channel of the call whose code asks."""
+    """The channel of the call that is running."""
 
     def stream(self, *given: Any, **options: Any) -> AsyncGenerator[Any, None]:
-        """See `Channel.stream`; only while `current_cap` is not None."""
+        """See `Channel.stream`; may be used only while `current_cap` is not None."""
         return _RUNNING.get().channel.stream(*given, **options)
 
 
@@ -218,9 +218,10 @@ _NO_SOCKETS: Final = "A plugin host has no sockets: the service makes its reques
 
 
 class RequestRefused(SkillError, httpx.TransportError):
-    """The service refused a request; `code` says why.
+    """A refusal of a request by the service; `code` says why.
 
-    Both what a skill raises to end its call with that code, and what code around httpx expects.
+    It is a `SkillError`, which ends the skill's call with the code, and also an error of httpx, so
+    that code around httpx can handle it.
     """
 
     def __init__(self, code: str, message: str, request: httpx.Request | None = None) -> None:
@@ -229,10 +230,10 @@ class RequestRefused(SkillError, httpx.TransportError):
 
 
 def install(channel: Channel, current_cap: Callable[[], bytes | None]) -> None:
-    """Have the service make every request of this process from now on.
+    """Send every later HTTP request of this process through the service.
 
     Args:
-        current_cap: the capability of the call that the running task belongs to, None outside one.
+        current_cap: returns the capability of the call of the running task, None outside one.
     """
 
     async def handle_async_request(
@@ -263,7 +264,7 @@ def install(channel: Channel, current_cap: Callable[[], bytes | None]) -> None:
         __enter__=lambda self: self,
         __exit__=lambda _self, *_: None,
     )
-    # The service checks those of every site.
+    # The service checks the certificates of every site.
     solward.context.http.certificates = lambda: True
 
 
@@ -293,7 +294,7 @@ async def _answer(channel: Channel, cap: bytes | None, request: httpx.Request) -
     url, timeouts = request.url, request.extensions.get("timeout", {})
     head = HttpRequest(
         method=request.method,
-        # Without user and fragment, which httpx has turned into a header, or does not send.
+        # Without user, which httpx turns into a header, and fragment, which is not sent.
         url=b"".join((url.raw_scheme, b"://", url.netloc, url.raw_path)).decode("ascii"),
         headers=tuple(request.headers.raw),
         connect_s=timeouts.get("connect"),
@@ -341,7 +342,7 @@ class _Body(httpx.AsyncByteStream):
 
 @contextlib.contextmanager
 def _failures(request: httpx.Request) -> Any:
-    """Turns what the service says of a request into what httpx raises."""
+    """Turn errors of the service about a request into errors of httpx."""
     try:
         yield
     except SkillError as error:

@@ -1,6 +1,7 @@
-"""A plugin host, from the fork on: it confines itself, and only then meets its tenant's code.
+"""A plugin host, from the fork on: it confines itself before it imports its tenant's code.
 
-First is what zygote and hosts ask of the kernel for themselves, and agree on with the service.
+The requests of zygote and hosts to the kernel, and names that they share with the service, come
+first.
 """
 
 from __future__ import annotations
@@ -55,11 +56,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends, which must still be `parent`."""
+    """Let the kernel kill this process when its parent ends; exit if `parent` is no longer its
+    parent."""
     if _libc.prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent:
-        # It ended before the call above.
+        # The parent ended before the call above.
         os._exit(0)
 
 
@@ -69,36 +71,35 @@ def name_process(name: str) -> None:
 
 
 def set_turn(ns: int) -> None:
-    """Have this process, and those it forks, ask for turns of so many nanoseconds; 0 for as long as
-    others get.
+    """Request turns of so many nanoseconds for this process and those it forks; 0 for the default.
 
-    A process that wakes takes the processor at once from one with longer turns, and otherwise may
-    have to wait for the end of a turn, at the clock's next tick, however low the other's share is:
-    since Linux 6.12 (`sched_attr.sched_runtime`, PREEMPT_SHORT); older ones have no such thing.
+    A process that wakes up interrupts one with longer turns at once. Otherwise it may wait until
+    the next tick of the clock, however low the other's priority is. Needs Linux 6.12
+    (`sched_attr.sched_runtime`, PREEMPT_SHORT); older kernels ignore it.
     """
     call = number_of("sched_setattr")
     if call is not None:
         nice = os.getpriority(os.PRIO_PROCESS, 0)
         # struct sched_attr: size, policy, flags, nice, priority, runtime, deadline, period.
         attributes = struct.pack("=IIQiIQQQ", 48, os.SCHED_OTHER, 0, nice, 0, ns, 0, 0)
-        # Without it a host is as it was.
+        # A failure is harmless: the host keeps the default.
         _libc.syscall(ctypes.c_long(call), 0, attributes, 0)
 
 
 def set_session_nice(file: int, nice: int) -> None:
-    """Have all processes of a session together get less of scarce processors than others.
+    """Set the nice value of a whole session.
 
-    Where sessions are scheduled as groups, a process's own nice value counts in its group alone.
+    If sessions are scheduled as groups, a process's own nice value counts only within its group.
 
     Args:
-        file: `SESSION` of a process of it, opened to write.
+        file: `SESSION` of one of its processes, opened to write.
         nice: 0 to 19.
     """
     for _ in range(_TRIES):
         try:
             os.write(file, str(nice).encode())
         except BlockingIOError:
-            # The kernel takes ten such changes a second, of all processes together.
+            # The kernel accepts ten such changes a second from all processes together.
             time.sleep(_BETWEEN_S)
         except OSError:
             return  # the session is gone
@@ -108,14 +109,13 @@ def set_session_nice(file: int, nice: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a tenant is told of its host.
+    """The facts that a tenant needs about its host.
 
     Attributes:
-        name: the host's, such as the distribution's.
-        folder: the distribution's own folder, on `sys.path`; None where it is installed beside
-            Solward.
-        scratch: where it may write; None where it may not.
-        options: texts that it understands.
+        name: name of the host, such as the distribution's.
+        folder: the distribution's own folder, on `sys.path`; None if it is installed with Solward.
+        scratch: folder that it may write to; None if it has none.
+        options: texts for the tenant.
     """
 
     name: str
@@ -129,19 +129,19 @@ Tenant = Callable[[Setup], Mapping[str, Handler]]
 
 
 def tenant_named(place: str) -> Tenant:
-    """Return the function of `module:function`, imported in the host, so that none imports another
-    tenant's libraries."""
+    """Import and return the function of `module:function`. Only the host imports it, so that no
+    process has another tenant's libraries."""
     module, _, function = place.partition(":")
     found: Tenant = getattr(importlib.import_module(module), function)
     return found
 
 
-# Of what a tenant prints and logs; the service has limits of its own.
+# Lines that a tenant may print and log; the service has its own limits too.
 _LINES_A_MINUTE = 200
 _MAX_LINE = 2000
-# The kernel, out of memory, kills a host before the service.
+# Makes the kernel kill a host before the service when memory runs out.
 _OOM_SCORE = "500"
-# Loggers of libraries that write every request, with its address, at INFO.
+# Loggers that write every request with its address at INFO.
 _CHATTY = ("httpx", "httpcore")
 _log = logging.getLogger("solward.host")
 
@@ -154,7 +154,7 @@ def run(channel: int, host: Mapping[str, Any], zygote: int) -> NoReturn:
     sys.meta_path.append(_Modules(host["modules"]))
     os.nice(host["nice"])
     if not host["nice"]:
-        # Not the zygote's.
+        # Hosts do not keep the zygote's short turns.
         set_turn(0)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write(_OOM_SCORE)
@@ -179,7 +179,7 @@ def run(channel: int, host: Mapping[str, Any], zygote: int) -> NoReturn:
         except ConfinementUnavailable:
             os._exit(EXIT_UNCONFINED)
     if host["folder"]:
-        # Never `site.addsitedir`, which runs the lines of `.pth` files.
+        # `site.addsitedir` would run lines of `.pth` files.
         sys.path.append(host["folder"])
     _new_loop().run_until_complete(_serve(socket.socket(fileno=channel), host))
     os._exit(os.EX_OK)
@@ -192,7 +192,7 @@ async def _serve(sock: socket.socket, host: Mapping[str, Any]) -> None:
             incoming.channel.serve(tenant_named(host["tenant"])(setup))
         except Exception as error:
             _log.exception("the tenant could not start")
-            # Beside its name the text, which travels of deliberate errors alone.
+            # The text is added here, because only deliberate errors travel with their text.
             text = f"{type(error).__name__}: {error}"
             raise SkillError("plugin_host_start", text) from error
 
@@ -214,7 +214,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 def _limit_only(limits: Confinement) -> None:
-    """What of `confine` works everywhere."""
+    """Apply the parts of `confine` that work on every machine."""
     separate(limits)
     null = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
@@ -233,13 +233,13 @@ def _limit_only(limits: Confinement) -> None:
 
 
 class _Modules:
-    """Finds the tenant's modules that stand in folders of which nothing else may be read."""
+    """A finder of the tenant's modules in folders that may not be read otherwise."""
 
     def __init__(self, modules: Mapping[str, Mapping[str, Any]]) -> None:
         self._modules = modules
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """As a finder of `sys.meta_path`."""
+        """See `importlib.abc.MetaPathFinder.find_spec`."""
         found = self._modules.get(name)
         if found is None:
             return None
@@ -253,7 +253,7 @@ class _Modules:
 
 
 def _forward_output(channel: Channel) -> None:
-    """Send what the tenant prints and logs as `Log` frames."""
+    """Send the tenant's output and log records as `Log` frames."""
     loop, loop_thread = asyncio.get_running_loop(), threading.get_ident()
     minute, lines = 0, 0
 
@@ -279,14 +279,14 @@ def _forward_output(channel: Channel) -> None:
 
 
 class _Lines(io.TextIOBase):
-    """A stream that passes on whole lines, and of an endless one its beginning."""
+    """A stream that passes on whole lines; a line that is too long is cut."""
 
     def __init__(self, emit: Callable[[str], None]) -> None:
         self._emit = emit
         self._rest = ""
 
     def write(self, text: str, /) -> int:
-        """As any text stream's."""
+        """See `io.TextIOBase.write`."""
         *lines, rest = (self._rest + text[: _LINES_A_MINUTE * _MAX_LINE]).split("\n")
         self._rest = rest[:_MAX_LINE]
         for line in lines:
@@ -295,22 +295,22 @@ class _Lines(io.TextIOBase):
         return len(text)
 
     def writable(self) -> bool:
-        """It is."""
+        """See `io.IOBase.writable`."""
         return True
 
 
 class _Forward(logging.Handler):
-    """A logger's records, formatted."""
+    """A handler that passes on formatted records."""
 
     def __init__(self, emit: Callable[[str, str], None]) -> None:
         super().__init__()
         self._emit = emit
 
     def emit(self, record: logging.LogRecord) -> None:
-        """As a handler."""
+        """See `logging.Handler.emit`."""
         try:
             text = f"{record.name}: {self.format(record)}"
         except Exception:
-            # As `logging` has it: a call with wrong arguments disturbs nobody.
+            # A log call with wrong arguments must not fail the code that makes it.
             text = f"{record.name}: {record.msg!r}"[:_MAX_LINE]
         self._emit(record.levelname.lower(), text)

@@ -1,8 +1,8 @@
-"""The tenant `plugins`: imports the plugins of one distribution, says what they declare, and runs
-their hooks, each as the call whose capability came with it.
+"""The tenants `plugins` and `models`.
 
-The tenant `models` of model hosts does so with Solward's own language model providers, and gives
-litellm under them what it needs beside it.
+`plugins` imports the plugins of one distribution, answers with their declarations, and runs each
+hook as the call whose capability came with it. `models` does the same for Solward's own language
+model providers, and prepares litellm for a process that may not write files or run programs.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ Kind = TypeVar("Kind", bound="Plugins")
 ENTRY_POINTS = "entry_points"
 """The option that names the plugins: JSON of `[group, name, value]`s."""
 
-# What the hooks of venues and of payment protocols answer, by the methods that call them.
+# Types of the answers of venues' and payment protocols' hooks, by method.
 _OF_VENUES: Mapping[str, Any] = {
     methods.VENUE_QUOTE.name: Quote,
     methods.VENUE_INSTRUCTIONS.name: SwapInstructions,
@@ -88,37 +88,38 @@ _OF_PAYMENTS: Mapping[str, Any] = {
     methods.PAYMENT_HEADERS.name: Mapping,
     methods.PAYMENT_RECEIPT.name: PaymentReceipt | None,
 }
-# Of a venue's requests, as the service's own client has it.
+# Timeout of a venue's requests, the same as that of the service's own client.
 _VENUE_TIMEOUT_S = 15.0
 
 _log = logging.getLogger("plugin")
 
 
 def plugins(setup: Setup) -> Mapping[str, Handler]:
-    """Import the distribution's plugins; their handlers by method name."""
+    """Import the distribution's plugins and return their handlers by method."""
     return handlers(imported(setup, Plugins))
 
 
 def models(setup: Setup) -> Mapping[str, Handler]:
-    """Import the providers' modules, which import litellm at the first call."""
+    """Import the providers' modules and return their handlers; litellm is imported by the first
+    call."""
     import tempfile  # here, because no plugin host needs it
 
-    # No program can be run here and no file be written: litellm, when it is imported, asks for a
-    # compiler and for the folder of temporary files, and uses neither.
+    # No program can run here and no file can be written. litellm's import looks for a compiler and
+    # a folder for temporary files, and uses neither.
     os.environ["PATH"] = ""
     tempfile.tempdir = "/nonexistent"
-    # It would open sockets, where httpx is the service's.
+    # aiohttp would open sockets; httpx asks the service.
     os.environ["DISABLE_AIOHTTP_TRANSPORT"] = "True"
     asyncio.get_running_loop().set_default_executor(_AtOnce())
     return plugins(setup)
 
 
 class _AtOnce(ThreadPoolExecutor):
-    """Runs what litellm gives to a thread where it is given, which is microseconds of each call:
-    two changes of threads take longer."""
+    """An executor that runs litellm's functions in the calling thread: they take microseconds, less
+    than two changes of threads."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """As any executor's, done when it returns."""
+        """See `Executor.submit`; the future is done when it returns."""
         future: Future[T] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -128,18 +129,18 @@ class _AtOnce(ThreadPoolExecutor):
 
 
 def imported(setup: Setup, kind: type[Kind]) -> Kind:
-    """Return the distribution's plugins, imported."""
+    """Import the distribution's plugins."""
     named = [
         EntryPoint(name, value, group)
         for group, name, value in jsontext.loads(setup.options[ENTRY_POINTS])
     ]
-    # Before a plugin is imported, which may make a client of its own.
+    # Installed before a plugin is imported, because it may make a client at import.
     install(cast(Channel, CurrentChannel()), current_cap)
     return kind(named, None if setup.scratch is None else Path(setup.scratch))
 
 
 def handlers(tenant: Plugins) -> dict[str, Handler]:
-    """By method name."""
+    """Return the handlers by method."""
     return {
         methods.SPECS.name: tenant.specs,
         methods.SKILL_EXECUTE.name: tenant.skill_execute,
@@ -172,7 +173,7 @@ class Plugins:
         self._calls: dict[bytes, RemoteCalls] = {}
 
     async def specs(self, _incoming: Incoming) -> tuple[Plugin, ...]:
-        """What every plugin declares, or why it cannot be used."""
+        """Return the declaration of every plugin, or why it cannot be used."""
         return tuple(map(self._plugin, self._named, self._modules))
 
     def _plugin(self, named: EntryPoint, module: Any) -> Plugin:
@@ -185,8 +186,8 @@ class Plugins:
                 call = self._manager.bind(HOOKS[group][0], module)
                 spec = declared(HOOKS[group][0], call, DECLARED[group], named.name)
             made = Plugin(group, named.name, hooks, spec)
-            # Here and not where the answer is written: of one whose declaration does not fit the
-            # others are not to blame.
+            # Written here already, so that a declaration that cannot travel fails its plugin alone
+            # and not the whole answer.
             try:
                 methods.SPECS.answers.write((made,))
             except Exception as error:
@@ -198,7 +199,7 @@ class Plugins:
             return Plugin(named.group, named.name, (), found)
 
     async def skill_execute(self, incoming: Incoming) -> str:
-        """Run a skill; its context ends with it."""
+        """Run a skill; its context ends with the run."""
         asked, call = incoming.request, _running(incoming)
         name: str = asked["name"]
         context, calls = remote_context(call, asked, self._storage)
@@ -216,19 +217,19 @@ class Plugins:
         return str.__str__(outcome)
 
     async def pocket_build(self, incoming: Incoming) -> Built:
-        """What a running skill calls with its pocket."""
+        """Run the build function of a running skill's pocket."""
         calls, asked = self._calls.get(incoming.cap or b""), incoming.request
         if calls is None:
             raise SkillError("call_ended", "The skill's call has ended")
         return await _shielded(calls.build(asked["build"], asked["pocket"]))
 
     async def provider_complete(self, incoming: Incoming) -> Completion:
-        """Return one completion."""
+        """Return a completion."""
         hook = self._completion(incoming, "provider_complete")
         return sendable(checked_completion(await _run(_running(incoming), hook)))
 
     async def provider_stream(self, incoming: Incoming) -> AsyncGenerator[str | Usage, None]:
-        """Yield one completion in pieces."""
+        """Yield a completion in pieces."""
         hook = self._completion(incoming, "provider_stream")
         with running(_running(incoming)):
             async with aclosing(contained_stream(hook())) as pieces:
@@ -255,7 +256,7 @@ class Plugins:
         return partial(hook, request=asked["request"], options=asked["options"], context=context)
 
     async def venue(self, incoming: Incoming) -> Any:
-        """Return a venue's hook."""
+        """Run a venue's hook and return its answer."""
         asked, call, name = dict(incoming.request), _running(incoming), incoming.method
         hook = self._bound(VENUES, asked.pop("name"), _hook_of(name))
         base_url, secrets, pools = (asked.pop(each) for each in ("base_url", "secrets", "pools"))
@@ -267,15 +268,16 @@ class Plugins:
         return _of_type(answer, _OF_VENUES[name], _hook_of(name))
 
     async def payment(self, incoming: Incoming) -> Any:
-        """Return a payment protocol's hook."""
+        """Run a payment protocol's hook and return its answer."""
         asked, name = dict(incoming.request), incoming.method
         hook = self._bound(PAYMENTS, asked.pop("name"), _hook_of(name))
         answer = await _run(_running(incoming), partial(hook, **asked))
-        # A generator of offers would run where none of the guards around a hook is.
+        # A generator of offers is refused: it would run outside the guards around a hook.
         return _of_type(answer, _OF_PAYMENTS[name], _hook_of(name))
 
     async def payment_offers(self, incoming: Incoming) -> tuple[PaymentOffer | str, ...]:
-        """What a seller's answer offers."""
+        """Return the offers in a seller's answer, and for each that cannot be read the reason as
+        text."""
         return tuple(
             shortened(str(each))
             if isinstance(each, InvalidRequest)
@@ -284,7 +286,7 @@ class Plugins:
         )
 
     async def guardrail_check(self, incoming: Incoming) -> Verdict:
-        """Return a rule's answer; one that raises, or answers anything else, has refused."""
+        """Return a rule's answer; a rule that raises, or answers anything else, has refused."""
         asked = dict(incoming.request)
         name = asked.pop("name")
         hook = self._bound(GUARDRAILS, name, "guardrail_check")
@@ -317,13 +319,13 @@ async def _run(call: Running, hook: Callable[[], Awaitable[T]]) -> T:
         return await _shielded(hook())
 
 
-# A piece of 64 KiB, of characters of at most four bytes.
+# Characters in a piece of 64 KiB, if each has four bytes.
 _PIECE_CHARACTERS = 16_000
 _MAX_REASON = 4_000
 
 
 async def _shielded(work: Awaitable[T]) -> T:
-    """Let deliberate errors pass; log any other here, where its traceback is."""
+    """Await work; deliberate errors pass, and any other is logged here with its traceback."""
     try:
         return await contained(work)
     except SolwardError:

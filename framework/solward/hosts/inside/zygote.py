@@ -41,32 +41,32 @@ from solward.support.extras import UNUSED, left_out
 
 
 class _Child(NamedTuple):
-    """A host, and the open file of its session's nice value; None where that is the zygote's, or
-    this kernel has none."""
+    """A host, and the open file of its session's nice value. `session` is None if the host is in
+    the zygote's session, or if the kernel has no such file."""
 
     pid: int
     session: int | None
 
 
 def main(control: socket.socket, first: dict[str, Any]) -> NoReturn:
-    """Serve requests to fork until the service is gone. `first` is the first message."""
+    """Serve requests to fork until the service is gone; `first` is the first message."""
     die_with(first["parent"])
-    # A parent's way to ignore its children would be inherited, and their status be lost.
+    # If the parent ignores SIGCHLD, this process inherits that, and the status of hosts is lost.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     name_process("solward-zygote")
     _stand_back(first["nice"], None, ())
     set_turn(LONG_TURN_NS)
-    # Each host would have them too.
+    # Every host would inherit these modules.
     with left_out(*UNUSED):
         for module in first["warm"]:
             _warm(module)
-    # Hosts may not read it, so that they have no use for it.
+    # Hosts may not read this folder.
     sys.path[:] = [
         each for each in sys.path if each in first["libraries"] or each not in first["source"]
     ]
     me, checked = os.getpid(), available()
     gc.collect()
-    # The hosts' collectors leave alone what exists now, so that its memory stays shared.
+    # The hosts' garbage collectors skip all present objects, so that their memory stays shared.
     gc.freeze()
     reason = None if checked.available else checked.reason
     _send(control, {"ready": me, "unavailable": reason})
@@ -105,11 +105,11 @@ def main(control: socket.socket, first: dict[str, Any]) -> NoReturn:
 
 
 def _fork(channel: int, host: dict[str, Any], zygote: int) -> _Child:
-    """Return a new host. The file of its session's nice value is opened before it confines itself:
-    nobody but root can open it then.
+    """Start a host. The file of its session's nice value is opened before it confines itself,
+    because only root can open it afterwards.
 
     Raises:
-        OSError: no process could be made.
+        OSError: if no process could be made.
     """
     opened, go = os.pipe()
     try:
@@ -120,7 +120,7 @@ def _fork(channel: int, host: dict[str, Any], zygote: int) -> _Child:
             try:
                 run(channel, host, zygote)
             finally:
-                # Whatever happened: nothing of the zygote runs in a host.
+                # The zygote's loop must never run in a host, whatever was raised.
                 os._exit(os.EX_SOFTWARE)
         session = None
         if host["session_nice"] is not None:
@@ -147,7 +147,7 @@ def _warm(module: str) -> None:
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
-        # A library that is optional, such as uvloop; never a part of one that is there.
+        # The library is optional, such as uvloop; a missing part of an installed one is an error.
         if error.name != module:
             raise
 

@@ -1,1 +1,1 @@
-"""What the service and a plugin host say to each other: typed frames on one socket pair."""
+"""Messages between the service and a plugin host: typed frames on one socket pair."""

@@ -1,8 +1,8 @@
 """One end of the socket between the service and a plugin host; both ends call each other.
 
-Nothing that the other end sends is believed: a frame that is none, or that nobody asked for, ends
-the channel with `HostileFrame`. What is held for it is bounded, read or not: requests by `Limits`,
-pieces by credit, one large answer at a time, and output by `_HIGH`.
+The other end is not trusted: a frame that is not valid, or that nobody asked for, ends the channel
+with `HostileFrame`. All that is held for it is limited: requests by `Limits`, pieces by credit, one
+large answer at a time, and output by `_HIGH`.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ from solward.hosts.wire.methods import METHODS, PING, Method
 from solward.hosts.wire.values import Codec, Unreadable
 from solward.types.errors import InvalidRequest, SkillError
 
-# Output above which nobody adds to it, and below which they go on.
+# Bytes of output above which writers wait.
 _HIGH: Final = 256 << 10
 _LOW: Final = 64 << 10
-# Answers and credits are added whatever waits. So much of them means that nobody reads.
+# Answers and credits never wait. This many bytes of them mean that the other end does not read.
 _UNREAD: Final = 4 << 20
 _RECV: Final = 128 << 10
-# Read before others of this loop have their turn, counted as `frames_per_s` is: 32 whole calls
-# would keep a payment waiting for 5 ms each time.
+# Frames that are read in one turn of the loop, counted as for `frames_per_s`: 32 whole calls would
+# keep a payment waiting for 5 ms each time.
 _FRAMES_AT_ONCE: Final = 32
 _CREDIT_STEP: Final = CREDIT // 2
-# A frame's own fields beside its body.
+# Bytes of a frame's fields other than its body.
 _FRAME_HEAD: Final = 256
 _CLOSING_S: Final = 2.0
 _DEADLINE_S: Final = 0.25
-# What a call costs beside another frame, and how many bytes cost as much as a frame.
+# A call counts as this many frames more, and so many bytes count as a frame.
 _CALL_FRAMES: Final = 4
 _BYTES_A_FRAME: Final = 4096
 
@@ -77,17 +77,17 @@ _NOTHING: Final = msgspec.Raw(msgspec.msgpack.encode(b""))
 
 
 class BadAnswer(Exception):
-    """A handler of this end answers with what does not fit its method, or is too large."""
+    """An answer of this end's own handler that does not fit its method, or is too large."""
 
 
 class Incoming:
     """A call as its handler sees it.
 
     Attributes:
-        method: its name.
-        raw: the request as it travelled, checked; its JSON is text still.
-        cap: the capability it names, unchecked.
-        channel: the end it came in at.
+        method: name of the method.
+        raw: the request as it travelled, checked; JSON in it is still text.
+        cap: the capability that it names, unchecked.
+        channel: the end at which it came in.
     """
 
     def __init__(self, channel: Channel, serving: _Serving, raw: Any, cap: bytes | None):
@@ -99,10 +99,10 @@ class Incoming:
 
     @cached_property
     def request(self) -> Any:
-        """The arguments by their names, or the method's one request: read when they are asked for.
+        """The arguments by name, or the method's one request; converted at the first access.
 
         Raises:
-            InvalidRequest, Unreadable: a value inside that is none.
+            InvalidRequest, Unreadable: if a value in it is not valid.
         """
         return self._serving.method.requests.convert(self.raw)
 
@@ -124,7 +124,7 @@ Handler = Callable[[Incoming], Coroutine[Any, Any, Any] | AsyncGenerator[Any, No
 
 @dataclass(slots=True, eq=False)
 class _Inbox:
-    """Pieces that came and wait to be taken, and what the sender may still send."""
+    """Pieces that came and have not been taken, and how many more the sender may send."""
 
     credit: int = CREDIT
     taken: int = 0
@@ -143,7 +143,7 @@ class _Inbox:
             self._changed.set()
 
     async def take(self) -> Any:
-        """Return the next piece; None after the last, or the error that ended them."""
+        """Return the next piece; None after the last; raise the error that ended them."""
         while not self._items:
             if self.error is not None:
                 raise self.error
@@ -156,7 +156,7 @@ class _Inbox:
 
 @dataclass(slots=True, eq=False)
 class _Outbox:
-    """What may still be sent of a stream."""
+    """The credit for sending pieces of a stream."""
 
     credit: int = CREDIT
     closed: bool = False
@@ -173,7 +173,7 @@ class _Outbox:
         self._changed.set()
 
     async def ready(self) -> bool:
-        """Wait for credit; False where nobody takes pieces any more."""
+        """Wait for credit; return False if the other end takes no more pieces."""
         while self.credit == 0 and not self.closed:
             self._changed.clear()
             await self._changed.wait()
@@ -182,7 +182,7 @@ class _Outbox:
 
 @dataclass(slots=True, eq=False)
 class _Opened:
-    """A call of ours that is not answered yet."""
+    """A call that this end made and that is not answered yet."""
 
     method: Method
     body: bytes
@@ -209,7 +209,7 @@ class _Opened:
 
 @dataclass(slots=True, eq=False)
 class _Serving:
-    """A call of theirs that we have not answered yet."""
+    """A call of the other end that is not answered yet."""
 
     id: int
     method: Method
@@ -228,12 +228,12 @@ class Channel:
     """One end; it belongs to the running event loop.
 
     Args:
-        sock: a connected stream socket, which becomes the channel's.
-        handlers: method name -> async function, or async generator for a stream, of an `Incoming`.
-        receive_limit: what the other end may send: `FROM_HOST` in the service, `TO_HOST` in a host.
-            This end may send the other of the two.
+        sock: a connected stream socket, which the channel closes.
+        handlers: by method name, async functions of an `Incoming`, or async generators for streams.
+        receive_limit: limits of the other end: `FROM_HOST` in the service, `TO_HOST` in a host.
+            This end keeps the other of the two.
         on_log: called with each `Log`.
-        on_bug: called with method and error where a handler raises what is no `SolwardError`.
+        on_bug: called with method and error if a handler raises anything but a `SolwardError`.
     """
 
     def __init__(
@@ -255,13 +255,13 @@ class Channel:
         self._ended = False
         self._cause: BaseException | None = None
         self._closed: asyncio.Future[BaseException | None] = self._loop.create_future()
-        # Ours.
+        # Calls that this end makes.
         self._next = 1
         self._opened: dict[int, _Opened] = {}
         self._open_bytes = 0
         self._queue: deque[_Opened] = deque()
         self._joining: tuple[int, bytearray] | None = None
-        # Theirs.
+        # Calls that the other end makes.
         self._last = 0
         self._serving: dict[int, _Serving] = {}
         self._serving_bytes = 0
@@ -283,12 +283,13 @@ class Channel:
 
     @property
     def closed(self) -> asyncio.Future[BaseException | None]:
-        """Done once the channel has ended; why: None where `close` was called, or an error."""
+        """A future that is done once the channel has ended: None after `close`, otherwise the
+        error."""
         return self._closed
 
     @property
     def unanswered_s(self) -> float:
-        """Seconds for which the oldest call that was cancelled or timed out is unanswered."""
+        """Seconds since the oldest call that was cancelled or timed out and is not answered yet."""
         since = [each.abandoned_at for each in self._opened.values() if each.abandoned_at]
         return self._loop.time() - min(since) if since else 0.0
 
@@ -300,19 +301,19 @@ class Channel:
         cap: bytes | None = None,
         timeout_s: float | None = None,
     ) -> Any:
-        """Call the other end and wait for its answer; cancelling does not wait for it to notice.
+        """Call the other end and return its answer; a cancellation does not wait for the other end.
 
         Args:
-            request: the arguments by their names.
+            request: the arguments by name.
 
         Raises:
             SolwardError: as the handler raised it.
-            HostBug: the handler raised anything else.
-            InvalidRequest: the request does not fit the method; nothing was sent.
-            SkillError: `too_large`: request or answer.
-            TimeoutError: no answer within `timeout_s`, of which the handler is cancelled too.
-            ChannelClosed: the channel has ended.
-            Unreadable: the answer has a value inside that is none; the channel has ended.
+            HostBug: if the handler raised anything else.
+            InvalidRequest: if the request does not fit the method; nothing was sent.
+            SkillError: `too_large`: the request or the answer.
+            TimeoutError: if there is no answer within `timeout_s`; the handler is cancelled too.
+            ChannelClosed: if the channel has ended.
+            Unreadable: if a value in the answer is not valid; this ends the channel.
         """
         opened = self._open(method, method.requests.write(request), cap, timeout_s)
         try:
@@ -330,14 +331,15 @@ class Channel:
         cap: bytes | None = None,
         uploads: AsyncIterator[Any] | None = None,
     ) -> AsyncGenerator[Any, None]:
-        """Call for pieces; the other end is `CREDIT` pieces ahead at most. Closing it cancels.
+        """Call and yield pieces; the other end may be `CREDIT` pieces ahead. Closing cancels the
+        call.
 
         Args:
-            request: as of `call`.
-            uploads: pieces sent after the request, for a method that has them.
+            request: the arguments by name.
+            uploads: pieces to send after the request, for a method that takes them.
 
         Raises:
-            SolwardError: as `call`; an error of `uploads` passes too.
+            SolwardError: as `call`; errors of `uploads` are raised too.
         """
         opened = self._open(method, method.requests.write(request), cap, None)
         assert opened.inbox is not None
@@ -361,11 +363,12 @@ class Channel:
             raise
 
     def serve(self, handlers: Mapping[str, Handler]) -> None:
-        """Handlers beside those that it was made with."""
+        """Add handlers to those that it was made with."""
         self._handlers.update(handlers)
 
     def log(self, level: str, event: str, fields: Mapping[str, str] | None = None) -> None:
-        """Send a line for the other end's log; shortened, and dropped where it does not read."""
+        """Send a line for the other end's log, shortened; drop it if the other end does not
+        read."""
         if self._ended or len(self._out) > _HIGH:
             return
         kept = list((fields or {}).items())[:MAX_FIELDS]
@@ -374,7 +377,7 @@ class Channel:
         )
 
     async def close(self) -> None:
-        """End the channel: calls fail, handlers are cancelled and waited for, at most 2 s."""
+        """End the channel: calls fail, and handlers are cancelled and get 2 s to end."""
         if not self._ended and self._out:
             self._flush()
         self.end(None)
@@ -382,8 +385,6 @@ class Channel:
         tasks = [task for task in tasks if task is not asyncio.current_task()]
         if tasks:
             await asyncio.wait(tasks, timeout=_CLOSING_S)
-
-    # Calls of ours.
 
     def _open(
         self, method: Method, body: bytes, cap: bytes | None, timeout_s: float | None
@@ -396,20 +397,20 @@ class Channel:
             )
         if self._ended:
             raise self._closing_error()
-        # Later than our own, which then says what became of the call.
+        # Later than this end's own limit, so that the timeout is raised here.
         deadline_ms = None if timeout_s is None else round((timeout_s + _DEADLINE_S) * 1000)
         opened = _Opened(method, body, cap, deadline_ms, self._loop.create_future(), len(body))
         if method.streams:
             opened.inbox = _Inbox()
         if method.uploads is not None:
-            # Until the call itself is sent, which may have to wait.
+            # No credit until the call itself is sent, which may have to wait.
             opened.outbox = _Outbox(credit=0)
         self._queue.append(opened)
         self._admit()
         return opened
 
     def _admit(self) -> None:
-        """Send the calls that wait, in order, as far as there is room for them."""
+        """Send waiting calls in their order while there is room."""
         while self._queue and not self._ended:
             opened = self._queue[0]
             size = self._open_bytes + opened.size
@@ -429,7 +430,7 @@ class Channel:
                 opened.outbox.add(CREDIT)
 
     def _abandon(self, opened: _Opened) -> None:
-        """Nobody waits for it any more."""
+        """Cancel a call for which nobody waits any more."""
         if opened.id == 0:
             if opened in self._queue:
                 self._queue.remove(opened)
@@ -439,7 +440,7 @@ class Channel:
                 opened.outbox.close()
             self._send(Cancel(opened.id))
         if opened.future.done() and not opened.future.cancelled():
-            # asyncio logs the error of a future that nobody retrieved.
+            # Retrieved, so that asyncio does not log it.
             opened.future.exception()
 
     def _answered(self, number: int) -> _Opened:
@@ -474,8 +475,6 @@ class Channel:
         except Exception as error:
             opened.end(None, error)
 
-    # Calls of theirs.
-
     def _on_call(self, frame: Call) -> None:
         method = METHODS.get(frame.method)
         handler = self._handlers.get(frame.method)
@@ -491,8 +490,8 @@ class Channel:
             or self._serving_bytes + serving.size > self._receive.open_bytes
         ):
             raise HostileFrame("more calls than may be open")
-        # What may still come of it when it has ended: its cancellation and the end of its upload;
-        # further pieces are counted as they are sent.
+        # Frames about it that may still come after its end: its cancellation and the end of its
+        # upload. Pieces are counted as they are sent.
         self._late += 2
         if method.uploads is not None:
             self._late += CREDIT
@@ -511,7 +510,7 @@ class Channel:
         if not serving.cancelled and serving.task is not None:
             serving.cancelled = True
             serving.outbox.close()
-            # A task that is cancelled before its first step would never answer.
+            # A task that is cancelled before its first step never runs, so it would not answer.
             if serving.started and not serving.task.cancelling():
                 serving.task.cancel()
 
@@ -532,7 +531,7 @@ class Channel:
                 self._on_bug(incoming.method, error)
         finally:
             serving.answered = True
-            # From now on its cancellation changes nothing.
+            # A cancellation from now on has no effect.
             serving.cancelled = True
             if serving.deadline is not None:
                 serving.deadline.cancel()
@@ -558,7 +557,7 @@ class Channel:
                     if not await serving.outbox.ready():
                         break
                     serving.outbox.credit -= 1
-                    # A credit for it may come when the stream has ended.
+                    # Its credit may come after the end of the stream.
                     self._late += 1
                     self._send(Piece(-serving.id, body))
             return End(-serving.id)
@@ -574,7 +573,7 @@ class Channel:
         body = _fitting(method.answers, await made, method.largest)
         if len(body) <= PIECE:
             return Result(serving.id, body)
-        # One at a time: the receiver holds the pieces of one answer, however many calls are open.
+        # One at a time, because the receiver holds the pieces of only one answer.
         async with self._sending_large:
             view = memoryview(body)
             for start in range(0, len(body), PIECE):
@@ -582,10 +581,8 @@ class Channel:
                 serving.in_pieces = True
                 chunk = _CHUNK_ENCODER.encode(view[start : start + PIECE])
                 self._send(Piece(-serving.id, msgspec.Raw(chunk)))
-            # The end, a failure too, is sent without waiting for room: before another's pieces.
+            # The end, or a failure, does not wait for room, so it is sent before another's pieces.
             return Result(serving.id, _NOTHING)
-
-    # Frames.
 
     def _on_frame(self, frame: AnyFrame, size: int) -> None:
         match frame:
@@ -634,7 +631,7 @@ class Channel:
         self._admit()
 
     def _joined(self, number: int) -> bytearray | None:
-        """Return the pieces of this call's answer; afterwards there are none."""
+        """Remove and return the pieces of this call's answer, or None."""
         if self._joining is None or self._joining[0] != number:
             return None
         parts, self._joining = self._joining[1], None
@@ -701,7 +698,8 @@ class Channel:
         self._admit()
 
     def _served(self, number: int) -> _Serving | None:
-        """Return their call; None where it has ended, of which they need not know yet."""
+        """Return a call of the other end; None if it ended so recently that the other end may not
+        know it."""
         serving = self._serving.get(number)
         if serving is None:
             self._late -= 1
@@ -710,14 +708,12 @@ class Channel:
         return serving
 
     def _took(self, number: int, inbox: _Inbox) -> None:
-        """A piece was taken: another may come."""
+        """Count a piece as taken, and send new credit in steps."""
         inbox.taken += 1
         if inbox.taken == _CREDIT_STEP and not inbox.ended and not self._ended:
             inbox.credit += inbox.taken
             self._send(Credit(number, inbox.taken))
             inbox.taken = 0
-
-    # The socket.
 
     def _readable(self) -> None:
         try:
@@ -753,7 +749,7 @@ class Channel:
                 if self._ended:
                     return
         except Exception as error:
-            # Of ours, if it is no `HostileFrame`: then nothing that came is in order any more.
+            # Any error but a `HostileFrame` is a bug here, after which the input is unreliable.
             self.end(error)
             return
         del buffer[:at]
@@ -761,7 +757,7 @@ class Channel:
         if now - self._window >= 1:
             self._window, self._window_frames = now, 0
         self._window_frames += cost
-        # Others of this loop first; what is in the socket waits as well.
+        # Other tasks of the loop run first, and the socket's data waits.
         if self._window_frames > self._receive.frames_per_s:
             self._pause()
             self._loop.call_at(self._window + 1, self._go_on)
@@ -791,7 +787,7 @@ class Channel:
         if len(self._out) > self._limit.frame + _HIGH + _UNREAD:
             self.end(HostileFrame("the other end does not read"))
         elif not self._flushing:
-            # At the end of this turn of the loop, so that frames share a system call.
+            # Written at the end of this turn of the loop, so that frames share a system call.
             self._flushing = True
             self._loop.call_soon(self._flush)
 
@@ -819,13 +815,13 @@ class Channel:
             self._admit()
 
     async def _room(self) -> None:
-        """Wait until there is room for more output."""
+        """Wait until more output may be added."""
         while not self._ended and len(self._out) > _HIGH:
             self._has_room.clear()
             await self._has_room.wait()
 
     def end(self, error: BaseException | None) -> None:
-        """End the channel at once, for this reason; what came and was not read counts no more."""
+        """End the channel at once for this reason; unread input is dropped."""
         if self._ended:
             return
         self._ended = True

@@ -1,4 +1,4 @@
-"""Errors by their code: what one end raises, the other raises as the same class of `errors`."""
+"""Errors by their code: one end raises the same class of `errors` as the other end did."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from solward.types.record import Hold, TransactionRecord
 
 _MAX_TEXT: Final = 2_000
 
-# The name that httpx and httpcore have for each failure of a request, and what is said of it: their
-# own texts may quote headers. The order is that of the classes: the first that an exception is one
-# of.
+# The name of each failure of a request in httpx and httpcore, and a text of our own, because theirs
+# may quote headers. The first class of which an exception is an instance counts.
 HTTP_FAILURES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "http_connect_timeout": ("ConnectTimeout", "The site could not be reached in time"),
@@ -38,7 +37,7 @@ HTTP_FAILURES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 
 
 class HostBug(Exception):
-    """A plugin, or its host, raised what is no deliberate error; says its type and nothing else."""
+    """An error of a plugin or its host that is not deliberate; it tells only the type's name."""
 
     def __init__(self, type_name: str) -> None:
         super().__init__(type_name)
@@ -46,7 +45,7 @@ class HostBug(Exception):
 
 
 _Short = Annotated[str, Meta(max_length=_MAX_TEXT)]
-# The attributes of each class of `errors` beside its text. An error of a class that is left out
+# The attributes of each class of `errors`, without the text. An error of a class that is not here
 # travels as the nearest class above it.
 _ATTRIBUTES: Final[dict[type[SolwardError], dict[str, Any]]] = {
     errors.SkillError: {"code": Name},
@@ -59,9 +58,9 @@ _ATTRIBUTES: Final[dict[type[SolwardError], dict[str, Any]]] = {
     errors.ModelRefused: {"reason": _Short, "said": _Short},
     errors.LedgerRejected: {"code": int, "data": Any},
 }
-# Left out where they cannot travel.
+# Attributes that are left out if they cannot travel.
 _OPTIONAL: Final = ("data", "usage")
-# It carries an object of the registry.
+# A `PluginError` carries an object of the registry.
 _STAYS = {errors.PluginError}
 _BY_CODE: Final[dict[str, type[SolwardError]]] = {
     name: found
@@ -88,7 +87,7 @@ _CODECS: Final = {
 
 
 def to_wire(error: BaseException) -> tuple[str, str, msgspec.Raw]:
-    """Code, text and attributes of an error as they travel; of a bug its type's name alone."""
+    """Return code, text and attributes of an error; for a bug, only the name of its type."""
     if isinstance(error, SolwardError):
         # A plugin's error may hold anything, and its text may be made by its own code.
         try:
@@ -108,8 +107,8 @@ def from_wire(code: str, text: str, data: msgspec.Raw) -> SolwardError | HostBug
     """Return the error, of its class in `errors`, or a `HostBug`.
 
     Raises:
-        Unreadable: a code that is none, or attributes that are not those of its class.
-        HostileFrame: likewise.
+        Unreadable, HostileFrame: if the code is unknown, or the attributes are not those of its
+            class.
     """
     kind = _BY_CODE.get(code)
     codec = None if kind is None else _CODECS.get(kind)
@@ -119,7 +118,7 @@ def from_wire(code: str, text: str, data: msgspec.Raw) -> SolwardError | HostBug
         return HostBug(_name(text))
     if kind is None:
         raise Unreadable("no error has this code")
-    # Their constructors make the text from other values, which it was made from already.
+    # No constructor, because it would make the text a second time from other values.
     error = kind.__new__(kind, text)
     error.args = (text,)
     for name, value in ({} if codec is None else codec.convert(codec.read(data))).items():
@@ -128,14 +127,14 @@ def from_wire(code: str, text: str, data: msgspec.Raw) -> SolwardError | HostBug
 
 
 def _data(error: SolwardError, kind: type[SolwardError], *, whole: bool) -> msgspec.Raw:
-    """Return the attributes as they travel; without the optional ones where it is not `whole`."""
+    """Return the attributes as they travel, without the optional ones unless `whole`."""
     codec = _CODECS.get(kind)
     if codec is None:
         return _NIL
     values = {name: _sent(getattr(error, name)) for name in _attributes(kind)}
     for name in () if whole else set(_OPTIONAL) & set(values):
         if name == "usage" and values[name] is not None:
-            # The vendor counted something, and nobody knows what.
+            # The usage is lost, so that the call may have cost something.
             values["may_cost"] = True
         values[name] = None
     body = codec.write(values)
@@ -148,7 +147,7 @@ def _sent(value: Any) -> Any:
 
 
 def shortened(text: str) -> str:
-    """Exact, short, and without what is not UTF-8."""
+    """Return a text cut to the allowed length, an exact `str` that is valid UTF-8."""
     return text[:_MAX_TEXT].encode("utf-8", "replace").decode("utf-8")
 
 

@@ -1,9 +1,9 @@
 """The frames of a channel and their limits: a 4-byte big-endian length, then msgpack.
 
-Calls are numbered upwards from 1 by who opens them. In `Piece`, `Credit` and `End` the number of a
-call that the frame's sender opened is positive, and that of one that its receiver opened negative.
-Every `Call` is answered by exactly one `Result`, `Failed` or `End`, even after a `Cancel`: until
-then it takes one of its opener's places.
+Each end numbers the calls that it opens from 1 upwards. In `Piece`, `Credit` and `End`, a positive
+number is a call that the sender of the frame opened, a negative one a call that its receiver
+opened. Every `Call` is answered by exactly one `Result`, `Failed` or `End`, even after a `Cancel`;
+until then it counts against the limits of its opener.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from msgspec import Meta
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one end of a channel may send.
+    """The limits of what one end of a channel may send.
 
     Attributes:
-        frame: most bytes of a frame.
-        calls: most calls that it has open at a time.
-        open_bytes: most bytes of the requests of these calls together.
-        frames_per_s: most frames that are read in a second, of which a call is five and each
-            4 KiB one more; the rest waits in the socket.
+        frame: bytes of a frame.
+        calls: calls that are open at a time.
+        open_bytes: bytes of the requests of these calls together.
+        frames_per_s: frames that are read in a second, where a call counts as five and each 4 KiB
+            as one more; the rest waits in the socket.
     """
 
     frame: int
@@ -54,21 +54,21 @@ Text = Annotated[str, Meta(max_length=MAX_TEXT)]
 
 
 class HostileFrame(Exception):
-    """What came is nothing that the other end of a channel says; the channel has ended."""
+    """Bytes that no correct other end would send; the channel has ended."""
 
 
 class ChannelClosed(ConnectionError):
-    """The channel ended before the call did; whether the call was carried out is not known.
+    """The channel ended before the call did; the call may have been carried out or not.
 
     Attributes:
-        reason: why it ended; None where this end closed it.
+        reason: the error that ended it; None if this end closed it.
     """
 
     reason: BaseException | None = None
 
 
 class Frame(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=True):
-    """Base of the frames, each an array that begins with its name."""
+    """Base of the frames, each an array that begins with its tag."""
 
 
 class Call(Frame, tag="call"):
@@ -87,14 +87,14 @@ class Call(Frame, tag="call"):
 
 
 class Result(Frame, tag="result"):
-    """The answer; empty bytes where the pieces before it are the answer."""
+    """The answer; empty bytes if it was sent in pieces before."""
 
     id: Number
     body: msgspec.Raw
 
 
 class Failed(Frame, tag="failed"):
-    """The call raised an error, by its code; `data` are its attributes, or nil."""
+    """An error that the call raised, by its code; `data` are its attributes, or nil."""
 
     id: Number
     code: Short
@@ -110,7 +110,7 @@ class Piece(Frame, tag="piece"):
 
 
 class Credit(Frame, tag="credit"):
-    """The receiver took so many pieces, so that as many more may come."""
+    """The receiver took this many pieces, so as many more may come."""
 
     id: Signed
     count: Annotated[int, Meta(ge=1, le=CREDIT)]
@@ -123,7 +123,7 @@ class End(Frame, tag="end"):
 
 
 class Cancel(Frame, tag="cancel"):
-    """The opener waits no longer."""
+    """The opener of the call does not wait any longer."""
 
     id: Number
 
@@ -138,7 +138,7 @@ class Log(Frame, tag="log"):
 
 AnyFrame = Call | Result | Failed | Piece | Credit | End | Cancel | Log
 
-# What msgspec raises of bytes that it cannot read as the type: too deep, not UTF-8, too large.
+# Errors of msgspec for bytes that are not of the type, too deep, not UTF-8 or too large.
 UNREADABLE: Final = (msgspec.MsgspecError, RecursionError, ValueError, OverflowError)
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -146,7 +146,7 @@ _DECODER: msgspec.msgpack.Decoder[AnyFrame] = msgspec.msgpack.Decoder(AnyFrame)
 
 
 def write(frame: AnyFrame, buffer: bytearray) -> int:
-    """Append the frame with its length to the buffer; the number of bytes appended."""
+    """Append the frame with its length to the buffer, and return the number of bytes appended."""
     start = len(buffer)
     buffer += b"\0\0\0\0"
     try:
@@ -160,10 +160,10 @@ def write(frame: AnyFrame, buffer: bytearray) -> int:
 
 
 def read(payload: bytes) -> AnyFrame:
-    """Read a frame without its length.
+    """Return the frame in a payload without its length.
 
     Raises:
-        HostileFrame: it is none.
+        HostileFrame: if it is not a frame.
     """
     try:
         return _DECODER.decode(payload)

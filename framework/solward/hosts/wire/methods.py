@@ -1,6 +1,6 @@
-"""Every method of a channel: its arguments and its answer. There are no others.
+"""Every method of a channel, with its arguments and its answer. There are no others.
 
-`to a host` and `from a host` say who may call it; wallet, caller, ordinal and effects are never
+`to a host` and `from a host` say which end calls it. Wallet, caller, ordinal and effects are never
 arguments: the service derives them from the call's capability.
 """
 
@@ -65,16 +65,16 @@ _BIG: Final = 4 << 20
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """A method of the other end.
+    """A method that one end calls at the other.
 
     Attributes:
-        request: hints of its arguments by their names, or a struct.
-        response: hint of its answer; None where it says that it is done.
+        request: type hints of its arguments by name, or a struct.
+        response: type hint of its answer; None if it answers only that it is done.
         largest: most bytes of the answer; beyond `PIECE` it travels in pieces.
-        at_once: most handlers of it that run at a time; None for as many as are called.
-        most: bytes of the request; None for as many as a frame has.
+        at_once: most handlers of it that run at a time; None for no limit.
+        most: most bytes of the request; None for the limit of a frame.
         streams: whether it answers with any number of responses, each at most a piece.
-        uploaded: what its caller sends after the request, piece by piece; None where it sends none.
+        uploaded: type of the pieces that the caller sends after the request; None for none.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Method:
         object.__setattr__(self, "uploads", up)
 
 
-# Either way.
+# Called by both ends.
 
 PING = Method("ping")
 
@@ -106,7 +106,7 @@ PING = Method("ping")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a plugin cannot be used; `code` is one of the registry's."""
+    """The reason why a plugin cannot be used; `code` is one of the registry's."""
 
     code: Name
     detail: str
@@ -119,8 +119,8 @@ class Plugin:
     Attributes:
         group: `solward.skills`, `solward.providers`, `solward.venues`, `solward.payments` or
             `solward.guardrails`.
-        hooks: the hooks it implements.
-        spec: its declaration, None of a guardrail.
+        hooks: names of the hooks that it implements.
+        spec: its declaration; None for a guardrail.
     """
 
     group: Name
@@ -130,8 +130,8 @@ class Plugin:
 
 
 class Verdict(Wire):
-    """Attributes: reason: None allows it. held: a person decides, for this reason. failed: the rule
-    raised, for this reason."""
+    """The answer of a rule. `reason` is None if it allows the transaction; `held`: a person
+    decides, for this reason; `failed`: the rule raised, for this reason."""
 
     reason: Text | None = None
     held: bool = False
@@ -140,7 +140,7 @@ class Verdict(Wire):
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """Instructions, or a whole transaction."""
+    """The result of a pocket's build function: instructions, or a whole transaction."""
 
     instructions: Instructions = ()
     wire: WireBytes | None = None
@@ -148,7 +148,7 @@ class Built:
 
 Placeholders = dict[Name, Name | None]
 """By variable, what stands for each secret of a plugin's manifest; None where it is not set."""
-# params, settings, options: by the schemas of skill or provider, defaults applied.
+# params, settings, options: as the schemas of skill or provider say, with defaults.
 _SKILL: Final = {
     "name": Name,
     "params": Any,
@@ -158,7 +158,7 @@ _SKILL: Final = {
     "secrets": Placeholders,
     "settings": Any,
 }
-# secret: what stands for the provider's key. base_url: its configured address.
+# secret: the placeholder of the provider's key. base_url: its configured address.
 _COMPLETION: Final = {
     "name": Name,
     "request": CompletionRequest,
@@ -166,7 +166,7 @@ _COMPLETION: Final = {
     "secret": Name | None,
     "base_url": str | None,
 }
-# base_url: of the venue's HTTP client, None where it has none.
+# base_url: the address of the venue's HTTP client, or None.
 _VENUE: Final = {
     "name": Name,
     "base_url": str | None,
@@ -185,7 +185,7 @@ _OFFERS: Final = Annotated[tuple[PaymentOffer | str, ...], Meta(max_length=256)]
 _SHOWN: Final = Annotated[dict[Name, str], Meta(max_length=256)]
 _SPECS: Final = Annotated[tuple[Plugin, ...], Meta(max_length=256)]
 
-# Text, or the usage.
+# A piece is text, or the usage.
 _PIECE: Final = Annotated[str, Meta(max_length=PIECE)] | Usage
 
 START = Method("start")
@@ -207,16 +207,16 @@ PAYMENT_RECEIPT = Method(
 GUARDRAIL_CHECK = Method(
     "guardrail.check", {"name": Name, "intent": Intent, "effects": TransactionEffects}, Verdict
 )
-# build: as the `op.pocket` that is answered named it. pocket: its address.
+# build: the number in the `op.pocket` that this answers. pocket: the pocket's address.
 POCKET_BUILD = Method("pocket.build", {"build": Natural, "pocket": Address}, Built)
 
 
-# From a host: money. `remember` is what the call remembers.
+# From a host: money. `remember` are the entries that are written with the record.
 
 _REMEMBER: Final = {"remember": Annotated[tuple[Put, ...], Meta(max_length=MAX_REMEMBERED)]}
-# Many times a transaction, of which the rest is details, and what is remembered.
+# Bytes: many times a transaction, with room for details and entries to remember.
 _MONEY: Final = 64 << 10
-# A whole request over HTTP, and what is remembered.
+# Bytes: a whole HTTP request, and entries to remember.
 _PAY: Final = 192 << 10
 
 OP_PERFORM = Method(
@@ -225,7 +225,7 @@ OP_PERFORM = Method(
 OP_TRANSACT = Method(
     "op.transact", {"asked": TransactRequest, **_REMEMBER}, TransactionRecord, most=_MONEY
 )
-# build: a number of the host's in place of the request's function.
+# build: a number that the host chose for the request's build function.
 OP_POCKET = Method(
     "op.pocket",
     {"asked": PocketRequest, "build": Natural, **_REMEMBER},
@@ -242,9 +242,9 @@ MONEY: Final = {
 OP_QUOTE = Method("op.quote", {"params": Any}, Quote, most=_MONEY)
 
 
-# From a host: what it keeps. The arguments are those of `SkillContext.history` and of `Store`.
+# From a host: store and history. The arguments are those of `Store` and `SkillContext.history`.
 
-# A value and its key.
+# Bytes: a value and its key.
 _STORED: Final = 32 << 10
 _HISTORY: Final = {
     "type": Name | None,
@@ -299,7 +299,7 @@ Headers = Annotated[tuple[Header, ...], Meta(max_length=128)]
 
 
 class HttpRequest(Wire):
-    """One request; a redirect is another.
+    """One HTTP request; following a redirect is another one.
 
     Attributes:
         connect_s: seconds until there is a connection, None for the service's own limit.
@@ -327,15 +327,15 @@ _Bytes = Annotated[bytes, Meta(max_length=PIECE)]
 HTTP_REQUEST = Method("http.request", HttpRequest, HttpHead | _Bytes, streams=True, uploaded=_Bytes)
 
 
-# What the conformance kit's tenant tells of the plugins that it runs; no other tenant serves it.
+# Only the conformance kit's tenant serves these; they report on the plugins that it runs.
 
 
 class Raised(Wire):
-    """What a plugin's own code raised.
+    """An error that a plugin's own code raised.
 
     Attributes:
-        place: its file and line, of what is not deliberate.
-        deliberate: it is one of `solward.types.errors`.
+        place: file and line, if it is not deliberate.
+        deliberate: whether it is one of `solward.types.errors`.
         shown: its text and its repr.
     """
 
@@ -354,12 +354,12 @@ class Observed(Wire):
         executed: whether any of its code ran.
         ended: whether it ended.
         cancelled: whether it was cancelled before it ended.
-        returned: whether it returned, even so.
-        answer: the type of what it returned.
-        odd: what a guardrail answered, where that is no answer.
-        changed: whether it changed what it was given.
-        read: paths of the parameters it read.
-        tasks: those of its tasks that still run.
+        returned: whether it returned, even if cancelled.
+        answer: the type of its result.
+        odd: a guardrail's result that is not a valid answer.
+        changed: whether it changed its arguments.
+        read: paths of the parameters that it read.
+        tasks: its tasks that still run.
     """
 
     executed: bool = False
@@ -375,9 +375,9 @@ class Observed(Wire):
     seconds: float = 0.0
 
 
-# key, number: the call of that number, from 0, of those with the same key.
+# key, number: number counts the calls with the same key, from 0.
 KIT_OBSERVED = Method("kit.observed", {"key": LongText, "number": Natural}, Observed)
-# How long a plugin held up the event loop of its host at a time, in seconds, and where.
+# The longest time for which a plugin blocked its host's event loop, in seconds, and where.
 KIT_BLOCKED = Method("kit.blocked", response=tuple[float, Name])
 
 METHODS: Final[Mapping[str, Method]] = MappingProxyType(

@@ -1,7 +1,7 @@
-"""How Solward's own types travel: each dataclass as a strict struct with the same fields.
+"""Conversion of Solward's own types for a channel: each dataclass to a strict struct of its fields.
 
-The structs are made from the dataclasses' hints. Both ends check them, with the bounds that the
-hints carry. A JSON-like value travels as JSON text, so that its numbers stay exact.
+The structs are made from the dataclasses' hints. Both ends check them, with the bounds in the
+hints. A JSON-like value travels as JSON text, so that its numbers stay exact.
 """
 
 from __future__ import annotations
@@ -29,21 +29,18 @@ if TYPE_CHECKING:
 
 
 class Unreadable(ValueError):
-    """A struct that fits its types, with a value inside that cannot be what it stands for."""
+    """A struct of the right types that contains a value that is not valid."""
 
 
 class Wire(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Base of every struct that travels."""
-
-
-# JSON-like values.
+    """Base of all structs that travel."""
 
 
 def to_json(value: object) -> str:
     """Return a JSON-like value as text.
 
     Raises:
-        InvalidRequest: it is none, or nested too deep.
+        InvalidRequest: if it is not JSON-like, or nested too deep.
     """
     try:
         plain = _plain(value)
@@ -58,7 +55,8 @@ def from_json(text: str) -> Any:
     """Return the value of JSON text; fractions are Decimal.
 
     Raises:
-        Unreadable: it is no JSON, nested too deep, or has text or a number that nobody can store.
+        Unreadable: if it is not JSON, nested too deep, or has text or a number that cannot be
+            stored.
     """
     try:
         return jsontext.read(text, has_nul=True)
@@ -69,7 +67,7 @@ def from_json(text: str) -> Any:
 
 
 def _plain(value: object) -> object:
-    """JSON-like data of exact built-in types; anything else is returned as it is."""
+    """Return JSON-like data in built-in types; anything else is returned unchanged."""
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -79,8 +77,8 @@ def _plain(value: object) -> object:
     return value
 
 
-# More digits or a larger power of ten than any amount or price has, which arithmetic would write
-# out in full.
+# Limit of digits and of the power of ten, beyond any amount or price: arithmetic would write a
+# larger number out in full.
 _MAX_POWER: Final = 100
 
 
@@ -88,9 +86,6 @@ def _finite(value: Decimal) -> Decimal:
     if not value.is_finite() or abs(value.adjusted()) > _MAX_POWER:
         raise Unreadable("a number is not finite, or out of any range")
     return value
-
-
-# Instructions, which are solders' own.
 
 
 class AccountMeta(Wire):
@@ -159,20 +154,17 @@ def _instructions_from_wire(wires: tuple[Instruction, ...]) -> tuple[SoldersInst
     return tuple(map(_instruction_from_wire, wires))
 
 
-# Shapes.
-
-
 Convert = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How values of one type travel.
+    """The conversion of one type.
 
     Attributes:
         wire: the type that msgspec checks.
-        there: makes it of Solward's own value; None where that travels as it is.
-        back: makes the value of it, of exact built-in types; None likewise.
+        there: converts Solward's own value to it; None if that travels unchanged.
+        back: converts it to Solward's value, in built-in types; None if that travels unchanged.
     """
 
     wire: Any
@@ -181,8 +173,8 @@ class Shape:
 
 
 def shape_of(hint: Any) -> Shape:
-    """How values of a type hint travel: built-in types, enums, dataclasses of these, and JSON-like
-    values, for which `Any` and `Mapping[str, Any]` stand."""
+    """Return the conversion of a type hint: built-in types, enums, dataclasses of these, and
+    JSON-like values, written `Any` or `Mapping[str, Any]`."""
     if typing.get_origin(hint) is not Annotated:
         return _shape(hint, ())
     marks = hint.__metadata__
@@ -191,7 +183,7 @@ def shape_of(hint: Any) -> Shape:
 
 
 def _shape(hint: Any, marks: tuple[Any, ...]) -> Shape:
-    """Return the shape; `marks` are added by the caller, and replace a bound of this function's."""
+    """Return the conversion; the caller adds `marks`, which replace this function's own limits."""
     bounded = str if marks else Text
     if hint is Any or hint == Mapping[str, Any]:
         return Shape(bounded, to_json, from_json)
@@ -223,7 +215,7 @@ def _shape(hint: Any, marks: tuple[Any, ...]) -> Shape:
     return Shape(hint)
 
 
-# Its members are known when this runs alone, and not to a type checker.
+# `Any`, because a type checker does not know the members of a union made at run time.
 _UNION: Final[Any] = typing.Union
 
 
@@ -281,7 +273,7 @@ def _shape_of_dataclass(kind: type, tag: str | None) -> Shape:
         if typing.get_origin(hint) is Callable or any(
             typing.get_origin(each) is type for each in typing.get_args(hint)
         ):
-            continue  # A function stays on its side, and so does a class.
+            continue  # Functions and classes do not travel.
         shape = shapes[field.name] = shape_of(hint)
         if field.default is not dataclasses.MISSING:
             defaults[field.name] = _default(shape, field.default)
@@ -323,7 +315,7 @@ def _struct(
 def _converters(
     shapes: Mapping[str, Shape],
 ) -> tuple[Callable[[dict[str, Any]], Any], Callable[[dict[str, Any]], Any]]:
-    """Convert values by name, there and back; those that travel as they are stay."""
+    """Return functions that convert values by name, there and back; others stay unchanged."""
     there = [(name, shape.there) for name, shape in shapes.items() if shape.there is not None]
     back = [(name, shape.back) for name, shape in shapes.items() if shape.back is not None]
 
@@ -344,11 +336,12 @@ _KEPT_TOOLS: Final = 1_024
 
 
 def _kept(shape: Shape) -> Shape:
-    """Definitions of tools, each written and read once: agents send the same ones each time."""
+    """Return the conversion with a cache, for definitions of tools: agents send the same ones each
+    time."""
     assert shape.there is not None
     assert shape.back is not None
     make = shape.there
-    # By identity, which holds as the definition is kept beside what was written of it.
+    # By identity, which stays valid because the cache holds the definition itself.
     written: dict[int, tuple[object, Any]] = {}
 
     def there(value: object) -> Any:
@@ -363,13 +356,14 @@ def _kept(shape: Shape) -> Shape:
 
 
 _NO_JSON: Final = "unreadable"
-# Bytes, in an answer of 4 MiB at most: its text and names are less than the other half.
+# Bytes of all arguments in an answer of at most 4 MiB; text and names need less than the rest.
 _MAX_ARGUMENTS: Final = 2 << 20
 
 
 def sendable(completion: Completion) -> Completion:
-    """Return a model's answer as it can travel. Arguments that cannot, or are too long together,
-    become text that is no object, which the agent does not run: the rest of the answer is read."""
+    """Return a model's answer in a form that can travel. Arguments that cannot, or are too long
+    together, become text that is no object, so the agent does not run that call but reads the
+    rest."""
     calls, room = [], _MAX_ARGUMENTS
     for call in completion.tool_calls:
         try:
@@ -382,18 +376,16 @@ def sendable(completion: Completion) -> Completion:
     return dataclasses.replace(completion, tool_calls=tuple(calls))
 
 
-# Codecs.
-
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 class Codec:
-    """Writes and reads values of one type; what it writes, the other end's reads.
+    """Writes and reads values of one type; each end reads what the other writes.
 
     Args:
-        name: for errors.
-        kind: a type hint, or hints by the names of arguments, whose values are a dictionary.
-        most: bytes; None for as many as a frame has.
+        name: name for errors.
+        kind: a type hint; or hints by the names of arguments, whose values are a dictionary.
+        most: limit in bytes; None for that of a frame.
     """
 
     def __init__(self, name: str, kind: Any, most: int | None = None) -> None:
@@ -406,16 +398,16 @@ class Codec:
         self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(shape.wire)
 
     def write(self, value: Any) -> bytes:
-        """As msgpack.
+        """Return a value as msgpack.
 
         Raises:
-            InvalidRequest: a field that is not of its type, or out of its bounds; names it. Or it
-                is larger than the method takes.
+            InvalidRequest: if a field has the wrong type or is out of bounds, which the text names,
+                or if the value is larger than the method allows.
         """
         try:
             body = _ENCODER.encode(self._there(value))
-            # Structs are checked where they are read: a value of ours that does not fit must be
-            # this caller's error, not the end of the channel.
+            # The reader checks structs, and would end the channel: a wrong value must be an error
+            # of this caller instead.
             self._decoder.decode(body)
         except (TypeError, *UNREADABLE) as error:
             raise InvalidRequest(f"{self._name}: {error}") from None
@@ -424,13 +416,13 @@ class Codec:
         return body
 
     def read(self, body: bytes | msgspec.Raw) -> Any:
-        """From msgpack, as it travelled: `convert` makes the value of it.
+        """Return the struct in msgpack bytes; `convert` makes the value of it.
 
         Raises:
-            HostileFrame: it is not of this type, or larger than the method takes.
+            HostileFrame: if it is not of this type, or larger than the method allows.
         """
         if self._most is not None and len(body) > self._most:
-            # Not decoded at all: that is what would take the time.
+            # Not decoded, because decoding would take the time.
             raise HostileFrame(f"{self._name}: a request of {len(body)} bytes")
         try:
             return self._decoder.decode(body)
