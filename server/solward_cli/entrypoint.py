@@ -303,7 +303,7 @@ log_level_option = click.option(
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="warning",
     show_default=True,
-    help="What to write to standard error.",
+    help="Lowest level of log lines on standard error.",
 )
 
 
@@ -331,5 +331,5 @@ def _moment(text: str, direction: int) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
-count_option = click.option("--count", type=click.IntRange(1), help="End after so many.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+count_option = click.option("--count", type=click.IntRange(1), help="Stop after this many.")

@@ -43,8 +43,8 @@ _PORT = click.IntRange(0, 65535)
     "--finality",
     "localnet_finality",
     type=click.Choice(get_args(Finality)),
-    help="When what landed is final: at once (alpenglow), a slot later (tower), or at once where "
-    "`confirmed` is no word (finalized).  [default: LOCALNET_FINALITY or alpenglow]",
+    help="When a block is final: at once (alpenglow), a slot later (tower), or at once without the "
+    "commitment `confirmed` (finalized).  [default: LOCALNET_FINALITY or alpenglow]",
 )
 @click.option(
     "--version-1",

@@ -114,8 +114,8 @@ def service_call(function: Command) -> Callable[..., None]:
     payment whose result is not known, and exit code 1; what waits for a person exits with 3.
     """
 
-    @click.option("--url", default=None, help="The service.  [default: SOLWARD_API_URL]")
-    @click.option("--json", "as_json", is_flag=True, help="Print the answer's JSON as it came.")
+    @click.option("--url", default=None, help="Address of the service.  [default: SOLWARD_API_URL]")
+    @click.option("--json", "as_json", is_flag=True, help="Print the service's answer as JSON.")
     @functools.wraps(function)
     def command(url: str | None, as_json: bool, **parameters: Any) -> None:
         from solward.client import Held, SolwardClient

@@ -39,7 +39,13 @@ def skills() -> None:
 
 @skills.command()
 @click.argument("name", type=SKILL)
-@click.option("--wallet", "wallet_id", required=True, type=WALLET_ID, help="The wallet it acts on.")
+@click.option(
+    "--wallet",
+    "wallet_id",
+    required=True,
+    type=WALLET_ID,
+    help="The wallet that the skill acts on.",
+)
 @click.option(
     "--param",
     "params",
@@ -184,14 +190,18 @@ def store() -> None:
 
 
 _wallet = click.option(
-    "--wallet", "wallet_id", required=True, type=WALLET_ID, help="The wallet they are kept for."
+    "--wallet",
+    "wallet_id",
+    required=True,
+    type=WALLET_ID,
+    help="The wallet that they are kept for.",
 )
 
 
 @store.command("list")
 @click.argument("plugin")
 @_wallet
-@click.option("--prefix", default="", help="Only keys that begin so.")
+@click.option("--prefix", default="", help="Only keys with this prefix.")
 @service_call
 async def list_entries(call: ServiceCall, plugin: str, wallet_id: str, prefix: str) -> Output:
     """List the entries that a plugin keeps for a wallet, 200 at most."""

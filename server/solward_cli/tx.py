@@ -60,7 +60,7 @@ _to_option = click.option(
     "--to",
     "recipient",
     metavar="RECIPIENT",
-    help="Only what pays this address, contact or wallet, or @name of the policy.",
+    help="Only payments to this address, contact or wallet, or @name of the policy.",
 )
 
 
@@ -92,7 +92,9 @@ async def listing(
 @request_options(TransactionFilter, without=("recipient",))
 @_to_option
 @click.option(
-    "--output", type=click.Path(dir_okay=False, path_type=Path), help="A file.  [standard output]"
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Output file.  [standard output]",
 )
 @service_call
 async def export(call: ServiceCall, output: Path | None, **filters: Any) -> None:

@@ -94,6 +94,6 @@ def test_an_option_of_a_time_says_which_way_it_goes() -> None:
     since, ends = listed["since"], {each.name: each for each in key.commands["create"].params}
     assert isinstance(since, click.Option)
     assert since.help == (
-        "Only entries of this moment or later. ISO 8601 (UTC), or a span before now, such as 7d."
+        "Only entries from this time on. ISO 8601 (UTC), or a span before now, such as 7d."
     )
     assert ends["expires_at"].help == "When it ends: ISO 8601, or 90d."

@@ -101,7 +101,7 @@ class Admins(Asking):
 
         Args:
             name: name of the credential; unique.
-            role: what it may do.
+            role: role of the credential.
             expires_at: when the credential ends; in the future.
         """
 
@@ -135,7 +135,7 @@ class Holds(Asking):
         Args:
             wallet_id: only this wallet's.
             is_open: true: only holds that may still move money; false: only the others.
-            limit: how many at most; 50 where it is None.
+            limit: maximum number of entries; 50 where it is None.
             before: a hold's id: only older ones.
         """
 
@@ -148,7 +148,7 @@ class Holds(Asking):
         """Approve a held transaction.
 
         Args:
-            note: one line for the record.
+            note: a note for the record, one line.
         """
 
     @asks(holds.DENY_HOLD)
@@ -156,7 +156,7 @@ class Holds(Asking):
         """Deny a held transaction, for good.
 
         Args:
-            note: one line for the record.
+            note: a note for the record, one line.
         """
 
 
@@ -171,7 +171,7 @@ class Payments(Asking):
 
         Args:
             wallet_id: only this wallet's.
-            limit: how many at most; 50 where it is None.
+            limit: maximum number of entries; 50 where it is None.
             before: a payment's id: only older ones.
         """
 
@@ -239,7 +239,7 @@ class AgentRequests(Asking):
             max_transactions_per_minute: transactions in any 60 seconds.
             daily_spending_limit_sol: SOL in any 24 hours.
             max_costs_sol_per_day: SOL of fees and rent in any 24 hours; default the wallet's limit.
-            name: for people.
+            name: name of the agent.
             wallet_id: the agent's wallet; default a new one.
             llm_provider: name of a loaded provider.
             llm_model: name of the provider's model.
@@ -291,7 +291,7 @@ class AgentRequests(Asking):
             max_transactions_per_minute: transactions in any 60 seconds.
             daily_spending_limit_sol: SOL in any 24 hours.
             max_costs_sol_per_day: SOL of fees and rent in any 24 hours; default the wallet's limit.
-            name: for people.
+            name: name of the agent.
             llm_provider: name of a loaded provider.
             llm_model: name of the provider's model.
             strategy: the agent's instructions.
@@ -329,7 +329,7 @@ class AgentRequests(Asking):
         """List an agent's decisions, newest first.
 
         Args:
-            limit: how many at most; 50 where it is None.
+            limit: maximum number of entries; 50 where it is None.
             before: a cycle: only older ones.
         """
 
@@ -338,7 +338,7 @@ class AgentRequests(Asking):
         """List an agent's memory, newest first.
 
         Args:
-            limit: how many at most; 100 where it is None.
+            limit: maximum number of entries; 100 where it is None.
         """
 
 
@@ -389,7 +389,7 @@ class PluginStateRequests(Asking):
         Args:
             prefix: only keys with this prefix.
             after: only keys after this one.
-            limit: how many at most; 50 where it is None.
+            limit: maximum number of entries; 50 where it is None.
         """
 
     @asks(plugins.DELETE_ENTRY)
@@ -424,7 +424,7 @@ class TransactionRequests(Asking):
 
         Args:
             wallet_id: only this wallet's.
-            limit: how many at most; 50 where it is None.
+            limit: maximum number of entries; 50 where it is None.
         """
 
 
@@ -514,7 +514,7 @@ class Schedules(Asking):
         """List a schedule's runs, newest first.
 
         Args:
-            limit: how many at most; 50 where it is None.
+            limit: maximum number of entries; 50 where it is None.
             before: the `dueAt` of a run: only older ones.
         """
 
@@ -535,7 +535,7 @@ class ServiceRequests(Asking):
         """List what is frozen, since when and why.
 
         Args:
-            limit: how many at most; 50 where it is None.
+            limit: maximum number of entries; 50 where it is None.
         """
 
     @asks(service.FREEZE)
@@ -589,7 +589,7 @@ class ServiceRequests(Asking):
                 names, too.
             since: only entries from this time on.
             until: only entries before this time.
-            limit: how many at most; 50 where it is None.
+            limit: maximum number of entries; 50 where it is None.
             before: an entry's number: only older entries.
             after: an entry's number: only newer entries.
         """

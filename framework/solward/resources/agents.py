@@ -78,7 +78,7 @@ _DAY_TOKENS = Whole(
     title="Most tokens in a day",
 )
 _DAY_USD = Usd(
-    "Estimated US dollars in a day; 5 where nobody chooses.",
+    "Estimated US dollars in a day; default 5.",
     most=10**6,
     title="Most US dollars of the model in a day",
 )
@@ -190,7 +190,9 @@ class SwitchedAgent(Answer):
     status: str = declared(Choice("Done.", options=("started", "stopped", "paused")))
 
 
-_NAME = Words("For people.", most=100, printable=True, missing="name is required", example="saver")
+_NAME = Words(
+    "Name of the agent.", most=100, printable=True, missing="name is required", example="saver"
+)
 _PROVIDER = Loaded("Name of a loaded provider.", most=100)
 _MODEL = Words("Name of the provider's model.", printable=True)
 _STRATEGY = Words("The agent's instructions.", most=20_000, example="always do wait")
@@ -394,7 +396,7 @@ class ListedMemory(Request):
     """How much of an agent's memory is listed."""
 
     limit: int = declared(
-        Whole("How many at most.", least=1, most=MEMORY_KEPT), default=MEMORY_KEPT
+        Whole("Maximum number of entries.", least=1, most=MEMORY_KEPT), default=MEMORY_KEPT
     )
 
 

@@ -28,7 +28,10 @@ from solward.types.roles import ADMIN, Role
 
 _UNBOUND = "permissions bind nothing, so no person is offered them"
 _ROLE = Choice(
-    "What it may do.", options=tuple(role.value for role in Role), cli="--role", example="operate"
+    "Role of the credential.",
+    options=tuple(role.value for role in Role),
+    cli="--role",
+    example="operate",
 )
 _ENDS = Time("When the credential ends; in the future.", cli="--expires")
 _SINCE = Time("When it was made.")

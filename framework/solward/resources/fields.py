@@ -683,7 +683,7 @@ SAID_GRANT: Final[Schema] = {
 class GrantList(Field):
     """What somebody may do (docs/reference/grants.md): a list of grants, or of their sentences."""
 
-    said = "Sentences, such as: may transfer up to 0.1 SOL a day, to anybody."
+    said = "A grant in words, such as: may transfer up to 0.1 SOL a day, to anybody."
 
     argument = "Grants"
     _sample: ClassVar[Any] = []

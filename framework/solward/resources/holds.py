@@ -69,7 +69,7 @@ class HoldNote(Request):
     """What is written beside a decision."""
 
     note: str | None = declared(
-        Text("One line for the record.", most=MAX_NOTE, example="as agreed with finance"),
+        Text("A note for the record, one line.", most=MAX_NOTE, example="as agreed with finance"),
         default=None,
     )
 

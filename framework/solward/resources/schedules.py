@@ -241,7 +241,7 @@ class ScheduleRun(Answer):
 class ListedRuns(Request):
     """Which runs of a schedule are listed."""
 
-    limit: int = declared(Whole("How many at most.", least=1, most=RUNS_KEPT), default=50)
+    limit: int = declared(Whole("Maximum number of entries.", least=1, most=RUNS_KEPT), default=50)
     before: str | None = declared(
         Past(
             "The `dueAt` of a run: only older ones.",

@@ -44,7 +44,7 @@ class Example:
     MADE = "2026-11-21T10:34:55.814Z"
 
 
-LIMIT = Whole("How many at most.", least=1, most=500)
+LIMIT = Whole("Maximum number of entries.", least=1, most=500)
 
 
 @resource
