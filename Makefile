@@ -172,7 +172,7 @@ $(RELEASER)/.installed: requirements/release.txt
 	$(RELEASER)/bin/python $(LOCKED) requirements/release.txt
 	touch $@
 
-# docs/ as a site with a search: open site/index.html. A link to a page or heading that does not exist is an error.
+# docs/ as a site with a search in site/; `python3 -m http.server -d site` serves it. Dead links and anchors are errors.
 docs: $(DOCS)/.installed
 	$(DOCS)/bin/python .ci/site
 	$(DOCS)/bin/zensical build --clean --strict
