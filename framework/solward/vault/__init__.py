@@ -1,4 +1,4 @@
-"""What is trusted with the money: guardrails, transactions, keys, the ledger, their tables.
+"""The code that is trusted with the money: guardrails, transactions, keys, ledger, their tables.
 
 It imports no plugin, agent, server or model vendor.
 """

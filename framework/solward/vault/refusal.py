@@ -1,6 +1,6 @@
-"""A refusal of our own rules and of grants: its sentence, and the numbers that the sentence says.
+"""A refusal by Solward's own rules or by grants: its sentence, and the numbers in the sentence.
 
-A rule makes the numbers first and its sentence of them, so that the two cannot differ.
+A rule computes the numbers first and words the sentence from them, so that the two agree.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True)
 class RefusalNumbers:
-    """The numbers of one refusal, written as its sentence writes them; None where it says none.
+    """The numbers of one refusal, written as its sentence writes them.
 
     Attributes:
         asked: what the transaction would take or add, an exact amount in `unit`.
         limit: what is allowed.
-        left: what of it was left.
-        used: what of it was used.
-        unit: of these four, such as `SOL`; None where they begin with `$`.
+        left: the unused part of the limit.
+        used: the used part of the limit.
+        unit: of these four, such as `SOL`; None if they begin with `$`.
         window: the time that the limit is for, such as `24 hours`.
-        mint: of the token that the amounts are whole ones of, where the unit names it by its mint.
+        mint: the token's, if the unit names the token by its mint; amounts are whole tokens.
     """
 
     asked: str | None = None
@@ -31,13 +31,13 @@ class RefusalNumbers:
     mint: str | None = None
 
     def to_json(self) -> dict[str, str]:
-        """As records have them and answers show them: what is None is left out."""
+        """Return them as records store them and answers show them, without those that are None."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a rule refuses, and the numbers that say so, None where there are none."""
+    """A rule's reason to refuse, and the numbers in it; None if it has none."""
 
     reason: str
     numbers: RefusalNumbers | None = None

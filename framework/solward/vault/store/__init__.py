@@ -1,1 +1,1 @@
-"""The rows of the money: statements on transactions, reservations, holds, grants and wallets."""
+"""The SQL statements on transactions, reservations, holds, grants, pockets and wallets."""

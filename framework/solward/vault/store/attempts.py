@@ -38,14 +38,14 @@ from solward.vault.store.transactions import RECORD, UNFINISHED, record_event, r
 
 
 class AttemptState(StrEnum):
-    """Where one signed transaction stands (docs/assurance/exactly-once.md)."""
+    """The state of one signed transaction (docs/assurance/exactly-once.md)."""
 
     SIGNED = "signed"
     """Written ahead; its bytes may or may not have left the process."""
     SENT = "sent"
     """Handed to the ledger at least once."""
     UNKNOWN = "unknown"
-    """Its fate cannot be found; the money stays reserved."""
+    """No node can tell how it ended; the money stays reserved."""
     LANDED_OK = "landed_ok"
     """On the ledger without error."""
     LANDED_ERR = "landed_err"
@@ -53,41 +53,41 @@ class AttemptState(StrEnum):
     DEAD = "dead"
     """Expired without landing; it can never land."""
     PRESUMED_DEAD = "presumed_dead"
-    """Expired, and dead by the word of one host only; its amount keeps counting."""
+    """Expired, and dead by one host's word only; its amount still counts against the limits."""
 
     @property
     def landed(self) -> bool:
-        """Whether it is on the ledger, with an error or without."""
+        """True if it is on the ledger, with an error or without."""
         return self in (AttemptState.LANDED_OK, AttemptState.LANDED_ERR)
 
 
 class PocketStep(StrEnum):
-    """What an attempt is of a record whose pocket is used in steps."""
+    """The step that an attempt makes, for a record that uses its pocket in steps."""
 
     FUND = "fund"
     """The wallet fills the pocket."""
     CALL = "call"
-    """The pocket calls what is not understood; the record has its signature."""
+    """The pocket alone signs the call of a third party; the record has its signature."""
     SWEEP = "sweep"
-    """Wallet and pocket take home what it holds."""
+    """Wallet and pocket sign the return of all that the pocket holds."""
 
 
 HAND_OVER: Final = "hand_over"
-"""The step of an attempt whose bytes somebody else sends: a payment's."""
+"""The step of a payment's attempt, whose bytes the seller sends."""
 
-# The text of the partial index, so that both databases use it.
+# The same text as the partial index has, so that both databases use the index.
 _LIVE = text("attempts.state IN ('signed', 'sent', 'unknown')")
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """A transaction's network fee and compute units; of several steps their sums.
+    """The network fee and compute units of a transaction, or their sums over several steps.
 
     Attributes:
-        fee_lamports: a bound before it has landed, then what was charged.
-        units: used; None where it is not known.
-        unit_limit: None where the bytes set none.
-        unit_price: micro-lamports; of several steps the highest.
+        fee_lamports: an upper bound until it has landed, then the fee that was charged.
+        units: compute units used; None if not known.
+        unit_limit: None if the bytes set none.
+        unit_price: in micro-lamports; the highest of several steps.
     """
 
     fee_lamports: int = 0
@@ -114,11 +114,11 @@ class Attempt:
     """One signed transaction as written ahead; `wire` is sent and resent unchanged.
 
     Attributes:
-        signature: the wallet's own; of a sponsored payment that is not the transaction's.
-        step: a `PocketStep` or `HAND_OVER`, empty where the attempt is all of its record and sent
-            by this service.
+        signature: the wallet's own, which is not the transaction's for a sponsored payment.
+        step: a `PocketStep` or `HAND_OVER`; empty if the record has no other attempt and this
+            service sends it.
         names: whether `signature` is the transaction's, by which its record names it.
-        spent: what the record says of its fee from now on; not stored with the attempt.
+        spent: the fee that the record states from now on; not stored with the attempt.
     """
 
     transaction_id: str
@@ -140,20 +140,20 @@ class Settlement:
     """The end of a transaction: the attempt's final state and what it cost.
 
     Attributes:
-        attempt: final attempt state, None where no attempt was ever written.
+        attempt: final attempt state; None if no attempt was ever written.
         held_lamports: the actual debit, which replaces the reserved one.
-        details: the record's details in full, None to leave them.
-        lowered: asset -> units that still count, of those assets of which less left than was
-            reserved; never raises what is reserved.
+        details: the record's new details in full; None leaves them unchanged.
+        lowered: asset -> units that still count, for assets of which less left than was reserved;
+            never raises a reservation.
         opened: own token account that it opened -> the rent it paid for it, in lamports.
         closed: own token account that it closed -> the rent that came back, in lamports.
-        spent: of its compute units what is known better now; its `fee_lamports` are not used.
-        signature: of the transaction, where only the ledger said it; None to leave it.
+        spent: compute units that are known better now; its `fee_lamports` are not used.
+        signature: the transaction's, if only the ledger said it; None leaves it unchanged.
         owner: the process that releases a reservation without an attempt. The end of an attempt
             is a fact of the ledger, which any process may settle.
-        ends: False where it is the end of one step, and others follow.
-        record: as on record once it is stored, whoever stored it; None before that.
-        landed_slot: in which it landed, as a node said; None where it did not.
+        ends: False if it is the end of one step, and others follow.
+        record: the stored record, whichever process stored it; None before that.
+        landed_slot: the slot in which a node says it landed; None if it did not.
     """
 
     transaction_id: str
@@ -200,7 +200,7 @@ _SIGNED = Prepared(
             bindparam("b_signature", type_=transactions.c.signature.type),
             transactions.c.signature,
         ),
-        # Steps add up.
+        # The record states the sum over its steps.
         fee_lamports=func.coalesce(transactions.c.fee_lamports, 0) + bindparam("b_fee"),
         compute_units=_added(transactions.c.compute_units, "b_units"),
         compute_unit_limit=_added(transactions.c.compute_unit_limit, "b_limit"),
@@ -224,7 +224,7 @@ async def write_ahead(
     """
     signed = {
         "b_id": attempt.transaction_id,
-        # Of several steps the call is what was asked for.
+        # A pocket's record is named by its call, which is the step that was asked for.
         "b_signature": attempt.signature if attempt.names and attempt.step in _NAMING else None,
         "b_owner": owner,
         "b_fee": attempt.spent.fee_lamports,
@@ -248,12 +248,12 @@ _MARK_SENT = Prepared(
 
 
 async def mark_sent(connection: AsyncConnection, signatures: Collection[str]) -> None:
-    """Store that bytes were handed to the ledger."""
+    """Store that the bytes with these signatures were handed to the ledger."""
     await _MARK_SENT.run(connection, {"b_signatures": list(signatures)})
 
 
 async def mark_unknown(connection: AsyncConnection, signatures: Collection[str]) -> None:
-    """Store that the fate of these cannot be found; their money stays reserved.
+    """Store that no node can tell how these ended; their money stays reserved.
 
     Each one whose state changes raises an alert.
     """
@@ -313,8 +313,8 @@ _LOWER = Prepared(
     )
     .values(units=bindparam("b_units"))
 )
-# Grants count as costs what a token's swap lends its pocket, which is SOL in other scopes. What did
-# not come back of it stays counted.
+# Grants count the SOL that a token's swap lends its pocket as costs; other scopes count it as SOL.
+# The part of it that did not come back stays counted.
 _COUNTED = reservations.alias("counted")
 _LENT = Prepared(
     select(reservations.c.scope, reservations.c.units).where(
@@ -340,7 +340,7 @@ _SET_LENT = Prepared(
     )
     .values(units=bindparam("b_units"))
 )
-# What the ledger never had; nothing of it counts any more.
+# The ledger never had a transaction with these ends, so nothing of it counts any more.
 _GIVEN_BACK = frozenset({None, AttemptState.DEAD})
 
 
@@ -349,12 +349,12 @@ async def settle(
 ) -> dict[str, TransactionRecord]:
     """End transactions: store status and cost, and keep what still counts against the limits.
 
-    A dead one releases its amount and its rate slot, one presumed dead neither; one that landed
-    keeps its rate slot, and its units but for those `lowered`. Unchanged are transactions that have
-    ended already, and releases of transactions that are another process's now.
+    A dead transaction releases its amount and its rate slot; one presumed dead releases neither.
+    A landed one keeps its rate slot and its units, except those `lowered`. Transactions that have
+    ended already, and those that another process owns now and would be released, do not change.
 
     Returns:
-        The records as stored then.
+        The stored records.
     """
     found = await _locked(connection, [item.transaction_id for item in settlements])
     stored = {record_id: each.record for record_id, each in found.items()}
@@ -429,7 +429,7 @@ def _known(new: int | None, before: int | None) -> int | None:
 
 
 async def _kept_of_lent(connection: AsyncConnection, item: Settlement) -> list[dict[str, Any]]:
-    """What grants count of costs and of what was lent beside them, as far as it was kept."""
+    """Return the rows of grants whose costs include a loan to a pocket, with what still counts."""
     costs = item.lowered.get(spending.COSTS_ASSET)
     lent = item.lowered.get(spending.SOL_ASSET)
     if not costs or not lent:
@@ -445,7 +445,7 @@ async def _kept_of_lent(connection: AsyncConnection, item: Settlement) -> list[d
 
 
 async def _lock_totals(connection: AsyncConnection, settlements: Sequence[Settlement]) -> None:
-    """Lock, at once and in order, the totals that these ends change."""
+    """Lock the totals that these settlements change, all at once and in one order."""
     if connection.dialect.name == "sqlite":
         return
     closed = [account for item in settlements for account in item.closed]
@@ -513,9 +513,9 @@ _LANDED = Prepared(
 
 
 async def last_landed_slot(connection: AsyncConnection, wallet_id: str, since_ms: int) -> int:
-    """Return the last slot in which a transaction of a wallet landed, of those that are known to
-    have landed since `since_ms`, whichever process sent it; 0 where none did. One that was made
-    more than a day before is not looked for."""
+    """Return the last slot in which a transaction of a wallet landed since `since_ms`, whichever
+    process sent it; 0 if none did. Transactions made more than a day before `since_ms` are
+    ignored."""
     made_since_ms = since_ms - DAY_MS
     given = {"b_wallet": wallet_id, "b_made_since": made_since_ms, "b_since": since_ms}
     return int(await _LANDED.scalar(connection, given) or 0)
@@ -548,7 +548,7 @@ def _may_end(item: Settlement, stored: _Stored | None) -> bool:
 
 
 async def live_states(connection: AsyncConnection) -> dict[str, int]:
-    """state -> count of attempts that have not ended."""
+    """Count the attempts that have not ended, by state."""
     statement = select(attempts.c.state, func.count()).where(_LIVE).group_by(attempts.c.state)
     return {state: int(count) for state, count in await connection.execute(statement)}
 
@@ -569,7 +569,7 @@ async def of_transaction(connection: AsyncConnection, transaction_id: str) -> li
 async def last_steps(
     connection: AsyncConnection, transaction_ids: Collection[str]
 ) -> dict[str, str]:
-    """transaction id -> the last step that was signed, of those whose pocket is used in steps."""
+    """Return the last step that was signed, by transaction id; only of records in steps."""
     statement = (
         select(attempts.c.transaction_id, attempts.c.step)
         .where(
@@ -584,7 +584,7 @@ async def last_steps(
 async def pending(
     connection: AsyncConnection, seqs: Sequence[int]
 ) -> list[tuple[TransactionRecord, int, Attempt | None]]:
-    """Unfinished transactions with what each holds and its live attempt, oldest first."""
+    """Return unfinished transactions with their reserved debit and live attempt, oldest first."""
     statement = (
         select(*RECORD, transactions.c.held_lamports, *_ATTEMPTS.columns)
         .select_from(

@@ -1,4 +1,4 @@
-"""The grants of principals, and how often they or the address book were changed."""
+"""Statements on the grants of principals and their version, which the address book shares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from solward.database.tables import grant_sets, grant_version
 from solward.support import jsontext
 
 VERSION = select(grant_version.c.version).where(grant_version.c.id == 1).scalar_subquery()
-"""How often grants or book were changed."""
+"""The number of changes of grants and address book."""
 _VERSION = Prepared(select(VERSION))
 _COUNT_UP = (
     update(grant_version)
@@ -33,25 +33,25 @@ _SETS_OF = Prepared(
 
 
 async def version(connection: AsyncConnection) -> int:
-    """How often grants or book were changed; what was read under another one may be wrong."""
+    """Read how often grants or book were changed; a cache of another version may be wrong."""
     return int(await _VERSION.scalar(connection))
 
 
 async def count_up(connection: AsyncConnection) -> int:
-    """Let every cache end; returns the new version."""
+    """Raise the version, which ends every cache of grants; return the new version."""
     return int((await connection.execute(_COUNT_UP)).scalar_one())
 
 
 async def sets_of(
     connection: AsyncConnection, principals: Collection[str]
 ) -> dict[str, list[dict[str, Any]]]:
-    """principal -> its grants as stored, of those that are under grants."""
+    """Return the stored grants of those principals that have any, by principal."""
     rows = await _SETS_OF.all(connection, {"principals": list(principals)})
     return {row.principal: jsontext.loads(row.grants) for row in rows}
 
 
 async def all_sets(connection: AsyncConnection) -> dict[str, list[dict[str, Any]]]:
-    """As `sets_of`, of every principal, in their order."""
+    """Return the stored grants of every principal that has any, sorted by principal."""
     rows = await connection.execute(_SETS.order_by(grant_sets.c.principal))
     return {row.principal: jsontext.loads(row.grants) for row in rows}
 
@@ -62,7 +62,7 @@ async def put_set(
     grants: Sequence[Mapping[str, Any]] | None,
     changed_ms: int,
 ) -> None:
-    """Replace a principal's grants; None takes it out of grants altogether."""
+    """Replace a principal's grants; None removes them all, so that none bind the principal."""
     await connection.execute(delete(grant_sets).where(grant_sets.c.principal == principal))
     if grants is not None:
         row = {

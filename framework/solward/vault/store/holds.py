@@ -31,16 +31,16 @@ from solward.types.record import ACTION, Hold, HoldState, TransactionRecord, Tra
 from solward.vault.store import idempotency, transactions
 
 GRANTS_RULE: Final = "grants"
-"""In a record's `guardrailsApplied` where nobody approved what grants or a plugin held."""
+"""The last of a record's `guardrailsApplied` if nobody approved a hold of grants or a plugin."""
 MOST_OPEN: Final = 20
-"""Most open holds of one principal: a person reads each."""
+"""Most open holds of one principal, because a person reads each of them."""
 
 _NEWEST: Final = 2**62
 _MOST_CALLS: Final = 64
-"""Money calls of one action that are looked for by their numbers."""
+"""The most money calls of one action for which `is_open_under` looks."""
 
 OPEN: Final = text("holds.state IN ('held', 'approved')")
-"""The text of the partial index, so that both databases use it."""
+"""The same text as the partial index has, so that both databases use the index."""
 _EVENTS: Final = {
     HoldState.HELD: EventKind.HOLD_CREATED,
     HoldState.APPROVED: EventKind.HOLD_APPROVED,
@@ -56,13 +56,13 @@ class HoldRow:
     """A hold as stored.
 
     Attributes:
-        digest: of what was asked and shown; one open hold has it.
-        action_key: of the request.
-        recipe: how to make it again; None where only its caller can.
+        digest: hash of the request and of what a person is shown; no two open holds share it.
+        action_key: the request's.
+        recipe: how to make the transaction again; None if only its caller can.
         applied: the rules that judged it.
         trace: where the request came from.
-        keyless: its caller chose no key that would make it a payment of its own.
-        owner: the process that carries out an approved one.
+        keyless: whether its caller chose no key that would make it a payment of its own.
+        owner: the process that carries it out once it is approved.
     """
 
     hold: Hold
@@ -78,7 +78,7 @@ class HoldRow:
 _HOLDS = Records(Hold, holds, chain=TEXTS, state=words(HoldState))
 _ROWS = Records(HoldRow, holds, recipe=EXACT, applied=TEXTS)
 COLUMNS: Final = (*_HOLDS.columns, *_ROWS.columns, holds.c.shown, holds.c.seq)
-"""What `row_of` reads."""
+"""The columns that `row_of` reads."""
 _SELECT = select(*COLUMNS)
 _BY_ID = Prepared(_SELECT.where(holds.c.id == bindparam("b_id")))
 _BY_ACTION = Prepared(_SELECT.where(holds.c.action_key == bindparam("b_key")))
@@ -127,7 +127,7 @@ async def add(connection: AsyncConnection, row: HoldRow) -> None:
     """Store a new hold and record its event.
 
     Raises:
-        sqlalchemy.exc.IntegrityError: an open one has its digest, or any its action key.
+        sqlalchemy.exc.IntegrityError: an open hold has its digest, or any hold its action key.
     """
     hold = row.hold
     shown = {
@@ -150,16 +150,16 @@ async def get(connection: AsyncConnection, hold_id: str) -> HoldRow | None:
 
 
 async def by_action_key(connection: AsyncConnection, action_key: str) -> HoldRow | None:
-    """Return the hold that a logical action made, in whatever state."""
+    """Return the hold that a logical action made, open or ended."""
     return _one(await _BY_ACTION.first(connection, {"b_key": action_key}))
 
 
 async def is_open_under(connection: AsyncConnection, action_key: str) -> bool:
-    """Return whether a hold is open that a money call of an action made, or that it waits for with
-    another request.
+    """Return whether a money call of an action waits for an open hold, its own or another
+    request's.
 
     Args:
-        action_key: of the action, before the number of a call.
+        action_key: the action's, without the number of a call.
     """
     keys = [f"{action_key}:{number}" for number in range(_MOST_CALLS)]
     scopes = [action_scope(key) for key in keys]
@@ -171,16 +171,16 @@ async def is_open_under(connection: AsyncConnection, action_key: str) -> bool:
 
 
 def action_scope(action_key: str) -> str:
-    """Return the scope of an action's key among those of callers, which begin with a principal."""
+    """Return the scope under which an action's key is stored in `idempotency`."""
     return f"action|{action_key}"
 
 
 async def named_by(connection: AsyncConnection, scope: str) -> tuple[HoldRow | None, str]:
-    """Return the hold that a key stands for, in whatever state, None where it stands for none; and
-    the fingerprint of its request.
+    """Return the hold that a key stands for, open or ended, and the fingerprint of its request;
+    None and an empty text if the key stands for no hold.
 
     Args:
-        scope: of the key, as `idempotency` has it.
+        scope: the key's, as `idempotency` stores it.
     """
     stored = await idempotency.lookup(connection, scope)
     if stored is None or not stored.transaction_id.startswith(ACTION):
@@ -190,18 +190,18 @@ async def named_by(connection: AsyncConnection, scope: str) -> tuple[HoldRow | N
 
 
 async def by_digest(connection: AsyncConnection, digest: str) -> HoldRow | None:
-    """Return the open hold of what was asked and shown."""
+    """Return the open hold with this digest of request and shown terms."""
     return _one(await _BY_DIGEST.first(connection, {"b_digest": digest}))
 
 
 async def count_open(connection: AsyncConnection, principal: str) -> int:
-    """How many holds of a principal are open."""
+    """Count the open holds of a principal."""
     return int(await _COUNT_OPEN.scalar(connection, {"b_principal": principal}))
 
 
 async def backlog(connection: AsyncConnection, now: Moment) -> tuple[dict[str, int], int]:
-    """How many holds that have not expired are in each open state, and for how many ms the oldest
-    waits that nobody decided; 0 where none does."""
+    """Count the holds that have not expired, by open state, and return them with the milliseconds
+    that the oldest undecided hold has waited; 0 if none waits."""
     rows = (await connection.execute(_BACKLOG, {"b_now": now.window_ms})).all()
     counts = {row.state: int(row.number) for row in rows}
     oldest = [int(row.oldest) for row in rows if row.state == HoldState.HELD.value]
@@ -211,7 +211,7 @@ async def backlog(connection: AsyncConnection, now: Moment) -> tuple[dict[str, i
 async def open_of(
     connection: AsyncConnection, principals: Collection[str]
 ) -> dict[str, list[Hold]]:
-    """Open holds of some principals, oldest first; those without any left out."""
+    """Return the open holds of those principals that have any, oldest first."""
     found: dict[str, list[Hold]] = {}
     rows = await _OPEN_OF.all(connection, {"b_principals": list(principals)})
     for row in sorted(rows, key=_seq):
@@ -220,7 +220,7 @@ async def open_of(
 
 
 async def open_rows(connection: AsyncConnection, principal: str) -> list[HoldRow]:
-    """Open holds of a principal, oldest first."""
+    """Return the open holds of a principal, oldest first."""
     rows = await _OPEN_OF.all(connection, {"b_principals": [principal]})
     return [row_of(row) for row in sorted(rows, key=_seq)]
 
@@ -234,11 +234,11 @@ async def listed(
     limit: int = 50,
     before: str | None = None,
 ) -> list[Hold]:
-    """Holds newest first, older than the hold `before`."""
+    """Return holds, newest first, that are older than the hold `before`."""
     newest: Any = _NEWEST
     if before is not None:
         newest = select(holds.c.seq).where(holds.c.id == before).scalar_subquery()
-    # The open ones are few and found by their index, so their order must ask for no other.
+    # Open holds are few and found by their index; `+ 0` keeps the order from using another index.
     seq = holds.c.seq + 0 if is_open else holds.c.seq
     statement = _SELECT.where(seq < newest)
     if wallet_id is not None:
@@ -254,7 +254,7 @@ async def listed(
 
 
 async def due(connection: AsyncConnection, window_ms: int) -> list[HoldRow]:
-    """Open holds whose time has ended."""
+    """Return the open holds whose time has ended."""
     return [row_of(row) for row in await connection.execute(_DUE, {"b_now": window_ms})]
 
 
@@ -267,12 +267,12 @@ async def move(
     by: str,
     **fields: Any,
 ) -> HoldRow | None:
-    """Give a hold another state, unless it has none of `was`; then None, and nothing changed.
+    """Give a hold another state if it is in one of `was`; else change nothing and return None.
 
-    Of two transactions that want to, one does: this is what makes an approval single use.
+    Of two concurrent transactions only one succeeds, which makes an approval single use.
 
     Args:
-        by: who does it, in the audit log.
+        by: the principal that the audit log names.
         fields: columns to set with it.
     """
     statement = (
@@ -288,7 +288,7 @@ async def move(
 
 
 async def note_wait(connection: AsyncConnection, hold: Hold, reason: str) -> None:
-    """Say of an approved hold why it is not carried out yet, beside why a person was asked."""
+    """Add to an approved hold's reasons why it is not carried out yet."""
     found = await connection.scalar(select(holds.c.shown).where(holds.c.id == hold.id))
     shown = jsontext.loads(found or "{}")
     reasons = [*shown["reasons"][:1], reason]
@@ -310,15 +310,15 @@ async def refuse(
     by: str,
     **fields: Any,
 ) -> TransactionRecord | None:
-    """End an open hold with a blocked record, which its caller is answered with from now on.
+    """End an open hold with a blocked record, which answers its caller from now on.
 
     Args:
-        state: `REFUSED`, which only an approved one becomes, `DENIED` or `EXPIRED`.
+        state: `DENIED`, `EXPIRED`, or `REFUSED` for an approved hold.
         ms: the time of the record.
         by, fields: see `move`.
 
     Returns:
-        The record; None where the hold had ended, and nothing changed.
+        The record; None if the hold had ended already, and nothing changed.
     """
     hold = row.hold
     record = TransactionRecord(
@@ -353,7 +353,7 @@ async def refuse(
 
 
 async def expire(connection: AsyncConnection, row: HoldRow, moment: Moment) -> bool:
-    """End a hold whose time is over by the windows' clock; returns whether it is."""
+    """End a hold whose time is over by the windows' clock; return whether it is over."""
     if row.hold.expires_ms > moment.window_ms:
         return False
     decided = row.hold.state is HoldState.APPROVED
@@ -364,8 +364,8 @@ async def expire(connection: AsyncConnection, row: HoldRow, moment: Moment) -> b
 
 
 async def abandoned(connection: AsyncConnection, me: str) -> list[HoldRow]:
-    """Approved holds that can be made again and that no other living process carries out, oldest
-    first."""
+    """Return approved holds, oldest first, that have a recipe and that no other living process
+    carries out."""
     parameters = {"me": me, "now": await clock(connection)}
     rows = await connection.execute(_ORPHANED, parameters)
     return [row_of(row) for row in sorted(rows, key=_seq)]
@@ -388,7 +388,7 @@ def _one(row: Row[Any] | None) -> HoldRow | None:
 
 
 def row_of(row: Any) -> HoldRow:
-    """Return a row of `COLUMNS`."""
+    """Return the hold that a row of `COLUMNS` stores."""
     shown = jsontext.loads(row.shown)
     ends = len(_HOLDS.columns)
     hold = _HOLDS.read(

@@ -1,4 +1,4 @@
-"""The outcome of each Idempotency-Key. Rows are never deleted: a deleted key would pay again."""
+"""Statements on Idempotency-Keys. Rows are never deleted: a forgotten key would pay again."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from solward.vault.store import processes
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """One key's first request; `status_code` and `body` are None until it was answered.
-    `contract_status` is the contract's, where the answer has another."""
+    """The first request of an Idempotency-Key; `status_code` and `body` are None until it was
+    answered. `contract_status` is the status that the OpenAPI contract has, if it is another."""
 
     fingerprint: str
     transaction_id: str
@@ -33,8 +33,8 @@ _RESPONSES = Records(StoredResponse, idempotency)
 _SELECT = select(*_RESPONSES.columns).where(idempotency.c.scope == bindparam("b_scope"))
 _LOOKUP = Prepared(_SELECT)
 _LOCK = Prepared(_SELECT.with_for_update())
-# Waits for a transaction that claims the same key; a conflict error would end the transaction on
-# PostgreSQL.
+# The insert waits for a transaction that claims the same key. It ignores a conflict, because the
+# error would end the transaction on PostgreSQL.
 _CLAIM = Prepared(insert_new(idempotency))
 _TAKE = Prepared(
     update(idempotency)
@@ -46,7 +46,7 @@ _FINISH = Prepared(
     .where(
         idempotency.c.scope == bindparam("b_scope"),
         idempotency.c.status_code.is_(None),
-        # What a hold becomes is its key's answer, not what one try of the request got meanwhile.
+        # The key of a hold is answered with the hold's end, not with one try's answer meanwhile.
         idempotency.c.transaction_id.not_like(f"{ACTION}%"),
     )
     .values(
@@ -61,7 +61,7 @@ _POINT = Prepared(
 
 
 async def lookup(connection: AsyncConnection, scope: str) -> StoredResponse | None:
-    """Return the key's row, None when it was never used for a transaction."""
+    """Return the key's row; None if it was never used for a transaction."""
     row = await _LOOKUP.first(connection, {"b_scope": scope})
     return None if row is None else _RESPONSES.read(row)
 
@@ -95,7 +95,7 @@ async def claim(
 async def point(
     connection: AsyncConnection, scope: str, fingerprint: str, transaction_id: str, now_ms: int
 ) -> None:
-    """Bind a scope of the service's own to a transaction or a hold, whatever it was bound to."""
+    """Bind a scope of the service's own to a transaction or a hold, and replace an older one."""
     await _POINT.run(connection, _row(scope, fingerprint, transaction_id, now_ms, None))
 
 
@@ -112,7 +112,7 @@ def _row(
 
 
 async def take_over(connection: AsyncConnection, scope: str, owner: str) -> StoredResponse:
-    """Make `owner` the owner of a claimed key without an answer; returns the key's row.
+    """Make `owner` the owner of a claimed key without an answer; return the key's row.
 
     A key that was answered meanwhile is unchanged.
 
@@ -132,7 +132,7 @@ async def take_over(connection: AsyncConnection, scope: str, owner: str) -> Stor
 async def finish(
     connection: AsyncConnection, scope: str, status: int, body: str, contract: int | None = None
 ) -> bool:
-    """Store the answer unless there is one, or the key stands for a hold; returns whether it was
+    """Store the answer unless there is one or the key stands for a hold; return whether it was
     stored."""
     parameters = {"b_scope": scope, "b_status": status, "b_contract": contract, "b_body": body}
     return await _FINISH.run(connection, parameters) == 1

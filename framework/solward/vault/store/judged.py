@@ -1,4 +1,4 @@
-"""What was judged: stored as it is judged, deleted with what it reserved once nothing reads it."""
+"""Statements on judged effects, which are deleted with their reservations after 400 days."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from solward.support.durations import DAY_MS, HOUR_MS
 from solward.types.record import TransactionStatus
 
 COUNTED_MS = 400 * DAY_MS
-"""How long what was judged and reserved is kept: replays read 366 days, and a window, of 30 days at
-most, before each transaction of these."""
+"""How long judged effects and reservations are kept: replays read 366 days, and for each of their
+transactions the window before it, which has at most 30 days."""
 
 _JUDGED = Prepared(insert_new(judged_effects))
 
 
 async def note_judged(connection: AsyncConnection, row: Mapping[str, Any]) -> None:
-    """Store what was judged, a row of the table, once for each transaction; a hold that is asked
-    for again was judged before."""
+    """Store a row of judged effects unless the transaction has one: a hold that is asked for again
+    was judged before."""
     await _JUDGED.run(connection, row)
 
 
@@ -70,8 +70,8 @@ _FORGET_JUDGED = delete(judged_effects).where(
 
 
 async def forget(connection: AsyncConnection, before_ms: int, at_most: int) -> int:
-    """Delete what was judged before a time, with its reservations and the totals of hours of which
-    nothing is left; how many, of `at_most`.
+    """Delete up to `at_most` rows that were judged before a time, with their reservations and the
+    totals of hours that become empty; return how many rows.
 
     Args:
         before_ms: `COUNTED_MS` or longer ago.

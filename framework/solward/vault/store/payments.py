@@ -1,4 +1,4 @@
-"""Requests that were paid for: what was offered and paid, and what the seller answered."""
+"""Statements on paid HTTP requests: the offer, the payment and the seller's answer."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _STATES: Mapping[str, PaymentState] = {
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """What a seller answered to a paid request.
+    """A seller's answer to a paid request.
 
     Attributes:
         headers: in the order they came.
-        hint: base58, the signature that the seller named; None where it named none.
-        is_whole: False where headers and body were deleted, by `forget_answers`.
+        hint: base58, the signature that the seller named; None if it named none.
+        is_whole: False once `forget_answers` has deleted headers and body.
     """
 
     status: int
@@ -53,7 +53,7 @@ class StoredAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaidRequest:
-    """A request over HTTP that is paid for, and what is paid.
+    """A paid HTTP request and its price.
 
     Attributes:
         protocol: name of the plugin that read the offer.
@@ -65,9 +65,9 @@ class PaidRequest:
         asset: `SOL` or a mint.
         units: smallest units that leave, splits included.
         decimals: of the asset.
-        pay_to: owner of what receives.
-        source: the account that units leave: a token account, or the wallet where `asset` is SOL.
-        memo: in the instructions; None where they have none.
+        pay_to: owner of the account that receives.
+        source: the account that pays: a token account, or the wallet if `asset` is SOL.
+        memo: the text of the memo instruction; None if there is none.
     """
 
     protocol: str
@@ -90,9 +90,9 @@ class PaymentRow(PaidRequest):
     """A payment as stored; see the table.
 
     Attributes:
-        source_units: what `source` held in the state that it was assessed by.
-        message_sha256: hex, of the message as it is signed.
-        signer_index: of the wallet among the signatures.
+        source_units: the units in `source` when the payment was assessed.
+        message_sha256: hex, of the signed message.
+        signer_index: the wallet's place among the signatures.
         answer: None until the seller answered.
     """
 
@@ -106,19 +106,19 @@ class PaymentRow(PaidRequest):
 
     @property
     def served(self) -> Served:
-        """Whether the seller gave what was paid for."""
+        """The state of the seller's delivery; `UNKNOWN` until the seller answered."""
         return Served.UNKNOWN if self.answer is None else self.answer.served
 
 
 def payment_view(
     record: TransactionRecord, row: PaymentRow, state: PaymentState, symbol: str | None = None
 ) -> PaymentView:
-    """Return a payment as its callers see it, without what the seller answered.
+    """Return a payment as its callers see it, without the seller's answer.
 
     Args:
         record: of the same transaction.
         state: see `states`.
-        symbol: of the asset, where it has one.
+        symbol: the asset's, if it has one.
     """
     return PaymentView(
         id=record.id,
@@ -151,13 +151,13 @@ _PAYMENTS = Records(
     PaymentRow,
     payments,
     mode=words(PaymentMode),
-    # As many bytes as characters, which `_TOTAL` counts: databases differ in functions that count
-    # the bytes of text.
+    # ASCII has as many bytes as characters. `_TOTAL` counts characters, since databases differ in
+    # their functions that count bytes.
     offer=Form(jsontext.loads, lambda offer: jsontext.dumps(dict(offer), ascii_only=True)),
 )
 _ANSWER = ("served", "hint", "answer_status", "answer_headers", "answer_body", "answered_ms")
 _COLUMNS = (*_PAYMENTS.columns, *payments.c[_ANSWER])
-# A mebibyte each is much for lists and for a start that takes over what is live.
+# A body may have a mebibyte, which is too much for lists and for a start that takes over payments.
 _WITHOUT_BODIES = tuple(
     literal(b"").label("answer_body") if each.name == "answer_body" else each for each in _COLUMNS
 )
@@ -180,8 +180,8 @@ _NOTE_UNSERVED = Prepared(_NOTE_ANSWER.where(payments.c.served != Served.YES.val
 async def note_answer(
     connection: AsyncConnection, transaction_id: str, answer: StoredAnswer
 ) -> None:
-    """Store what the seller answered. An answer that served is never replaced by one that did
-    not: the same request may be sent again after a crash."""
+    """Store the seller's answer. An answer that delivered is never replaced by one that did not,
+    because the same request may be sent again after a crash."""
     statement = _NOTE_SERVED if answer.served is Served.YES else _NOTE_UNSERVED
     await statement.run(
         connection,
@@ -200,7 +200,7 @@ async def note_answer(
 async def note_message(
     connection: AsyncConnection, transaction_id: str, message_sha256: str, signer_index: int
 ) -> None:
-    """Store which bytes were signed, where they had to be built anew after the reservation."""
+    """Store which bytes were signed, if they had to be rebuilt after the reservation."""
     await connection.execute(
         update(payments)
         .where(payments.c.transaction_id == transaction_id)
@@ -211,7 +211,7 @@ async def note_message(
 def record_handed_over(
     connection: AsyncConnection, record: TransactionRecord, row: PaymentRow, trace: str | None
 ) -> None:
-    """Record the event of bytes that may leave once this is committed."""
+    """Record the event that a payment's bytes may leave once this transaction is committed."""
     body = payment_json(record, row, PaymentState.HANDED_OVER)
     outbox.record(connection, EventKind.PAYMENT_HANDED_OVER, body, trace)
 
@@ -236,7 +236,7 @@ _ATTEMPTS = Prepared(
 async def states(
     connection: AsyncConnection, transaction_ids: Collection[str]
 ) -> dict[str, PaymentState]:
-    """transaction id -> where its payment stands; those without signed bytes are reserved."""
+    """Return the state of each payment by transaction id; without signed bytes, it is reserved."""
     rows = await _ATTEMPTS.all(connection, {"b_ids": list(transaction_ids)})
     found = dict.fromkeys(transaction_ids, PaymentState.RESERVED)
     return found | {row.transaction_id: _STATES[row.state] for row in rows}
@@ -262,12 +262,12 @@ async def taken_since(
     since_ms: int,
     but: Collection[str],
 ) -> int:
-    """Return units of `assets` that other records of a wallet took, or may have taken, by bytes
+    """Return the units of `assets` that other records of a wallet took, or may have taken, by bytes
     that could still land at a block height.
 
     Args:
-        since_ms: what was reserved before can land at none such.
-        but: transaction ids that are left out.
+        since_ms: reservations made before are ignored: their bytes cannot land at this height.
+        but: transaction ids that are ignored.
     """
     parameters = {
         "b_scope": f"wallet:{wallet_id}",
@@ -284,7 +284,7 @@ _OF_ID = Prepared(select(*_COLUMNS).where(payments.c.transaction_id == bindparam
 
 
 async def get(connection: AsyncConnection, transaction_id: str) -> PaymentRow | None:
-    """Return the payment of a record, None where it has none."""
+    """Return the payment of a record; None if it has none."""
     row = await _OF_ID.first(connection, {"b_id": transaction_id})
     return None if row is None else _row(row)
 
@@ -292,7 +292,7 @@ async def get(connection: AsyncConnection, transaction_id: str) -> PaymentRow | 
 async def of_transactions(
     connection: AsyncConnection, transaction_ids: Collection[str]
 ) -> dict[str, PaymentRow]:
-    """transaction id -> its payment, of those that have one; answers without their bodies."""
+    """Return payments by transaction id, their answers without bodies; others are left out."""
     statement = select(*_WITHOUT_BODIES).where(payments.c.transaction_id.in_(transaction_ids))
     return {row.transaction_id: _row(row) for row in await connection.execute(statement)}
 
@@ -330,7 +330,7 @@ _LAST_PAID = Prepared(
 async def last_paid(
     connection: AsyncConnection, wallet_id: str, url: str, asset: str
 ) -> int | None:
-    """Return units that a wallet paid at an address last, None where it never did."""
+    """Return the units that a wallet paid last at a URL in an asset; None if it never did."""
     parameters = {"b_wallet": wallet_id, "b_url": url, "b_asset": asset}
     found: int | None = await _LAST_PAID.scalar(connection, parameters)
     return found
@@ -356,12 +356,12 @@ def _answer(row: Row[Any]) -> StoredAnswer | None:
     )
 
 
-# As the partial indexes have it; the name of the column is that of this table alone.
+# The same text as the partial indexes have; no other table has a column of this name.
 _IS_KEPT = text(IS_KEPT)
-# With its offer goes the payment's answer: it is shown to the seller no more.
+# Offer and answer are forgotten together: without its offer, a payment is not shown to the seller.
 _FORGOTTEN: Mapping[str, Any] = {"answer_headers": None, "answer_body": None, "offer": "{}"}
 _SIZE = (payments.c.answer_headers, payments.c.answer_body, payments.c.offer)
-# Bytes that are kept of a payment and of all newer ones.
+# The stored bytes of a payment and of all newer ones.
 _TOTAL = (
     func.sum(sum((func.coalesce(func.length(each), 0) for each in _SIZE), literal(0)))
     .over(order_by=(payments.c.created_ms.desc(), payments.c.seq.desc()))
@@ -386,7 +386,7 @@ _PRINCIPAL = (
 _PRINCIPALS_SIZES = (
     select(payments.c.seq, _TOTAL).where(_IS_KEPT, payments.c.principal == _PRINCIPAL).subquery()
 )
-# What is locked another transaction forgets.
+# Locked rows are skipped, because another transaction is making room with them.
 _WITHOUT_ROOM = (
     select(payments.c.seq)
     .where(
@@ -403,14 +403,14 @@ _MAKE_ROOM = Prepared(
 
 
 async def make_room(connection: AsyncConnection, transaction_id: str, most_bytes: int) -> None:
-    """Delete the oldest offers and answers of the principal of a payment until the rest fits into
-    so many bytes; those of this payment stay, however large."""
+    """Delete the oldest offers and answers of a payment's principal until the rest fits into
+    `most_bytes`; those of this payment stay, however large."""
     await _MAKE_ROOM.run(connection, {"b_id": transaction_id, "b_most": most_bytes})
 
 
 async def answers_beyond(connection: AsyncConnection, most_bytes: int) -> int | None:
-    """When the newest payment was made whose offer and answer do not fit beside all newer ones into
-    so many bytes, in Unix milliseconds; None where all fit."""
+    """Return the Unix milliseconds of the newest payment whose offer and answer no longer fit into
+    `most_bytes` together with all newer ones; None if all fit."""
     found = (await connection.execute(_TOO_MUCH, {"b_most": most_bytes})).scalar_one()
     return None if found is None else int(found)
 
@@ -422,7 +422,7 @@ async def forget_answers(connection: AsyncConnection, before_ms: int, count: int
     The payments stay with the answers' statuses, so that none is made again.
 
     Returns:
-        How many it were.
+        The number of payments.
     """
     parameters = {"b_before": before_ms, "b_count": count}
     return int((await connection.execute(_FORGET_ANSWERS, parameters)).rowcount)

@@ -1,4 +1,4 @@
-"""Pockets of wallets: which counters are used, and what may still hold something."""
+"""Statements on the pockets of wallets: their counters, and those that may hold something."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from solward.vault.store.transactions import UNFINISHED
 
 
 class PocketState(StrEnum):
-    """What a pocket may hold."""
+    """The state of a pocket, by what it may hold."""
 
     SINGLE = "single"
-    """Nothing once its transaction has ended: that one opens and closes all its accounts."""
+    """Empty once its transaction has ended, which opens and closes all of the pocket's accounts."""
     FUNDING = "funding"
-    """Nothing yet: what fills it is not signed."""
+    """Empty: the transaction that fills it is not signed yet."""
     OPEN = "open"
-    """Perhaps something: it is looked at, and swept."""
+    """It may hold something, so it is read and swept."""
     EMPTY = "empty"
-    """Nothing: the ledger showed it."""
+    """Empty, as the ledger showed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class PocketRow:
 
     Attributes:
         at_risk: asset ("SOL" or a mint) -> units put in and not taken home.
-        opened_by: principal whose position it is; None where it is not known.
+        opened_by: principal whose position it is; None if not known.
     """
 
     wallet_id: str
@@ -50,7 +50,7 @@ class PocketRow:
     opened_by: str | None = None
 
 
-# As the partial index has it, so that both databases use it.
+# The same text as the partial index has, so that both databases use the index.
 _IS_OPEN = pockets.c.state == literal_column("'open'")
 
 _POCKETS = Records(
@@ -80,25 +80,25 @@ async def add(connection: AsyncConnection, row: PocketRow) -> None:
 
 
 async def last_counter(connection: AsyncConnection, wallet_id: str) -> int:
-    """Return the highest counter a wallet has used, 0 where it has used none."""
+    """Return the highest counter a wallet has used; 0 if it has used none."""
     found = await connection.execute(_LAST, {"b_wallet": wallet_id})
     return int(found.scalar_one() or 0)
 
 
 async def is_used(connection: AsyncConnection, wallet_id: str, counter: int) -> bool:
-    """Return whether a counter is used; final under the wallet's lock (`spending.lock`)."""
+    """Return whether a counter is used; the answer holds under the wallet's lock."""
     found = await connection.execute(_USED, {"b_wallet": wallet_id, "b_counter": counter})
     return found.first() is not None
 
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """What unfinished transactions of a wallet use pockets for.
+    """The uses of a wallet's pockets by unfinished transactions.
 
     Attributes:
         bought: mints that swaps bring to the wallet's own accounts.
-        asserts: one of them is in one transaction, which asserts the sum on such an account.
-        brings_home: one may bring home what its pocket holds, of mints that nobody knows before.
+        asserts: whether a swap in one transaction asserts the sum on such an account.
+        brings_home: whether a use in steps may return tokens of mints that are not known before.
     """
 
     bought: frozenset[str]
@@ -107,7 +107,7 @@ class InUse:
 
 
 async def in_use(connection: AsyncConnection, wallet_id: str) -> InUse:
-    """What pockets of a wallet are used for now; final under the wallet's lock."""
+    """Return what a wallet's pockets are used for now; the answer holds under the wallet's lock."""
     rows = list(await connection.execute(_IN_USE, {"b_wallet": wallet_id}))
     bought = frozenset(row.output_mint for row in rows if row.output_mint is not None)
     single = PocketState.SINGLE.value
@@ -134,7 +134,7 @@ async def of_wallet(
 async def of_transactions(
     connection: AsyncConnection, transaction_ids: Collection[str]
 ) -> dict[str, PocketRow]:
-    """transaction id -> the pocket it used last."""
+    """Return the pocket that each transaction used last, by transaction id."""
     statement = _SELECT.where(pockets.c.transaction_id.in_(transaction_ids))
     return {row.transaction_id: _POCKETS.read(row) for row in await connection.execute(statement)}
 
@@ -142,7 +142,7 @@ async def of_transactions(
 async def at_position(
     connection: AsyncConnection, wallet_id: str, program: str, position: str
 ) -> PocketRow | None:
-    """Return the pocket of a position, None where there is none yet."""
+    """Return the pocket of a position; None if there is none yet."""
     of_wallet = pockets.c.wallet_id == wallet_id
     return await _one(
         connection, of_wallet, pockets.c.program == program, pockets.c.position == position
@@ -192,12 +192,12 @@ _OPEN = (
 
 
 async def open_funded(connection: AsyncConnection, transaction_id: str) -> None:
-    """Store that what fills a transaction's pocket is signed."""
+    """Store that the transaction that fills a pocket is signed."""
     await connection.execute(_OPEN, {"b_transaction": transaction_id})
 
 
 async def at_address(connection: AsyncConnection, wallet_id: str, address: str) -> PocketRow | None:
-    """Return a wallet's pocket, None where it has none of this address."""
+    """Return a wallet's pocket by its address; None if the wallet has no such pocket."""
     return await _one(connection, pockets.c.wallet_id == wallet_id, pockets.c.address == address)
 
 
@@ -208,7 +208,7 @@ async def set_state(
     state: PocketState,
     at_risk: Mapping[str, int],
 ) -> None:
-    """Store what was found in a pocket."""
+    """Store a pocket's state, and the units in it that are not taken home."""
     await connection.execute(
         update(pockets)
         .where(pockets.c.wallet_id == wallet_id, pockets.c.counter == counter)
@@ -220,5 +220,5 @@ _COUNT_OPEN = select(func.count()).select_from(pockets).where(_IS_OPEN)
 
 
 async def count_open(connection: AsyncConnection) -> int:
-    """How many pockets may hold something."""
+    """Count the pockets that may hold something."""
     return int((await connection.execute(_COUNT_OPEN)).scalar_one())

@@ -1,8 +1,8 @@
 """Leases of the processes on this database, and takeover from dead ones.
 
-A process renews its lease every few seconds. What it drives, a pending transaction or a skill call
-with a key, carries its id; when the lease has run out, others take that over. The id fences: a
-process that was taken over from finds another id and may no longer sign, write ahead or release.
+A process renews its lease every few seconds. Its pending transactions and its skill calls with a
+key carry its id; once the lease has run out, other processes take them over. The id is the fence:
+the old process then finds another id and may no longer sign, write ahead or release.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def register(
 async def renew(
     connection: AsyncConnection, process_id: str, kind: str, host: str, lease_ms: int
 ) -> None:
-    """Extend a lease, also one that ran out: what was taken over meanwhile stays taken over."""
+    """Continue a lease, also one that ran out; transactions taken over meanwhile stay so."""
     await connection.execute(_RENEW, await _lease(connection, process_id, kind, host, lease_ms))
 
 
@@ -75,7 +75,7 @@ async def _lease(
 
 
 async def remove(connection: AsyncConnection, process_id: str) -> None:
-    """End a lease: what the process left open may be taken over at once."""
+    """End a lease, so that others may take over the process's open transactions at once."""
     await connection.execute(delete(processes).where(processes.c.id == process_id))
 
 
@@ -100,7 +100,7 @@ async def living(connection: AsyncConnection) -> list[str]:
 
 
 async def count_by_kind(connection: AsyncConnection) -> dict[str, int]:
-    """How many processes of each kind have a lease that has not run out.
+    """Count the processes with a lease that has not run out, by kind.
 
     On SQLite the one process does not renew its lease, so it always counts.
     """
@@ -111,8 +111,8 @@ async def count_by_kind(connection: AsyncConnection) -> dict[str, int]:
 
 
 async def disown(connection: AsyncConnection, transaction_id: str, me: str) -> bool:
-    """Leave a pending transaction of `me` to whoever takes over next, itself too; whether there is
-    one."""
+    """Leave a pending transaction of `me` to the process that takes over next, which may be `me`;
+    return whether there is one."""
     statement = (
         update(transactions)
         .where(UNFINISHED, transactions.c.id == transaction_id, transactions.c.owner == me)

@@ -1,4 +1,4 @@
-"""Whom wallets have paid, and which recipients are wallets of this service."""
+"""Statements on the recipients that wallets have paid, and on those that are Solward's own."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NOTE_PAID = Prepared(
 async def note_paid(
     connection: AsyncConnection, wallet_id: str, addresses: Iterable[str], transaction_id: str
 ) -> None:
-    """Remember whom a transaction pays, unless a confirmed one paid them before."""
+    """Store the recipients of a transaction, except those that a confirmed one paid before."""
     rows = [
         {"wallet_id": wallet_id, "address": address, "transaction_id": transaction_id}
         for address in sorted(set(addresses))
@@ -40,7 +40,7 @@ async def note_paid(
         await _NOTE_PAID.many(connection, rows)
 
 
-# Whom a pocket's calls pay is not known: that it was filled before says nothing, so it stays new.
+# A pocket always counts as a new recipient, because nobody knows whom its calls pay.
 _NO_POCKET = ~(
     select(pockets.c.counter).where(pockets.c.address == paid_recipients.c.address).exists()
 )
@@ -61,8 +61,8 @@ _PAID = Prepared(
 async def paid(
     connection: AsyncConnection, wallet_id: str, addresses: Collection[str]
 ) -> tuple[frozenset[str], dict[str, str]]:
-    """Which of `addresses` a wallet has paid, and of the others those that look like one it has:
-    address -> the one paid, with the same first and last characters."""
+    """Return which of `addresses` a wallet has paid. Of the others, return those that look like a
+    paid one, with the same first and last characters, each with that paid address."""
     known: set[str] = set()
     alike: dict[str, str] = {}
     for address in addresses:
@@ -82,7 +82,7 @@ _OWN = Prepared(
         wallets.c.public_key.in_(bindparam("addresses", expanding=True))
     )
 )
-# The pairs drive it: SQLite walks the table for a list of row values.
+# The pairs are joined, because SQLite reads the whole table for `IN` with row values.
 _PAIRS = {
     "sqlite": "WITH pairs AS MATERIALIZED (SELECT json_extract(value, '$[0]') AS wallet_id,"
     " json_extract(value, '$[1]') AS address FROM json_each(:pairs))",
@@ -103,8 +103,8 @@ _FIRST_PAID = {
 
 
 async def own(connection: AsyncConnection, addresses: Collection[str]) -> dict[str, Row]:
-    """Return those of `addresses` that are wallets of this service -> `id` and `created_ms` of
-    each."""
+    """Return those of `addresses` that are wallets of this service, each with its `id` and
+    `created_ms`."""
     if not addresses:
         return {}
     rows = await _OWN.all(connection, {"addresses": list(addresses)})
@@ -114,8 +114,8 @@ async def own(connection: AsyncConnection, addresses: Collection[str]) -> dict[s
 async def first_paid(
     connection: AsyncConnection, pairs: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], tuple[int, str]]:
-    """Of these wallets and addresses those of which a confirmed transaction of the wallet paid the
-    address -> when one first did, and its id."""
+    """Return the pairs of wallet and address of which the wallet paid the address, each with the
+    time and the id of its first confirmed payment."""
     if not pairs:
         return {}
     wanted = {"pairs": jsontext.dumps([list(each) for each in pairs])}

@@ -1,4 +1,4 @@
-"""What may be spent: usage and reservations of scopes, and the freeze switch."""
+"""Statements on limits: usage and reservations of scopes, and the freeze switch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from solward.vault.store.grants import VERSION
 from solward.vault.store.transactions import UNFINISHED
 
 SOL_ASSET = SOL
-# Network fees and rent, in lamports; they have ceilings of their own.
+# Network fees and rent, in lamports, which have ceilings of their own.
 COSTS_ASSET = COSTS
 # The switch that freezes everything, and the lock that every reservation shares against it.
 SERVICE_SCOPE = "service"
@@ -42,7 +42,7 @@ SERVICE_SCOPE = "service"
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a scope has used: transactions in the last minute, units of each asset in 24 hours."""
+    """A scope's transactions in the last minute, and its units of each asset in 24 hours."""
 
     tx_last_minute: int
     units_last_day: Mapping[str, int]
@@ -83,15 +83,14 @@ async def lock(
 ) -> None:
     """Lock scopes against other reservations until the transaction ends.
 
-    On PostgreSQL in the order service (shared, against a freeze), keys, agent, schedule, wallet,
-    the same for every caller, so that none deadlocks; on SQLite the one writer has every lock.
+    On PostgreSQL every caller locks in the same order, so that none deadlocks: service (shared,
+    against a freeze), keys, agent, schedule, wallet. On SQLite the one writer has every lock.
 
     Args:
-        keys: scopes of API keys, and of what has windows over several wallets.
+        keys: scopes of API keys, and others that have windows over several wallets.
         run: agent, cycle and fencing token of the run that reserves.
         api_key: hash of the secret of the stored API key or admin credential that reserves.
-        agent: the agent for whom something is reserved that none of its runs asks for now: what a
-            person approved.
+        agent: the agent whose approved hold is carried out, outside any of its runs.
         schedule: schedule and fencing token of the run that reserves.
 
     Raises:
@@ -132,14 +131,14 @@ def _check_running(agent: Row) -> None:
 
 
 async def is_stopped(connection: AsyncConnection, agent_id: str) -> bool:
-    """Return whether an agent is there and is not to run."""
+    """Return whether an agent exists and was stopped."""
     state = select(agents.c.desired_state).where(agents.c.id == agent_id)
     found = (await connection.execute(state)).scalar_one_or_none()
     return found is not None and found != "running"
 
 
 async def lock_service(connection: AsyncConnection) -> None:
-    """Keep changes of the freeze switch and of grants out until the transaction ends."""
+    """Block changes of the freeze switch and of grants until the transaction ends."""
     await lock_shared(connection, SERVICE_SCOPE)
 
 
@@ -150,7 +149,7 @@ async def lock_wallet(connection: AsyncConnection, wallet_id: str) -> None:
 
 
 async def freeze_reason(connection: AsyncConnection, wallet_id: str) -> str | None:
-    """Why a wallet's transactions are frozen, "" without a reason; None where they are not.
+    """Return why a wallet's transactions are frozen, "" without a reason; None if they are not.
 
     Read it after `lock` if it must still hold when the transaction ends.
     """
@@ -162,7 +161,7 @@ async def freeze_reason(connection: AsyncConnection, wallet_id: str) -> str | No
 async def switches_and_version(
     connection: AsyncConnection, wallet_id: str
 ) -> tuple[str | None, int]:
-    """`freeze_reason`, and the version of the grants, in one query."""
+    """Return `freeze_reason` and the version of the grants, in one query."""
     scopes = {"switches": [SERVICE_SCOPE, f"wallet:{wallet_id}"]}
     found, version = (await _SWITCHES.all(connection, scopes))[0]
     return None if found is None else str(found), int(version)
@@ -201,10 +200,10 @@ async def set_frozen(
 async def usage(
     connection: AsyncConnection, scopes: Collection[str], assets: Collection[str], now_ms: int
 ) -> dict[str, Spent]:
-    """What each scope has used: transactions in the last minute, units in the last 24 hours.
+    """Return each scope's transactions in the last minute and units in the last 24 hours.
 
-    Args:
-        scopes: none of those that nothing is limited by (`tables.FOUND_BY`).
+    Raises:
+        ValueError: a scope has no limits (`tables.FOUND_BY`), and so no windows.
     """
     if any(scope.startswith(FOUND_BY) for scope in scopes):
         raise ValueError(f"scopes that have no windows are among {sorted(scopes)}")
@@ -236,7 +235,7 @@ _NTH_RECENT = Prepared(
 async def next_tx_ms(connection: AsyncConnection, scope: str, most: int, now_ms: int) -> int | None:
     """Return milliseconds until fewer than `most` transactions of a scope are in the last minute.
 
-    None where there are fewer now, and where `most` is 0.
+    None if there are fewer now, or if `most` is 0.
     """
     if most < 1:
         return None
@@ -259,10 +258,10 @@ async def reserve(
     """Count a transaction against its scopes: a rate slot each, and units of each asset.
 
     Args:
-        more: scope, asset and units of what counts in one scope alone.
+        more: scope, asset and units that count in one scope only.
     """
     rows = [(scope, *each) for scope in scopes for each in units_by_asset.items()]
-    # In the order in which totals are locked.
+    # Inserts lock totals, which every transaction must lock in the same order.
     ordered = sorted((*rows, *more))
     await _RESERVE.many(
         connection,
@@ -286,13 +285,13 @@ _ADD_COSTS = Prepared(_COSTS.values(units=reservations.c.units + bindparam("b_la
 
 
 async def add_costs(connection: AsyncConnection, transaction_id: str, lamports: int) -> None:
-    """Count more fees and rent of a transaction than were reserved."""
+    """Add lamports of fees and rent to a transaction's reservation."""
     await window_sums.lock_totals(connection, [transaction_id])
     await _ADD_COSTS.run(connection, {"b_id": transaction_id, "b_lamports": lamports})
 
 
-# Windows are at most a day behind the clock that stamps records (`window_clock`), so what is older
-# is in none.
+# Windows are at most a day behind the clock that stamps records (`window_clock`), so no window has
+# anything older.
 _FORGOTTEN_MS = 2 * DAY_MS
 _FORGET = delete(opened_accounts).where(opened_accounts.c.created_ms < bindparam("b_before"))
 _NOTE_OPENED = insert_or_set(
@@ -317,10 +316,10 @@ async def note_opened(
     created_ms: int,
     rents: Mapping[str, int],
 ) -> None:
-    """Remember which transaction opened own token accounts, and the rent it counts for each.
+    """Store which transaction opened own token accounts, and the rent it counts for each.
 
     Args:
-        created_ms: of the transaction's record.
+        created_ms: the record's.
         rents: account -> lamports.
     """
     await connection.execute(_FORGET, {"b_before": created_ms - _FORGOTTEN_MS})
@@ -339,7 +338,7 @@ async def note_opened(
 
 
 async def openers(connection: AsyncConnection, accounts: Collection[str]) -> set[str]:
-    """Return the transactions that are credited when these own token accounts are closed."""
+    """Return the transactions that opened these own token accounts, which get the rent back."""
     statement = select(opened_accounts.c.transaction_id).where(
         opened_accounts.c.account.in_(accounts)
     )
@@ -347,9 +346,9 @@ async def openers(connection: AsyncConnection, accounts: Collection[str]) -> set
 
 
 async def credit_closed(connection: AsyncConnection, returned: Mapping[str, int]) -> None:
-    """Give rent that came back to what opened the account, in all its scopes and at most once.
+    """Give returned rent to the transaction that opened the account, in all its scopes and once.
 
-    Nothing where no transaction is known to have opened it; what has left its windows changes none.
+    Accounts of which no opening transaction is known are ignored.
 
     Args:
         returned: own token account that was closed -> lamports of rent that came back.
@@ -360,13 +359,13 @@ async def credit_closed(connection: AsyncConnection, returned: Mapping[str, int]
         for row in rows
     ]
     if credited:
-        # In one order, so that no two deadlock.
+        # Every transaction updates in the same order, so that no two deadlock.
         credited.sort(key=lambda each: str(each["b_id"]))
         await connection.execute(_CREDIT_COSTS, credited)
 
 
-# What is unfinished is little, however much a scope has in its index, so the scope must ask for no
-# index.
+# Unfinished transactions are few, while a scope may have many rows; the empty suffix keeps the
+# database from using the index of scopes.
 _SCOPE = reservations.c.scope.concat("")
 _RESERVED = (
     select(_SCOPE.label("scope"), reservations.c.asset, *window_sums.halves(reservations.c.units))
@@ -381,7 +380,7 @@ _RESERVED = (
 async def reserved(
     connection: AsyncConnection, scopes: Collection[str]
 ) -> dict[str, dict[str, int]]:
-    """scope -> asset -> the part of its units in 24 hours that belongs to unfinished transactions.
+    """Return the units that unfinished transactions reserve, by scope and asset.
 
     Every scope is in it.
     """
@@ -394,8 +393,8 @@ async def reserved(
 async def reserved_by(
     connection: AsyncConnection, transaction_ids: Collection[str]
 ) -> dict[str, dict[str, int]]:
-    """transaction id -> asset -> its reserved units, which are the same in each of its scopes but
-    grants, which may count a part."""
+    """Return the reserved units by transaction id and asset. All scopes of a transaction count the
+    same, except grants, which may count a part and are ignored."""
     statement = (
         select(
             reservations.c.transaction_id,

@@ -24,7 +24,7 @@ from solward.types.record import TransactionRecord, TransactionStatus, recipient
 
 _NEWEST = 2**62
 
-# The text of the partial index, so that both databases use it.
+# The same text as the partial index has, so that both databases use the index.
 UNFINISHED = text("transactions.status = 'pending'")
 
 
@@ -37,7 +37,7 @@ _RECORDS = Records(
 )
 RECORD = _RECORDS.columns
 record_of = _RECORDS.read
-"""The columns of `RECORD`, in their order, as a record."""
+"""Return the record that the columns of `RECORD` hold, in their order."""
 
 _AMONG_IDS = transactions.c.id.in_(bindparam("b_ids", expanding=True))
 _INSERT = Prepared(insert(transactions))
@@ -58,11 +58,11 @@ async def insert_record(
     """Store a new record and record its event.
 
     Args:
-        held_lamports: what a pending one reserves (amount + fees + rent).
-        owner: the process that drives a pending one.
-        trace: what requested it, to follow it through the logs.
+        held_lamports: the reserved amount, fees and rent of a pending record.
+        owner: the process that drives a pending record.
+        trace: where the request came from, to follow it through the logs.
         plugin: the distribution of a third party's plugin that asked for it.
-        refusal_numbers: what the refusal of a blocked one says, by name.
+        refusal_numbers: the numbers in a blocked record's refusal, by name.
     """
     values = _RECORDS.row(record) | {
         "action_key": action_key,
@@ -73,7 +73,7 @@ async def insert_record(
         "recipient": recipient_of(record.type, record.details),
     }
     if refusal_numbers is not None:
-        # A statement of its own, so that what is let through has no value more.
+        # Only a refused record uses the column: the statement of the others stays shorter.
         values["refusal_numbers"] = dict(refusal_numbers)
     await _INSERT.run(connection, values)
     record_event(connection, record, trace)
@@ -121,7 +121,7 @@ async def get(connection: AsyncConnection, transaction_id: str) -> TransactionRe
 async def of_ids(
     connection: AsyncConnection, transaction_ids: Collection[str]
 ) -> dict[str, TransactionRecord]:
-    """id -> its record, of those that exist."""
+    """Return the records with these ids that exist, by id."""
     if not transaction_ids:
         return {}
     rows = await _OF_IDS.all(connection, {"b_ids": list(transaction_ids)})
@@ -129,19 +129,19 @@ async def of_ids(
 
 
 async def traces(connection: AsyncConnection, seqs: Sequence[int]) -> dict[str, str | None]:
-    """transaction id -> what requested it."""
+    """Return the trace of each transaction by its id."""
     wanted = select(transactions.c.id, transactions.c.trace).where(transactions.c.seq.in_(seqs))
     return {row.id: row.trace for row in await connection.execute(wanted)}
 
 
 async def by_action_key(connection: AsyncConnection, action_key: str) -> TransactionRecord | None:
-    """Return the record of a logical action, None when it was never requested."""
+    """Return the record of a logical action; None if it was never requested."""
     row = await _BY_ACTION.first(connection, {"b_key": action_key})
     return None if row is None else record_of(row)
 
 
 def _newest(columns: Sequence[ColumnElement[Any]], *, of_wallet: bool, older: bool) -> Prepared:
-    """Of the newest records, of one wallet or all, the newest or those older than one."""
+    """Prepare a page of records, newest first, of one wallet or all, from the top or a record."""
     place: Any = _NEWEST
     if older:
         before = select(transactions.c.seq).where(transactions.c.id == bindparam("b_before"))
@@ -192,7 +192,7 @@ def _page(
     return forms[wallet_id is not None, before is not None], parameters
 
 
-# The newest few of each wallet: the inner statement finds the oldest of them on the same index.
+# The newest records of each wallet; the inner statement finds the oldest of them by an index.
 _OLDER = transactions.alias("older")
 _RECENT = Prepared(
     select(transactions.c.seq, *RECORD).where(
@@ -215,7 +215,7 @@ _RECENT = Prepared(
 async def recent(
     connection: AsyncConnection, wallet_ids: Sequence[str], limit: int
 ) -> dict[str, list[TransactionRecord]]:
-    """Up to `limit` newest records of each wallet, newest first; wallets without any left out."""
+    """Return up to `limit` records of each wallet that has any, newest first."""
     parameters = {"of_wallets": list(wallet_ids), "but": limit - 1}
     found: dict[str, list[TransactionRecord]] = {}
     rows = await _RECENT.all(connection, parameters)
@@ -234,7 +234,7 @@ _STAKED = select(transactions.c.details).where(
 
 
 async def stake_accounts(connection: AsyncConnection, wallet_id: str) -> list[str]:
-    """Return the accounts of a wallet's stakes that were sent, by its records."""
+    """Return the stake accounts of a wallet's records that were sent."""
     rows = await connection.execute(_STAKED, {"b_wallet": wallet_id})
     found = (jsontext.loads(details).get("stakeAccount") for details in rows.scalars())
     return sorted({each for each in found if isinstance(each, str)})
@@ -252,11 +252,11 @@ _LAUNCHED = select(transactions.c.details).where(
 async def launched(
     connection: AsyncConnection, wallet_id: str, mints: Collection[str]
 ) -> frozenset[str]:
-    """Return those of `mints` that a wallet launched: a confirmed record of it says so."""
+    """Return those of `mints` that a confirmed record of the wallet launched."""
     found: set[str] = set()
     for mint in mints:
         rows = await connection.execute(_LAUNCHED, {"b_wallet": wallet_id, "b_mint": mint})
-        # The text may have it elsewhere, such as in the name.
+        # The details may contain the mint's text elsewhere, such as in the token's name.
         if any(jsontext.loads(details).get("mint") == mint for details in rows.scalars()):
             found.add(mint)
     return frozenset(found)
@@ -270,7 +270,7 @@ _LAUNCHES = select(transactions.c.details).where(
 
 
 async def launched_decimals(connection: AsyncConnection) -> dict[str, int]:
-    """mint -> decimals, of every token that a wallet launched."""
+    """Return the decimals of every token that a wallet launched, by mint."""
     rows = await connection.execute(_LAUNCHES)
     found = map(jsontext.loads, rows.scalars())
     return {each["mint"]: int(each["decimals"]) for each in found}

@@ -32,7 +32,7 @@ async def insert_wallet(
 
     Args:
         row: columns of the table.
-        imported: its key was made elsewhere.
+        imported: whether its key was made elsewhere.
 
     Raises:
         sqlalchemy.exc.IntegrityError: its public key is stored already.
@@ -53,7 +53,7 @@ async def get_wallet(connection: AsyncConnection, wallet_id: str) -> Fields | No
 
 
 async def made_by(connection: AsyncConnection, principal: str) -> int:
-    """How many wallets a principal made, counted under a lock until the transaction ends."""
+    """Count the wallets that a principal made, under a lock until the transaction ends."""
     await lock_exclusive(connection, f"wallets-of:{principal}")
     statement = select(func.count()).where(wallets.c.created_by == principal)
     return int((await connection.execute(statement)).scalar_one())
@@ -91,7 +91,7 @@ async def _rows(connection: AsyncConnection, statement: Select[Any]) -> list[Fie
 async def oldest_wallets(
     connection: AsyncConnection, limit: int, after: str | None = None
 ) -> list[Row]:
-    """Wallets without their sealed keys, oldest first, made after one."""
+    """Return wallets without their sealed keys, oldest first, made after wallet `after`."""
     if after is None:
         return await _FIRST.all(connection, {"b_limit": limit})
     return await _AFTER.all(connection, {"b_limit": limit, "b_id": after})
@@ -100,7 +100,7 @@ async def oldest_wallets(
 async def newest_wallets(
     connection: AsyncConnection, limit: int, before: str | None = None
 ) -> list[Row]:
-    """As `oldest_wallets`, newest first, made before one."""
+    """Return wallets without their sealed keys, newest first, made before wallet `before`."""
     if before is None:
         return await _LAST.all(connection, {"b_limit": limit})
     return await _BEFORE.all(connection, {"b_limit": limit, "b_id": before})
@@ -122,7 +122,7 @@ async def set_tags(connection: AsyncConnection, wallet_id: str, tags: Sequence[s
 async def wallets_under(
     connection: AsyncConnection, kek_version: int, after: str, limit: int
 ) -> list[Fields]:
-    """Up to `limit` wallets still under a KEK version, by id after `after`."""
+    """Return up to `limit` wallets still under a KEK version, with ids after `after`, by id."""
     statement = (
         select(wallets)
         .where(wallets.c.id > after, wallets.c.kek_version == kek_version)

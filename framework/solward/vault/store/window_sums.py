@@ -1,4 +1,4 @@
-"""What scopes have counted: sums of their windows, by rows and hourly totals."""
+"""Sums over the time windows of scopes, from rows and hourly totals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from solward.database.tables import reservation_totals, reservations
 from solward.support import jsontext
 from solward.support.durations import HOUR_MS
 
-# Units are high * HALF + low, in the sums of both.
+# Units are stored as high * HALF + low, so that sums of each half do not overflow.
 HALF: Final = 1 << 32
 
 
@@ -35,8 +35,8 @@ class Counted:
     transactions: int = 0
 
 
-# The rows of the hour in which the window begins, and the totals of those after it. What is stamped
-# later than now, by a clock that was ahead, is in every window.
+# Adds the rows of the hour in which the window begins to the totals of the hours after it. A row
+# that a clock ahead of ours stamped later than now is in every window.
 _SUM = (
     " SELECT i, sum(high) AS high, sum(low) AS low, sum(count) AS count FROM ("
     "SELECT needs.i AS i, rows.units >> 32 AS high, rows.units & 4294967295 AS low, 1 AS count"
@@ -65,7 +65,7 @@ _SUM_POSTGRES = Prepared(text(_NEEDS_POSTGRES + _SUM))
 async def counted(
     connection: AsyncConnection, needs: Collection[tuple[str, str, int]], now_ms: int
 ) -> dict[tuple[str, str, int], Counted]:
-    """What each scope has counted of an asset in (now - length, now], in one query.
+    """Sum what each scope has counted of an asset in (now - length, now], in one query.
 
     Args:
         needs: scope, asset, and length of the window in ms.
@@ -129,11 +129,12 @@ async def room_at(
     *,
     transactions: bool = False,
 ) -> int | None:
-    """When enough has left the window for what does not fit now; None where it never does.
+    """Return the Unix milliseconds at which `excess` will have left the window; None if it never
+    does.
 
     Args:
-        excess: by how many units, or transactions, it is too much now; more than 0.
-        transactions: count these, not units.
+        excess: units or transactions above the limit now; more than 0.
+        transactions: whether to count transactions, not units.
     """
     after = now_ms - length_ms
     hours = await connection.execute(
@@ -160,8 +161,8 @@ async def room_at(
     return None
 
 
-# From each scope to the next one: DISTINCT would read every hour of every scope. Grants stand
-# together, since scopes are ordered by their bytes.
+# Steps from each scope to the next, because DISTINCT would read every hour of every scope. Scopes
+# are ordered by their bytes, so those of grants are neighbours.
 _SCOPES = text(
     "WITH RECURSIVE scopes(scope) AS (SELECT min(scope) FROM reservation_totals"
     " WHERE scope >= 'grant:' AND scope < 'grant;' UNION ALL"
@@ -178,7 +179,7 @@ async def grants_that_count(connection: AsyncConnection) -> frozenset[str]:
 
 
 def halves(column: ColumnElement[int]) -> tuple[ColumnElement[int], ColumnElement[int]]:
-    """`high` and `low`, the sums of a column of units that no number of rows overflows."""
+    """Return the sums `high` and `low` of a column of units, which no number of rows overflows."""
     high, low = column.op(">>")(literal_column("32")), column.op("&")(literal_column(str(HALF - 1)))
     return func.sum(high).label("high"), func.sum(low).label("low")
 
@@ -202,8 +203,7 @@ _LOCK_TOTALS = Prepared(
 async def lock_totals(connection: AsyncConnection, transaction_ids: Collection[str]) -> None:
     """Lock the totals that a change of these transactions' reservations changes.
 
-    In one order, as reservations add to them, so that none deadlocks; nothing on SQLite, which has
-    one writer.
+    All lock in one order, so that none deadlocks. SQLite has one writer and needs no lock.
     """
     if connection.dialect.name != "sqlite" and transaction_ids:
         await _LOCK_TOTALS.all(connection, {"ids": list(transaction_ids)})
@@ -216,7 +216,7 @@ _FORGET = delete(reservations).where(reservations.c.scope == bindparam("b_scope"
 async def replace_counted(
     connection: AsyncConnection, scope: str, rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Let a grant have counted exactly these rows of `reservations`."""
+    """Replace the rows that a grant's scope has in `reservations`."""
     await connection.execute(_FORGET, {"b_scope": scope})
     if rows:
         await connection.execute(_SEED_ROWS, list(rows))
