@@ -1,6 +1,6 @@
-"""The only door to a signature: assess, judge and reserve, sign, write ahead, send, confirm.
+"""The only way to a signature: assess, judge and reserve, sign, write ahead, send, confirm.
 
-docs/assurance/exactly-once.md states the order and what is durable when.
+docs/assurance/exactly-once.md states the order, and what is durable after each step.
 """
 
 from __future__ import annotations
@@ -106,16 +106,17 @@ from solward.vault.store.payments import PaidRequest, PaymentRow, StoredAnswer
 T = TypeVar("T")
 Work: TypeAlias = Callable[[], Awaitable[TransactionRecord]]
 
-# Between looks at a payment that another process watches.
+# How often the record of a payment is read that another process watches.
 _OTHERS_POLL_S = 0.2
 
-# A caller waits this long for the end at most, then gets a `pending` record; watching continues. On
-# a cluster where bytes live shorter, as long as they do and the proof of their end takes.
+# A caller waits this long for the end at most, then gets a `pending` record; watching continues. If
+# the bytes live shorter than that, the wait is their lifetime and the margin, in which their end is
+# proved.
 CONFIRM_WAIT_S = 45.0
 CONFIRM_MARGIN_S = 15.0
 # A stop waits this long for running transactions; an answering ledger needs a second or two.
 CLOSE_WAIT_S = 5.0
-# Between looks whether a database that refused answers again, for what was left open by it.
+# How often a database that refused is tried again, to take up the transactions it left open.
 TAKE_UP_S = 1.0
 
 _log = structlog.get_logger(__name__)
@@ -123,19 +124,19 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """What the engine enforces in addition to a caller's limits.
+    """The rules and bounds that the engine enforces in addition to a caller's limits.
 
     Attributes:
         policy: blocked addresses, limits of fees and new accounts.
         wallet_limits: the service's limits, which hold for each wallet.
         plugin_guardrails: rules of plugins; they can only refuse, or ask a person.
         hold_ms: how long a held transaction waits for a person.
-        prices: of grants that count dollars.
+        prices: for grants that count dollars.
         tokens: symbols, for refusals.
         listed: mints that an agent or key without grants may buy; None for all.
-        priority_fee: of every transaction that is built here.
-        transaction_version: of swaps.
-        store_bounds: of what a plugin keeps for a wallet.
+        priority_fee: for every transaction that the engine builds.
+        transaction_version: for swaps.
+        store_bounds: for the entries that a plugin keeps for a wallet.
     """
 
     policy: Policy
@@ -153,7 +154,7 @@ class EngineOptions:
 
 
 def confirm_wait_s(slot_s: float, most_s: float = CONFIRM_WAIT_S) -> float:
-    """How long a caller waits for the end of a transaction, where a slot takes `slot_s`."""
+    """Return the seconds that a caller waits for a transaction's end, if a slot takes `slot_s`."""
     return min(most_s, BLOCKHASH_BLOCKS * slot_s + CONFIRM_MARGIN_S)
 
 
@@ -217,11 +218,11 @@ class Engine:
             options.wallet_limits,
         )
         self._running: set[asyncio.Task[Any]] = set()
-        # Of records that the database refused to go on with.
+        # Each takes up a record that a refusing database left open.
         self._left_open: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Start to watch what is sent and handed over."""
+        """Start to watch the transactions that are sent and the payments that are handed over."""
         self.sender.start()
         self.watcher.start()
 
@@ -230,7 +231,7 @@ class Engine:
         self._reserver.use_guardrails(guardrails)
 
     def deadline(self) -> AbstractContextManager[None]:
-        """What a caller waits for altogether: planning, nodes that are busy, and the end."""
+        """Bound a caller's whole wait: for planning, for busy nodes, and for the end."""
         return within(self._confirm_wait_s)
 
     @property
@@ -238,9 +239,9 @@ class Engine:
         return confirm_wait_s(self._ledger.slot_s, self._options.confirm_wait_s)
 
     async def execute(self, wallet_id: str, actor: Actor, draft: Draft) -> TransactionRecord:
-        """Judge, sign and send a draft, and wait for its end.
+        """Send a draft after judging and signing it, and wait for its end.
 
-        A caller that is cancelled does not cancel the transaction.
+        Cancelling the caller does not cancel the transaction.
 
         Returns:
             The stored record: `confirmed`, or `pending` when the ledger took too long.
@@ -255,7 +256,7 @@ class Engine:
             IdempotencyInFlight, IdempotencyMismatch: the key was claimed by another request.
             Held: it waits for a person; the hold is stored in place of a record.
             HoldTaken: the approval that it carries out was used, or has ended.
-            HoldWaits: that approval cannot be carried out for now.
+            HoldWaits: the approval cannot be carried out now, but may be later.
         """
         if draft.payment is not None and draft.payment.mode is not PaymentMode.PUSH:
             raise InvalidRequest(f"a payment in the mode {draft.payment.mode} is handed over")
@@ -271,16 +272,16 @@ class Engine:
         return await self._driven(record, actor, pay)
 
     async def hand_over(self, wallet_id: str, actor: Actor, draft: Draft) -> HandedOver:
-        """Judge, sign and make durable a payment that the seller sends, and watch for its end.
+        """Sign a payment that the seller sends, after judging it, and watch for its end.
 
-        It returns at once: `wire` is for the seller, and whatever becomes of it is found on the
-        ledger. A caller that is cancelled does not cancel it.
+        It returns at once: `wire` is for the seller, and only the ledger tells how the payment
+        ends. Cancelling the caller does not cancel the payment.
 
         Args:
             draft: its `payment` is sponsored or unsponsored.
 
         Raises:
-            As `execute`; what is refused or fails is of bytes that nobody was given.
+            As `execute`; the bytes of a refused or failed payment were given to nobody.
         """
         payment = draft.payment
         if payment is None or payment.mode is PaymentMode.PUSH:
@@ -305,12 +306,12 @@ class Engine:
         return HandedOver(await self._driven(record, actor, give), wire)
 
     async def answered(self, transaction_id: str, answer: StoredAnswer, most_bytes: int) -> None:
-        """Store what the seller answered to a paid request, and look for the payment at once.
+        """Store the seller's answer to a paid request, and look for the payment at once.
 
-        Nothing that it says ends the payment.
+        No answer of the seller ends the payment.
 
         Args:
-            most_bytes: of offers and answers of one principal, whose oldest make room for this.
+            most_bytes: bound of the offers and answers of one principal; the oldest are deleted.
 
         Raises:
             NotFound: no such payment.
@@ -334,7 +335,7 @@ class Engine:
         """Make room for the offer of a payment that its seller took and did not answer.
 
         Args:
-            most_bytes: as of `answered`.
+            most_bytes: as for `note_answer`.
         """
         async with self._database.write() as connection:
             await payment_store.make_room(connection, transaction_id, most_bytes)
@@ -342,8 +343,8 @@ class Engine:
     async def payment(
         self, transaction_id: str
     ) -> tuple[TransactionRecord, PaymentRow, bytes | None]:
-        """Return a payment as stored, and its bytes while it is live: the same ones may be shown
-        again.
+        """Return a payment as stored, and its bytes while they may land, which may be shown to the
+        seller again.
 
         Raises:
             NotFound: no such payment.
@@ -380,7 +381,7 @@ class Engine:
             await asyncio.wait({item.done}, timeout=left_s)
 
     async def dry_run(self, wallet_id: str, actor: Actor, draft: Draft) -> Trial:
-        """Judge a draft as `execute` would now; nothing is stored, reserved or sent.
+        """Judge a draft as `execute` would now, without storing, reserving or sending anything.
 
         Raises:
             WalletNotFound: no such wallet.
@@ -419,9 +420,9 @@ class Engine:
     async def use_pocket(
         self, wallet_id: str, actor: Actor, draft: PocketDraft
     ) -> TransactionRecord:
-        """Fill a pocket, have it make a call, and take home what is left; as `execute`.
+        """Fill a pocket, let it make a call, and return the rest to the wallet; as `execute`.
 
-        The dry run judges the funding: nothing more can be lost.
+        A dry run judges the funding alone, because no more than that can be lost.
         """
         actor, record = await self._asked(wallet_id, actor, draft.funding)
 
@@ -435,11 +436,11 @@ class Engine:
         return await self._driven(record, actor, use, leaves=True)
 
     async def sweep_pocket(self, wallet_id: str, actor: Actor, address: str) -> TransactionRecord:
-        """Take home what a pocket holds, a frozen wallet's too; as `execute`, a record of its own.
+        """Return all that a pocket holds to its wallet, even a frozen one, in a record of its own.
 
         Raises:
             NotFound: the wallet has no such pocket that may hold something.
-            InvalidRequest: what it was used for has not ended.
+            InvalidRequest: the transaction that uses it has not ended.
             TransactionFailed: something stayed in it.
         """
         wallet = await self._wallets.get(wallet_id)
@@ -460,13 +461,13 @@ class Engine:
         except StoreError:
             self._leave_open(record.id)
         except Exception:
-            # It stays pending, and the next start or takeover goes on.
+            # The record stays pending, and the next start or takeover resumes it.
             _log.exception("pocket_not_resumed", transaction_id=record.id)
 
     async def airdrop(
         self, wallet_id: str, actor: Actor, intent: Intent, lamports: int
     ) -> TransactionRecord:
-        """Request SOL of the faucet, with the rules, the record and the wait of any transaction."""
+        """Request SOL from the faucet, with rules, record and wait as of any transaction."""
         wallet = await self._wallets.get(wallet_id)
         effects = faucet_effects(wallet.address)
         question = Question(wallet_id, actor, intent, effects)
@@ -503,7 +504,7 @@ class Engine:
     async def refuse(
         self, wallet_id: str, actor: Actor, intent: Intent, error: Exception
     ) -> TransactionError | TrialEnded:
-        """Store an intent that could not be drafted; returns the error to raise."""
+        """Store an intent that could not be drafted; return the error to raise."""
         wallet = await self._wallets.get(wallet_id)
         if actor.dry_run:
             verdict = await self._reserver.trial(Question(wallet_id, actor, intent))
@@ -512,7 +513,7 @@ class Engine:
         return await self._failed(record, actor, intent, error)
 
     async def reconcile(self, wait_s: float = 0) -> Reconciliation:
-        """Take over what dead processes left open; see `reconcile`."""
+        """Take over the transactions that dead processes left open; see `reconcile`."""
         return await reconcile(
             self._ledger,
             self._database,
@@ -526,7 +527,7 @@ class Engine:
     async def close(self) -> None:
         """Wait a while for running transactions, then stop watching.
 
-        The next start reconciles what is cut off, as after a crash at that point.
+        The next start reconciles those that are cut off, as after a crash at that point.
         """
         for task in self._left_open:
             task.cancel()
@@ -548,10 +549,10 @@ class Engine:
     async def _asked(
         self, wallet_id: str, actor: Actor, draft: Draft
     ) -> tuple[Actor, TransactionRecord]:
-        """Who asks for a draft, and its record, which is not stored yet.
+        """Return the actor of a draft with its payment's site, and a record, not stored yet.
 
         Raises:
-            TrialEnded: only a trial was asked for.
+            TrialEnded: the actor asked for a dry run.
         """
         if actor.dry_run:
             raise TrialEnded(await self.dry_run(wallet_id, actor, draft))
@@ -561,12 +562,11 @@ class Engine:
     async def _driven(
         self, record: TransactionRecord, actor: Actor, work: Work, *, leaves: bool = False
     ) -> TransactionRecord:
-        """Return a record once `work` did its steps, of whatever kind; its caller cancels none of
-        them.
+        """Run the steps of `work` in a task that its caller cannot cancel, and return the record.
 
         Args:
-            leaves: whether the caller gets the record as it is at its deadline, while the steps go
-                on.
+            leaves: whether the caller gets the record as it is at the deadline, while the steps
+                continue.
         """
         with self.deadline():
             task = self._start(self._once(record, actor, work))
@@ -580,7 +580,7 @@ class Engine:
         return task.result()
 
     async def _once(self, record: TransactionRecord, actor: Actor, work: Work) -> TransactionRecord:
-        """Do the steps of an action that was not asked for before."""
+        """Perform the steps of an action, or return its record if it was requested before."""
         known = await self.known_action(actor)
         if known is not None:
             return known
@@ -600,7 +600,7 @@ class Engine:
         except HoldTaken:
             if actor.approval is not None:
                 raise
-            # Another request took the approval of the hold that this one waited for.
+            # Another request used the approval of the hold that this one waited for.
             known = await self.known_action(actor)
             if known is None:
                 text = "The approval was used, or has ended, meanwhile; nothing was sent"
@@ -608,8 +608,8 @@ class Engine:
             return known
 
     def _leave_open(self, transaction_id: str) -> None:
-        """Where the database refuses, or the answer to a commit is lost, a record may be pending
-        and driven by nobody: it is gone on with as the next start would."""
+        """Take a record up as the next start would, after the database refused or the answer to a
+        commit was lost: it may be pending with nobody to drive it."""
         item = self.sender.find(transaction_id)
         is_watched = item is not None and item.ends
         if not is_watched and self.watcher.find(transaction_id) is None:
@@ -634,7 +634,7 @@ class Engine:
     async def _signed(
         self, record: TransactionRecord, actor: Actor, draft: Draft, step: str = ""
     ) -> tuple[Reservation, InFlight]:
-        """Assess, judge and reserve, sign and write ahead; everything before sending."""
+        """Perform all steps before sending: assess, judge and reserve, sign and write ahead."""
         try:
             draft, record, assessment = await self._assessed(record, actor, draft)
             bid, payment = self._assessor.bid_lamports(draft, assessment), draft.payment
@@ -665,7 +665,7 @@ class Engine:
     async def _assessed(
         self, record: TransactionRecord, actor: Actor, draft: Draft
     ) -> tuple[Draft, TransactionRecord, Assessment]:
-        """Return the draft that is to be judged, and its record with what its bytes say.
+        """Return the draft to judge, its record with the amounts in the bytes, and the assessment.
 
         Raises:
             LedgerError: the ledger did not answer.
@@ -691,13 +691,13 @@ class Engine:
     async def _bid_lower(
         self, draft: Draft, assessment: Assessment, error: BidTooHigh
     ) -> tuple[Assessment, int]:
-        """What is judged next where only the costs of a simulated draft are refused: it is built
-        again with a lower bid for its place in a block, where that can be; and by how many lamports
-        its fee can be lowered still.
+        """Rebuild a draft with a lower priority fee, after its costs alone were refused.
+
+        Returns:
+            The assessment to judge next, and the lamports by which its fee can still be lowered.
 
         Raises:
-            LedgerError: the ledger did not answer when it was built again, so that nobody knows
-                whether it fits.
+            LedgerError: the ledger did not answer, so that nobody knows whether it fits.
         """
         assert assessment.effects is not None
         most = assessment.effects.fee_lamports - error.excess_lamports
@@ -711,17 +711,16 @@ class Engine:
     async def _on_what_is_there(
         self, reservation: Reservation, draft: Draft, assessment: Assessment
     ) -> tuple[Draft, Assessment]:
-        """Return a purchase based on what its account holds, where that is more than when it was
-        planned.
+        """Rebuild a purchase on its account's balance, if that grew since it was planned.
 
-        The reservation keeps other purchases out, so no other's units count for this one: the
-        account is read after the last of them, whichever process sent it. Dust that a stranger
-        sends in between is the wallet's too, and stops nothing.
+        The reservation blocks other purchases, and the account is read after the last of them,
+        whichever process sent it: no units of another purchase count for this one. Dust that a
+        stranger sends in between belongs to the wallet and does not fail the purchase.
         """
         if draft.pocket is None or draft.pocket.asserted is None or assessment.effects is None:
             return draft, assessment
         address, held = draft.pocket.asserted
-        # The slot of what landed long ago is not read: the blockhash is later, or too old to land.
+        # Slots of older landings are not needed: this blockhash is later, or too old to land.
         min_slot = max(reservation.landed_slot, assessment.blockhash.context_slot)
         try:
             account = token_account(await self._ledger.account_from(address, min_slot))
@@ -763,9 +762,9 @@ class Engine:
         return _succeeded(ended)
 
     async def known_action(self, actor: Actor) -> TransactionRecord | None:
-        """Return the record of an action that was requested before, None for a new one.
+        """Return the record of an action that was requested before; None for a new one.
 
-        Call it before drafting from the ledger's state: an action that was executed may leave a
+        Call it before drafting from the ledger's state, because an executed action may leave a
         state in which it cannot be drafted again.
 
         Raises:
@@ -789,14 +788,13 @@ class Engine:
         return record
 
     async def waits(self, action_key: str) -> bool:
-        """Return whether a person still decides on a money call of a logical action, by its key
-        without the call's number."""
+        """Return whether a money call of an action, whose key here lacks its number, is held."""
         async with self._database.read() as connection:
             return await holds.is_open_under(connection, action_key)
 
     async def end_of_hold(self, hold_id: str) -> TransactionRecord | None:
-        """Return the record that a hold ended in; None where it was approved and its caller is to
-        ask again.
+        """Return the record that a hold ended in; None if it was approved and its caller must ask
+        again.
 
         Raises:
             Held: it is open.
@@ -839,29 +837,29 @@ class Engine:
 
 
 def _succeeded(record: TransactionRecord) -> TransactionRecord:
-    """Return the record of what has ended, unless it failed, which is raised."""
+    """Return an ended record; raise its error if it failed."""
     if record.status is TransactionStatus.FAILED:
         raise refusal(record)
     return record
 
 
 def _paying(actor: Actor, payment: Payment | None) -> Actor:
-    """Who asks for a payment: the site that is paid is of the chain, and no other, whatever the
-    caller says of it."""
+    """Return the actor with the paid site as the only site of its chain, whatever sites the caller
+    named."""
     if payment is None:
         return actor
     others = (each for each in actor.via if not each.startswith(SITE))
     return replace(actor, via=(*others, f"{SITE}{payment.site}"))
 
 
-# All that a plugin's transaction of the type `other` has of details.
+# A plugin's own transaction of the type `other` has no details but these.
 _OF_PLUGINS = frozenset({PLUGIN_DETAILS, "pocket"})
 
 
 def _with_leaves(record: TransactionRecord, outflow: Outflow | None) -> TransactionRecord:
-    """Return the record of a plugin's own transaction, or swap, with what its bytes let leave.
+    """Return the record of a plugin's own transaction, or swap, with the amounts that may leave.
 
-    Other types and declared operations state their amounts themselves, which their bytes bear out.
+    Other types and declared operations state their amounts, and the bytes are checked to match.
     """
     is_swap = record.type == TransactionType.SWAP and "inputAmount" not in record.details
     is_plugins = record.type == TransactionType.OTHER and record.details.keys() <= _OF_PLUGINS
@@ -888,7 +886,7 @@ def _with_leaves(record: TransactionRecord, outflow: Outflow | None) -> Transact
 def _payment_row(
     record: TransactionRecord, draft: Draft, payment: Payment, assessment: Assessment
 ) -> PaymentRow:
-    """What is stored of a payment with its reservation."""
+    """Return the row that stores a payment with its reservation."""
     message = assessment.transaction.message
     digest, index = signed_message(message, draft.intent.wallet)
     request = {each.name: getattr(payment, each.name) for each in fields(PaidRequest)}

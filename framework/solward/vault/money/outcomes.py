@@ -1,5 +1,4 @@
-"""How a transaction that does not succeed is worded, the error its caller gets, and what a dry run
-finds."""
+"""The wording of transactions that do not succeed, their errors, and the outcome of a dry run."""
 
 from __future__ import annotations
 
@@ -28,22 +27,22 @@ from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails.rules import RATE_LIMIT, Verdict
 from solward.vault.ledger.answers import told_by_node
 
-# System program error 1 and token program error 1 both mean it.
+# The logs of error 1 of the system program and of the token program.
 _INSUFFICIENT = re.compile(
     r"insufficient (?:lamports|funds)(?: (?P<have>\d+), need (?P<need>\d+))?", re.IGNORECASE
 )
-# Of what a node says of an error.
+# The longest text of a node's error, in characters.
 _LONGEST = 200
 _NO_ACCOUNT = {"AccountNotFound", "InsufficientFundsForFee"}
-# The fee payer could not pay (SIMD-0290): the transaction stands in a block, and nothing ran.
+# The fee payer could not pay (SIMD-0290): the transaction is in a block, but nothing ran.
 _UNPAID = frozenset({*_NO_ACCOUNT, "InvalidAccountForFee"})
 _BELOW_RENT = {"InsufficientFundsForRent": {"account_index": 0}}
-# Words for a wallet that holds too little.
+# Texts for a wallet that holds too little, by which `refusal` finds the cause.
 _NO_FEE = "the wallet has too little SOL to pay the network fee"
 _TOO_LITTLE = "insufficient balance"
 _NO_RENT = "the balance left on an account would be below the rent-exempt minimum"
-# Errors of a node's moment, not of what a transaction does: of the bytes' age, of what else runs,
-# and of the cluster. `ProgramExecutionTemporarilyRestricted` is the key of an object.
+# Errors that the transaction's effects do not cause: the bytes' age, other transactions, or the
+# cluster. `ProgramExecutionTemporarilyRestricted` is the key of an object.
 _PASSING = frozenset(
     {
         "AccountBorrowOutstanding",
@@ -80,7 +79,7 @@ def refusal(record: TransactionRecord) -> TransactionError:
 def ended_by(error: Exception, record: TransactionRecord) -> TransactionRecord:
     """Return the record of a transaction that failed with this error, with its cause."""
     if isinstance(error, IntegrityError):
-        # Its bytes are stored already.
+        # The same bytes are stored already, which means that another process made them.
         return replace(record, cause=TakenOver)
     is_refused = isinstance(error, InvalidRequest | LedgerRejected | PermissionError)
     return replace(record, cause=None if is_refused else type(error))
@@ -92,20 +91,20 @@ def would_fail(failure: str | None) -> str:
 
 
 def is_passing(err: Any) -> bool:
-    """Returns whether a ledger's transaction error says nothing of the transaction itself, so that
-    the same one may succeed a moment later."""
+    """Return whether the transaction may succeed a moment later, because the ledger's error says
+    nothing of the transaction itself."""
     names = [err] if isinstance(err, str) else err if isinstance(err, dict) else ()
     return any(name in _PASSING for name in names)
 
 
 def took_no_fee(err: Any) -> bool:
-    """Returns whether a ledger's transaction error says that not even the fee was paid."""
+    """Return whether a ledger's transaction error means that not even the fee was paid."""
     return isinstance(err, str) and err in _UNPAID
 
 
 def may_not_have_run(err: Any) -> bool:
-    """Returns whether a transaction with this error may stand in a block without having run, so
-    that the same bytes might still run until they expire."""
+    """Return whether a transaction with this error may be in a block without having run, so that
+    the same bytes might still run until they expire."""
     return took_no_fee(err) or err == _BELOW_RENT
 
 
@@ -128,7 +127,7 @@ def _explained(err: Any, logs: Sequence[str]) -> str:
     if isinstance(err, dict):
         if "InsufficientFundsForRent" in err:
             return _NO_RENT
-        # A node may answer anything else, and what it ends must end all the same.
+        # A node may answer in any other form, and the transaction must end all the same.
         match err.get("InstructionError"):
             case [index, cause]:
                 name = next(iter(cause.items())) if cause and isinstance(cause, dict) else (cause,)
@@ -146,8 +145,8 @@ def _last_log(logs: Sequence[str]) -> str:
 
 
 async def wait_for_task(task: asyncio.Task[Any], timeout_s: float | None = None) -> None:
-    """Wait for a task that goes on without its caller: neither a cancellation nor the end of
-    `timeout_s` cancels it, and its refusals are then nobody's: what there is to say is stored."""
+    """Wait for a task without cancelling it, if the caller is cancelled or `timeout_s` ends. Its
+    later refusals are then ignored, because the record is stored."""
     try:
         await asyncio.wait({task}, timeout=timeout_s)
     except asyncio.CancelledError:
@@ -167,12 +166,11 @@ def _take_refusal(task: asyncio.Task[Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The outcome of a dry run: whether a transaction would be signed now, and what it would do;
-    nothing is stored, reserved or sent.
+    """The outcome of a dry run: whether a transaction would be signed now, and its effects.
 
     Attributes:
         verdict: of the rules that could run.
-        effects: None where nothing could be simulated.
+        effects: None if nothing could be simulated.
         failure: why it would fail though no rule refuses it.
     """
 
@@ -182,12 +180,12 @@ class Trial:
 
     @property
     def allowed(self) -> bool:
-        """Whether it would be signed and sent, without asking a person."""
+        """True if it would be signed and sent without asking a person."""
         return self.verdict.allowed and self.verdict.hold is None and self.failure is None
 
     def to_json(self) -> dict[str, Any]:
-        """Return SOL as Decimal, token amounts as text in the mint's smallest unit; absent is
-        omitted."""
+        """Return the answer of a dry run, with SOL as Decimal and token amounts as text in the
+        mint's smallest unit; fields without a value are omitted."""
         body: dict[str, Any] = {"dryRun": True, "allowed": self.allowed}
         if self.verdict.rule is not None:
             body["rule"] = self.verdict.rule

@@ -1,4 +1,4 @@
-"""What a plugin's skills keep for the wallet of their call, under the fences of its money calls."""
+"""The entries that plugins' skills store for a wallet, under the fences of their money calls."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from solward.vault.money.request import Actor
 from solward.vault.store import transactions as records
 
 REMEMBER: Final = "remember"
-"""In a hold's recipe, what carrying it out remembers."""
+"""The key in a hold's recipe of the entries to write when it is carried out."""
 
 _MINUTE_S = 60.0
 
 
 class _Undone(Exception):
-    """Ends the transaction of a dry run, which stores nothing."""
+    """Raised to roll back the transaction of a dry run, which stores nothing."""
 
 
 class WriteBudget:
-    """How often each plugin's store is written in this process, minute by minute."""
+    """A limit of each plugin's writes to its store in a minute, counted in this process."""
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most
@@ -71,10 +71,10 @@ class PluginEntries:
         object.__setattr__(self, "budget", WriteBudget(self.bounds.writes_a_minute))
 
     async def keep(self, what: str, wallet_id: str, actor: Actor, **asked: Any) -> Any:
-        """Do what a plugin's skill asks of its store or its history (`StoreCalls.keep`).
+        """Perform a call of a plugin's skill on its store or its history (`StoreCalls.keep`).
 
         Raises:
-            SkillError: where it writes, also what ends a money call of the actor, but for a freeze.
+            SkillError: it is refused. A write also needs an actor that may spend, but for a freeze.
         """
         if what == "history":
             found: tuple[TransactionRecord, ...] = ()
@@ -99,7 +99,7 @@ class PluginEntries:
 
     @asynccontextmanager
     async def _write(self, wallet_id: str, actor: Actor) -> AsyncIterator[AsyncConnection]:
-        """Yield a transaction for a caller that may still act, of a dry run taken back at its end.
+        """Yield a transaction if the actor may still act, and roll a dry run's back at its end.
 
         Raises:
             SkillError: `store_busy`: its plugin has written often enough in this minute.
@@ -121,10 +121,10 @@ async def remember(
     actor: Actor,
     bounds: StoreBounds,
 ) -> None:
-    """Write what a money call remembers, in the transaction that stores its pending record.
+    """Write a money call's entries in the transaction that stores its pending record.
 
     Raises:
-        SkillError: `store_changed`, `store_full`, or `no_store`: nobody's plugin asks.
+        SkillError: `store_changed`, `store_full`, or `no_store` if no plugin's skill calls.
     """
     if actor.remember:
         await store.write(
@@ -134,12 +134,12 @@ async def remember(
 
 
 def remember_json(puts: Sequence[Put]) -> list[dict[str, Any]]:
-    """What a hold stores of them."""
+    """Return entries as a hold's recipe stores them."""
     return [{"key": put.key, "value": put.value, "version": put.version} for put in puts]
 
 
 def read_remember(recipe: Mapping[str, Any]) -> tuple[Put, ...]:
-    """What `remember_json` wrote to a recipe."""
+    """Return the entries that `remember_json` wrote to a recipe."""
     raw = recipe.get(REMEMBER, ())
     return tuple(Put(each["key"], each["value"], each["version"]) for each in raw)
 

@@ -34,8 +34,8 @@ class IdempotencyKey:
 
     @property
     def is_generated(self) -> bool:
-        """Whether a tool made it for a caller who chose none."""
-        # The key itself may have a bar in it; what stands before it has none.
+        """True if a tool made the key for a caller who chose none."""
+        # Only the key itself may contain a bar, so three splits keep it whole.
         return self.scope.split("|", 3)[-1].startswith(GENERATED_KEY)
 
 
@@ -58,34 +58,35 @@ class ScheduleRun:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who requests a transaction, and the limits that come with them.
+    """The principal that requests a transaction, with its limits and the run it belongs to.
 
     Attributes:
         principal: `admin`, `admin:<id>`, `key:<id>`, `agent:<id>` or `schedule:<id>`.
         agent_id: recorded as the transaction's `agentId`.
-        limits: limit scopes beside the wallet's own, such as `("key:<id>", ScopeLimits(...))`.
+        limits: limit scopes in addition to the wallet's, such as `("key:<id>", ScopeLimits(...))`.
         action_key: names one logical action for good; a second request with it returns the
             first one's record and sends nothing.
         idempotency: the HTTP caller's Idempotency-Key, when given.
-        run: the agent's run that requests it; one whose fencing token was replaced, or whose agent
-            was stopped, is refused.
-        schedule: the schedule's run that requests it; one whose fencing token was replaced, or
-            whose schedule is not active any more, is refused.
-        api_key: hash of the secret of the stored API key or admin credential that requests it; one
-            that was revoked or replaced, or has expired, is refused.
-        checks: raise where what requests it has ended; called, as the three above are read, in the
+        run: the agent's run that requests it; refused if its fencing token was replaced or the
+            agent was stopped.
+        schedule: the schedule's run that requests it; refused if its fencing token was replaced or
+            the schedule is no longer active.
+        api_key: hash of the secret of the stored API key or admin credential that requests it;
+            refused if it was revoked, replaced, or has expired.
+        checks: raise if the requester has ended; called, as the three above are read, in the
             database transaction that reserves.
         trace: where the request came from, in the logs of every process that works on the
             transaction: a request's id, `agent:<id>:<cycle>` or `schedule:<id>:<due time>`.
-        dry_run: everything is judged and nothing is sent: the engine raises `TrialEnded` where it
-            would return a record.
-        recipe: makes how to make what is asked for again, once a person approved it; None where
-            only its caller can.
+        dry_run: everything is judged and nothing is sent; the engine raises `TrialEnded` instead of
+            returning a record.
+        recipe: returns how to repeat the request once a person approved it; None if only its
+            caller can repeat it.
         approval: id of the approved hold that this carries out.
-        via: what runs for the caller: `schedule:<id>`, `skill:<name>`, `plugin:<distribution>`.
-        remember: entries of the plugin's store, written where the record is stored as pending.
-        call: valid parameters of the skill that requests it; of what only its caller can make
-            again, an approval is for these alone.
+        via: principals that run for the caller: `schedule:<id>`, `skill:<name>`,
+            `plugin:<distribution>`.
+        remember: entries of the plugin's store, written when the record is stored as pending.
+        call: valid parameters of the skill that requests it. If only its caller can repeat the
+            request, an approval is valid for these parameters alone.
     """
 
     principal: str
@@ -107,10 +108,10 @@ class Actor:
 
     @property
     def merged_key(self) -> tuple[str, str] | None:
-        """Scope and fingerprint of the key by which a request that another one's hold stands for
-        finds that hold again; None where it has no key, so that the next is another request.
+        """The scope and fingerprint under which a request that was merged into another one's hold
+        finds that hold again; None if it has no key, so that the next try is another request.
 
-        Of an agent's cycles only the last can run again, so each of its money calls has one scope.
+        Only the last cycle of an agent can run again, so all cycles share a scope for each call.
         """
         if self.idempotency is not None:
             return self.idempotency.scope, self.idempotency.fingerprint
@@ -122,11 +123,11 @@ class Actor:
 
     @property
     def is_admins(self) -> bool:
-        """Whether the operator asks: no grant binds it, and nothing is held for a person."""
+        """True for the operator, whom no grant binds and for whom nothing is held."""
         return is_admin(self.principal) or self.principal == "cli"
 
     def chain(self, wallet_id: str) -> tuple[str, ...]:
-        """Return every principal a transaction of this wallet needs, the wallet's first."""
+        """Return all principals that must be allowed to use this wallet, the wallet first."""
         who = () if self.is_admins else (self.principal,)
         return (f"wallet:{wallet_id}", *who, *self.via)
 
@@ -137,11 +138,10 @@ class Actor:
         scopes: Sequence[str] = (),
         agent: str | None = None,
     ) -> None:
-        """Lock a wallet and scopes for what it requests (`spending.lock`), and check that what
-        requests it has not ended.
+        """Lock a wallet and scopes (`spending.lock`), and check that the requester may still act.
 
         Raises:
-            TakenOver, KeyRevoked, SkillError: it has.
+            TakenOver, KeyRevoked, SkillError: it may not.
         """
         run, schedule = self.run, self.schedule
         await spending.lock(
@@ -162,22 +162,22 @@ ADMIN = Actor("admin")
 
 @dataclass(frozen=True, slots=True)
 class PocketUse:
-    """The pocket that signs a transaction beside the wallet.
+    """A pocket that signs a transaction together with its wallet, and its use.
 
     Attributes:
         mints: tokens it may hold on the way.
-        output_mint: what a swap brings to the wallet's own account; None for SOL, and for what is
-            no swap. A swap in one transaction asserts the account's sum. Two of one wallet and mint
-            at once would count what the other brings, so the second is refused.
-        asserted: with `output_mint`: that account, and the units it held when it was read. Where it
-            holds more once no other purchase is open, one has ended meanwhile, and what it brought
-            would count for this one.
-        leaves: something stays in it, to be swept later.
+        output_mint: the mint that a swap brings to the wallet's own account; None for SOL and for
+            other uses. A swap in one transaction asserts the account's sum. A second swap of the
+            same wallet and mint is refused meanwhile, as each would count the other's units.
+        asserted: with `output_mint`: that account, and the units in it when it was read. If it
+            holds more once no other purchase is open, one has ended meanwhile, and its units would
+            count for this one.
+        leaves: whether something stays in it, to be swept later.
         program: with `position`: the position whose pocket it is.
-        stays: with `position`: what it holds afterwards stays in it.
-        returns: of a use in steps: mint -> least units that wallet and pocket together must have
-            more of after the call; under wrapped SOL's mint lamports too.
-        venue: where a swap sells what goes into it; set by the service's own plan of a swap alone.
+        stays: with `position`: whether its contents stay in it afterwards.
+        returns: for a use in steps: mint -> the least units that wallet and pocket together must
+            gain by the call; under wrapped SOL's mint also lamports.
+        venue: the venue to which a swap sells; set only by the service's own plan of a swap.
     """
 
     pocket: Pocket
@@ -193,16 +193,16 @@ class PocketUse:
 
 
 class HoldTaken(Exception):
-    """An approval was used, or ended, meanwhile; nothing was stored."""
+    """Raised if an approval was used or ended meanwhile; nothing was stored."""
 
 
 class HoldWaits(Exception):
-    """What was approved cannot be carried out for now, for this reason; nothing was stored, and the
-    approval is not used up."""
+    """Raised if an approval cannot be carried out for now, with the reason; nothing was stored, and
+    the approval is not used up."""
 
 
 class PocketTaken(Exception):
-    """Another process used the pocket's counter first; nothing was stored. Plan again."""
+    """Raised if another process used the pocket's counter first; nothing was stored. Plan again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +223,10 @@ class PocketDraft:
     Attributes:
         intent: of the funding, which the wallet signs alone.
         instructions: of the funding.
-        use: the pocket; `leaves` is True, and what `returns` is checked in the simulation.
-        build: called with the pocket's address once the funding is confirmed; what the pocket
-            alone signs then: whole bytes, or instructions for which it pays the fee.
-        tables: of `build`'s instructions; see `Draft`.
+        use: the pocket; `leaves` is True, and `returns` is checked by a simulation of the call.
+        build: called with the pocket's address once the funding is confirmed; returns what the
+            pocket alone signs: whole bytes, or instructions for which it pays the fee.
+        tables: for `build`'s instructions; see `Draft`.
     """
 
     intent: Intent
@@ -248,12 +248,12 @@ class PocketDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payment(PaidRequest):
-    """What a transaction pays for; its record has the type `payment`.
+    """A paid HTTP request with the seller's bounds of the fee; its record has the type `payment`.
 
     Attributes:
-        fee_payer: of a sponsored payment; None where the wallet pays the fee.
+        fee_payer: the sponsor's address; None if the wallet pays the fee.
         most_compute_units: the highest limit of compute units that the seller takes.
-        most_unit_price: the highest price of one, in micro-lamports.
+        most_unit_price: the highest price of a unit that he takes, in micro-lamports.
     """
 
     fee_payer: str | None = None
@@ -266,9 +266,9 @@ class HandedOver:
     """A payment whose bytes are durable and watched.
 
     Attributes:
-        record: as stored; pending, or as it ended where the action was known.
-        wire: for the seller; a sponsor's signature is zeros. None where the action was known: its
-            bytes may be for another request.
+        record: as stored: pending, or the known record of an action that was requested before.
+        wire: for the seller; a sponsor's signature is zeros. None for an action that was requested
+            before, because its bytes may be for another request.
     """
 
     record: TransactionRecord
@@ -286,11 +286,11 @@ class Draft:
             wallet's signature may be missing; its blockhash is kept.
         pocket: signs the instructions too, in one transaction with the wallet.
         tables: lookup table -> its addresses in order. Accounts of instructions that name the
-            wallet are never looked up: what a table holds is a node's word.
-        otherwise: assessed instead where the simulation of this one fails.
-        payment: what it pays for, where a seller is paid for a request over HTTP.
-        based_on: of a purchase, the same one on the units that its account holds by then.
-        version: of the transaction that is built; in one of version 1 no table is used.
+            wallet are never looked up, because only a node says what a table holds.
+        otherwise: assessed instead if the simulation of this draft fails.
+        payment: the payment, if a seller is paid for an HTTP request.
+        based_on: makes the same purchase again for the units that its account holds by then.
+        version: of the transaction that is built; version 1 uses no table.
     """
 
     intent: Intent
@@ -304,7 +304,7 @@ class Draft:
     version: int = 0
 
     def in_version_0(self) -> Draft:
-        """Return the same one for a node that takes no other version."""
+        """Return the same draft in version 0, for a node that refuses version 1."""
         based_on, otherwise = self.based_on, self.otherwise
         return replace(
             self,

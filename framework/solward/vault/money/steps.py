@@ -24,7 +24,7 @@ class Step(StrEnum):
     """One point of the money path; after it, the named thing has happened."""
 
     BUILT = "built"
-    """The message exists; nothing is stored."""
+    """The message is built; nothing is stored."""
     ASSESSED = "assessed"
     """The exact message was simulated and its effects computed; nothing is stored."""
     RESERVED = "reserved"
@@ -52,26 +52,26 @@ class Step(StrEnum):
 PAID_STEPS = tuple(
     each for each in Step if each not in (Step.HELD, Step.APPROVED, Step.HANDED_OVER, Step.ANSWERED)
 )
-"""Those that every transaction passes, held or not."""
+"""The steps that every transaction passes that this service sends."""
 
 
 StepHook = Callable[[Step], None]
 
 
 def no_hook(_step: Step) -> None:
-    """The hook outside of tests."""
+    """Ignore a step; tests pass another hook."""
 
 
 @contextmanager
 def traced(record: TransactionRecord, trace: str | None) -> Iterator[None]:
-    """Yield every log line in the block names the transaction and what requested it; one span."""
+    """Bind the transaction and its request to the log lines of the block, within one span."""
     fields = _fields(record, trace)
     with bound_contextvars(**fields), tracing.span("transaction", **fields):
         yield
 
 
 def log_taken_over(record: TransactionRecord, trace: str | None, process_id: str) -> None:
-    """This process continues what another one left open."""
+    """Log that this process continues a transaction that another process left open."""
     metrics.TAKEOVERS.inc()
     fields = _fields(record, trace)
     if record.signature is not None:

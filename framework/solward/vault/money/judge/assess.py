@@ -79,13 +79,13 @@ from solward.vault.money.outcomes import explain, is_passing, would_fail
 from solward.vault.money.request import Draft, Payment
 from solward.vault.money.steps import Step, StepHook, no_hook
 
-# For what the nodes beside the one in use say of rent.
+# The other nodes' rent is read again after this long.
 _RENT_AGE_S = 10.0
-# The state before is read in one call and simulated in another; transactions of the wallet that
-# land in between show in the difference. Another try tells the two cases apart.
+# One call reads the state before, another simulates, so transactions of the wallet that land in
+# between show in the difference. Another try tells them from this transaction's effects.
 _TRIES = 4
 
-# Equal payments that two processes build on one blockhash start this far apart, at most.
+# Limits of equal payments that two processes build on one blockhash start at most so far apart.
 _APART = 512
 
 
@@ -95,12 +95,12 @@ class Assessment:
 
     Attributes:
         effects: None when the simulation failed; `failure` says why.
-        behind: whether it failed in a state from before what the ledger said already, so that
+        behind: whether it failed in a state older than one the ledger has shown already, so that
             another node may see no failure.
-        units: compute units that the simulation used; None where the node does not say.
-        loaded_bytes: of accounts that it loaded; None where the node does not say.
-        source_units: of a payment, what the account that it leaves held.
-        passing: whether the failure is one of the moment, see `is_passing`.
+        units: compute units that the simulation used; None if the node does not say.
+        loaded_bytes: bytes of accounts that it loaded; None if the node does not say.
+        source_units: units in the account that pays, for a payment.
+        passing: whether the same bytes may succeed later, see `is_passing`.
     """
 
     transaction: VersionedTransaction
@@ -114,8 +114,8 @@ class Assessment:
     passing: bool = False
 
     def check_answered(self) -> None:
-        """Raise `LedgerUnavailable` where the failure is the node's of the moment: it is behind, or
-        says so of bytes that may succeed later."""
+        """Raise `LedgerUnavailable` if the node is behind, or if the bytes that fail now may
+        succeed later."""
         if self.effects is None and (self.behind or self.passing):
             raise LedgerUnavailable(would_fail(self.failure))
 
@@ -124,7 +124,7 @@ class Assessor:
     """Builds and simulates drafts against the ledger.
 
     Attributes:
-        blockhashes: what it builds on.
+        blockhashes: the source of the blockhashes it builds on.
     """
 
     def __init__(
@@ -138,11 +138,13 @@ class Assessor:
         versions: Versions | None = None,
         regulated_mints: frozenset[str] = frozenset(),
     ) -> None:
-        """Args:
-        observe_ms: told the ledger's time, in Unix milliseconds, as it is read.
-        fees: sets compute-unit limit and price; None leaves both out.
-        versions: told where a node refuses version 1.
-        regulated_mints: see `Policy`.
+        """Create an assessor.
+
+        Args:
+            observe_ms: called with the ledger's time, in Unix milliseconds, whenever it is read.
+            fees: sets compute-unit limit and price; None leaves both out.
+            versions: learns when a node refuses version 1.
+            regulated_mints: see `Policy`.
         """
         self._regulated_mints = regulated_mints
         self._ledger = ledger
@@ -151,20 +153,20 @@ class Assessor:
         self._hook = hook
         self._observe_ms = observe_ms
         self.blockhashes = BlockhashSource(ledger, verify)
-        # Messages signed on the current blockhash, payments built on it: an equal one would have an
-        # equal signature.
+        # Messages signed and payments built on the current blockhash; an equal message would have
+        # an equal signature.
         self._built: dict[str, set[bytes]] = {}
-        # Of a wallet's payments without their limit: how many equal ones were built on it.
+        # How many payments that differ only by their limit were built on the current blockhash.
         self._equal: dict[tuple[object, ...], int] = {}
-        # When nodes were asked, and the most lamports of rent a byte that one of them said.
+        # When the nodes were asked for rent, and the highest answer in lamports for each byte.
         self._rent = (-math.inf, 0)
 
     async def assess(self, draft: Draft, nonce: str, *, trial: bool = False) -> Assessment:
-        """Build, simulate and analyse.
+        """Simulate the transaction of a draft, and compute its effects.
 
         Args:
-            nonce: makes this message unique where an equal one was signed before.
-            trial: it will not be sent, so an equal payment may still be built.
+            nonce: makes the message unique if an equal one was signed before.
+            trial: whether it will not be sent, so that an equal payment may still be built.
 
         Raises:
             InvalidRequest: the draft makes no transaction this wallet alone can sign.
@@ -190,10 +192,10 @@ class Assessor:
                 assessment = await self._simulate(draft, transaction, blockhash)
             last = tries >= _TRIES
             if assessment.failure in STALE:
-                # A node that is behind does not know the blockhash yet, or it is too old by now.
+                # Either the node is behind and does not know the blockhash yet, or it is too old.
                 unseen = assessment.failure == UNKNOWN_BLOCKHASH
                 if not unseen:
-                    # Signed before a restart, or by another process.
+                    # An equal message was signed before a restart, or by another process.
                     self.note_signed(draft, assessment.transaction.message)
                     built_on = ""
                 if own and (not unseen or tries % 2 == 0):
@@ -214,11 +216,11 @@ class Assessor:
     async def assess_any(
         self, draft: Draft, nonce: str, *, trial: bool = False
     ) -> tuple[Draft, Assessment]:
-        """As `assess`; where the draft would fail and its `otherwise` would not, that one; where a
-        node refuses its version, the same one in version 0.
+        """Assess a draft, or an alternative: its `otherwise` if the draft would fail and that would
+        not, or its form in version 0 if a node refuses its version.
 
         Raises:
-            VersionRefused: that may not be, or has no room.
+            VersionRefused: the setting forbids version 0, or the draft does not fit into it.
         """
         try:
             assessment = await self.assess(draft, nonce, trial=trial)
@@ -243,12 +245,12 @@ class Assessor:
         """Assess again with another message: after a signature collision, or for a lower fee.
 
         Args:
-            nonce: makes it unique; None where the draft or the fee is another one.
-            max_fee: most lamports of its fee.
+            nonce: makes the message unique; None if the draft or the fee differs anyway.
+            max_fee: the highest allowed fee in lamports.
         """
         blockhash = await self.blockhashes.newest()
         if draft.payment is not None:
-            # By the nonce, two processes that rebuild equal payments begin apart.
+            # Two processes that rebuild equal payments have other nonces, and begin apart.
             place = 0 if nonce is None else 1 + hashlib.sha256(nonce.encode()).digest()[0]
             apart = place * _APART // 256
             return await self._paying(draft, draft.payment, blockhash, max_fee, apart=apart)
@@ -256,8 +258,8 @@ class Assessor:
         return await self._budgeted(draft, transaction, blockhash, nonce, max_fee)
 
     def bid_lamports(self, draft: Draft, assessment: Assessment) -> int:
-        """Return lamports of the fee that `rebuild` can leave out: the priority fee of this
-        service."""
+        """Return the lamports of the fee that `rebuild` can leave out: the priority fee that this
+        service added."""
         if draft.wire is not None or not self._fees.budgets(draft.instructions):
             return 0
         return fee_terms(assessment.transaction.message).bid_lamports
@@ -265,22 +267,22 @@ class Assessor:
     def note_signed(self, draft: Draft, message: AnyMessage) -> None:
         """Note that a message is signed, so that an equal one gets a memo from now on.
 
-        What is refused, held or only tried is not noted: it would make the same request cost a memo
-        later. Payments differ by their limits, which are noted as they are built.
+        Messages that are refused, held or only tried are not noted, so that the same request needs
+        no memo later. Payments differ by their limits, which are noted as they are built.
         """
         if draft.wire is not None or draft.payment is not None:
             return
         blockhash = str(message.recent_blockhash)
         if blockhash not in self._built:
             self._built, self._equal = {blockhash: set()}, {}
-        # Without its budget, which is found later.
+        # Messages are compared without their budget, which is only found by a simulation.
         plain = compile_instructions(draft, blockhash, None).message
         self._built[blockhash].add(bytes(to_bytes_versioned(plain)))
 
     def _unique(
         self, draft: Draft, blockhash: str, nonce: str
     ) -> tuple[VersionedTransaction, str | None]:
-        """Return a transaction that no signed one equals, and the nonce where it took one."""
+        """Return a transaction that equals no signed one, and its nonce; None if it needs none."""
         transaction = compile_instructions(draft, blockhash, None)
         if bytes(to_bytes_versioned(transaction.message)) in self._built.get(blockhash, ()):
             return compile_instructions(draft, blockhash, nonce), nonce
@@ -296,18 +298,18 @@ class Assessor:
     ) -> Assessment:
         """Assess a draft with the compute-unit limit and price it gets.
 
-        Args:
-            plain: the draft compiled without them.
+        It is simulated first without a price, so that no failure there is due to the fee. If the
+        use of the last draft of its shape is known, that saves a simulation. If it fails because
+        of the price alone, since the wallet has too little SOL, it goes without a price.
 
-        It is measured first without a price, so that whatever fails there is no matter of the fee;
-        where the last one of its shape tells what it uses, that saves a simulation. Where it fails
-        for the price alone, as where the wallet has no more, it goes without.
+        Args:
+            plain: the draft compiled without limit and price.
         """
 
         def built(budget: Budget) -> VersionedTransaction:
             return compile_instructions(draft, blockhash.blockhash, memo, budget)
 
-        # Version 1 has no limits of its own accord: what sets none may use nothing.
+        # Version 1 has no default limits: a transaction that sets none may use nothing.
         if draft.version == 0:
             if not self._fees.budgets(draft.instructions):
                 return await self._simulate(draft, plain, blockhash)
@@ -351,15 +353,15 @@ class Assessor:
         trial: bool = False,
         apart: int = 0,
     ) -> Assessment:
-        """Assess a payment: limit and price of compute units first, as sellers' facilitators want
-        them, and the limit makes it differ from an equal one.
+        """Assess a payment, which begins with limit and price of compute units, as sellers'
+        facilitators require. Its limit makes it differ from an equal payment.
 
-        One whose shape is known costs one simulation, another one two.
+        A payment of a known shape costs one simulation, any other two.
 
         Args:
-            max_fee: lamports of the fee that was judged, where it was before.
-            trial: it will not be sent, so an equal one may still be built.
-            apart: how far above the limit that it needs it begins to look for one of its own.
+            max_fee: the fee in lamports that was judged before, if it was.
+            trial: whether it will not be sent, so that an equal payment may still be built.
+            apart: how far above the needed limit the search for an unused limit begins.
         """
         most, price = payment.most_compute_units, 1
 
@@ -373,7 +375,7 @@ class Assessor:
         def built(units: int) -> tuple[VersionedTransaction, int]:
             paid = 1
             if price > 1:
-                # The limit grows by up to `_APART` to be nobody else's, at the same price.
+                # The search for an unused limit may raise it by up to `_APART`, at the same price.
                 room = units if max_fee is None else units + _APART
                 budget = self._fees.budget(largest().message, room, price, max_fee)
                 paid = max(1, budget.price)
@@ -408,11 +410,11 @@ class Assessor:
         trial: bool,
         apart: int,
     ) -> tuple[VersionedTransaction, int]:
-        """Return a payment that no other equals, by its limit of compute units, and that limit.
+        """Return a payment whose compute-unit limit makes it unique, and that limit.
 
         Args:
-            budget: what it is to have; the limit at least, the price exactly.
-            bounds: of its limit.
+            budget: its exact price, and the limit from which the search begins.
+            bounds: the lowest and the highest limit.
         """
         if blockhash not in self._built:
             self._built, self._equal = {blockhash: set()}, {}
@@ -420,7 +422,7 @@ class Assessor:
         least, most = bounds
         first = budget.units + self._equal.get(alike, 0) + apart
         above, below = range(first, most + 1), range(min(first, most + 1) - 1, least - 1, -1)
-        # No tuple of them: it would be of a million limits, and the first is nearly always free.
+        # A chain, because a tuple would hold a million limits, and the first is nearly always free.
         for limit in chain(above, below):
             transaction = compile_instructions(draft, blockhash, None, Budget(limit, budget.price))
             message = bytes(to_bytes_versioned(transaction.message))
@@ -446,13 +448,13 @@ class Assessor:
         keys = resolve(message, contents)
         addresses = list(dict.fromkeys(key.address for key in keys))
         min_slot = max(blockhash.context_slot, self._ledger.newest_landed_slot)
-        # The mints that a pocket's call shall bring move in no transaction that is judged; those
-        # that a plugin's own transaction shall bring may be minted in it.
+        # Read the mints that shall arrive: a pocket's call is not part of the judged transaction,
+        # and a plugin's own transaction may create its mint.
         bought = set() if draft.pocket is None else set(draft.pocket.returns)
         if draft.intent.type in (TransactionType.SWAP, TransactionType.OTHER):
             bought |= set(draft.intent.tokens_in)
-        # The ledger's time and rent come with the accounts, so that they cost no call.
-        # So do the receivers of a payment, of which a message names the token accounts alone.
+        # The ledger's time and rent come with the accounts, so that they cost no call. So do a
+        # payment's receivers, because its message names only their token accounts.
         receivers = () if draft.payment is None else draft.intent.destinations
         read = list(dict.fromkeys((*addresses, *bought, *receivers, CLOCK_SYSVAR, RENT_SYSVAR)))
         try:
@@ -479,7 +481,7 @@ class Assessor:
             reasons = refusals(draft, payment, before, self._regulated_mints)
             refused = [(PAYMENT_TERMS, reason) for reason in reasons]
         if result.err is not None:
-            # An instruction's error is an object.
+            # The error of an instruction is an object, not text, and is never one of these.
             told = result.err if isinstance(result.err, str) else ""
             stale, unfunded = told in STALE, told in UNFUNDED
             failure = result.err if stale else explain(result.err, result.logs)
@@ -493,7 +495,7 @@ class Assessor:
         inner = inner_from_json(result.inner_instructions, keys)
         if set(before) - set(result.accounts):
             raise MalformedTransaction("The simulation did not report every account")
-        # Of all that a message names, its programs at least are there afterwards.
+        # A message names at least a program, which exists afterwards.
         if not any(result.accounts.values()):
             raise LedgerUnavailable("The simulation reported no accounts")
         rent = {RENT_SYSVAR: states[RENT_SYSVAR]}
@@ -519,7 +521,7 @@ class Assessor:
             )
             if address != WRAPPED_SOL_MINT
         ]
-        # In steps a swap's pocket opens its accounts later, out of what is put in.
+        # A swap's pocket may open accounts in a later step, so its rent is checked in any case.
         rent_due = 0 if effects.outflow is None else effects.outflow.rent_lamports
         if rent_due or draft.intent.type is TransactionType.SWAP:
             costly = rent_refusal(await self._most_rent(rent_per_byte(states[RENT_SYSVAR])))
@@ -528,7 +530,7 @@ class Assessor:
         if refused or not tied:
             effects = replace(effects, tied=tied, violations=(*effects.violations, *refused))
         if draft.wire is not None:
-            # Its blockhash is somebody else's. The simulation knew it, so it is no younger.
+            # Somebody else chose the blockhash. The simulation knew it, so it is no younger.
             blockhash = replace(
                 blockhash,
                 blockhash=str(message.recent_blockhash),
@@ -545,9 +547,10 @@ class Assessor:
         )
 
     async def _most_rent(self, own: int) -> int:
-        """Return the most lamports of rent a byte that any node says: `own` is the word of the one
-        in use, that of the others is at most `_RENT_AGE_S` old. One that does not answer says
-        nothing."""
+        """Return the highest rent in lamports for each byte that any node states.
+
+        The node in use states `own`. The others' answers are at most `_RENT_AGE_S` old, and a node
+        that does not answer is ignored."""
         nodes = self._ledger.nodes()
         if len(nodes) > 1 and time.monotonic() - self._rent[0] > _RENT_AGE_S:
             said = await asyncio.gather(*map(_rent_of_node, nodes))
@@ -556,7 +559,7 @@ class Assessor:
 
 
 async def _rent_of_node(node: Ledger) -> int:
-    """0 where the node did not answer in time."""
+    """Return the rent for each byte that a node states; 0 if it did not answer in time."""
     try:
         async with asyncio.timeout(OTHERS_S):
             found = await node.accounts([RENT_SYSVAR])
@@ -569,8 +572,8 @@ async def read_and_simulate(
     ledger: Ledger, wire: bytes, read: Sequence[str], addresses: Sequence[str], min_slot: int
 ) -> tuple[int, dict[str, Account | None], SimulationResult]:
     """Return the slot and the state of `read` before, and the simulation with the state of
-    `addresses` after it, both of one node that has reached `min_slot`. Where no node has, any node
-    is asked, which fails nothing.
+    `addresses` after it, both from one node that has reached `min_slot`. If none has after some
+    tries, any node will do.
 
     Raises:
         LedgerError: the ledger did not answer.
@@ -597,7 +600,7 @@ async def read_and_simulate(
 
 
 def _may_be_others(draft: Draft, assessment: Assessment) -> bool:
-    """Return whether the effects exceed the declaration, as they do when other transactions
+    """Return whether the effects exceed the declaration, perhaps because other transactions
     landed."""
     effects, intent = assessment.effects, draft.intent
     if effects is None:
@@ -616,12 +619,12 @@ async def check_recipients(
     intent: Intent,
     pocket: str | None,
 ) -> None:
-    """Check who gets what wallet and pocket pay by known instructions, whatever planned them.
+    """Check that those whom wallet and pocket pay by known instructions can spend it.
 
     Args:
-        states: of the accounts, after `calls` where they are known. What else tells who spends is
-            read: one call, for an account of a rare program, and for a token account whose owner
-            the message does not name.
+        states: of the accounts, after `calls` if known. Owners that are missing here are read in
+            one call: of an account of a rare program, and of a token account whose owner the
+            message does not name.
 
     Raises:
         InvalidRequest: a receiver could not spend it.
@@ -642,6 +645,6 @@ async def check_recipients(
             named = intent.details.get("to", "")
             field = "to" if named in (account, owner) else "recipient"
             if operation is Operation.WRAP:
-                # It was given away: not a payment to its owner, but the wallet's own wrapping.
+                # The wallet wraps SOL for itself, so an account that was given away is refused.
                 check_recipient(field, account, states.get(account))
             check_receiver(field, account, states, is_sol=is_sol)

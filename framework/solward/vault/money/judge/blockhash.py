@@ -1,4 +1,4 @@
-"""The blockhash that transactions are built on, and when what is built on it expires."""
+"""The blockhash that transactions are built on, and the height at which they expire."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ from solward.vault.ledger.protocol import Blockhash, Tip
 
 # How old a blockhash may be that is built on: the rest of its life is for landing.
 MAX_AGE_BLOCKS = BLOCKHASH_BLOCKS / 6
-# A node that claims more would keep a reservation held for ever.
+# A node that claims more would keep money reserved for ever.
 MAX_VALID_BLOCKS = BLOCKHASH_BLOCKS + 1
-# Between nodes. Further apart, one is stuck or lies, and no expiry is sure.
+# If two nodes are further apart, one is stuck or lies, and no expiry is sure.
 MAX_APART_BLOCKS = 1000
-# On no cluster they take less: a node may not say that it is so fast that another one has stopped.
+# No cluster makes that many blocks faster, whatever slot time a node claims. A node with a newer
+# block has not stopped.
 _STOPPED_S = MAX_APART_BLOCKS * LEAST_SLOT_MS / 1000
-# For the heights of the nodes beside the one in use.
+# How long the other nodes may take to answer.
 OTHERS_S = 1.0
-# A node tens of blocks behind takes a while, and behind one address another may be the next to
-# answer; for one that is some slots behind, a slot is waited.
+# How long to wait for a node that is behind. One that is tens of blocks behind takes longer, but
+# another node behind the same address may answer next.
 LAG_SLOTS = 5
 
 
 async def no_verification() -> None:
-    """For the embedded ledger, which needs no check of which cluster it is."""
+    """Skip the check of the cluster, for the embedded ledger."""
 
 
 class BlockhashSource:
     """Hands out the cached blockhash; concurrent callers share one refresh.
 
     `verify` raises while the cluster is not known to be the configured one; no transaction is built
-    before it passed once.
+    before it has passed once.
     """
 
     def __init__(
@@ -72,15 +73,15 @@ class BlockhashSource:
             return blockhash
 
     async def newest(self) -> Blockhash:
-        """As `get`, never the cached one: equal steps would have equal signatures on it."""
+        """Return an uncached blockhash, since equal steps on one would have equal signatures."""
         self.forget()
         return await self.get()
 
     async def expiry(self, slot: int) -> int:
-        """Return the last block height at which bytes can land whose blockhash the ledger knew at
-        `slot`, whoever made them; by the highest of the nodes' heights.
+        """Return the last block height at which bytes can land if the ledger knew their blockhash
+        at `slot`, by the highest of the nodes' heights.
 
-        A height too low would call live bytes dead and give back their money.
+        A height that is too low would call live bytes dead and give back their money.
 
         Raises:
             LedgerError: no node answered, or they are too far apart.
@@ -95,8 +96,8 @@ class BlockhashSource:
         return await _expiry(_height(tips[0][1], slot), tips, slot)
 
     async def _from_one_node(self) -> Blockhash:
-        # Hash and height of different nodes do not compare: a node that lags makes an honest expiry
-        # look impossible.
+        # Hash and height must come from one node: compared with the height of a node that lags, an
+        # honest expiry looks impossible.
         async def read(node: Ledger) -> Blockhash:
             others = self._ledger.beside(node)
             (blockhash, tip), answers = await asyncio.gather(
@@ -107,9 +108,9 @@ class BlockhashSource:
             if blockhash.last_valid_block_height > own + MAX_VALID_BLOCKS:
                 raise LedgerUnavailable("The ledger gave an impossible last valid block height")
             tips = [(n, each) for n, each in zip(others, answers, strict=True) if each is not None]
-            # Not the node's own claim: an expiry before the real one makes live bytes look dead.
+            # The node's own claim is not used: too early an expiry makes live bytes look dead.
             expiry = await _expiry(own, tips, blockhash.context_slot)
-            # Nor its own slot: what lands before a slot to come would be looked for after it.
+            # Nor is its slot alone: if it claims a future slot, what lands before is not found.
             slots = [t.slot for _, t in tips if own <= t.block_height + MAX_APART_BLOCKS]
             return replace(
                 blockhash,
@@ -120,22 +121,21 @@ class BlockhashSource:
         return await self._ledger.on_one_node(read)
 
     def forget(self) -> None:
-        """Drop the cached blockhash: the ledger does not know it any more."""
+        """Drop the cached blockhash, because the ledger does not know it any more."""
         self._cached = None
 
 
 def _height(tip: Tip, slot: int) -> int:
-    """At least the block height at `slot`, where `tip` is of a node that may be behind it: there
-    are no more blocks than slots."""
+    """Return a height that is no lower than the block height at `slot`, from the tip of a node that
+    may be behind: there are no more blocks than slots."""
     return tip.block_height + max(0, slot - tip.slot)
 
 
 async def _expiry(own: int, tips: Sequence[tuple[Ledger, Tip]], slot: int) -> int:
-    """Return the last block height of bytes on a blockhash of `slot`; refused where `own` is no
-    height.
+    """Return the last block height at which bytes on a blockhash of `slot` can land.
 
     One that is too low calls live bytes dead, one that is too high holds money for ever. So a node
-    is above others only where they have stopped, as their own clocks say.
+    may be far above another only if that one has stopped, by its clock; `LedgerUnavailable` else.
     """
     highest = max([own, *(_height(tip, slot) for _, tip in tips)])
     if highest > own + MAX_APART_BLOCKS:
@@ -147,7 +147,7 @@ async def _expiry(own: int, tips: Sequence[tuple[Ledger, Tip]], slot: int) -> in
 
 
 async def _is_of_now(node: Ledger) -> bool:
-    """Return whether a node's newest block is of the last minutes; False where it does not say."""
+    """Return whether a node's newest block is of the last minutes; False if it does not answer."""
     try:
         async with asyncio.timeout(OTHERS_S):
             found = await node.accounts([CLOCK_SYSVAR])
@@ -157,7 +157,7 @@ async def _is_of_now(node: Ledger) -> bool:
 
 
 async def _tip(node: Ledger, wait_s: float | None) -> Tip | None:
-    """None where the node did not answer, or not in time."""
+    """Return a node's tip; None if it did not answer in time."""
     try:
         async with asyncio.timeout(wait_s):
             return await node.tip()

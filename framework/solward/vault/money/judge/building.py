@@ -1,12 +1,11 @@
-"""What Solward builds: a transaction's version, its compute-unit limit and price, and its bytes.
+"""Builds transactions: their version, their compute-unit limit and price, and their bytes.
 
-In a transaction of version 1 every account stands in the bytes (SIMD-0385), so that no node's word
-on a lookup table is needed. Whether the cluster takes it is asked of each node by a simulation: a
-node says of no version of its software, and of no feature's address, what it would do with the
-bytes.
+In a transaction of version 1 all accounts are in the bytes (SIMD-0385), so that no node's word on a
+lookup table is needed. Whether the cluster takes version 1 is found by a simulation on each node,
+because neither a node's software version nor the address of a feature tells.
 
-What a node says of prices is its word: whatever it is, the price is lowered until the whole network
-fee is at most MAX_NETWORK_FEE_SOL. No answer, or none that can be read, fails no payment.
+A node may lie about prices. So the price is lowered until the whole network fee is at most
+MAX_NETWORK_FEE_SOL. If a node's answer is missing or unreadable, the payment goes on.
 """
 
 from __future__ import annotations
@@ -57,38 +56,39 @@ PriorityFee: TypeAlias = Literal["off", "auto"] | int
 """`off`: no Compute Budget instructions. A number: micro-lamports for each compute unit."""
 
 TransactionVersion: TypeAlias = Literal["auto", 0, 1]
-"""`auto`: 1 where the cluster takes it, 0 elsewhere."""
+"""`auto`: 1 if the cluster takes it, else 0."""
 
-# A node reports of each of its last 150 slots the least price that landed. So the 90th percentile
-# is no high bid: it is what was enough in nine of ten slots.
+# A node reports the lowest price that landed in each of its last 150 slots. So the 90th percentile
+# is no high bid: it was enough in nine of ten slots.
 PERCENTILE: Final = 90
 _SLOTS = 150
-# The least `auto` pays, for accounts about which nobody competes: 13 lamports for a plain transfer.
+# The lowest price of `auto`, for accounts without competition: 13 lamports for a plain transfer.
 QUIET_PRICE: Final = 10_000
-# Where no node says. 130 lamports for a plain transfer, 12,000 for a swap of 100,000 units.
+# The price if no node states one: 130 lamports for a plain transfer, 12,000 for a swap of 100,000
+# units.
 UNKNOWN_PRICE: Final = 100_000
 
-# Of one call (rpc-client-api: MAX_TX_ACCOUNT_LOCKS).
+# The most addresses in one call (rpc-client-api: MAX_TX_ACCOUNT_LOCKS).
 _MAX_ADDRESSES = 128
 # A payment waits no longer than this for a price.
 _PRICE_WAIT_S = 1.0
-# A node that did not answer, or does not know the method, is not asked again before that.
+# A node that did not answer, or does not know the method, is asked again after this long.
 _REST_S = 30.0
-# Prices move from slot to slot, and a burst of payments needs one answer.
+# A price is cached this long: it changes from slot to slot, but one answer serves a burst.
 _FRESH_SLOTS = 5
 _MAX_KNOWN = 512
 
-# A simulation is of one state: another may make a program search longer. A fifth more than was
-# simulated, and of small transactions 1,000 units.
+# In another state a program may use more than it did in the simulation. The margin is a fifth of
+# that use, and at least 1,000 units.
 _MARGIN_SHARE = 5
 _LEAST_MARGIN = 1_000
-# Accounts grow as programs do: a fifth more bytes than were loaded, and of few 32 KiB, which is
-# what the network counts in.
+# Accounts grow too. The margin is a fifth of the loaded bytes, and at least 32 KiB, the unit in
+# which the network counts them.
 _LEAST_BYTES_MARGIN = 32 << 10
 
 # A cluster begins to take a version at an epoch's start, and no swap needs it at once.
 REMEMBERED_S: Final = 600.0
-# Where no node answered, or not to the question.
+# The cluster is asked again after this long if no node said whether it takes version 1.
 _UNKNOWN_S: Final = 30.0
 # A swap waits no longer than this for the answer.
 _VERSION_WAIT_S: Final = 2.0
@@ -97,12 +97,12 @@ _VERSION_WAIT_S: Final = 2.0
 _INVALID_PARAMS: Final = -32602
 _UNSUPPORTED: Final = "UnsupportedVersion"
 
-# Errors of the bytes' age, not of what they do: others are built instead.
+# Errors due to the age of the bytes, not to their effects: the transaction is built again.
 UNKNOWN_BLOCKHASH = "BlockhashNotFound"
 STALE = (UNKNOWN_BLOCKHASH, "AlreadyProcessed")
-# What a simulation says of a fee payer that cannot pay.
+# The errors of a simulation whose fee payer cannot pay.
 UNFUNDED = frozenset({"AccountNotFound", "InsufficientFundsForFee"})
-# Of an instruction in version 1, which may name one account often.
+# The most accounts of one instruction in version 1, which may name an account more than once.
 _MOST_V1_ACCOUNTS = 255
 
 _log = structlog.get_logger(__name__)
@@ -115,14 +115,14 @@ class TooLarge(InvalidRequest):
 def compile_instructions(
     draft: Draft, blockhash: str, memo: str | None, budget: Budget | None = None
 ) -> VersionedTransaction:
-    """Compile a draft's instructions; the wallet pays the fee, but for a sponsored payment. Wallet
-    and pocket alone sign, and a sponsor.
+    """Compile a draft's instructions. Only the wallet, its pocket and a sponsor sign; the wallet
+    pays the fee, or the sponsor of a payment.
 
     Args:
         memo: makes the message differ from an otherwise equal one on the same blockhash, which
             would have the same signature.
-        budget: of compute units, in place of a limit that the instructions set; in version 1 the
-            most where it is None.
+        budget: replaces a compute-unit limit that the instructions set; in version 1, None stands
+            for the highest limits.
 
     Raises:
         TooLarge: they do not fit into a transaction.
@@ -144,7 +144,7 @@ def compile_instructions(
     elif budget is not None:
         instructions = [*budget.instructions(), *without_limit(instructions)]
     if memo is not None:
-        # `spl.memo` would make the wallet's account writable, which a sponsor's need not be.
+        # `spl.memo` would make the wallet's account writable, which a sponsored payment avoids.
         signing = AccountMeta(wallet, is_signer=True, is_writable=False)
         instructions.append(Instruction(MEMO_PROGRAM_ID, memo.encode(), [signing]))
     recent = Hash.from_string(blockhash)
@@ -169,8 +169,8 @@ def compile_instructions(
 
 
 def _check_counts(payer: Pubkey, instructions: Sequence[Instruction]) -> None:
-    """Raise `TooLarge` where version 1 has no room for a number; beyond its byte solders would cut
-    it, and write the bytes of another message."""
+    """Raise `TooLarge` if a count does not fit into its byte in version 1, because solders would
+    cut the number and write another message."""
     named = {payer, *(each.program_id for each in instructions)}
     named |= {meta.pubkey for each in instructions for meta in each.accounts}
     if len(named) > MAX_V1_ADDRESSES:
@@ -188,8 +188,8 @@ async def with_budget(
     units: int | None,
     max_lamports: int | None = None,
 ) -> VersionedTransaction | None:
-    """Return a draft whose simulation used `units`, with the compute-unit limit and price it gets;
-    None where it gets none, or has no room for them.
+    """Return a draft whose simulation used `units` with a compute-unit limit and price; None if it
+    gets none, or has no room for them.
 
     Args:
         max_lamports: see `PriorityFees.budget`.
@@ -210,7 +210,7 @@ async def with_budget(
 def _tables(
     tables: Mapping[str, tuple[str, ...]], wallet: Pubkey, instructions: Sequence[Instruction]
 ) -> list[AddressLookupTableAccount]:
-    """Return the tables, with the accounts that must stay in the message itself taken out."""
+    """Return the tables without the accounts that must stay in the message itself."""
     if not tables:
         return []
     static = {
@@ -219,7 +219,7 @@ def _tables(
         if any(meta.pubkey == wallet for meta in instruction.accounts)
         for meta in instruction.accounts
     }
-    # The others keep their indexes, so an address that no instruction has takes their place.
+    # An address that no instruction names takes their place, so that the others keep their index.
     nobody = Keypair().pubkey()
     return [
         AddressLookupTableAccount(
@@ -231,11 +231,12 @@ def _tables(
 
 
 def parse_wire(wire: bytes, wallet: str) -> VersionedTransaction:
-    """Return a transaction made elsewhere: only the wallet's signature may be missing, and it pays.
+    """Return a transaction made elsewhere, which must lack only the signature of the wallet, its
+    fee payer.
 
     Raises:
-        MalformedTransaction: no transaction this service signs.
-        InvalidRequest: paid by someone else, or another signature is missing or wrong.
+        MalformedTransaction: it is no transaction that this service signs.
+        InvalidRequest: somebody else pays its fee, or another signature is missing or wrong.
     """
     transaction = decode_transaction(wire)
     verified = transaction.verify_with_results()
@@ -248,13 +249,13 @@ def parse_wire(wire: bytes, wallet: str) -> VersionedTransaction:
 
 
 def with_margin(units: int) -> int:
-    """Return the compute-unit limit for what used `units` in the simulation."""
+    """Return the compute-unit limit of a transaction that used `units` in the simulation."""
     return min(MAX_COMPUTE_UNITS, units + max(units // _MARGIN_SHARE, _LEAST_MARGIN))
 
 
 def bytes_with_margin(loaded: int | None) -> int:
-    """Return the limit of loaded bytes for what loaded so many in the simulation; None where the
-    node does not say."""
+    """Return the limit of loaded bytes of a transaction that loaded so many in the simulation; the
+    highest if the node does not say."""
     if loaded is None:
         return MAX_LOADED_BYTES
     return min(MAX_LOADED_BYTES, loaded + max(loaded // _MARGIN_SHARE, _LEAST_BYTES_MARGIN))
@@ -262,7 +263,7 @@ def bytes_with_margin(loaded: int | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What a simulation used: compute units, and the bytes of accounts that it loaded; None where
+    """The compute units that a simulation used, and the bytes of accounts that it loaded; None if
     the node does not say."""
 
     units: int
@@ -271,10 +272,11 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a transaction says of its compute units: the limit, and micro-lamports for each.
+    """The compute budget of a transaction: the limit of units, and the price of one unit.
 
     Attributes:
-        loaded_bytes: the limit of a transaction of version 1, which has none by default.
+        price: in micro-lamports.
+        loaded_bytes: used in version 1 only, which has no default limit.
     """
 
     units: int
@@ -287,8 +289,7 @@ class Budget:
         return (limit, set_compute_unit_price(self.price)) if self.price else (limit,)
 
     def config(self) -> TransactionConfig:
-        """Return the same in the message of a transaction of version 1, where the fee is a
-        total."""
+        """Return the budget as a message of version 1 has it: with the priority fee as a total."""
         return TransactionConfig(
             priority_fee=priority_lamports(self.price, self.units) or None,
             compute_unit_limit=self.units,
@@ -296,14 +297,14 @@ class Budget:
         )
 
 
-# For a simulation that finds out what is used. Without a price: nobody pays for it.
+# For the simulation that measures what is used. It has no price, because nobody pays for it.
 MEASURING: Final = Budget(MAX_COMPUTE_UNITS)
-# As large as any budget, to see what fits into a transaction.
+# Has as many bytes as any budget, to see whether one fits into a transaction.
 LARGEST: Final = Budget(MAX_COMPUTE_UNITS, 1)
 
 
 def sets_price(instructions: Sequence[Instruction]) -> bool:
-    """Return whether who made the instructions set a price of compute units; then it stands."""
+    """Return whether the instructions set a price of compute units, which is then kept."""
     return any(_kind(each) == SET_UNIT_PRICE for each in instructions)
 
 
@@ -336,7 +337,7 @@ class PriorityFees:
         self.max_lamports = max_lamports
         self._prices: dict[tuple[str, ...], tuple[float, int]] = {}
         self._rests_until = float("-inf")
-        # Shape of a transaction -> what the last one of it used.
+        # Shape of a transaction -> the use of the last one of this shape.
         self._used: dict[tuple[object, ...], Used] = {}
 
     def budgets(self, instructions: Sequence[Instruction]) -> bool:
@@ -344,8 +345,8 @@ class PriorityFees:
         return self._setting != "off" and not sets_price(instructions)
 
     async def price(self, payer: str, instructions: Sequence[Instruction]) -> int:
-        """Micro-lamports a compute unit for a transaction of `instructions`, 0 where they get no
-        price; never raises for the ledger."""
+        """Return the micro-lamports for each compute unit of `instructions`; 0 if they get no
+        price. It never raises because of the ledger."""
         if not self.budgets(instructions):
             return 0
         if isinstance(self._setting, int):
@@ -383,12 +384,12 @@ class PriorityFees:
         max_lamports: int | None = None,
         loaded_bytes: int | None = None,
     ) -> Budget:
-        """Return the limits for what used `units` and loaded `loaded_bytes`, and as much of `price`
-        as may be paid.
+        """Return the limits for a transaction that used `units` and loaded `loaded_bytes`, and as
+        much of `price` as may be paid.
 
         Args:
             message: the transaction without a price.
-            max_lamports: where the whole fee must be lower still.
+            max_lamports: another bound of the whole fee, if there is one.
         """
         most = min(self.max_lamports, self.max_lamports if max_lamports is None else max_lamports)
         limit = with_margin(units)
@@ -397,7 +398,7 @@ class PriorityFees:
         return Budget(limit, paid, bytes_with_margin(loaded_bytes))
 
     def expected(self, instructions: Sequence[Instruction], memo: str | None) -> Used | None:
-        """What the last transaction of this shape used, None where there was none."""
+        """Return what the last transaction of this shape used; None if there was none."""
         return self._used.get(_shape(instructions, memo))
 
     def learn(self, instructions: Sequence[Instruction], memo: str | None, used: Used) -> None:
@@ -408,20 +409,19 @@ class PriorityFees:
 
 
 def fits(units: int, limit: int) -> bool:
-    """Return whether a limit set by what another transaction used leaves room for one that used
-    `units`, and no more than it needs: half the margin, and at most twice the limit it would
-    get."""
+    """Return whether a limit that another transaction's use set suits one that used `units`: it
+    leaves half the margin, and is at most twice the limit that this one would get."""
     least = units + max(units // _MARGIN_SHARE, _LEAST_MARGIN) // 2
     return min(least, MAX_COMPUTE_UNITS) <= limit <= 2 * with_margin(units)
 
 
 def bytes_fit(loaded: int | None, limit: int) -> bool:
-    """As `fits` of the bytes that were loaded; of more room than they need nobody pays."""
+    """Return whether a limit leaves half the margin of loaded bytes; more of it costs nothing."""
     return loaded is None or (loaded + bytes_with_margin(loaded)) // 2 <= limit
 
 
 def percentile(prices: Sequence[int]) -> int:
-    """Return the price of `auto` by what landed in the last slots."""
+    """Return the price of `auto` from the lowest prices that landed in the last slots."""
     if not prices:
         return QUIET_PRICE
     place = -(-PERCENTILE * len(prices) // 100) - 1
@@ -429,7 +429,7 @@ def percentile(prices: Sequence[int]) -> int:
 
 
 def _shape(instructions: Sequence[Instruction], memo: str | None) -> tuple[object, ...]:
-    """What tells apart how much two lists of instructions use."""
+    """Return a key that is equal for instructions that use about as many compute units."""
     shape: list[object] = [memo is not None]
     for each in instructions:
         data = bytes(each.data)
@@ -443,8 +443,8 @@ class VersionRefused(LedgerUnavailable):
 
 
 def refuses(answer: LedgerRejected | object) -> bool:
-    """Return whether a node refuses version 1 by this error, of a simulation's result or in its
-    place."""
+    """Return whether an error means that the node refuses version 1; it is a simulation's, or the
+    call's."""
     if isinstance(answer, LedgerRejected):
         return answer.code == _INVALID_PARAMS
     return answer == _UNSUPPORTED
@@ -462,14 +462,14 @@ class Versions:
 
     @property
     def may_fall_back(self) -> bool:
-        """Whether what does not go in version 1 may go in version 0."""
+        """True if a transaction that cannot use version 1 may use version 0."""
         return self._setting != 1
 
     async def of_swaps(self, payer: str) -> int:
-        """Return the version to build a swap in; never raises for the ledger.
+        """Return the version to build a swap in; it never raises because of the ledger.
 
         Args:
-            payer: of the transaction that is simulated to find out, and not sent.
+            payer: pays for the transaction that is simulated to find out, and never sent.
         """
         if self._setting != "auto":
             return self._setting
@@ -489,8 +489,7 @@ class Versions:
         self._known, self._until = found, time.monotonic() + for_s
 
     async def ask(self, payer: str) -> bool | None:
-        """Return whether every node that answers takes version 1; None where none says. Asks the
-        nodes each time."""
+        """Ask the nodes whether all that answer take version 1; None if none answers."""
         try:
             async with asyncio.timeout(_VERSION_WAIT_S):
                 latest = await self._ledger.latest_blockhash()
@@ -503,7 +502,7 @@ class Versions:
 
 
 async def _takes(node: Ledger, wire: bytes) -> bool | None:
-    """Return whether a node would run the bytes; None where it does not say."""
+    """Return whether a node would run the bytes; None if it does not say."""
     try:
         async with asyncio.timeout(_VERSION_WAIT_S):
             err = (await node.simulate(wire, ())).err
@@ -511,7 +510,8 @@ async def _takes(node: Ledger, wire: bytes) -> bool | None:
         return None if error.code == MIN_CONTEXT_SLOT else False
     except (LedgerError, TimeoutError):
         return None
-    # What it may say before it has read the version, and after: that the payer has too little.
+    # A node may report an unknown blockhash before it has read the version. It reports a payer with
+    # too little SOL only afterwards.
     if isinstance(err, str) and err in STALE:
         return None
     return err is None or (isinstance(err, str) and err in UNFUNDED)

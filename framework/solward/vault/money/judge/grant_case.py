@@ -1,4 +1,4 @@
-"""A transaction as grants judge it: its lines, who receives, and what it costs; pure."""
+"""A transaction as grants judge it: its lines, its recipients and its costs; pure."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from solward.vault.money.request import PocketUse
 _SENT = frozenset({Operation.TRANSFER, Operation.FUND, Operation.PAY})
 
 VENUE = "venue:"
-"""Before a venue's name, of an account that is none: who receives what a swap sells."""
+"""Prefix of a venue's name, which stands for the recipient's account in the line of a swap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """What leaves by the bytes, in the words of grants.
+    """The amounts that may leave by the bytes, in the terms of grants.
 
     Attributes:
-        lines: with swaps of the service's own named as such, and owners of accounts where they are
-            proved.
-        costs_lamports: network fee and rent; with what a token's swap lends its pocket for them.
+        lines: swaps that the service planned are labelled so, and accounts have their owners if
+            these are proved.
+        costs_lamports: network fee and rent, and the SOL that a token's swap lends its pocket.
         swap: the terms of a swap that the service planned.
     """
 
@@ -36,7 +36,7 @@ class Outgoing:
 
 
 def outgoing(outflow: Outflow, intent: Intent, pocket: PocketUse | None) -> Outgoing:
-    """Return the lines of a transaction, relabelled by what the service itself planned."""
+    """Return the lines of a transaction, relabelled if the service planned a swap or payment."""
     if pocket is not None and pocket.venue is not None:
         return _swapped(outflow, intent, pocket, pocket.venue)
     lines = tuple(_proved(line, intent.destinations) for line in outflow.lines)
@@ -46,8 +46,8 @@ def outgoing(outflow: Outflow, intent: Intent, pocket: PocketUse | None) -> Outg
 
 
 def funded(lines: Sequence[Line], own: Collection[str]) -> tuple[Line, ...]:
-    """Return the lines, those to wallets of this service named so; a seller that is one is paid
-    still."""
+    """Return the lines with transfers to wallets of this service as `FUND`; a payment to such a
+    wallet stays a payment."""
     return tuple(
         replace(line, operation=Operation.FUND)
         if line.operation == Operation.TRANSFER and (line.account in own or line.owner in own)
@@ -57,7 +57,7 @@ def funded(lines: Sequence[Line], own: Collection[str]) -> tuple[Line, ...]:
 
 
 def recipients(lines: Iterable[Line]) -> tuple[str, ...]:
-    """Who is paid: an account's owner where that is proved, else the account."""
+    """Return who is paid: an account's owner if proved, else the account."""
     paid = (line.owner or line.account for line in lines if line.operation in _SENT)
     return tuple(dict.fromkeys(each for each in paid if each is not None))
 
@@ -71,7 +71,7 @@ def addresses(lines: Iterable[Line]) -> tuple[str, ...]:
 
 
 def is_within(lines: Sequence[Line], limits: Sequence[Line]) -> bool:
-    """Return whether nothing leaves that `limits` do not show: to the same, at most as much."""
+    """Return whether `limits` cover the lines: no other recipients, and no more for each."""
     most: dict[Line, int] = {}
     for line in limits:
         key = replace(line, units=0)
@@ -85,14 +85,14 @@ def is_within(lines: Sequence[Line], limits: Sequence[Line]) -> bool:
 
 
 def _swapped(outflow: Outflow, intent: Intent, pocket: PocketUse, venue: str) -> Outgoing:
-    """What goes into the pocket of a swap that the service planned is sold at the venue."""
+    """Mark the lines into the pocket of a swap that the service planned as sold at the venue."""
     sold: list[Line] = []
     costs = outflow.costs
     for line in outflow.lines:
         if line.operation != Operation.TRANSFER or not is_pockets(line, pocket.pocket.address):
             sold.append(_proved(line, intent.destinations))
         elif line.asset == SOL and intent.tokens_out:
-            # Not what is sold: fee and rent that the pocket pays, most of which come back.
+            # A token is sold: the SOL pays the pocket's fee and rent, and most of it comes back.
             costs += line.units
         else:
             account = f"{VENUE}{venue}"
@@ -105,13 +105,13 @@ def _swapped(outflow: Outflow, intent: Intent, pocket: PocketUse, venue: str) ->
 
 
 def _paid(line: Line) -> Line:
-    """What a payment sends is paid; nothing else that its bytes might do is."""
+    """Mark a payment's transfer as `PAY`, and no other operation of its bytes."""
     is_sent = line.operation == Operation.TRANSFER
     return replace(line, operation=Operation.PAY) if is_sent else line
 
 
 def is_pockets(line: Line, pocket: str) -> bool:
-    """Return whether a pocket receives it, itself or on its associated account."""
+    """Return whether a pocket receives the line, itself or on its associated account."""
     if pocket in (line.account, line.owner):
         return True
     program = line.program or TOKEN_PROGRAM
@@ -119,7 +119,7 @@ def is_pockets(line: Line, pocket: str) -> bool:
 
 
 def _proved(line: Line, declared: Collection[str]) -> Line:
-    """With the owner, where the account is the associated one of a declared destination."""
+    """Return the line with its owner, if the account is a declared destination's associated one."""
     if line.owner is not None or line.program is None or line.operation != Operation.TRANSFER:
         return line
     mint = mint_of(line.asset, line.program)
@@ -129,7 +129,7 @@ def _proved(line: Line, declared: Collection[str]) -> Line:
         try:
             account = associated_address(address, mint, line.program)
         except ValueError:
-            # A plugin declares what it likes.
+            # A plugin may declare a destination that is no address.
             continue
         if account == line.account:
             return replace(line, owner=address)

@@ -1,5 +1,5 @@
-"""Judges transactions by grants, which it reads once per version, in the database transaction that
-reserves them; and tells of grants near their end: an amount nearly used up, or a date close."""
+"""Judges transactions by grants, in the database transaction that reserves them; and finds grants
+near their end, by an amount nearly used up or by their date. Grants are read once per version."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ _NO_TOKENS: Final = TokenList(())
 # Principals remembered; a service has as many as agents, keys and wallets together.
 _MOST_KEPT = 10_000
 
-# Refusals that end by themselves, and not by another transaction or other grants.
+# Refusals that end by themselves, without another transaction or other grants.
 _PASSING: Final = frozenset({Why.PRICE, Why.RATE})
 
 NEAR_END_PERCENT: Final = 90
-"""From this share of a window on, a grant is near its end."""
+"""A grant is near its end once this share of a window is used."""
 ENDS_WITHIN_MS: Final = DAY_MS
-"""As long before its date, a grant is near its end."""
+"""A grant is near its end this long before its date."""
 
 
 class PricesMissing(Exception):
-    """The grants were changed meanwhile, and count dollars of assets that were not asked for.
+    """Raised because grants that were changed meanwhile count dollars of assets without a price.
 
-    Ask for them outside the database transaction, and judge again.
+    Read the prices outside the database transaction, and judge again.
     """
 
     def __init__(self, assets: Collection[str]) -> None:
@@ -75,14 +75,14 @@ class PricesMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Who asks for what, before it is judged.
+    """A request to judge: the actor, the intent, and the simulated effects.
 
     Attributes:
-        effects: None where nothing was simulated.
-        payment: what it pays for, where a seller is paid for a request over HTTP.
-        bid_lamports: by how much its network fee can be lowered.
-        leaving: what leaves by the bytes; None where these cannot be bounded, which is refused, or
-            the faucet's are.
+        effects: None if nothing was simulated.
+        payment: the payment, if a seller is paid for an HTTP request.
+        bid_lamports: the lamports by which its network fee can be lowered.
+        leaving: the amounts that may leave by the bytes. None if these cannot be bounded, which is
+            refused, and for an airdrop, whose bytes are the faucet's.
     """
 
     wallet_id: str
@@ -101,20 +101,20 @@ class Question:
 
     @property
     def chain(self) -> tuple[str, ...]:
-        """Every principal that it needs, the wallet's first."""
+        """All principals that must be allowed to make it, the wallet first."""
         return self.actor.chain(self.wallet_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What grants say of a transaction.
+    """The verdict of grants on a transaction.
 
     Attributes:
         reason: the sentences of why it is refused, or held.
-        numbers: of the reason, where it is refused and the reason says some.
+        numbers: the numbers in the reason of a refusal, if there are any.
         used: the sums it was judged by.
-        version: of the grants.
-        is_asked: they were asked; otherwise `decision` says nothing.
+        version: the version of the grants.
+        is_asked: whether grants were asked; if not, `decision` is empty.
         charged: the grants that it is charged to: principal, number in its list, grant.
     """
 
@@ -129,7 +129,7 @@ class Granted:
     charged: tuple[tuple[str, int, Grant], ...] = ()
 
     def applied_to(self, verdict: Verdict) -> Verdict:
-        """Return the verdict of the rules before, with what grants add to it."""
+        """Return the verdict of the built-in rules with the decision of grants added."""
         if not verdict.allowed or not self.decision.is_judged:
             return verdict
         verdict = replace(verdict, applied=(*verdict.applied, GRANTS_RULE))
@@ -145,10 +145,10 @@ class Granted:
         return replace(verdict, hold=self.reason) if self.decision.held else verdict
 
     async def note(self, connection: AsyncConnection, own_id: str, kind: str, outcome: str) -> None:
-        """Store what was judged, and whom it pays where it is let through.
+        """Store what was judged, and its recipients if it is allowed.
 
         Args:
-            own_id: of the record, or of the hold.
+            own_id: id of the record, or of the hold.
             kind: the record's type.
             outcome: `ALLOWED`, `HELD`, or the rule that refused it.
         """
@@ -170,7 +170,7 @@ class Granted:
 
 @dataclass(slots=True)
 class _Kept:
-    """What was read under one version; None for a principal that is not under grants."""
+    """The grants and the address book of one version; a principal without grants has None."""
 
     version: int
     sets: dict[str, CompiledGrants | None] = field(default_factory=dict)
@@ -186,7 +186,7 @@ class GrantSets:
     async def of(
         self, connection: AsyncConnection, version: int, principals: Collection[str]
     ) -> dict[str, CompiledGrants]:
-        """principal -> its grants, of those that are under grants.
+        """Return the grants of those principals that have any, by principal.
 
         Args:
             version: of the grants as this database transaction sees them.
@@ -214,7 +214,7 @@ class GrantSets:
         return kept.book
 
     def last(self, principals: Collection[str]) -> dict[str, CompiledGrants]:
-        """As `of`, of what was read last; they may have been changed since."""
+        """Return the same from the cache alone; the grants may have been changed since."""
         return self._among(self._kept, principals)
 
     def _at(self, version: int) -> _Kept:
@@ -229,7 +229,7 @@ class GrantSets:
 
 
 class Granting:
-    """Judges by the grants in force.
+    """Judges transactions by the grants in force.
 
     Attributes:
         sets: the grants of principals.
@@ -242,10 +242,7 @@ class Granting:
         tokens: TokenList | None = None,
         listed: frozenset[str] | None = None,
     ) -> None:
-        """Args:
-        prices: of grants that count dollars; None where there are none.
-        listed: mints that a principal without grants may buy; None for all.
-        """
+        """Create a judge; a principal without grants may buy the `listed` mints, None for all."""
         self.sets = GrantSets()
         self._prices = Prices(()) if prices is None else prices
         self.tokens = _NO_TOKENS if tokens is None else tokens
@@ -254,8 +251,8 @@ class Granting:
     async def prices_for(
         self, question: Question, more: Collection[str] = ()
     ) -> dict[str, AssetPrice]:
-        """Prices of what grants of the chain may count in dollars, as they were read last; asked
-        for before the database transaction."""
+        """Return prices of the assets that cached grants of the chain may count in dollars. Call it
+        before the database transaction."""
         assets = set(more)
         if question.leaving is not None and any(
             each.counts_dollars for each in self.sets.last(question.chain).values()
@@ -273,15 +270,15 @@ class Granting:
         *,
         is_refused: bool = False,
     ) -> Granted | None:
-        """Judge as things stand; None where the bytes say nothing of what leaves.
+        """Judge a request now; return None if its bytes do not bound the amounts that leave.
 
         Args:
             version: of the grants, as this database transaction sees them.
             prices: of `prices_for`.
-            is_refused: a rule refused it already, so nothing is read or decided.
+            is_refused: whether a rule refused it already, so that nothing is read or decided.
 
         Raises:
-            PricesMissing: ask for them, and judge again.
+            PricesMissing: call `prices_for` with the missing assets, and judge again.
         """
         leaving = question.leaving
         if leaving is None:
@@ -329,7 +326,7 @@ class Granting:
         under: Mapping[str, CompiledGrants],
         version: int,
     ) -> Case:
-        """Return the case with what its grants look at."""
+        """Return the case with the facts that its grants depend on."""
         own = frozenset(await recipient_store.own(connection, addresses(case.lines)))
         case = replace(case, own=own, lines=funded(case.lines, own))
         if any(each.uses_book for each in under.values()):
@@ -361,7 +358,7 @@ class Granting:
 
 
 async def _with_launched(connection: AsyncConnection, case: Case) -> Case:
-    """Return the case with those of the mints that it burns that its wallet launched."""
+    """Return the case with those mints that it burns and that its wallet launched."""
     burned = [line.asset for line in case.lines if line.operation == Operation.BURN]
     launched = await transaction_store.launched(connection, case.wallet_id, burned)
     return replace(case, launched=launched)
@@ -370,8 +367,8 @@ async def _with_launched(connection: AsyncConnection, case: Case) -> Case:
 async def names_of(
     connection: AsyncConnection, tokens: TokenList, principals: Iterable[str]
 ) -> Names:
-    """Return the names of these agents, keys, schedules and wallets, for sentences; others have
-    none."""
+    """Return the names of these agents, keys, schedules and wallets, for sentences. Principals of
+    other kinds have no names."""
     wanted: dict[str, set[str]] = {}
     for each in principals:
         kind, _, own_id = each.partition(":")
@@ -386,7 +383,7 @@ async def names_of(
 async def names_in(
     connection: AsyncConnection, tokens: TokenList, findings: Sequence[Finding]
 ) -> Names:
-    """Return the names that sentences of these findings say."""
+    """Return the names in the sentences of these findings."""
     named = [each.who for each in findings]
     named += [f"wallet:{each.detail}" for each in findings if each.why == Why.WALLET]
     return await names_of(connection, tokens, named)
@@ -409,7 +406,7 @@ def _charged(
 async def used(
     connection: AsyncConnection, needs: Collection[Need], now_ms: int
 ) -> dict[Need, int]:
-    """What the windows that end now hold; transactions for `RATE`."""
+    """Return the units in each window that ends now, or the transactions for `RATE`."""
     stored = {need: _stored(need) for need in needs}
     found = await window_sums.counted(connection, frozenset(stored.values()), now_ms)
     return {
@@ -419,7 +416,7 @@ async def used(
 
 
 async def room_at(connection: AsyncConnection, need: Need, excess: int, now_ms: int) -> int | None:
-    """When so much has left the window; None where it never does."""
+    """Return the Unix milliseconds when `excess` will have left the window; None if never."""
     is_rate = need[1] == RATE
     return await window_sums.room_at(
         connection, *_stored(need), excess, now_ms, transactions=is_rate
@@ -427,7 +424,7 @@ async def room_at(connection: AsyncConnection, need: Need, excess: int, now_ms: 
 
 
 def _stored(need: Need) -> Need:
-    """Return a transaction's slot in a rate is its row of SOL."""
+    """Return the need as it is stored: a rate counts the rows of SOL."""
     scope, asset, length = need
     return scope, SOL if asset == RATE else asset, length
 
@@ -438,7 +435,7 @@ async def _with_room(
     under: Mapping[str, CompiledGrants],
     now_ms: int,
 ) -> Finding:
-    """With the time at which what was refused would fit, where a window is full."""
+    """Return the finding with the time at which the transaction will fit, if a window is full."""
     limit, counted, asked = finding.limit, finding.used, finding.requested
     length, number = finding.window_ms, finding.number
     if finding.who not in under or length is None or number is None:
@@ -451,8 +448,8 @@ async def _with_room(
 
 
 def near_ends(granted: Granted, tokens: TokenList) -> Iterator[tuple[str, str]]:
-    """What is said of each grant that a transaction brings near its end, each with a key that is
-    the same whenever it is the same grant and limit."""
+    """Yield a key and a sentence for each grant that a transaction brings near its end; the key
+    is the same for the same grant and limit."""
     now_ms, names = max(granted.case.now_ms), Names(tokens, {})
     charged: Counter[tuple[str, str]] = Counter()
     for each in granted.decision.charges:
@@ -482,21 +479,21 @@ def is_ending(grant: Grant, now_ms: int) -> bool:
 
 
 def _windows(grant: Grant) -> Iterator[tuple[Need, int, Window]]:
-    """Amounts and costs; a rate is full whenever somebody is fast, and has room soon."""
+    """Yield the windows of amounts and costs. Rates are left out: a full one has room soon."""
     for counted, decimals, window in grant.limits():
         if counted != RATE:
             yield (grant.scope, counted, window.length_ms), decimals, window
 
 
 class GrantEnds:
-    """Counts stored grants that are near their end; they are parsed once a version."""
+    """Counts stored grants that are near their end, and parses them once for each version."""
 
     def __init__(self) -> None:
         self._version = -1
         self._grants: tuple[Grant, ...] = ()
 
     async def count(self, database: Database, connection: AsyncConnection) -> tuple[int, int]:
-        """How many grants have a window nearly used up, and how many end soon."""
+        """Return how many grants have a window nearly used up, and how many end soon."""
         version = await store.version(connection)
         if version != self._version:
             sets = await store.all_sets(connection)

@@ -1,7 +1,7 @@
-"""What a payment's transaction may be: the transfers that the offer asks for, and nothing beside.
+"""Checks that a payment's transaction makes the transfers of the offer and nothing else; pure.
 
-The offer is a seller's word that a plugin read. So the bytes are held to it here, by themselves and
-by the accounts they touch, before anything is reserved; pure.
+The offer is a seller's word that a plugin read. So the bytes, and the accounts they touch, are
+checked against it here before anything is reserved.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from solward.types.record import TransactionType
 from solward.vault.guardrails.comparison import unwelcome
 from solward.vault.money.request import Draft, Payment
 
-# Extensions by which the seller would get less, or what is held is not what is shown; not even the
-# operator's leave for the mint lets it pay.
+# With these extensions the seller gets less than is sent, or balances are hidden. They are refused
+# even if the operator allowed the mint.
 _NEVER: Final = {TRANSFER_FEE: "a transfer fee", 4: "confidential transfers"}
 _TRANSFER: Final = System.TRANSFER.to_bytes(4, "little")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def check_draft(draft: Draft) -> None:
-    """Refuse a draft that is no payment, or pays otherwise than it says.
+    """Refuse a draft whose type, mode or instructions do not match the payment it declares.
 
     Raises:
-        InvalidRequest: naming what is wrong.
+        InvalidRequest: the text names the fault.
     """
     payment, intent = draft.payment, draft.intent
     if payment is None:
@@ -111,7 +111,7 @@ def _check_instructions(
 def refusals(
     draft: Draft, payment: Payment, before: Mapping[str, Account | None], regulated: Collection[str]
 ) -> Iterator[str]:
-    """Why a payment is not made by the state of the accounts it names, each reason in words.
+    """Yield each reason, in words, to refuse a payment because of the accounts it names.
 
     Args:
         before: state of every account that it names.
@@ -152,20 +152,20 @@ def refusals(
 
 
 def takes_otherwise(payment: Payment, effects: TransactionEffects) -> str | None:
-    """Why the bytes are no payment of its amount, None where they are one."""
+    """Return why the bytes do not pay exactly the amount; None if they do."""
     outflow = effects.outflow
     if outflow is None:
         return None
     native = payment.asset in (SOL, WRAPPED_SOL_MINT)
     tokens = {} if native else {payment.asset: payment.units}
-    # Nothing moves to the own account, and the seller would be shown a payment all the same.
+    # A transfer to the wallet's own account moves nothing, but the seller would see a payment.
     if (outflow.lamports, dict(outflow.tokens)) != (payment.units if native else 0, tokens):
         return "the payment's bytes take something else than its amount"
     return None
 
 
 def held_units(payment: Payment, before: Mapping[str, Account | None]) -> int:
-    """What the source of a payment holds in a state, in the asset's smallest units."""
+    """Return the balance of a payment's source in a state, in the asset's smallest units."""
     state = before.get(payment.source)
     if payment.asset == SOL:
         return 0 if state is None else state.lamports

@@ -1,4 +1,4 @@
-"""Guardrails of plugins: asked outside the database, each for a limited time."""
+"""Guardrails of plugins, which run outside any database transaction and for a limited time."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from solward.vault.guardrails.rules import PluginGuardrail, Verdict
 # A rule is a pure function of two values. This is far more than one takes on a busy machine, and
 # short enough for a caller to wait for the refusal.
 TIME_LIMIT_S = 5.0
-# A person reads it, on a phone for one.
+# In characters, because a person reads the reason, perhaps on a phone.
 _MAX_REASON = 500
 
 _log = structlog.get_logger(__name__)
 
 
 class RuleFailure(str):
-    """Why a rule gave no answer: it raised, or did not answer in time. It refuses all the same, and
-    uses no approval up."""
+    """The reason of a rule that raised or did not answer in time. It refuses like any other, but
+    does not use up an approval."""
 
     __slots__ = ()
 
@@ -36,17 +36,17 @@ class PluginRules:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """As stored in a record's `guardrailsApplied`."""
+        """The names as stored in a record's `guardrailsApplied`."""
         return tuple(guardrail.name for guardrail in self._guardrails)
 
     async def judge(
         self, verdict: Verdict, intent: Intent, effects: TransactionEffects | None
     ) -> Verdict:
-        """What the built-in rules found, and where they allow it, the plugins' rules after them.
+        """Return the verdict after the plugins' rules, if the built-in rules allow the transaction.
 
-        A rule that raises, answers anything but None and `Hold`, or does not answer in
-        `TIME_LIMIT_S`, has refused. A refusal beats what another rule would have held. Nothing is
-        asked where nothing was simulated.
+        A rule refuses if it raises, answers anything but None and `Hold`, or does not answer in
+        `TIME_LIMIT_S`. A refusal outweighs another rule's hold. No rule runs if nothing was
+        simulated.
         """
         if effects is None or not verdict.allowed:
             return verdict
@@ -78,7 +78,7 @@ async def _answer(
 
 
 def joined(*reasons: str | None) -> str | None:
-    """Reasons to ask a person, as one text; None where there is none."""
+    """Join reasons to ask a person into one text; None if there is no reason."""
     text = ""
     for reason in filter(None, reasons):
         text += ("" if not text else " " if text.endswith(".") else "; ") + reason
@@ -86,13 +86,13 @@ def joined(*reasons: str | None) -> str | None:
 
 
 def failed(error: BaseException) -> RuleFailure:
-    """Return the refusal by a rule that raised; its text may hold what nobody should read."""
+    """Return the refusal by a rule that raised, without the error's text, which may be secret."""
     return RuleFailure(f"the rule failed: {type(error).__name__}")
 
 
 def exact_answer(answer: object) -> str | Hold | None:
     """Return a rule's answer in exact types, so that the rule cannot change it afterwards; anything
-    but None and `Hold` refuses."""
+    but None and `Hold` is a refusal."""
     if answer is None or type(answer) is RuleFailure:
         return answer
     if type(answer) is Hold and isinstance(answer.reason, str):
@@ -101,7 +101,6 @@ def exact_answer(answer: object) -> str | Hold | None:
 
 
 def _one_line(text: str) -> str:
-    """Return the beginning, without line ends, escapes of terminals and marks of direction, which
-    could make what a person decides on, or what stands beside a refusal, look like something
-    else."""
+    """Return the beginning of a text without line ends, terminal escapes and marks of direction,
+    which could make a hold or refusal look like another."""
     return one_line(str.__str__(text), _MAX_REASON)

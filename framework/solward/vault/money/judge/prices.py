@@ -1,4 +1,4 @@
-"""Prices in dollars, of every configured source, before a transaction is judged."""
+"""Prices in dollars from all configured sources, read before a transaction is judged."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from solward.support.tasks import end
 from solward.types.guardrail import SOL
 from solward.vault.grants.dollars import MAX_AGE_MS, AssetPrice, NoPrice, Price, combined, timely
 
-# How long sources may take; a transaction waits for them.
+# How long sources may take, since a transaction waits for them.
 DEADLINE_S: Final = 2.0
-# A price is asked for again after this long, a failure sooner: it refuses payments meanwhile.
+# A price is cached this long, a failure shorter, because it refuses payments meanwhile.
 _KEPT_S = 5.0
 _KEPT_FAILURE_S = 1.0
-# Callers name assets, so what is kept is bounded.
+# The cache is bounded, because callers name the assets.
 _MOST_KEPT = 1_000
 
 _CLOSED: Final = NoPrice("the service is closing")
@@ -31,14 +31,14 @@ _log = structlog.get_logger(__name__)
 
 
 class PriceSource(Protocol):
-    """Who says what assets are worth."""
+    """A source of prices of assets in dollars."""
 
     @property
     def name(self) -> str:
-        """For refusals."""
+        """The source's name, as refusals state it."""
 
     async def prices(self, assets: Collection[str]) -> Mapping[str, Price]:
-        """Asset -> its price; without those that it does not know.
+        """Return the price of each asset that the source knows, by asset.
 
         Args:
             assets: mints, and `SOL`, which stands for wrapped SOL too.
@@ -52,10 +52,10 @@ class _Kept:
 
 
 class Prices:
-    """The one price of each asset that all `sources` together give.
+    """Combines the prices of all `sources` into one price of each asset.
 
-    Concurrent calls share one question to the sources, and what was answered is kept for some
-    seconds. The age of a price counts from when its source took it.
+    Concurrent calls share one request to the sources, and answers are cached for some seconds. The
+    age of a price counts from the time at which its source took it.
     """
 
     def __init__(
@@ -67,9 +67,7 @@ class Prices:
         max_age_ms: int = MAX_AGE_MS,
         max_spread_bps: int | None = None,
     ) -> None:
-        """Args:
-        max_age_ms, max_spread_bps: see `combined`.
-        """
+        """Create the prices; `max_age_ms` and `max_spread_bps` are as in `combined`."""
         self._sources = {source.name: source for source in sources}
         if len(self._sources) < len(sources):
             raise ValueError("price sources must have different names")
@@ -81,9 +79,9 @@ class Prices:
         self._asked: dict[str, asyncio.Task[dict[str, AssetPrice]]] = {}
 
     async def prices(self, assets: Collection[str]) -> dict[str, AssetPrice]:
-        """Asset -> its price now, or why it has none; of each asset, within the deadline.
+        """Return each asset's price, or why it has none, within the deadline.
 
-        Wrapped SOL is answered as `SOL`.
+        The price of wrapped SOL is returned under `SOL`.
         """
         wanted = {SOL if asset == WRAPPED_SOL_MINT else asset for asset in assets}
         found = self._remembered(wanted)
@@ -94,15 +92,15 @@ class Prices:
             self._asked |= dict.fromkeys(unasked, question)
         questions = {asset: self._asked[asset] for asset in missing}
         if questions:
-            # Unlike a task awaited, one waited for goes on for others when this caller gives up.
+            # `wait` does not cancel the tasks with this caller: other callers wait for them too.
             await asyncio.wait(set(questions.values()))
         for asset, question in questions.items():
             found[asset] = _CLOSED if question.cancelled() else question.result()[asset]
         return self.timely(found)
 
     def timely(self, prices: Mapping[str, AssetPrice]) -> dict[str, AssetPrice]:
-        """Prices that were read before, without those that have become too old; for the moment in
-        which they decide."""
+        """Return prices that were read before, each that is too old by now replaced by a
+        `NoPrice`."""
         return timely(prices, self._clock_ms(), self._max_age_ms)
 
     async def close(self) -> None:
@@ -114,7 +112,7 @@ class Prices:
         now = time.monotonic()
         found = {asset: each.price for asset, each in kept if now < each.until}
         still = self.timely(found)
-        # What has become too old meanwhile is asked for again; a failure is for its second.
+        # A price that is too old by now is asked for again; a failure stays until its cache ends.
         return {asset: price for asset, price in found.items() if still[asset] is price}
 
     async def _ask(self, assets: frozenset[str]) -> dict[str, AssetPrice]:
@@ -129,7 +127,7 @@ class Prices:
                 del self._asked[asset]
 
     async def _answers(self, assets: frozenset[str]) -> dict[str, Mapping[str, object] | NoPrice]:
-        """Source -> what it answered. One that does not heed its cancellation is left behind."""
+        """Return each source's answer by its name, and wait for none that ignores cancellation."""
         tasks = {
             name: asyncio.create_task(_answer(source, assets))
             for name, source in self._sources.items()
@@ -167,13 +165,13 @@ class Prices:
 
 
 async def _answer(source: PriceSource, assets: frozenset[str]) -> Mapping[str, object] | NoPrice:
-    """What one source answers, read once, as a plain mapping."""
+    """Return one source's answer, read once, as a plain mapping."""
     try:
         answer: object = await source.prices(assets)
         if isinstance(answer, Mapping):
             return {asset: answer.get(asset) for asset in assets}
     except Exception as error:
-        # Its text may hold an address with a key.
+        # The error's text is not logged, because it may hold a URL with an API key.
         _log.warning("price_source_failed", source=source.name, error=type(error).__name__)
         return NoPrice(f"the price source {source.name} did not answer")
     return NoPrice(f"the price source {source.name} answered something else than prices")

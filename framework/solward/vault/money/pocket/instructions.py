@@ -17,11 +17,11 @@ from solward.solana.tokens import associated_address
 
 @dataclass(frozen=True, slots=True)
 class PocketToken:
-    """A mint that a pocket deals in.
+    """A token that a pocket may hold.
 
     Attributes:
         program: its token program.
-        taxed: whether transfers withhold a fee, which must leave an account before its close.
+        taxed: whether transfers withhold a fee, which must leave an account before it is closed.
     """
 
     mint: str
@@ -31,7 +31,7 @@ class PocketToken:
 
     @property
     def is_sol(self) -> bool:
-        """Whether it stands for lamports."""
+        """True for wrapped SOL."""
         return self.mint == WRAPPED_SOL_MINT
 
     def account(self, owner: str) -> str:
@@ -41,7 +41,7 @@ class PocketToken:
 
 @dataclass(frozen=True, slots=True)
 class PocketHolding:
-    """What a pocket's account of a token holds."""
+    """The balance of a pocket's account of a token."""
 
     token: PocketToken
     units: int
@@ -49,12 +49,12 @@ class PocketHolding:
 
 
 def open_account(payer: str, owner: str, token: PocketToken) -> Instruction:
-    """Open the associated account of `owner`, or check that it is still its own."""
+    """Open the associated account of `owner`; if it exists, check that `owner` still owns it."""
     return open_associated(payer, owner, token.mint, token.program)
 
 
 def send(token: PocketToken, source: str, target: str, owner: str, units: int) -> Instruction:
-    """Move units between two accounts; to itself it asserts that the source holds them."""
+    """Transfer units between accounts; from an account to itself asserts that it holds them."""
     return send_tokens(token.mint, token.program, token.decimals, source, target, owner, units)
 
 
@@ -75,7 +75,7 @@ def close(token: PocketToken, pocket: str, wallet: str) -> Sequence[Instruction]
 def funding(
     wallet: str, pocket: str, lamports: int, tokens: Sequence[tuple[PocketToken, int]]
 ) -> tuple[Instruction, ...]:
-    """Return the wallet fills a pocket: each token into an account opened for it, and lamports."""
+    """Return the instructions that fill a pocket with lamports, and with tokens in new accounts."""
     made: list[Instruction] = []
     for token, units in tokens:
         made.append(open_account(wallet, pocket, token))
@@ -92,7 +92,7 @@ def homeward(
     holdings: Sequence[PocketHolding],
     there: Collection[str],
 ) -> tuple[Instruction, ...]:
-    """Return every token and lamport to the wallet, and every account closed.
+    """Return the instructions that move all to the wallet and close the pocket's accounts.
 
     Args:
         there: addresses of the wallet's associated accounts that exist.

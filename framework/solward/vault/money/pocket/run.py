@@ -1,10 +1,10 @@
-"""A pocket used in steps: the wallet fills it, it makes a call, and what is left comes home.
+"""A pocket used in steps: the wallet fills it, it makes a call, and the rest returns to the wallet.
 
-For programs and venues whose bytes name their payer, so that wallet and pocket cannot sign one
-transaction. The wallet signs the funding and the sweeps, which are understood; the call has the
-pocket's signature alone, and can take what was put in and no more. All steps are one record. Each
-step's bytes are durable before they are sent, so whoever finds the record open goes on from there;
-a call that was not signed before a crash is not made after it: what the pocket holds comes home.
+Steps serve programs and venues whose bytes name their payer, so that wallet and pocket cannot sign
+one transaction. The wallet signs only the funding and the sweeps, which are decoded. The call has
+the pocket's signature alone, and can take no more than was put in. All steps are one record. Each
+step's bytes are durable before they are sent, so whichever process finds the record open resumes
+it. A call that was not signed before a crash is not made afterwards: the pocket is swept.
 """
 
 from __future__ import annotations
@@ -97,19 +97,19 @@ from solward.vault.store import transactions as transaction_store
 from solward.vault.store.attempts import Attempt, AttemptState, PocketStep, Settlement
 from solward.vault.store.pockets import PocketRow, PocketState
 
-# A sweep looks again after each transaction; somebody may send to the pocket all the time.
+# A sweep looks again after each transaction; the bound is for somebody who keeps sending.
 _SWEEPS = 6
-# Tokens that a route may go over; what a call opens beyond that is left to a hostile venue.
+# Tokens that a route may go over. Accounts that a call opens beyond that are not swept.
 _FURTHER_MINTS = 3
 # The longest a venue or a plugin may take to make the call, while the pocket is filled.
 _BUILD_S = 30.0
-# For nodes that do not answer, whether or not the caller still waits: money is in the pocket.
+# How long to wait for nodes, even without a caller, because money is in the pocket.
 _WAIT_S = 120.0
 _UNSEEN_TRIES = 3
-# Token accounts that one sweep closes, so that it fits into a transaction.
+# The most token accounts that one sweep closes, so that it fits into a transaction.
 _ACCOUNTS_A_SWEEP = 3
 
-# Others have used what was left for a priority fee since it was read.
+# Other transactions have used what was left for a priority fee since it was read.
 _NO_ROOM = "The ceiling of costs leaves no room for its priority fee"
 _EXPIRED = "The call expired without reaching the ledger; what the pocket held came back"
 _ENDS = {
@@ -125,14 +125,14 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """How the call went: its attempt's end, None where none was made, and why it failed."""
+    """The outcome of a call: its attempt's state, None if none was made, and why it failed."""
 
     state: AttemptState | None
     error: str | None = None
 
     @property
     def succeeded(self) -> bool:
-        """Whether it landed without an error."""
+        """True if it landed without an error."""
         return self.state is AttemptState.LANDED_OK
 
 
@@ -149,17 +149,17 @@ class PocketRuns:
     _owner: str
     # Addresses that no call may name.
     _blocked: frozenset[str]
-    # They set compute-unit limit and price of calls by instructions, and of sweeps.
+    # Set compute-unit limit and price of sweeps, and of calls that are given as instructions.
     _fees: PriorityFees
-    # The service's; a sweep bids no more than they leave for costs.
+    # The service's limits; a sweep bids no more than they leave for costs.
     _wallet_limits: ScopeLimits
 
     async def after_funding(
         self, record: TransactionRecord, actor: Actor, draft: PocketDraft, item: InFlight
     ) -> TransactionRecord:
-        """Wait for the funding that was sent, make the call, and take home what is left.
+        """Wait for the funding that was sent, make the call, and sweep the pocket.
 
-        A call is not made any more where what requests it has ended, as `Actor` says.
+        The call is not made if its requester has ended meanwhile, as `Actor` says.
         """
         funded = await item.done
         if funded.attempt not in (AttemptState.LANDED_OK, AttemptState.PRESUMED_DEAD):
@@ -176,7 +176,7 @@ class PocketRuns:
     async def begin_sweep(
         self, record: TransactionRecord, actor: Actor, address: str
     ) -> TransactionRecord:
-        """Store a record that empties a pocket; its costs count, and it takes no SOL.
+        """Store the record of a sweep, whose costs count against the limits.
 
         Raises:
             NotFound, InvalidRequest: there is no such pocket, it is empty, or it is in use.
@@ -186,7 +186,7 @@ class PocketRuns:
         async with self._database.read() as connection:
             row = await pocket_store.at_address(connection, record.wallet_id, address)
         if row is not None and row.state is PocketState.EMPTY and any(await self._held(row)):
-            # A node that lied when it was closed, or somebody who sent to it since.
+            # A node lied when the pocket was emptied, or somebody has sent to it since.
             sweepable.add(PocketState.EMPTY)
         async with self._database.write() as connection:
             await spending.lock_wallet(connection, record.wallet_id)
@@ -214,15 +214,15 @@ class PocketRuns:
         return record
 
     async def sweep_alone(self, record: TransactionRecord) -> TransactionRecord:
-        """Empty the pocket of a record that does nothing else."""
+        """Sweep the pocket of a record that does nothing else."""
         with within(_WAIT_S, own=True):
             return await self._finish(record, Called(AttemptState.LANDED_OK), sweeps=True)
 
     async def resume(self, record: TransactionRecord, live: InFlight | None, step: str) -> None:
-        """Go on where a dead process left a record.
+        """Resume a record where a dead process left it.
 
         Args:
-            live: the attempt whose fate is open, None where every one has ended.
+            live: the attempt whose fate is open; None if all have ended.
             step: of the live attempt, or of the last one.
 
         Raises:
@@ -242,19 +242,17 @@ class PocketRuns:
         async with self._database.read() as connection:
             row = (await pocket_store.of_transactions(connection, [record.id]))[record.id]
         with within(_WAIT_S, own=True):
-            # What a position holds stays in it.
+            # The pocket of a position keeps its contents.
             await self._finish(record, called, sweeps=row.position is None)
 
     async def _called(self, record: TransactionRecord) -> Called:
-        """How the call of a record went that has landed or died already."""
+        """Return the outcome of a record's call, which has ended already."""
         async with self._database.read() as connection:
             steps = await attempt_store.of_transaction(connection, record.id)
         for attempt in reversed(steps):
             if attempt.step == PocketStep.CALL:
                 return Called(attempt.state, _ENDS.get(attempt.state, _EXPIRED))
         return Called(None, _STOPPED)
-
-    # The call.
 
     async def _call(self, record: TransactionRecord, actor: Actor, draft: PocketDraft) -> Called:
         pocket = draft.pocket
@@ -301,7 +299,7 @@ class PocketRuns:
             if not valid and signers[place] != pocket.address:
                 raise InvalidRequest("A signature other than the pocket's is missing or wrong")
         if advances_nonce(message):
-            # Kept back, such bytes could take what the pocket of a position holds later.
+            # Sent later, such bytes could take what the pocket of a position holds by then.
             raise InvalidRequest("The call has a durable nonce, so it would stay valid for ever")
         fee = network_fee(message)
         if fee > self._fees.max_lamports:
@@ -318,7 +316,7 @@ class PocketRuns:
                 self._fees, drafted, blockhash.blockhash, found.units_consumed
             )
             if budgeted is not None:
-                # The pocket pays it; where it has not that much, the call goes without.
+                # The pocket pays the price; if it holds too little, the call goes without one.
                 with contextlib.suppress(InvalidRequest, LedgerError):
                     found = await self._try(draft, budgeted, own=True)
                     transaction = budgeted
@@ -330,7 +328,10 @@ class PocketRuns:
     async def _try(
         self, draft: PocketDraft, transaction: VersionedTransaction, *, own: bool
     ) -> SimulationResult:
-        """Simulate the call; nothing but an early end, its slot and its units depend on it."""
+        """Simulate the call, and refuse one that would fail or pay too little.
+
+        The limits do not rely on it: they count what was put into the pocket.
+        """
         wallet, pocket = draft.intent.wallet, draft.pocket.address
         mints = await self._ledger.accounts(list(draft.use.returns)) if draft.use.returns else {}
         accounts = {
@@ -341,7 +342,7 @@ class PocketRuns:
         wanted = {wallet, pocket, *(each for found in accounts.values() for each in found)}
         named = await self._accounts_of(transaction)
         await self._check_blocked(named, transaction.message)
-        # A node reports accounts of the transaction alone; any other stays as it is.
+        # A node reports only accounts that the transaction names; no other can change.
         calls = resolved_calls(transaction.message, named)
         wanted |= {line.account for line in known_lines(calls, pocket) if line.account}
         addresses = [each for each in named if each in wanted]
@@ -352,8 +353,8 @@ class PocketRuns:
                 self._ledger, bytes(transaction), addresses, addresses, min_slot
             )
             tries += 1
-            # A node that is behind does not know the funding yet, or the blockhash; somebody else's
-            # blockhash may be of no block.
+            # A node that is behind does not know the funding or the blockhash yet. A blockhash that
+            # somebody else chose may never become known.
             unseen = result.err == UNKNOWN_BLOCKHASH and (own or tries < _UNSEEN_TRIES)
             behind = unseen or result.slot < min_slot
             if result.err is None or not behind or not await pause(lag_s):
@@ -395,8 +396,6 @@ class PocketRuns:
         contents = {key: state.data for key, state in found.items() if state is not None}
         return [key.address for key in resolve(transaction.message, contents)]
 
-    # What comes home.
-
     async def _finish(
         self,
         record: TransactionRecord,
@@ -420,7 +419,7 @@ class PocketRuns:
     async def _sweep(
         self, record: TransactionRecord, wallet: str, row: PocketRow, limits: Limits
     ) -> bool:
-        """Take home what the pocket holds, looking again until it holds nothing."""
+        """Sweep the pocket until it holds nothing; return whether it is empty."""
         row = await self._with_opened(record, row)
         limits = ((f"wallet:{record.wallet_id}", self._wallet_limits), *limits)
         for _ in range(_SWEEPS):
@@ -441,8 +440,8 @@ class PocketRuns:
         return not lamports and not held
 
     async def _with_opened(self, record: TransactionRecord, row: PocketRow) -> PocketRow:
-        """Return the pocket, with the tokens of accounts that its call opened: a venue's route may
-        go over others than those it trades."""
+        """Return the pocket, with the mints of accounts that its call opened: a venue's route may
+        go over other tokens than those it trades."""
         async with self._database.read() as connection:
             steps = await attempt_store.of_transaction(connection, record.id)
         named: dict[str, None] = {}
@@ -495,10 +494,10 @@ class PocketRuns:
         held: Sequence[PocketHolding],
         room: int | None = None,
     ) -> Attempt:
-        """Return the sweep's bytes: as much as can be moved together.
+        """Return a signed sweep of as much as can be moved in one transaction.
 
         Args:
-            room: lamports of fee and rent up to which it may bid for its place; None for any.
+            room: lamports that fee and rent may have if it bids a price; None for any.
         """
         movable = [each for each in held if not each.is_frozen][:_ACCOUNTS_A_SWEEP]
         choices = [(lamports, movable), *((0, [each]) for each in movable), (lamports, [])]
@@ -528,7 +527,7 @@ class PocketRuns:
                 result.units_consumed,
                 None if room is None else room - rent,
             )
-            # A wallet that cannot pay more than the least sweeps all the same.
+            # A wallet that cannot pay a priority fee sweeps without one.
             if budgeted is not None:
                 priced = await self._try_sweep(budgeted, wallet)
                 if priced.err is None:
@@ -551,8 +550,8 @@ class PocketRuns:
     async def _homeward(
         self, wallet: str, pocket: str, lamports: int, accounts: Sequence[PocketHolding]
     ) -> tuple[Instruction, ...] | str:
-        """Return the instructions, or why none are made: the wallet would pay more rent than
-        counted."""
+        """Return the sweep's instructions, or why there are none: the wallet would pay more rent
+        than counted."""
         targets = [each.token.account(wallet) for each in accounts]
         found = await self._ledger.accounts([*targets, RENT_SYSVAR]) if targets else {}
         there = {address for address, state in found.items() if state is not None}
@@ -562,10 +561,8 @@ class PocketRuns:
                 return costly
         return homeward(wallet, pocket, lamports, accounts, there)
 
-    # The journal.
-
     async def _room(self, connection: AsyncConnection, limits: Limits) -> int | None:
-        """Return lamports of costs that the ceilings leave; None where there is none."""
+        """Return the lamports of costs that the ceilings leave; None without a ceiling."""
         now = (await self._database.moment(connection)).window_ms
         used = await spending.usage(connection, [scope for scope, _ in limits], (), now)
         rooms = [
@@ -582,11 +579,11 @@ class PocketRuns:
         actor: Actor | None = None,
         limits: Limits = (),
     ) -> str | None:
-        """Make a step's bytes durable; returns why they must not be sent, None where they may.
+        """Make a step's bytes durable; return why they must not be sent, or None if they may.
 
         Args:
-            actor: who requests it; None for what a freeze or a revoked key does not stop.
-            limits: whose ceilings of costs the priority fee of a sweep must leave alone.
+            actor: the requester; None for a sweep, which a freeze or a revoked key does not stop.
+            limits: limits whose ceilings of costs the priority fee of a sweep may not exceed.
         """
         try:
             async with self._database.write() as connection:
@@ -596,8 +593,8 @@ class PocketRuns:
                     if frozen is not None:
                         return "transactions are frozen" + (f": {frozen}" if frozen else "")
                 if attempt.step == PocketStep.SWEEP:
-                    # Its own cost counts before it is sent, like any other. What must be paid to
-                    # bring money home is never refused; what is only bid must fit.
+                    # Its cost counts before it is sent, like any other. What a sweep must pay is
+                    # never refused, but a priority fee must fit.
                     await spending.lock_wallet(connection, record.wallet_id)
                     room = await self._room(connection, limits)
                     if attempt.spent.unit_price and room is not None and attempt.max_debit > room:
@@ -619,13 +616,11 @@ class PocketRuns:
         await self._sender.send(item)
         return await item.done
 
-    # The end.
-
     async def _end_unfunded(
         self, record: TransactionRecord, funded: Settlement
     ) -> TransactionRecord:
-        """Return the pocket got nothing: the record ends as its funding did."""
-        # That it failed gives money back, where enough hosts say so; then nothing more is held.
+        """End a record as its funding ended, because the pocket got nothing."""
+        # A failed funding gives money back if enough hosts say so; then only the fee is held.
         paid = funded.fee_lamports
         async with self._database.write() as connection:
             row = (await pocket_store.of_transactions(connection, [record.id]))[record.id]
@@ -651,13 +646,13 @@ class PocketRuns:
         *,
         empty: bool,
     ) -> TransactionRecord:
-        """End the record with what its landed transactions took, together."""
+        """End the record with the sum of what its landed transactions took."""
         async with self._database.read() as connection:
             steps = await attempt_store.of_transaction(connection, record.id)
             reserved = (await spending.reserved_by(connection, [record.id])).get(record.id, {})
             stored = await transaction_store.get(connection, record.id)
         total, sure = await self._total(wallet, steps)
-        # Funding that one node calls dead may land yet, and is then in the pocket.
+        # Funding that only one host calls dead may still land, and is then in the pocket.
         empty = empty and not any(
             s.step == PocketStep.FUND and s.state is AttemptState.PRESUMED_DEAD for s in steps
         )
@@ -670,7 +665,7 @@ class PocketRuns:
         if record.type == TransactionType.OTHER and not any(
             s.step == PocketStep.FUND for s in steps
         ):
-            # A sweep alone: it is what it is for.
+            # A record that only sweeps succeeds if the pocket is empty.
             called = (
                 Called(AttemptState.LANDED_OK)
                 if empty
@@ -701,13 +696,13 @@ class PocketRuns:
         return ended[record.id]
 
     async def _total(self, wallet: str, steps: Sequence[Attempt]) -> tuple[StepsTotal, bool]:
-        """What the steps took, and whether enough hosts say so (`is_enough`)."""
+        """Return what the steps took, and whether enough hosts say so (`is_enough`)."""
         total, sure = StepsTotal(), True
         for step in steps:
             message = VersionedTransaction.from_bytes(step.wire).message
             paid = network_fee(message) if str(message.account_keys[0]) == wallet else 0
             if not step.state.landed:
-                # It may land yet: the call takes nothing of the wallet's, the others do.
+                # Unless it is dead it may still land, and takes of the wallet unless it is a call.
                 sure &= step.state is AttemptState.DEAD or not paid
                 continue
             spent = spent_by(message)
@@ -724,7 +719,7 @@ class PocketRuns:
         return total, sure
 
     async def _landed(self, signature: str, message: AnyMessage) -> tuple[Landed | None, bool]:
-        # A node has a status before it has the balances.
+        # A node has a transaction's status before its balances, so they are waited for.
         deadline = asyncio.get_running_loop().time() + BALANCES_S
         while True:
             landed, sure = await read_landed(self._ledger, signature, message)

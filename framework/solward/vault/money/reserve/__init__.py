@@ -1,1 +1,1 @@
-"""Reserves what a judged transaction can take, and holds it where a person decides."""
+"""Reserves the most that a judged transaction can take, or holds it for a person's decision."""

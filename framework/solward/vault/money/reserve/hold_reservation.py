@@ -1,5 +1,5 @@
-"""What a person decides on: what a held transaction takes, as shown; whether it still does; and
-what becomes of it: held, carried out, refused."""
+"""Holds for a person: the terms that are shown, whether a transaction still keeps to them, and
+whether it is held, carried out or refused."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from solward.vault.money.request import Actor, HoldTaken, IdempotencyKey, Pocket
 from solward.vault.store import holds, idempotency, recipients
 from solward.vault.store.holds import GRANTS_RULE, MOST_OPEN, HoldRow
 
-# What stands for a pocket's address: another try has another pocket.
+# Stands for a pocket's address, because another try uses another pocket.
 _POCKET: Final = "pocket"
-# Their recipient is the wallet's own, or nobody, by the bytes; a new account each time.
+# By the bytes, their recipient is the wallet's own account, a new one each time, or nobody.
 _TO_NOBODY: Final = frozenset({Operation.STAKE, Operation.WRAP, Operation.BURN, Operation.LAUNCH})
 
 Key = tuple[str, str, str]
@@ -48,14 +48,14 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What rules and grants say of a transaction, when, and what each scope had used by then.
+    """The judgement of rules and grants on a transaction, its time, and each scope's usage by then.
 
     Attributes:
-        usages: empty where a switch or an earlier refusal decided.
-        granted: what grants say of it; None where its bytes say nothing.
+        usages: empty if a switch or an earlier refusal decided.
+        granted: the verdict of grants; None if the bytes do not bound what leaves.
         error: why it fails though no rule refuses it.
-        approval: the hold whose approval it takes.
-        held: the hold that stands in its place.
+        approval: the hold whose approval it uses.
+        held: the hold that is stored in place of its record.
     """
 
     verdict: Verdict
@@ -68,16 +68,16 @@ class Judgement:
 
     @property
     def is_allowed(self) -> bool:
-        """Whether it is to be reserved."""
+        """True if it is to be reserved."""
         return self.held is None and self.verdict.allowed and self.error is None
 
     def blocked(self, reason: str, rule: str = GRANTS_RULE) -> Judgement:
-        """Refused by a rule, that of grants where none is named, which stands last then."""
+        """Return a refusal by a rule, which becomes the last of the applied rules."""
         applied = (*(r for r in self.verdict.applied if r != rule), rule)
         return replace(self, verdict=Verdict(applied, rule, reason))
 
     def of(self, record: TransactionRecord) -> TransactionRecord:
-        """Return the record with what is said of it, as it is stored."""
+        """Return the record with the judgement, as it is stored."""
         verdict, status, error = self.verdict, TransactionStatus.PENDING, self.error
         if not verdict.allowed:
             status, error = TransactionStatus.BLOCKED, verdict.reason
@@ -96,8 +96,14 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a person is shown: lines with their decimals, costs with the network fee among them in
-    lamports, and what must arrive (mint -> least units), in `least` with its decimals."""
+    """The terms of a transaction that a person is shown.
+
+    Attributes:
+        lines: with their decimals.
+        costs: in lamports, including `fee`, the network fee.
+        arrives: mint -> the least units that must arrive.
+        least: the same as lines, with their decimals.
+    """
 
     lines: tuple[Line, ...]
     costs: int
@@ -107,13 +113,13 @@ class Shown:
 
     @classmethod
     def of(cls, judged: Judgement, question: Question) -> Shown:
-        """By the bytes, as grants count it, with the pocket under the name of any."""
+        """Return the terms by the bytes, as grants count them; every pocket has the same name."""
         effects, pocket = question.effects, question.pocket
         assert effects is not None
         arrives: dict[str, int] = {}
-        # A token that is made in it has another mint each time it is planned.
+        # A token launch is left out, because its mint is another one each time it is planned.
         if question.intent.type != TransactionType.TOKEN_LAUNCH:
-            # At once, or by a later step.
+            # Tokens arrive in this transaction, or by a pocket's later step.
             arrives = {**question.intent.tokens_in, **({} if pocket is None else pocket.returns)}
         least = with_decimals(
             [
@@ -139,14 +145,13 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class HoldReserver:
-    """Holds transactions, and lets through what was approved; in the reserving database
-    transaction.
+    """Holds transactions, and carries out approved ones, in the reserving database transaction.
 
     Attributes:
-        granting: knows what principals are called.
+        granting: has the symbols of tokens.
         hold_ms: how long a held transaction waits for a person.
-        max_fee_lamports: most that a network fee may be by the time a person has decided; prices
-            move, and what costs more than was shown is not carried out. 0 where they do not.
+        max_fee_lamports: the network fee that a person is shown at least, because it may rise until
+            they have decided, and nothing is carried out that costs more than was shown; or 0.
     """
 
     granting: Granting
@@ -160,18 +165,19 @@ class HoldReserver:
         record: TransactionRecord,
         question: Question,
     ) -> Judgement:
-        """What becomes of it where a person decides: carried out with an approval, refused because
-        it is not what was shown, or held in place of a record.
+        """Decide whether a transaction is carried out with an approval, refused because it is not
+        what was shown, or held in place of a record.
 
-        What waits already is the hold that waits, whichever its spelling: of two holds both may be
-        approved. So it is where nothing would hold it any more: paid beside its hold, and approved
-        then, it would be paid twice. That holds of declared operations: what a plugin made, and
-        what only its caller can make again, is one hold by its digest alone.
+        A request for a payment that an open hold shows already, in whatever spelling, gets that
+        hold: with two holds, both might be approved. It gets it even if no rule would hold it now:
+        if it were paid and its hold approved later, it would be paid twice. This is for declared
+        operations. A plugin's transaction, and one that only its caller can repeat, is known by
+        its digest alone.
 
         Raises:
             IdempotencyInFlight, IdempotencyMismatch, HoldTaken: the request's key stands for a hold
-                that ended meanwhile, which is its answer; or for another request's.
-            HoldDecided: it stands for a hold of another call, or was approved for less.
+                that ended meanwhile, which answers it; or for another request's.
+            HoldDecided: the key stands for a hold of another call, or was approved for less.
         """
         actor = question.actor
         waiting: list[HoldRow] = []
@@ -204,7 +210,7 @@ class HoldReserver:
                 and is_same_payment(each.hold, record, shown.lines, shown.arrives)
             ]
         for row in known:
-            # One whose time is over stands for nothing, and another may.
+            # An expired hold answers no request, but the next one may.
             if await holds.expire(connection, row, judged.now):
                 continue
             if row.hold.state is HoldState.APPROVED and row.hold.repeats:
@@ -219,11 +225,11 @@ class HoldReserver:
                 f"{most} transactions of {actor.principal} wait for a person already, and this one"
                 f" would have to wait too: {reason}"
             )
-        # Its words and its planned details say all of a declared operation.
+        # The sentence of a declared operation says all of it, so that it needs no digest.
         opaque = "" if is_declared(recipe) else digest
         hold = await self._hold(connection, judged, record, question, shown, opaque)
         if recipe is not None and actor.remember:
-            # What makes it again writes them too; the digest is of what is asked alone.
+            # Carrying it out writes the entries too. The digest does not cover them.
             recipe = {**recipe, REMEMBER: remember_json(actor.remember)}
         applied = judged.verdict.applied
         row = HoldRow(hold, digest, actor.action_key, recipe, applied, actor.trace, keyless)
@@ -244,9 +250,7 @@ class HoldReserver:
         shown: Shown,
         opaque: str,
     ) -> Hold:
-        """Args:
-        opaque: see `hold_sentence`.
-        """
+        """Return a new hold; `opaque` is the `digest` of `hold_sentence`."""
         actor, chain, lines = question.actor, question.chain, shown.lines
         found = await recipients.own(connection, addresses(lines))
         own = {address: row.id for address, row in found.items()}
@@ -279,9 +283,12 @@ class HoldReserver:
 
 
 async def hold_of(connection: AsyncConnection, actor: Actor) -> HoldRow | None:
-    """Return the hold that the request's key stands for since an earlier try, in whatever state:
-    its own, or another request's; raises `IdempotencyMismatch` where the key is another
-    request's."""
+    """Return the hold, open or ended, that the request's key stands for since an earlier try: its
+    own, or another request's with the same terms.
+
+    Raises:
+        IdempotencyMismatch: the key was used for another request.
+    """
     key = actor.merged_key
     if key is None:
         return None
@@ -294,25 +301,25 @@ async def hold_of(connection: AsyncConnection, actor: Actor) -> HoldRow | None:
     if row is None or first == fingerprint:
         return row
     if actor.idempotency is None:
-        # Of an earlier cycle.
+        # The hold is of an earlier cycle of the agent.
         return None
     raise IdempotencyMismatch
 
 
 async def _named(connection: AsyncConnection, actor: Actor, now: Moment) -> HoldRow | None:
-    """As `hold_of`, while it is open; raises where it has ended."""
+    """Return `hold_of` if it is open; raise if it has ended."""
     row = await hold_of(connection, actor)
     if row is None or (row.hold.state.is_open and row.hold.expires_ms > now.window_ms):
         return row
-    # Asked again, the key is answered with what the hold ended in.
+    # The next try gets the record that the hold ended in.
     raise HoldTaken if actor.idempotency is None else IdempotencyInFlight
 
 
 def _again(
     judged: Judgement, row: HoldRow, digest: str, question: Question, shown: Shown
 ) -> Judgement:
-    """Return a request whose key stands for an open hold: it waits, or takes that hold's approval.
-    What does not fit is refused without a record, so that the hold and its key stay as they are."""
+    """Judge a request whose key stands for an open hold: it waits, or uses that hold's approval.
+    If it does not match, it is refused without a record, so that the hold keeps its key."""
     actor, payment = question.actor, question.payment
     is_its_own = actor.idempotency is None and row.action_key == actor.action_key
     if is_its_own and payment is None and row.digest != digest:
@@ -320,7 +327,8 @@ def _again(
     if row.hold.state is HoldState.HELD or not row.hold.repeats:
         return replace(judged, held=row.hold)
     if row.digest != digest:
-        # A paid request's digest has the price, and the caller's key has all of the request.
+        # The digest of a paid request has the price, which may change; the caller's key covers all
+        # of the request.
         if payment is None or actor.idempotency is None:
             raise HoldDecided(f"{_ANOTHER}: it is another call")
         changed = change(row.hold, question.intent, shown)
@@ -343,8 +351,7 @@ def _approved(judged: Judgement, approval: HoldRow, question: Question, shown: S
 
 
 async def approval_of(connection: AsyncConnection, hold_id: str, now: Moment) -> HoldRow:
-    """Return the hold of an approval that is not used; raises `HoldTaken` where it was, or has
-    ended."""
+    """Return the hold of an unused approval; raise `HoldTaken` if it was used, or has ended."""
     row = await holds.get(connection, hold_id)
     if row is None or row.hold.state is not HoldState.APPROVED:
         raise HoldTaken
@@ -356,7 +363,7 @@ async def approval_of(connection: AsyncConnection, hold_id: str, now: Moment) ->
 async def use_approval(
     connection: AsyncConnection, record: TransactionRecord, approval: HoldRow | None
 ) -> None:
-    """Use an approval up in the transaction that stores what comes of it: single use.
+    """Use up an approval, in the transaction that stores its outcome, so that it is used once.
 
     Raises:
         HoldTaken: another process used it.
@@ -374,7 +381,7 @@ async def use_approval(
 
 
 async def claim(connection: AsyncConnection, actor: Actor, hold: Hold, now: Moment) -> None:
-    """Let the request's key answer what becomes of a hold, its own or another request's."""
+    """Bind the request's key to the outcome of a hold, its own or another request's."""
     key = actor.merged_key
     if key is None:
         return
@@ -397,13 +404,13 @@ async def claim_record(
     record: TransactionRecord,
     approval: HoldRow | None = None,
 ) -> None:
-    """Let the caller's Idempotency-Key stand for a record.
+    """Bind the caller's Idempotency-Key to a record.
 
-    A key that stands for a hold goes on to: its caller asks again once a person approved it, and
-    the hold says which record it ended in. So nothing else may be paid under it.
+    A key that is bound to a hold stays so: its caller asks again once a person approved it, and the
+    hold names the record that it ended in. So nothing else may be paid under that key.
 
     Args:
-        approval: the hold whose approval the record takes.
+        approval: the hold whose approval the record uses.
 
     Raises:
         IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first, or it
@@ -424,7 +431,7 @@ async def claim_record(
 
 
 def with_decimals(lines: Sequence[Line], decimals: Mapping[str, int]) -> tuple[Line, ...]:
-    """Lines with the decimals that a node says where the bytes do not state them.
+    """Return lines with decimals, from a node if the bytes do not state them.
 
     Args:
         decimals: mint -> its decimals.
@@ -437,7 +444,7 @@ def with_decimals(lines: Sequence[Line], decimals: Mapping[str, int]) -> tuple[L
 
 
 def shown_lines(lines: Sequence[Line]) -> tuple[dict[str, Any], ...]:
-    """Lines as a hold has them."""
+    """Return lines as a hold stores them."""
     names = ("account", "owner", "decimals")
     return tuple(
         {"operation": line.operation.value, "asset": line.asset, "units": str(line.units)}
@@ -447,12 +454,12 @@ def shown_lines(lines: Sequence[Line]) -> tuple[dict[str, Any], ...]:
 
 
 def digest_of(question: Question, lines: Sequence[Line]) -> str:
-    """SHA-256 of what is asked and what it takes: the same request again has the same.
+    """Hash a request and what it takes, so that a repeated request has the same digest.
 
-    Of what only its caller can make again it is all that says what that is: an approval is given to
-    whatever has this digest. An agent's request has no key of its caller's: each cycle's is
-    another, and the same payment asked for in the next cycle is not to be a second one. A paid
-    request is one by what it requests and takes, whichever route or skill makes it.
+    A request that only its caller can repeat is identified by the digest alone: whatever has it may
+    use the approval. The key of an agent's request is left out, because it differs in each cycle,
+    and the same payment in the next cycle must not be a second one. A paid request is identified by
+    its content and what it takes, whichever route or skill makes it.
     """
     actor, intent, payment = question.actor, question.intent, question.payment
     key = None
@@ -470,7 +477,7 @@ def digest_of(question: Question, lines: Sequence[Line]) -> str:
     chain = question.chain
     whole = ["hold", question.wallet_id, list(chain), intent.type, key, asked, left]
     if payment is not None:
-        # The whole request: what is bought for it is what was approved.
+        # The fingerprint covers the whole request, so that only what was approved is bought.
         request = [payment.url, payment.method, payment.fingerprint]
         payers = [each for each in chain if not each.startswith(("skill:", "plugin:"))]
         whole = ["hold", question.wallet_id, payers, intent.type, key, request, left]
@@ -478,7 +485,7 @@ def digest_of(question: Question, lines: Sequence[Line]) -> str:
 
 
 def is_keyless(actor: Actor) -> bool:
-    """Return whether its caller chose no key, which would make it a payment of its own."""
+    """Return whether the caller chose no key, by which the request would be another payment."""
     if actor.idempotency is not None:
         return actor.idempotency.is_generated
     key = actor.action_key
@@ -492,7 +499,7 @@ def is_same_payment(
     recipients, for the same assets, by whichever route, skill or spelling it was asked for.
 
     Args:
-        arrives: as of `Shown`; how much of them changes with each quote.
+        arrives: only the mints are compared, because each quote has other amounts.
     """
     if not lines or (hold.wallet_id, hold.type) != (record.wallet_id, record.type):
         return False
@@ -502,7 +509,7 @@ def is_same_payment(
     if any(hold.details.get(name) != record.details.get(name) for name in fixed):
         return False
     if any(line.operation is Operation.LAUNCH for line in lines):
-        # Nothing in its lines says which token it is.
+        # The lines of a launch do not say which token it is.
         return False
     shown = [_at_any_venue(_line(each)) for each in hold.lines]
     taken = [_at_any_venue(each) for each in lines]
@@ -510,28 +517,28 @@ def is_same_payment(
 
 
 def is_declared(recipe: Mapping[str, Any] | None) -> bool:
-    """Return whether what makes a transaction again is a declared operation: its lines say what it
-    is. A plugin's own instructions may be for anything."""
+    """Return whether a recipe repeats a declared operation, whose lines say all of it. A plugin's
+    own instructions may do anything else."""
     return recipe is not None and "operation" in recipe
 
 
 def venue_of(hold: Hold) -> str | None:
-    """Return the venue that was shown to who approves a swap; None of anything else."""
+    """Return the venue of a held swap as it was shown; None if it is no swap."""
     accounts = (str(line.get("account", "")) for line in hold.lines)
     return next((each.removeprefix(VENUE) for each in accounts if each.startswith(VENUE)), None)
 
 
 def _at_any_venue(line: Line) -> Line:
-    """Which venue offers the most changes from one request to the next."""
+    """Replace the venue's name, because the best venue changes from one request to the next."""
     at_venue = (line.account or "").startswith(VENUE)
     return replace(line, account=VENUE) if at_venue else line
 
 
 def change(hold: Hold, intent: Intent, now: Shown) -> str | None:
-    """What it takes beyond what was shown, or gives less; None where nothing.
+    """Return how a transaction exceeds what a hold shows, in words; None if it does not.
 
-    Each line at most as shown, to the same recipient, with the same decimals; costs likewise; and a
-    swap's minimum at least.
+    Lines may take at most as much as shown, with the same recipients and decimals, and costs may be
+    at most as shown. A swap must bring at least the minimum shown.
     """
     lines, costs, arrives = now.lines, now.costs, now.arrives
     if intent.type != hold.type:
@@ -571,7 +578,7 @@ def change(hold: Hold, intent: Intent, now: Shown) -> str | None:
 
 
 def _asked(intent: Intent, pocket: PocketUse | None) -> dict[str, Any]:
-    """What is declared, but for what another try has otherwise: a quote's minimum, a pocket."""
+    """Return the declaration without what differs in another try: a quote's minimum, a pocket."""
     address, use = None, {}
     if pocket is not None:
         address = pocket.pocket.address
@@ -604,9 +611,7 @@ def _sums(lines: Sequence[Line], exact: bool) -> Counter[Key]:
 
 
 def _key(line: Line, exact: bool) -> Key:
-    """Args:
-    exact: the mint of a launch counts: nothing else says which it is.
-    """
+    """Return what identifies a line; with `exact`, a launch is identified by its mint too."""
     is_new = line.operation is Operation.LAUNCH and not exact
     account = None if line.operation in _TO_NOBODY else line.account
     return line.operation.value, "" if is_new else line.asset, account or ""

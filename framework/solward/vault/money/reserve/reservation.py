@@ -1,4 +1,4 @@
-"""Judge and reserve in one database transaction; release what was never signed."""
+"""Judge and reserve in one database transaction; release reservations that were never signed."""
 
 from __future__ import annotations
 
@@ -74,20 +74,20 @@ from solward.vault.store.holds import GRANTS_RULE
 from solward.vault.store.payments import PaymentRow
 from solward.vault.store.pockets import PocketRow, PocketState
 
-# In a record's `guardrailsApplied` where a payment's terms refused it.
+# The rule in a record's `guardrailsApplied` if a payment's terms refused it.
 PAYMENT_RULE = "simulated_effects"
-# A seller's price follows its costs and rates by less than this; a jump is a mistake or an attack
-# on an agent that pays whatever it is asked for.
+# Costs and exchange rates change a seller's price by less than this. A jump is a mistake, or an
+# attack on an agent that pays any price.
 MOST_RISE_PERCENT: Final = 20
-# Judged again where grants were changed in between, and count dollars of other assets.
+# A request is judged again if changed grants count dollars of other assets, or rules changed.
 _PRICE_TRIES = 3
 _RULE_TRIES = 3
-# Rules of rolling windows.
+# The rules of rolling windows.
 _WINDOWED = (RATE_LIMIT, "daily_limit", "spending_limit_check")
 
 
-# A blockhash that can still land is later than what landed before that, however slow slots are. Nor
-# does a slot that was a lie stop purchases for longer.
+# Any blockhash that can still land is later than this, however slow slots are. A false slot of a
+# lying node stops purchases no longer either.
 _LANDED_LATELY_MS = 2 * BLOCKHASH_BLOCKS * MOST_SLOT_MS
 
 _T = TypeVar("_T")
@@ -96,9 +96,14 @@ Prices = Mapping[str, AssetPrice]
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A judged record, the limits it was judged by, and what it reserves: the debit, and the units
-    of each asset that count in each scope; `outflow` is what the bytes can take, `payment` what was
-    stored with it. Of a purchase `landed_slot` is the last in which the wallet's landed."""
+    """A judged record, the limits it was judged by, and its reservation.
+
+    Attributes:
+        held_lamports: the reserved debit.
+        units: asset -> the units that count in each scope.
+        outflow: the most that the bytes can take.
+        landed_slot: for a purchase, the last slot in which a transaction of the wallet landed.
+    """
 
     record: TransactionRecord
     scopes: tuple[tuple[str, ScopeLimits], ...]
@@ -113,11 +118,11 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class _PluginAnswer:
-    """What plugins' rules said before the write transaction.
+    """The answer of plugins' rules, read before the write transaction.
 
     Attributes:
-        verdict: with what built-in rules and grants said; None where there are no plugins' rules.
-        hold: why they want a person to decide.
+        verdict: of built-in rules, grants and plugins' rules; None if there are no plugins' rules.
+        hold: why plugins' rules want a person to decide.
     """
 
     rules: PluginRules
@@ -126,8 +131,8 @@ class _PluginAnswer:
 
 
 class BidTooHigh(Exception):
-    """Refused only because network fee and rent are more than is left, and nothing was stored: a
-    bid that is lower by `excess_lamports` would fit."""
+    """Raised if only network fee and rent exceed a limit; nothing was stored. A bid that is lower
+    by `excess_lamports` would fit."""
 
     def __init__(self, excess_lamports: int) -> None:
         super().__init__(excess_lamports)
@@ -135,14 +140,14 @@ class BidTooHigh(Exception):
 
 
 class _RulesChanged(Exception):
-    """The plugins' rules were replaced since they were asked."""
+    """Raised if the plugins' rules were replaced since they were asked."""
 
 
 def _alone(
     actor: Actor, granted: Granted | None, units: Mapping[str, int]
 ) -> list[tuple[str, str, int]]:
-    """What counts in one scope alone: in a skill's and a plugin's, to find it again, and in
-    grants. In the order in which totals are locked."""
+    """Return the units that count in one scope only, in the order in which totals are locked: in
+    grants, and in those of skills and plugins, by which a transaction is found."""
     counted = {(via, spending.SOL_ASSET): units[spending.SOL_ASSET] for via in actor.via}
     charges = () if granted is None else granted.decision.charges
     for charge in charges:
@@ -155,8 +160,8 @@ def _alone(
 async def _as_payment(
     connection: AsyncConnection, judged: Judgement, question: Question
 ) -> Judgement:
-    """Return a payment under what holds for it alone: its sponsor is nobody of ours, and a person
-    decides where the price rose."""
+    """Apply the rules for payments: the sponsor must not be a wallet or pocket of ours, and a
+    person decides if the price rose."""
     payment = question.payment
     if payment is None or not judged.is_allowed:
         return judged
@@ -169,9 +174,11 @@ async def _as_payment(
 
 
 async def _price_change(connection: AsyncConnection, question: Question) -> str | None:
-    """Why a person is asked about the price of a payment: more than `MOST_RISE_PERCENT` above what
-    the wallet paid last at the same address in the same asset, landed or not yet; None where it is
-    not, where it never paid there, and where the operator asks."""
+    """Return why a person is asked about a payment's price, or None if it has not risen.
+
+    It has if it is more than `MOST_RISE_PERCENT` above what the wallet paid last at the same URL in
+    the same asset, landed or not. The operator is not asked.
+    """
     payment = question.payment
     if payment is None or question.actor.is_admins:
         return None
@@ -186,9 +193,9 @@ async def _price_change(connection: AsyncConnection, question: Question) -> str 
 
 
 def _is_refused_for_now(judged: Judgement, actor: Actor) -> bool:
-    """Return whether a refusal ends by itself, within a minute or with the failure that it is for,
-    so that an approval is not used up; raises `HoldWaits` where the service carries the approval
-    out, as it tries again."""
+    """Return whether a refusal ends by itself, soon or with the fault that caused it, so that it
+    does not use up an approval. Raise `HoldWaits` if the service carries out an approval, because
+    it tries again."""
     verdict = judged.verdict
     passes = verdict.passing or verdict.rule == RATE_LIMIT
     if passes and actor.approval is not None:
@@ -199,7 +206,7 @@ def _is_refused_for_now(judged: Judgement, actor: Actor) -> bool:
 def _check_bid(
     judged: Judgement, question: Question, scopes: Sequence[tuple[str, ScopeLimits]]
 ) -> None:
-    """Raise `BidTooHigh` where costs refuse, and the bid could be lowered by as much."""
+    """Raise `BidTooHigh` if only costs refuse, and a lower bid would fit."""
     excess, rule, granted = 0, judged.verdict.rule, judged.granted
     if rule == COSTS_RULE and question.effects is not None:
         costs = counted_costs(question.effects)
@@ -221,8 +228,8 @@ def _check_bid(
 async def _use_pocket(
     connection: AsyncConnection, record: TransactionRecord, use: PocketUse
 ) -> str | None:
-    """Store the pocket with the reservation, under the wallet's lock, so that both checks hold; or
-    return why it cannot be used now. Of a position it is used by one transaction at a time."""
+    """Store the pocket with the reservation, or return why it cannot be used now. The wallet's lock
+    makes the checks final. A position's pocket is used by one transaction at a time."""
     pocket = use.pocket
     error = _is_for_later(use, await pockets.in_use(connection, pocket.wallet_id))
     if error:
@@ -258,11 +265,11 @@ async def _use_pocket(
 
 
 def _is_for_later(use: PocketUse, now: pockets.InUse) -> str:
-    """Why the pocket cannot be used now, empty where it can.
+    """Return why the pocket cannot be used now; empty if it can.
 
-    A swap in one transaction asserts a sum on the wallet's own account. What another pocket brings
-    home until it lands would count for it, whatever that was used for: a market could take all that
-    the swap pays.
+    A swap in one transaction asserts a sum on the wallet's own account. Tokens that another pocket
+    returns there until it lands would count for that sum, and a market could then take all that the
+    swap pays.
     """
     if use.output_mint in now.bought:
         return f"Another swap into {use.output_mint} has not ended yet; nothing was sent"
@@ -279,8 +286,8 @@ _LATER = " nothing was sent, ask again once it has ended"
 async def _owned_by_another(
     connection: AsyncConnection, record: TransactionRecord, use: PocketUse
 ) -> str | None:
-    """Why the position is not for who requests this, None where it is: a call risks all that is in
-    it, which was granted to who put it there."""
+    """Return why the requester may not use a position; None if it may. A call risks all that is in
+    it, so only the principal that opened it and the operator may."""
     known = await _of_position(connection, use)
     if known is None or known.opened_by == record.principal:
         return None
@@ -291,7 +298,7 @@ async def _owned_by_another(
 
 
 async def _of_position(connection: AsyncConnection, use: PocketUse) -> PocketRow | None:
-    """Return the pocket of a position that was used before."""
+    """Return the pocket of a position that was used before; None for another."""
     if use.program is None or use.position is None:
         return None
     return await pockets.at_position(connection, use.pocket.wallet_id, use.program, use.position)
@@ -337,12 +344,7 @@ class Reserver:
         store_bounds: StoreBounds = DEFAULT_BOUNDS,
         held_fee_lamports: int = 0,
     ) -> None:
-        """Args:
-        granting: judges by grants.
-        store_bounds: of what a plugin keeps for a wallet.
-        hold_ms: how long a held transaction waits for a person.
-        held_fee_lamports: see `HoldReserver`.
-        """
+        """Create a reserver; `held_fee_lamports` is `max_fee_lamports` of `HoldReserver`."""
         self._database = database
         self._granting = Granting() if granting is None else granting
         self._holds = HoldReserver(self._granting, hold_ms, held_fee_lamports)
@@ -351,38 +353,38 @@ class Reserver:
         self._policy = policy
         self._wallet_limits = wallet_limits
         self.use_guardrails(plugin_guardrails)
-        # scope -> when its costs were last near the ceiling; in memory, because a repeated alert
-        # after a restart is better than a query of the audit log under the reservation's locks.
+        # Key of an alert -> when it was raised; in memory, because a repeated alert after a restart
+        # is better than a query of the audit log under the reservation's locks.
         self._alerted_ms: dict[str, int] = {}
 
     def use_guardrails(self, guardrails: Sequence[PluginGuardrail]) -> None:
-        """Judge by these guardrails of plugins: each reservation from now on was judged by them."""
+        """Judge by these guardrails of plugins from now on, reservations in progress too."""
         self._plugin_rules = PluginRules(guardrails)
 
     async def reserve(
         self, record: TransactionRecord, question: Question, row: PaymentRow | None = None
     ) -> Reservation:
-        """Judge a simulated transaction; returns its record as stored: pending, blocked, or failed
-        where another purchase of its pocket's mint is in flight.
+        """Judge a simulated transaction and store its record: pending, blocked, or failed if its
+        pocket cannot be used now, as while another purchase of the mint is in flight.
 
         Args:
-            row: what is stored of a payment.
+            row: the payment to store.
 
         Raises:
             IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first.
-            TakenOver, KeyRevoked, SkillError: what requests it has ended: another run of the
-                agent's cycle or of the schedule has the fencing token, the agent was stopped or the
-                schedule paused, the API key was revoked, the skill's call is over. Or what it
-                remembers does not fit.
+            TakenOver, KeyRevoked, SkillError: the requester has ended: another run of the agent's
+                cycle or of the schedule has the fencing token, the agent was stopped or the
+                schedule paused, the API key was revoked, the skill's call is over. Or its entries
+                do not fit.
             PocketTaken: another process used the pocket first.
             Held: a person decides; the hold is stored in place of a record.
             HoldTaken: the approval was used, or has ended.
-            BidTooHigh: it fits with a lower bid; nothing was stored.
+            BidTooHigh: it would fit with a lower bid; nothing was stored.
         """
         for _ in range(_RULE_TRIES):
             answer = _PluginAnswer(self._plugin_rules)
             if answer.rules.names:
-                # Before the write transaction: a plugin must hold no lock of the database.
+                # Plugins run before the write transaction, so that they hold no lock of it.
                 answer = await self._ask_plugins(question)
             reserve = partial(self._reserve, record, question, row, answer)
             with contextlib.suppress(_RulesChanged):
@@ -390,10 +392,10 @@ class Reserver:
         raise StoreError("The plugins' guardrails are changed all the time; try again")
 
     async def _priced(self, question: Question, judge: Callable[[Prices], Awaitable[_T]]) -> _T:
-        """Judge with the prices that grants count in; again where they were changed meanwhile."""
+        """Judge with the prices that grants need, and again if the grants need others by then."""
         assets: frozenset[str] = frozenset()
         for _ in range(_PRICE_TRIES):
-            # Before the database transaction: a price source must hold no lock of it.
+            # Prices are read before the database transaction, so that sources hold no lock of it.
             prices = await self._granting.prices_for(question, assets)
             try:
                 return await judge(prices)
@@ -429,7 +431,7 @@ class Reserver:
                 error = await _use_pocket(connection, judged.of(record), pocket)
                 judged = replace(judged, error=error)
                 if pocket.asserted is not None:
-                    # No other purchase is in flight, so those that landed have their slots.
+                    # No other purchase is in flight, so the slots of all that landed are stored.
                     landed_slot = await attempt_store.last_landed_slot(
                         connection, record.wallet_id, now.database_ms - _LANDED_LATELY_MS
                     )
@@ -466,7 +468,7 @@ class Reserver:
             if judged.is_allowed or judged.held is not None:
                 await self._database.keep_ledger_time(connection)
             if judged.granted is not None and stored.status is not TransactionStatus.FAILED:
-                # Of the hold in the record's place, where there is one.
+                # A held transaction has no record, so its effects belong to the hold.
                 outcome = HELD if judged.held is not None else judged.verdict.rule or ALLOWED
                 own_id = record.id if judged.held is None else judged.held.id
                 await judged.granted.note(connection, own_id, record.type, outcome)
@@ -480,8 +482,8 @@ class Reserver:
     async def fail(
         self, record: TransactionRecord, actor: Actor, intent: Intent, error: str
     ) -> TransactionRecord:
-        """Store an intent that cannot be sent: blocked where the declaration alone breaks a rule,
-        failed otherwise. Nothing is reserved."""
+        """Store an intent that cannot be sent, without a reservation: blocked if the declaration
+        alone breaks a rule, failed otherwise."""
         question = Question(record.wallet_id, actor, intent)
         async with self._database.write() as connection:
             await self._lock(connection, question)
@@ -495,7 +497,7 @@ class Reserver:
         return stored
 
     async def trial(self, question: Question) -> Verdict:
-        """Judge as `reserve` would now, and change nothing; raises `BidTooHigh` likewise."""
+        """Judge as `reserve` would now, and change nothing; it may raise `BidTooHigh` too."""
         verdict = (await self._ask_plugins(question)).verdict
         assert verdict is not None
         if question.payment is not None and verdict.allowed:
@@ -505,7 +507,7 @@ class Reserver:
         return verdict
 
     async def _ask_plugins(self, question: Question) -> _PluginAnswer:
-        """Return the verdict by the rules of now."""
+        """Return the verdict by the plugins' rules in use now."""
         rules, effects = self._plugin_rules, question.effects
 
         async def judge(prices: Prices) -> Judgement:
@@ -532,10 +534,10 @@ class Reserver:
         """Release a reservation without signed bytes.
 
         Args:
-            key_failure: why the wallet's key could not be opened, where that is the reason.
+            key_failure: why the wallet's key could not be opened, if that is the reason.
 
         Returns:
-            The record as stored then; another process that took it over may have ended it.
+            The stored record; another process that took it over may have ended it.
         """
         settlement = Settlement(
             record.id, TransactionStatus.FAILED, None, 0, 0, error=error, owner=self._owner
@@ -566,13 +568,13 @@ class Reserver:
         if not _is_within(effects.outflow, reservation.outflow):
             raise PermissionError("the rebuilt transaction takes more than was judged")
         if max_debit(intent, effects) > reservation.held_lamports:
-            # The added memo costs no lamports, so the ledger's answers changed.
+            # An added memo costs no lamports, so the ledger's answers must have changed.
             raise PermissionError("the rebuilt transaction costs more than was reserved")
 
     def _scopes(self, question: Question) -> tuple[tuple[str, ScopeLimits], ...]:
         wallet_id = question.wallet_id
         if question.intent.type == TransactionType.AIRDROP:
-            # The faucet pays, and whoever may ask it must not use up the wallet's own turns.
+            # The faucet pays, so airdrops must not use up the wallet's own rate.
             most = self._wallet_limits.max_tx_per_minute
             own = f"faucet:{wallet_id}", ScopeLimits(max_tx_per_minute=most)
         else:
@@ -580,12 +582,12 @@ class Reserver:
         return own, *question.actor.limits
 
     async def _lock(self, connection: AsyncConnection, question: Question) -> None:
-        """Lock the wallet, and what has windows over several: the key, and a skill or plugin under
-        grants."""
+        """Lock the wallet, and the scopes with windows over several wallets: the key, and any skill
+        or plugin with grants."""
         actor = question.actor
         scopes = [scope for scope, _ in actor.limits if is_key(scope)]
         if actor.via and self._database.shared:
-            # Nobody changes grants from here on.
+            # From here on nobody can change grants, so that their version holds.
             await spending.lock_service(connection)
             version = await grants_store.version(connection)
             scopes += await self._granting.sets.of(connection, version, actor.via)
@@ -603,19 +605,18 @@ class Reserver:
         prices: Prices,
         answer: _PluginAnswer | None = None,
     ) -> Judgement:
-        """What the built-in rules and then the grants say.
+        """Return the judgement of the built-in rules and then of the grants.
 
         Args:
-            answer: what was found a moment ago, by plugins too. A refusal stands, and what was
-                judged is noted with what grants refused it by; where it allows, the built-in rules
-                judge again, because the usage may have changed.
+            answer: the verdict of a moment ago, by plugins too. A refusal stands. If it allows, the
+                built-in rules judge again, because the usage may have changed.
 
         Raises:
             BidTooHigh: a lower bid would fit.
-            PricesMissing: ask for them, and judge again.
+            PricesMissing: read the missing prices, and judge again.
         """
         frozen, version = await spending.switches_and_version(connection, question.wallet_id)
-        # Read under the lock, so that records and rate windows follow the order of judgement.
+        # The time is read under the lock, so that records and windows follow the judgements' order.
         now = await self._database.moment(connection)
         verdict = None if answer is None else answer.verdict
         stands = verdict is not None and not verdict.allowed
@@ -643,8 +644,8 @@ class Reserver:
         scopes: tuple[tuple[str, ScopeLimits], ...],
         units: Mapping[str, int],
     ) -> Iterator[tuple[str, Alert, dict[str, Any]]]:
-        """What a reservation of `units` brings near its end: ceilings of costs, daily limits of
-        SOL, grants; each as the key of its alert, the alert, and what that says."""
+        """Yield an alert for each ceiling of costs, daily limit of SOL and grant that a reservation
+        of `units` brings near its end: its key, the alert, and its fields."""
         costs, lamports = units.get(spending.COSTS_ASSET, 0), units[spending.SOL_ASSET]
         for scope, limits in scopes:
             usage = judged.usages[scope]
@@ -660,10 +661,10 @@ class Reserver:
 
     @contextlib.asynccontextmanager
     async def _alerts(self) -> AsyncIterator[Callable[[str, int], bool]]:
-        """Tells whether this process raised no alert of a key in the last day, and marks it raised;
-        where the block fails, none was.
+        """Yield a function that tells whether an alert is this process's first of its key in a day,
+        and marks it as raised. If the block fails, the marks are removed.
 
-        Reservations that share a commit know of each other's alerts before it.
+        Reservations that share a commit see each other's marks.
         """
         alerted: list[str] = []
 
@@ -684,7 +685,7 @@ class Reserver:
     async def _built_in(
         self, connection: AsyncConnection, question: Question, frozen: str | None, now: Moment
     ) -> tuple[Verdict, dict[str, ScopeUsage]]:
-        """Return the verdict, and what each scope has used; empty where a switch decides."""
+        """Return the verdict, and each scope's usage; empty if a switch decides."""
         if frozen is not None:
             reason = "transactions are frozen" + (f": {frozen}" if frozen else "")
             return Verdict((FREEZE_RULE,), FREEZE_RULE, reason), {}
@@ -727,7 +728,7 @@ class Reserver:
         if action_key is not None and failed and approval is None:
             waiting = await hold_of(connection, actor)
             if waiting is not None and waiting.hold.state.is_open:
-                # The hold's end is the action's: a try that came to nothing meanwhile is not.
+                # The action ends as its hold does, so a try that failed meanwhile has no key.
                 action_key = None
         await store.insert_record(
             connection,

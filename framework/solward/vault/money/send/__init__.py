@@ -1,1 +1,1 @@
-"""Signs, writes ahead, sends, and finds what became of a transaction."""
+"""Signs, writes ahead and sends transactions, and finds how they ended."""

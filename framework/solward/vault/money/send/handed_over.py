@@ -1,14 +1,14 @@
-"""Watch payments whose bytes were handed over and whose fee somebody else pays, until their end.
+"""Watches payments whose bytes were handed over and whose fee somebody else pays, until they end.
 
-Such a transaction is named by its fee payer's signature, which this service has not. It is found by
-the signature that the seller names, or in the history of the account that it takes from. A
-signature is of these bytes exactly if it is the fee payer's over the same message: no node's word
-says so, and neither another transaction nor changed bytes can.
+The fee payer's signature names such a transaction, and this service does not have it. It is found
+by the signature that the seller names, or in the history of the account that pays. A signature
+belongs to these bytes only if the fee payer made it over the same message. This service verifies
+that, so neither a node nor a seller can pass off another transaction or changed bytes.
 
-Nothing but the ledger ends one. It has landed where a node has such a signature without an error.
-That it never will takes what `polling` demands of each node, and here, because it has no signature
-to ask for: at `finalized`, past the expiry, the whole history of the account back to when it was
-signed has none of it, and the account holds no less than the wallet's own records explain.
+Only the ledger ends a payment. It has landed if a node has such a signature without an error. It is
+dead if a node proves what `polling` demands, and, because there is no signature to ask for, this:
+at `finalized`, past the expiry, the whole history of the account back to the signing lacks it, and
+the account holds no less than the wallet's own records explain.
 """
 
 from __future__ import annotations
@@ -53,27 +53,27 @@ from solward.vault.store import payments
 from solward.vault.store.attempts import Settlement
 from solward.vault.store.payments import PaymentRow
 
-# In slots; statuses of signatures that are known are read once a slot.
-# The first look into the history of an account, when the seller has not answered: most do soon, and
+# These times are in slots. Statuses of known signatures are read once a slot.
+# The history of an account is first read after this long, because most sellers answer sooner and
 # name the signature.
 FIRST_LOOK: Final = 10
-# Between looks, growing; one serves all payments out of the account.
+# Then it is read again at growing intervals, once for all payments from the account.
 LOOK: Final = 5
 MOST_LOOK: Final = 50
-# Between the tries of a proof that nodes did not give yet.
+# The intervals between the tries of a proof that nodes did not give yet.
 PROOF: Final = 10
 MOST_PROOF: Final = BLOCKHASH_BLOCKS
 
 _FIRST_PAGE: Final = 100
 _PAGE: Final = 1_000
-# Of one account at one node; spam of hundreds of thousands of rows takes longer, and proves
-# nothing.
+# How long the history of one account may take at one node. Hundreds of thousands of rows of spam
+# take longer, and the payment stays open.
 _HISTORY_S: Final = 60.0
-# Verifying takes 65 microseconds. With more payments in question than this, the bytes are read.
+# Verifying takes 65 microseconds. If a row may be of more payments than this, its bytes are read.
 _VERIFIED_AT_ONCE: Final = 8
-# Of signatures verified between two turns of the loop.
+# How many signatures are verified before other tasks get a turn.
 _BREATH: Final = 64
-# A look repeats this many slots of the one before: nodes need not be equally far.
+# Each look repeats this many slots of the one before, because another node may be behind.
 _SLACK_SLOTS: Final = 64
 _PLAIN_MEMO: Final = re.compile(r"[A-Za-z0-9 ._:-]{1,64}")
 
@@ -82,7 +82,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _ProofTimes:
-    """When nodes are asked again for a proof, in monotonic seconds, and how many slots after it."""
+    """The time of a proof's next try, in monotonic seconds, and the slots until the one after."""
 
     next_at: float = 0.0
     wait_slots: float = PROOF
@@ -93,13 +93,13 @@ class Live(InFlight):
     """A sponsored payment whose end is open.
 
     Attributes:
-        payer: who pays the fee.
-        message: what is signed.
-        memo: that rows of its own show, None where they need not.
-        row: the payment, which units of its `source` pay for.
-        death: the proof that it never landed.
-        failure: the proof that it failed as `found`. Its tries are its own: a name that one node
-            calls failed would put the other off for ever.
+        payer: the fee payer.
+        message: the signed message.
+        memo: the memo that the payment's rows of the history show; None if they may show none.
+        row: the stored payment.
+        death: the tries to prove that it never landed.
+        failure: the tries to prove that it failed as `found`. They are counted apart, because one
+            node's false failure would otherwise delay the other proof for ever.
     """
 
     row: PaymentRow
@@ -121,18 +121,19 @@ class Live(InFlight):
             return False
 
     def may_be(self, row: SignatureRow) -> bool:
-        """Return whether a row may be of these bytes, by what is cheap to see. A row without a memo
-        may be a provider's that shows none."""
+        """Return whether a row may be of these bytes, by its slot and memo. Some providers show no
+        memo, so a row without one may be."""
         if row.slot < self.context_slot:
             return False
         return self.memo is None or row.memo is None or self.memo in row.memo
 
 
 def live_payment(row: PaymentRow, item: InFlight) -> Live:
-    """Return a stored payment to watch, as it was written ahead."""
+    """Return the payment to watch, from its stored row and its written-ahead bytes."""
     assert item.wire is not None and item.context_slot is not None  # noqa: PT018
     message = VersionedTransaction.from_bytes(item.wire).message
-    # Rows are left out by it, and the seller chose it: a host may show it otherwise, or cut.
+    # Rows with another memo are ignored. The seller chose it, and a host may show it changed or
+    # cut, so only a plain one is compared.
     memo = row.memo if row.memo is not None and _PLAIN_MEMO.fullmatch(row.memo) else None
     return Live(
         transaction_id=item.transaction_id,
@@ -152,7 +153,7 @@ def live_payment(row: PaymentRow, item: InFlight) -> Live:
 
 
 class Watcher(Poller[Live]):
-    """Watches what nobody can ask for by a signature before it has landed."""
+    """Watches payments whose signature is not known before they have landed."""
 
     def watch(self, item: Live, hint: str | None = None) -> None:
         """Watch a payment that may have landed already."""
@@ -161,7 +162,7 @@ class Watcher(Poller[Live]):
         super().watch(item)
 
     def answered(self, transaction_id: str, hint: str | None) -> None:
-        """The seller answered, and named a signature or none: look at once."""
+        """Look for a payment at once: the seller answered and may have named a signature."""
         item = self._open.get(transaction_id)
         if item is None:
             return
@@ -172,7 +173,7 @@ class Watcher(Poller[Live]):
         self._wake.set()
 
     def _put_off(self, proofs: Iterable[_ProofTimes]) -> None:
-        """Ask for these proofs later, and wait longer each time."""
+        """Set the next try of these proofs, and wait longer each time."""
         now = time.monotonic()
         for proof in proofs:
             proof.next_at = now + self._slots_s(proof.wait_slots)
@@ -190,7 +191,7 @@ class Watcher(Poller[Live]):
     async def _round(self) -> float:
         named = [item for item in self._open.values() if item.found is not None]
         if named:
-            # What has landed under a signature that is known to be its own.
+            # Their signatures are verified, so a status is enough.
             statuses = await self._ledger.statuses([item.name for item in named])
             found = zip(named, statuses, strict=True)
             await self._settle_found(
@@ -199,7 +200,7 @@ class Watcher(Poller[Live]):
         now = time.monotonic()
         due = [item for item in self._open.values() if item.look_at <= now]
         if due:
-            # Whatever comes of it, the next look is later.
+            # The next look is set first, so that a failure does not repeat this one at once.
             for item in due:
                 item.look_at = now + self._slots_s(item.look_slots)
                 item.look_slots = min(item.look_slots * 1.6, MOST_LOOK)
@@ -219,7 +220,7 @@ class Watcher(Poller[Live]):
     async def _settle_found(
         self, found: Sequence[tuple[Live, SignatureStatus | SignatureRow]]
     ) -> None:
-        """Settle what has landed; what failed, once enough nodes say so."""
+        """Settle payments that landed, and those that failed once enough nodes say so."""
         landed, failed = [], []
         for item, seen in found:
             if seen.err is None:
@@ -231,7 +232,7 @@ class Watcher(Poller[Live]):
         await self._end_failed(failed)
 
     async def _look(self, source: str) -> None:
-        """Look for the payments out of an account in its newest history, which is one call."""
+        """Look for the payments from an account in its newest history, usually with one call."""
         items = [i for i in self._open.values() if i.row.source == source and i.found is None]
         if not items:
             return
@@ -253,18 +254,19 @@ class Watcher(Poller[Live]):
         await self._settle_found(found)
 
     async def _end_failed(self, items: Sequence[Live]) -> None:
-        """Ask every node about what one calls failed: that gives money back."""
+        """Ask every node about payments that one calls failed, since a failure gives money back."""
         items = [item for item in items if item.failure.next_at <= time.monotonic()]
         if not items:
             return
         self._put_off(item.failure for item in items)
         fates = await find_fates(self._ledger, items)
-        # That none has this signature says nothing: the bytes may have another one of the same key.
+        # A missing signature proves nothing, because the same key may have signed these bytes with
+        # another one.
         ended = {name: fate for name, fate in fates.ended.items() if fate.status is not None}
         await self._end(items, Fates(ended, frozenset()))
 
     async def _end_expired(self) -> None:
-        """Prove of what has expired that it never landed, or find that it did."""
+        """Prove that expired payments never landed, or find that they did."""
         now = time.monotonic()
         items = [item for item in self._open.values() if item.death.next_at <= now]
         if not items:
@@ -279,7 +281,7 @@ class Watcher(Poller[Live]):
     async def _ask(
         self, node: Ledger, items: Sequence[Live], answers: Mapping[str, Answers]
     ) -> None:
-        """What one node says of payments that another's height calls expired."""
+        """Add one node's answers on payments that another one's height calls expired."""
         tip = await node.tip(finalized=True)
         expired = [i for i in items if tip.block_height > i.last_valid_block_height]
         for item in expired:
@@ -291,7 +293,7 @@ class Watcher(Poller[Live]):
             absent = await self._absent(node, expired, tip.slot, answers)
             if not absent:
                 return
-            # Last, because a node drops its oldest blocks as it goes on.
+            # The first slot is read last, because a node drops its oldest blocks meanwhile.
             first_slot = await node.first_slot()
             short = await self._short(node, absent, tip.slot)
         except LedgerRejected as error:
@@ -310,9 +312,9 @@ class Watcher(Poller[Live]):
     async def _absent(
         self, node: Ledger, items: Sequence[Live], slot: int, answers: Mapping[str, Answers]
     ) -> list[Live]:
-        """Return those that are not in the finalized history of their accounts; of the others,
-        `answers` says how they landed. An account whose history it does not give says nothing of
-        others."""
+        """Return the payments that the finalized history of their account lacks, and add to
+        `answers` how the others landed. If a node does not give an account's history, only that
+        account's payments wait."""
         absent: list[Live] = []
         for source in {item.row.source for item in items}:
             group = [item for item in items if item.row.source == source]
@@ -346,8 +348,8 @@ class Watcher(Poller[Live]):
         return absent
 
     async def _short(self, node: Ledger, items: Sequence[Live], slot: int) -> set[str]:
-        """Return those of whose account less is left than our records explain, were they all
-        dead."""
+        """Return the payments whose account holds less than our records explain, if all of them
+        were dead."""
         sources = sorted({item.row.source for item in items})
         _slot, states = await node.accounts_at(sources, min_slot=slot, finalized=True)
         dead = [item.transaction_id for item in items]
@@ -361,7 +363,7 @@ class Watcher(Poller[Live]):
                 held = 0 if token is None else token.amount
             if held >= item.row.source_units:
                 continue
-            # Wrapped SOL that leaves counts as SOL.
+            # Reservations count wrapped SOL that leaves as SOL.
             native = item.row.asset in (SOL, WRAPPED_SOL_MINT)
             assets = (item.row.asset, SOL, COSTS) if native else (item.row.asset,)
             async with self._database.read() as connection:
@@ -369,7 +371,7 @@ class Watcher(Poller[Live]):
                     connection,
                     item.row.wallet_id,
                     assets,
-                    # At the height of which it was assessed, as the nodes may differ.
+                    # No higher than the height at which it was assessed, though nodes may differ.
                     item.last_valid_block_height - 2 * MAX_VALID_BLOCKS,
                     item.row.created_ms - 2 * DAY_MS,
                     dead,
@@ -392,8 +394,8 @@ class Watcher(Poller[Live]):
 async def _history(
     node: Ledger, source: str, items: Sequence[Live], slot: int
 ) -> AsyncIterator[list[SignatureRow]]:
-    """Pages of the finalized history of an account, back to the slot at which the first of `items`
-    was signed; of a node that has reached `slot`."""
+    """Yield pages of the finalized history of an account from a node that has reached `slot`, back
+    to the slot at which the first of `items` was signed."""
     oldest = min(item.context_slot for item in items)
     before: str | None = None
     last: SignatureRow | None = None
@@ -409,16 +411,16 @@ async def _history(
             raise LedgerUnavailable(f"The ledger's history of {source} does not go back")
         if len(page) < 2 or page[-1].slot < oldest:
             return
-        # Of the last row but one, so that the last comes again: Agave answers with an empty page
-        # where it has not `before`, as another node behind the same address may, and some hosts
-        # give fewer rows than they are asked for. Neither is the end of the history.
+        # The next page begins after the last row but one, so that the last row comes again. An
+        # empty or short page is not the end of the history: Agave answers with an empty page if it
+        # lacks `before`, as another node behind the address may, and some hosts give fewer rows.
         before, last = page[-2].signature, page[-1]
 
 
 async def _matched(
     node: Ledger, rows: Sequence[SignatureRow], items: Sequence[Live], *, finalized: bool
 ) -> list[tuple[Live, SignatureRow]]:
-    """Which rows are of which payments."""
+    """Return the payments with the rows that are theirs, by verified signatures."""
     found: list[tuple[Live, SignatureRow]] = []
     left = list(items)
     verified = 0

@@ -1,17 +1,16 @@
-"""Watch what is in flight until its fate is known: poll in batches, settle.
+"""Watches transactions in flight until their fate is known: polls in batches and settles.
 
-The only terminal facts are the ledger's: a status, or a proof that there never will be one. The
-wall clock never decides a fate.
+Only the ledger ends a transaction, by a status or by a proof that there never will be one. The wall
+clock never decides a fate.
 
-A transaction that the node in use calls expired or failed is dead only where a single node proves
-it: its block height is past the last valid one; *afterwards*, at a slot no earlier, its whole
-history has no status; and that history reaches back to when the bytes were signed. Answers of
-different nodes are never combined to one proof: a node that lags has not seen yet what another
-one's height says is over.
+A transaction is dead only if a single node proves it: its block height is past the last valid one;
+*afterwards*, at a slot no earlier, its whole history has no status; and that history reaches back
+to when the bytes were signed. Answers of different nodes are never combined to one proof, because
+a node that lags may not have seen yet what another one's height says is over.
 
-Who has it without an error is believed. That it is dead or failed frees money, so that takes as
-many hosts as `is_enough` says. Where fewer are configured, or the others do not say in time, the
-record ends by the word there is and its money stays counted.
+One node's word is enough that a transaction landed without an error. Dead and failed ones free
+money, so that takes as many hosts as `is_enough` says. If fewer are configured, or the others do
+not answer in time, the record ends by one host's word and its money stays counted.
 """
 
 from __future__ import annotations
@@ -54,8 +53,8 @@ from solward.vault.money.steps import Step, StepHook, no_hook
 from solward.vault.store import attempts as store
 from solward.vault.store.attempts import HAND_OVER, Attempt, AttemptState, Settlement, Spent
 
-# For the balances of what has landed: a node has a status before it has them. After that they
-# report nothing and give nothing back.
+# How long the balances of a landed transaction are waited for, since a node has its status first.
+# Later balances neither report anything nor give anything back.
 BALANCES_S = 5.0
 
 _ONE_HOST: Final = (
@@ -65,11 +64,11 @@ _ONE_HOST: Final = (
 
 _log = structlog.get_logger(__name__)
 
-# Past the expiry, in which a second host may come back and say what it has. In blocks, because the
-# wall clock decides nothing here.
+# How long after the expiry a second host may answer. In blocks, because the wall clock decides
+# nothing here.
 PATIENCE_BLOCKS: Final = 300
-# Of bytes that somebody else has, past their last block: as often no node may have them before they
-# are called dead, since who has them may have sent them late, to a node that shows them late.
+# Bytes that were handed over are dead after so many polls past their last block without a trace,
+# because the seller may have sent them late, to a node that shows them late.
 LATER_POLLS: Final = 3
 
 
@@ -78,25 +77,23 @@ class InFlight:
     """A transaction whose fate is open.
 
     Attributes:
-        signature: the wallet's own, which is not the transaction's where somebody else pays its
-            fee.
-        wire: the stored signed bytes; None when somebody else sends it (a faucet, or who pays the
-            fee).
-        fee_lamports: what landing costs the wallet, whatever comes of it.
+        signature: the wallet's own, which is not the transaction's if somebody else pays its fee.
+        wire: the stored signed bytes; None if somebody else sends it, as a faucet or a fee payer.
+        fee_lamports: the fee that the wallet pays if it lands, even with an error.
         held_lamports: the debit if it lands without error.
         type: the record's.
         details: the record's.
         reserved: asset -> units that count against the limits.
         context_slot: the slot its blockhash was read at, before which it cannot have landed; None
-            where that is not known.
+            if not known.
         unknown: whether its state `unknown` is stored already.
-        absent: how often it was found nowhere since it expired.
-        first_sent: when this process sent it first, in monotonic seconds; None where another did.
+        absent: how often no node had it since it expired.
+        first_sent: when this process sent it first, in monotonic seconds; None if another did.
         ends: whether its end is the record's; False for a step that others follow.
-        sends: whether this service sends it; False where its bytes were handed over.
+        sends: whether this service sends it; False if its bytes were handed over.
         done: the settlement, once stored.
-        landed_slot: in which it landed without an error; None while that is not known.
-        found: the transaction's signature, where only the ledger says it; None while it did not.
+        landed_slot: the slot in which it landed without an error; None while not known.
+        found: the transaction's signature if only the ledger can tell it; None until it does.
     """
 
     transaction_id: str
@@ -125,7 +122,7 @@ class InFlight:
 
     @property
     def name(self) -> str:
-        """The signature by which nodes are asked for it."""
+        """The signature to ask nodes for."""
         return self.found or self.signature
 
 
@@ -138,12 +135,12 @@ def in_flight(
     held_lamports: int | None = None,
     reserved: Mapping[str, int] = NOTHING,
 ) -> InFlight:
-    """Return a stored attempt to watch: all of its record, or a step of it, whose end is not the
-    record's and gives nothing back.
+    """Return a stored attempt to watch. If it is one of several steps, its end is not the record's
+    and gives nothing back.
 
     Args:
-        held_lamports: the debit if it lands without an error; by default what it can be at most.
-        reserved: asset -> units, where it is all of its record.
+        held_lamports: the debit if it lands without an error; by default the highest possible.
+        reserved: asset -> units; not used for a step.
     """
     in_steps = attempt.step not in ("", HAND_OVER)
     return InFlight(
@@ -166,13 +163,13 @@ Item = TypeVar("Item", bound=InFlight)
 
 
 class Poller(ABC, Generic[Item]):
-    """One task for all that is in flight of one kind; callers wait on `InFlight.done`.
+    """A task that watches all transactions in flight of one kind; callers wait on `InFlight.done`.
 
-    Each kind has its own: to read an account's history may take a minute, for which the end of no
-    transfer waits.
+    Each kind has its own task: reading an account's history may take a minute, and no transfer
+    should wait for it.
     """
 
-    # Of all waits. Tests set others of these.
+    # Factor of all waits. Tests set other values.
     pace = 1.0
     balances_s = BALANCES_S
 
@@ -195,12 +192,12 @@ class Poller(ABC, Generic[Item]):
             await end([self._task])
 
     def watch(self, item: Item) -> None:
-        """Watch something that may have been sent already."""
+        """Watch a transaction that may have been sent already."""
         self._open[item.transaction_id] = item
         self._wake.set()
 
     def find(self, transaction_id: str) -> Item | None:
-        """What is watched here of a record."""
+        """Return the watched transaction of a record; None if it is not watched here."""
         return self._open.get(transaction_id)
 
     async def _run(self) -> None:
@@ -213,7 +210,7 @@ class Poller(ABC, Generic[Item]):
             try:
                 wait_s = await self._round()
             except LedgerError as error:
-                # All that is in flight depends on this task, so no failure may end it.
+                # All transactions in flight depend on this task, so no failure may end it.
                 _log.warning("ledger_unavailable", error=str(error), in_flight=len(self._open))
             except Exception:
                 _log.exception("confirmations_failed", in_flight=len(self._open))
@@ -225,14 +222,14 @@ class Poller(ABC, Generic[Item]):
 
     @abstractmethod
     async def _round(self) -> float:
-        """Look at what is due; returns how long until the next."""
+        """Look at the transactions that are due; return the seconds until the next round."""
 
     def _slots_s(self, slots: float) -> float:
-        """As long as so many slots take, at its own pace."""
+        """Return the seconds that so many slots take, by this poller's pace."""
         return slots * self._ledger.slot_s * self.pace
 
     async def _end(self, items: Sequence[InFlight], fates: Fates) -> None:
-        """Settle what has ended, and store once of each that no node says what became of it."""
+        """Settle transactions that have ended, and store once for each that its fate is unknown."""
         landed, settlements = [], []
         for item in items:
             fate = fates.ended.get(item.signature)
@@ -259,14 +256,14 @@ class Poller(ABC, Generic[Item]):
             )
 
     async def _settle_landed(self, items: Sequence[InFlight]) -> None:
-        """Settle what landed without an error."""
+        """Settle transactions that landed without an error."""
         if items:
             self._hook(Step.LANDED)
             found = await asyncio.gather(*map(self._landed, items))
             await self._settle([each for each in found if each is not None])
 
     async def _landed(self, item: InFlight) -> Settlement | None:
-        """Return the settlement, from its balances where these can say more; None while they are
+        """Return the settlement, from the balances if these can tell more; None while they are
         waited for."""
         if item.wire is None or not item.ends:
             return _settled(item)
@@ -282,7 +279,7 @@ class Poller(ABC, Generic[Item]):
         return _settled(item, message, landed, sure=sure)
 
     async def _settle(self, settlements: Sequence[Settlement]) -> None:
-        """Store ends, and tell who waits."""
+        """Store settlements, and wake the callers that wait for them."""
         if not settlements:
             return
         followed = {item.transaction_id for item in self._open.values() if not item.ends}
@@ -304,7 +301,7 @@ class Poller(ABC, Generic[Item]):
 
 
 def _as_stored(settlement: Settlement, record: TransactionRecord) -> Settlement:
-    """Return the settlement as on record: another process may have ended the transaction first."""
+    """Return the settlement by the stored record, which another process may have ended first."""
     return replace(
         settlement,
         status=record.status,
@@ -336,7 +333,7 @@ def _settled(
         wallet = landed.accounts[0]
         details = settled_details(item.type, item.details, landed, wallet, item.fee_lamports)
         if sure:
-            # What the bytes do not bound gives nothing back.
+            # If the bytes do not bound what leaves, nothing is given back.
             with contextlib.suppress(Unbounded):
                 lines = worst_case(message, wallet).lines
                 lowered = kept_units(landed, wallet, item.fee_lamports, item.reserved, lines)
@@ -358,13 +355,13 @@ def _settled(
 
 
 def tell_set_apart(transaction_id: str) -> None:
-    """Log the failure of one transaction, from which the others are kept."""
+    """Log the failure of one transaction, which does not stop the others."""
     _log.exception("confirmation_failed", transaction_id=transaction_id)
 
 
 def _is_over(item: InFlight, fate: Fate) -> bool:
-    """Return whether bytes end now by their fate; those that were handed over and are nowhere, once
-    as many polls as `LATER_POLLS` say so."""
+    """Return whether a fate ends the transaction now. Handed-over bytes that no node has end after
+    `LATER_POLLS` polls."""
     if fate.status is not None or item.sends:
         return True
     item.absent += 1
@@ -404,11 +401,11 @@ def _failed(item: InFlight, fate: Fate) -> Settlement:
 
 
 class Fate(NamedTuple):
-    """How a transaction ended.
+    """The end of a transaction.
 
     Attributes:
-        status: None where it is dead.
-        sure: whether the word is enough to give money back (`is_enough`).
+        status: None if it is dead.
+        sure: whether enough hosts say so to give money back (`is_enough`).
     """
 
     status: SignatureStatus | None
@@ -417,8 +414,9 @@ class Fate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fates:
-    """By the wallet's signature: how it ended, and what no node can decide. What is in neither may
-    still land, waits for another host's word, or no node answered for it."""
+    """The fates of transactions, by the wallet's signature, and those that no node can decide.
+
+    A transaction in neither may still land, or needs another host's answer."""
 
     ended: Mapping[str, Fate]
     unknown: frozenset[str]
@@ -426,7 +424,7 @@ class Fates:
 
 @dataclass(slots=True)
 class Answers:
-    """What the nodes say of one transaction."""
+    """The answers of nodes about one transaction."""
 
     landed: SignatureStatus | None = None
     failed: SignatureStatus | None = None
@@ -442,10 +440,10 @@ Query: TypeAlias = Callable[[Ledger, Sequence[Item], Mapping[str, Answers]], Awa
 async def find_fates(
     ledger: Ledger, items: Sequence[Item], query: Query[Item] | None = None
 ) -> Fates:
-    """Query every usable node: one node's status outweighs another's lack of one.
+    """Query every usable node for the fates: one node's status outweighs another's lack of one.
 
     Args:
-        query: adds to the answers what one node says of these; by default by its statuses.
+        query: adds one node's answers on these; by default by their statuses.
 
     Raises:
         LedgerError: no node answered.
@@ -476,14 +474,14 @@ async def find_fates(
 
 
 def _conclude(answers: Answers, alone: bool) -> Fate | None:
-    """What to conclude; None where it may still land, or another host is waited for.
+    """Return the fate; None if it may still land, or another host is waited for.
 
     Args:
-        alone: whether no more hosts are configured than one, whose word gives no money back.
+        alone: whether the configured hosts are too few to give money back.
     """
     if answers.landed is not None:
         return Fate(answers.landed, sure=True)
-    # A node that has it, failed or not, counts more than one that has it not.
+    # A node that has the failed transaction counts more than one that has none.
     witnesses = answers.failed_by or answers.dead_by
     sure = is_enough(witnesses)
     if not witnesses or not (sure or alone or answers.late):
@@ -492,7 +490,7 @@ def _conclude(answers: Answers, alone: bool) -> Fate | None:
 
 
 async def _query(node: Ledger, items: Sequence[InFlight], answers: Mapping[str, Answers]) -> None:
-    # An item that has expired by this node, not by another one.
+    # Only this node's own height tells which have expired; until it is read, all might have.
     expired = {item.signature for item in items}
     try:
         tip = await node.tip()
@@ -504,7 +502,7 @@ async def _query(node: Ledger, items: Sequence[InFlight], answers: Mapping[str, 
             status is None and item.signature in expired
             for item, status in zip(items, found, strict=True)
         )
-        # Last, because a node drops its oldest blocks as it goes on.
+        # The first slot is read last, because a node drops its oldest blocks meanwhile.
         first_slot = await node.first_slot() if missing else 0
     except LedgerRejected:
         for signature in expired:
@@ -528,7 +526,7 @@ def _note(answers: Answers, status: SignatureStatus, origin: str) -> None:
     if status.err is None:
         answers.landed = status
     else:
-        # That no fee was taken is believed where nobody says otherwise.
+        # A failure without a fee counts only if no node reports one with a fee.
         if answers.failed is None or took_no_fee(answers.failed.err):
             answers.failed = status
         answers.failed_by.add(origin)

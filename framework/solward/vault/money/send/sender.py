@@ -1,4 +1,4 @@
-"""Sign what was judged, write it ahead, send it, and send it again until its fate is known.
+"""Signs judged transactions, writes them ahead, and sends them until their fate is known.
 
 No signed bytes leave before they are durable.
 """
@@ -38,7 +38,7 @@ from solward.vault.store import attempts as store
 from solward.vault.store import payments, pockets
 from solward.vault.store.attempts import HAND_OVER, Attempt, PocketStep, Settlement, Spent
 
-# Statuses are read once a slot; the same bytes go again once as many slots took none of them.
+# Statuses are read once a slot. The same bytes are sent again if so many slots did not take them.
 RESEND_SLOTS: Final = 5
 
 _log = structlog.get_logger(__name__)
@@ -66,8 +66,8 @@ class Signing:
         """Sign the assessed bytes and make them durable.
 
         Args:
-            step: a `PocketStep` where the bytes are not all of the record, `HAND_OVER` where
-                somebody else sends them.
+            step: a `PocketStep` if the record has further attempts, `HAND_OVER` if the seller sends
+                the bytes.
 
         Raises:
             TransactionFailed: on any failure; nothing was sent, and the reservation is released.
@@ -122,7 +122,7 @@ class Signing:
             attempt,
             signature=str(signature),
             max_debit=max_debit(draft.intent, effects),
-            # Of a sponsored payment neither fee nor signature is the wallet's.
+            # A sponsored payment has neither the wallet's fee nor its name by the wallet.
             spent=replace(attempt.spent, fee_lamports=effects.fee_lamports),
             names=signature == signed.signatures[0],
         )
@@ -143,7 +143,7 @@ class Signing:
 async def signed_by(
     transaction: VersionedTransaction, signers: Iterable[Signer]
 ) -> VersionedTransaction:
-    """Return a transaction with the signatures of those of `signers` that it needs."""
+    """Sign a transaction with those of `signers` that it needs."""
     message = transaction.message
     covered = bytes(to_bytes_versioned(message))
     signatures = dict(zip(required_signers(message), transaction.signatures, strict=True))
@@ -155,13 +155,13 @@ async def signed_by(
 
 
 def signed_message(message: AnyMessage, wallet: str) -> tuple[str, int]:
-    """SHA-256 of what is signed, hex, and which of the signatures is the wallet's."""
+    """Return the SHA-256 of the signed message in hex, and the place of the wallet's signature."""
     digest = hashlib.sha256(bytes(to_bytes_versioned(message))).hexdigest()
     return digest, required_signers(message).index(wallet)
 
 
 def spent_by(message: AnyMessage, units: int | None = None) -> Spent:
-    """What a message says it spends on the network, and the compute units it used."""
+    """Return the network fee and compute budget that a message states, with the units it used."""
     terms = fee_terms(message)
     return Spent(terms.lamports, units, terms.unit_limit, terms.unit_price)
 
@@ -173,7 +173,7 @@ def attempt_of(
     step: str,
     units: int | None,
 ) -> Attempt:
-    """Return the attempt of what is signed, not stored yet; a sweep's debit is what it can take.
+    """Return an attempt of signed bytes, not stored yet; its debit is a sweep's worst case, else 0.
 
     Args:
         units: compute units that its simulation used.
@@ -197,9 +197,9 @@ def attempt_of(
 
 
 class Sender(Poller[InFlight]):
-    """Sends what this service sends, and watches all that is known by its signature."""
+    """Sends this service's transactions, and watches all whose signature is known."""
 
-    # Tests set another.
+    # Tests set another value.
     resend_slots: float = RESEND_SLOTS
 
     async def send(self, item: InFlight) -> None:
@@ -208,13 +208,13 @@ class Sender(Poller[InFlight]):
         try:
             await self._send(item)
         except Exception:
-            # Its bytes may be out: unwatched, they would stay open until the next start.
+            # The bytes may have left. If they were not watched, they would stay open until a start.
             _log.exception("send_failed", signature=item.signature)
         self._hook(Step.SENT)
         self.watch(item)
 
     def watch(self, item: InFlight) -> None:
-        """Watch something that may have been sent already."""
+        """Watch a transaction that may have been sent already."""
         super().watch(item)
         metrics.IN_FLIGHT.set(len(self._open))
 
@@ -233,7 +233,7 @@ class Sender(Poller[InFlight]):
         try:
             statuses = await self._ledger.statuses([item.signature for item in items])
         except LedgerError:
-            # A node over its rate for statuses may take a transaction all the same.
+            # A node that refuses to tell statuses, as above its rate, may still take transactions.
             await self._resend([item for item in items if self._is_late(item)])
             raise
         ended = [
@@ -243,7 +243,7 @@ class Sender(Poller[InFlight]):
             and is_final(status.confirmation)
             and not may_not_have_run(status.err)
         ]
-        # One that landed once, and waits for its balances, has landed whatever a node says later.
+        # A landed transaction that waits for its balances stays landed, whatever a node says later.
         landed = [item for item in items if item.landed_at is not None]
         for item, status in ended:
             if status.err is None and item.landed_at is None:
@@ -258,7 +258,7 @@ class Sender(Poller[InFlight]):
             and self._is_late(item)
         ]
         now = time.monotonic()
-        # That one failed gives money back, so the node in use does not say it alone.
+        # A failure gives money back, so the word of the node in use is not enough.
         failed = [
             item
             for item, status in ended
@@ -272,7 +272,7 @@ class Sender(Poller[InFlight]):
             await self._resend_or_end(late)
 
     async def _resend_or_end(self, late: Sequence[InFlight]) -> None:
-        """Resend what may still land; end what never can."""
+        """Send transactions again that may still land, and ask for the fate of expired ones."""
         try:
             height = await self._ledger.block_height()
         except LedgerError:
@@ -288,7 +288,7 @@ class Sender(Poller[InFlight]):
         return time.monotonic() - item.sent_at >= self._slots_s(self.resend_slots)
 
     async def _resend(self, items: Sequence[InFlight]) -> None:
-        """Send the same bytes again, which changes nothing where they have landed or expired."""
+        """Send the same bytes again, which has no effect if they have landed or expired."""
         now = time.monotonic()
         for item in items:
             item.sent_at = now
@@ -301,7 +301,7 @@ class Sender(Poller[InFlight]):
         metrics.RESENDS.inc(sum(item.wire is not None for item in items))
 
     async def _ask(self, items: Sequence[InFlight]) -> None:
-        """Ask every node about what the one in use calls expired or failed."""
+        """Ask every node about transactions that the one in use calls expired or failed."""
         now = time.monotonic()
         for item in items:
             item.sent_at = item.fates_read_at = now
@@ -312,6 +312,6 @@ class Sender(Poller[InFlight]):
             try:
                 await self._ledger.send(item.wire)
             except LedgerError as error:
-                # Whatever a send answers says nothing about the fate of its bytes.
+                # The answer to a send says nothing about the fate of its bytes.
                 _log.info("send_unanswered", signature=item.signature, error=str(error))
         item.sent_at = time.monotonic()

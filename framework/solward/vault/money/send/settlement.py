@@ -1,8 +1,8 @@
-"""What a landed transaction really took, from its own balances before and after.
+"""Finds what a landed transaction took, from its own balances before and after.
 
-Reservations are gross. What did not leave is given back per asset, at most what this transaction
-reserved, and only on a word that is enough (`is_enough`). Nothing here comes from a
-simulation or from another slot: the balances belong to one signature.
+A reservation is an upper bound. For each asset, what did not leave is given back, at most what this
+transaction reserved, and only if enough hosts agree (`is_enough`). The balances belong to one
+signature: nothing comes from a simulation or from another slot.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CLOSE = bytes([Token.CLOSE_ACCOUNT])
 
 @dataclass(frozen=True, slots=True)
 class TokenBalance:
-    """What a token account held: `units` of `mint`."""
+    """The balance of a token account: `units` of `mint`."""
 
     mint: str
     owner: str
@@ -49,8 +49,8 @@ class Landed:
     Attributes:
         accounts: in the order of the message, those of lookup tables last.
         tokens_before: by the place in `accounts`; no other is a token account.
-        tokens_after: likewise.
-        units: compute units it used; hosts need not agree on what costs nothing.
+        tokens_after: by the place in `accounts`.
+        units: compute units it used; hosts need not agree on them, because they cost nothing.
     """
 
     accounts: tuple[str, ...]
@@ -67,8 +67,8 @@ def needs_balances(
     reserved: Mapping[str, int],
     message: AnyMessage,
 ) -> bool:
-    """Return whether a landed transaction's balances can give back or report anything; a transfer's
-    cannot, and costs no call for them."""
+    """Return whether a landed transaction's balances can give back or report anything. Those of a
+    transfer cannot, so they are not read."""
     return (
         record_type in (TransactionType.SWAP, TransactionType.RECLAIM_RENT)
         or reserved.get(COSTS_ASSET, 0) > fee_lamports
@@ -79,11 +79,10 @@ def needs_balances(
 def own_accounts(
     landed: Landed, message: AnyMessage, wallet: str
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the wallet's own token accounts that a landed transaction opened, each with the rent
-    it paid, and those it closed, each with the rent that came back; in lamports, pure.
+    """Return the wallet's own token accounts that a landed transaction opened, with the rent it
+    paid, and those it closed, with the rent that came back; in lamports, pure.
 
-    Only by instructions of the wallet itself, whose effect the balances show.
-    """
+    Only the wallet's own instructions count, and only if the balances show their effect."""
     openings, closings = _opened_by(message, wallet), _closed_by(message, wallet)
     opened: dict[str, int] = {}
     closed: dict[str, int] = {}
@@ -102,7 +101,7 @@ def own_accounts(
 
 
 def _opened_by(message: AnyMessage, wallet: str) -> frozenset[str]:
-    """Associated accounts that the wallet pays for and owns."""
+    """Return the associated accounts that the message opens and the wallet pays for and owns."""
     return frozenset(
         account
         for call in top_level_calls(message)
@@ -115,7 +114,7 @@ def _opened_by(message: AnyMessage, wallet: str) -> frozenset[str]:
 
 
 def _closed_by(message: AnyMessage, wallet: str) -> frozenset[str]:
-    """Token accounts that the wallet closes, to itself."""
+    """Return the token accounts that the wallet closes to itself."""
     return frozenset(
         account
         for call in top_level_calls(message)
@@ -134,19 +133,19 @@ def kept_units(
     reserved: Mapping[str, int],
     lines: Sequence[Line],
 ) -> dict[str, int]:
-    """asset -> units that count, for a transaction that landed without an error; pure.
+    """Return the units that count, by asset, if a transaction landed without an error; pure.
 
-    Never more than reserved and never below 0. Lamports cannot have left the wallet but to
-    accounts that have more afterwards, so these bound SOL and costs together, whatever came in at
-    the same time. Tokens count as the bytes say, but for those whose receiver is the wallet's
-    associated account afterwards; another account of its may have a delegate. Balances do not tell
-    what left from what came in at the same time, such as newly minted units.
+    They are at most the reserved ones and at least 0. Lamports can only have gone to accounts that
+    have more afterwards, so these bound SOL and costs together, whatever came in at the same time.
+    Tokens count as in the bytes, because balances do not tell what left from what came in, such as
+    newly minted units. Those that the wallet's associated account receives do not count; another
+    account of the wallet may have a delegate, and counts.
 
     Args:
         wallet: pays the fee.
         fee_lamports: of the message's bytes.
         reserved: asset -> units; `COSTS_ASSET` is fee and rent.
-        lines: what the bytes let leave.
+        lines: the amounts that the bytes let leave.
     """
     rent, moved, total = _lamports_gained(landed, wallet)
     tokens = {
@@ -160,14 +159,14 @@ def kept_units(
 def _kept(
     reserved: Mapping[str, int], tokens: Mapping[str, int], costs: int, sol: int, total: int
 ) -> dict[str, int]:
-    """asset -> units that count of those reserved. Of SOL and costs, what is beyond the one's
-    reservation counts as the other.
+    """Return the reserved units that count, by asset. SOL beyond its reservation counts as costs,
+    and costs beyond theirs as SOL.
 
     Args:
         tokens: asset -> units that left.
-        costs: lamports that are costs for certain, and count as those first.
-        sol: lamports that are none for certain.
-        total: lamports that left altogether.
+        costs: lamports that are certainly costs, and count as those first.
+        sol: lamports that are certainly not costs.
+        total: all lamports that left.
     """
     kept = {
         asset: min(units, max(0, tokens[asset]))
@@ -182,7 +181,7 @@ def _kept(
 
 
 def kept_of_failed(fee_lamports: int, reserved: Mapping[str, int]) -> dict[str, int]:
-    """asset -> units that count, for a transaction that landed with an error: its fee; pure."""
+    """Return the units that count, by asset, if a transaction failed on the ledger: its fee."""
     kept = {
         asset: min(units, fee_lamports) if asset == COSTS_ASSET else 0
         for asset, units in reserved.items()
@@ -192,16 +191,16 @@ def kept_of_failed(fee_lamports: int, reserved: Mapping[str, int]) -> dict[str, 
 
 
 class StepsTotal:
-    """What the wallet's own balances changed by, over the landed steps of one record.
+    """The changes of the wallet's own balances over the landed steps of one record.
 
     Attributes:
         lamports: by which the wallet's own shrank, fees included. What a call brought lowers
-            neither this nor `tokens`: somebody else may have paid it at the same time.
+            neither this nor `tokens`, because somebody else may have paid it at the same time.
         brought: mint -> units that calls brought; lamports under the mint of wrapped SOL.
         fees: network fees the wallet paid.
-        spent: fees and compute units of all steps, whoever paid them; units None where a step's are
-            not known.
-        rent: put into token accounts of the wallet's own.
+        spent: fees and compute units of all steps, whoever paid them; units are None if a step's
+            are not known.
+        rent: lamports put into token accounts of the wallet's own.
         tokens: mint -> units by which its associated accounts shrank.
         decimals: mint -> decimals.
     """
@@ -227,7 +226,7 @@ class StepsTotal:
         """Add a step that landed.
 
         Args:
-            is_call: others made what it does.
+            is_call: whether it is the call, whose effects a third party chose.
         """
         self.fees += fee_lamports
         self._spend(spent)
@@ -261,7 +260,7 @@ class StepsTotal:
             self.spent = replace(self.spent, units=None)
 
     def arrived(self, mint: str) -> Any:
-        """Whole units of `mint` the wallet has more of, fees and rent aside."""
+        """Return the whole tokens of `mint` that the wallet gained, without fees and rent."""
         units = self.brought[mint] - self.tokens[mint]
         if mint == WRAPPED_SOL_MINT:
             units += -self.lamports + self.fees + self.rent
@@ -269,8 +268,8 @@ class StepsTotal:
 
 
 def kept_of_steps(total: StepsTotal, reserved: Mapping[str, int]) -> dict[str, int]:
-    """asset -> units that count after all steps; never above what was reserved, nor below 0."""
-    # A call may pay rent out of its funding.
+    """Return the units that count after all steps, by asset: at most the reserved, at least 0."""
+    # A call may pay rent from its funding, so no lamports are certainly not costs.
     kept = _kept(reserved, total.tokens, total.fees + total.rent, 0, total.lamports)
     if not any(units for asset, units in kept.items() if asset != COSTS_ASSET):
         kept[USD] = 0
@@ -280,10 +279,10 @@ def kept_of_steps(total: StepsTotal, reserved: Mapping[str, int]) -> dict[str, i
 def settled_details(
     record_type: str, details: Mapping[str, Any], landed: Landed, wallet: str, fee_lamports: int
 ) -> dict[str, Any] | None:
-    """Return a record's details with what the landed transaction adds to them; None where nothing.
+    """Return a record's details with what the landed transaction adds to them; None if nothing.
 
-    Of a swap: what arrived, and what was sold where the record does not say it yet. Of rent that
-    was reclaimed: what came, whatever a node said of the cluster's rent.
+    A swap adds the amount that arrived, and the amount sold if the record lacks it. Reclaimed rent
+    adds what came back by the balances, not by a node's word on the cluster's rent.
     """
     if record_type == TransactionType.RECLAIM_RENT:
         gained = landed.lamports_after[0] - landed.lamports_before[0] + fee_lamports
@@ -303,8 +302,8 @@ def settled_details(
 async def read_landed(
     ledger: Ledger, signature: str, message: AnyMessage
 ) -> tuple[Landed | None, bool]:
-    """Return the balances of a landed transaction, and whether enough hosts say the same of them;
-    None where no node has them (yet)."""
+    """Return the balances of a landed transaction, and whether enough hosts agree on them; None if
+    no node has them yet."""
     answers = await asyncio.gather(*(_of_node(node, signature, message) for node in ledger.nodes()))
     found = [(landed, origin) for landed, origin in answers if landed is not None]
     for landed, _ in found:
@@ -388,8 +387,8 @@ def _tokens(entries: Sequence[Mapping[str, Any]], accounts: int) -> dict[int, To
 
 
 def _lamports_gained(landed: Landed, wallet: str) -> tuple[int, int, int]:
-    """Return lamports by which accounts other than the wallet grew: rent of new token accounts;
-    what else they got, and accounts of any other kind; all of them together."""
+    """Return the lamports by which accounts other than the wallet grew: the rent of new token
+    accounts, all other lamports, and the sum."""
     rent = moved = total = 0
     for place, address in enumerate(landed.accounts):
         if address == wallet:
@@ -421,9 +420,10 @@ def _tokens_left(landed: Landed, wallet: str, mint: str, lines: Sequence[Line]) 
 
 
 def _change(landed: Landed, wallet: str, fee_lamports: int, mint: str) -> Decimal | None:
-    """Whole units of `mint` by which the wallet's holding grew, None where no account shows its
-    decimals. SOL is that of the wallet and its token accounts, so that opening, closing and
-    unwrapping one of them is neither sold nor bought; without the fee."""
+    """Return the whole tokens of `mint` that the wallet gained; None if no account shows decimals.
+
+    SOL includes that in the wallet's token accounts, so that opening, closing or unwrapping one of
+    them is no gain; the fee is left out."""
     if mint == WRAPPED_SOL_MINT:
         after = _own_lamports(landed.lamports_after, landed.tokens_after, landed, wallet)
         before = _own_lamports(landed.lamports_before, landed.tokens_before, landed, wallet)

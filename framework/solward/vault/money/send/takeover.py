@@ -1,8 +1,8 @@
-"""The processes on one database. Each has a lease. What a dead one left open is taken over, before
-a service serves and while it does.
+"""Leases of the processes on one database, and the takeover of what dead processes left open.
 
-Each unfinished transaction has an owner. A process that finds the owner dead takes it over
-(`solward.vault.store.processes`), so that one process finishes it and no two do.
+Each unfinished transaction has an owner. A process that finds the owner dead takes the transaction
+over (`solward.vault.store.processes`), before it serves and while it does, so that exactly one
+process finishes it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ RENEW_S = 2.0
 _BATCH = 200
 
 _RELEASED = "The service stopped before this was signed; nothing was sent"
-# Whether the faucet received the request is not known; if it did, the balance shows it.
+# Nobody knows whether the faucet received the request; if it did, the balance shows it.
 _RELEASED_AIRDROP = "The service stopped before the faucet answered; see the wallet's balance"
 
 _log = structlog.get_logger(__name__)
@@ -53,7 +53,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One run of a program; a restarted one is another.
+    """One run of a program; a restart is another process.
 
     Attributes:
         kind: `api` or `worker`.
@@ -65,7 +65,7 @@ class Process:
 
     @classmethod
     def new(cls, kind: str = "api") -> Process:
-        """This process, with an id of its own."""
+        """Return this process with a new id."""
         return cls(str(uuid.uuid4()), kind, socket.gethostname())
 
 
@@ -115,7 +115,7 @@ async def registered(
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """How many reservations were released, and how many transactions resumed."""
+    """The numbers of reservations released and of transactions resumed."""
 
     released: int
     resumed: int
@@ -130,17 +130,17 @@ async def reconcile(
     resume: Callable[[TransactionRecord, InFlight | None, str], asyncio.Task[None]],
     wait_s: float,
 ) -> Reconciliation:
-    """Take over what dead processes left: release what was never signed, resume what was, and
-    wait up to `wait_s` for its end.
+    """Take over the transactions of dead processes: release those that were never signed, resume
+    the others, and wait up to `wait_s` for their end.
 
-    A reservation without an attempt row had no signed bytes, so it is released. Anything else may
-    have landed: its stored bytes are watched and sent again until the ledger decides; what is
-    still open after `wait_s` stays reserved and watched while the service serves. Payments that
-    were handed over are watched and not waited for: only who has them sends them.
+    A reservation without an attempt row had no signed bytes, so it is released. Any other may have
+    landed: its stored bytes are watched and sent again until the ledger decides. Those still open
+    after `wait_s` stay reserved and watched while the service serves. Handed-over payments are
+    watched and not waited for, because only the seller sends them.
 
     Args:
         me: the id of the process that takes over.
-        resume: goes on with a record whose pocket is used in steps; the task is done when it ends.
+        resume: resumes a record that uses its pocket in steps; the task is done when it ends.
     """
     open_now = await _take_over(database, me)
     if not open_now:
@@ -148,7 +148,7 @@ async def reconcile(
     ends: list[asyncio.Future[Any]] = []
 
     async def go_on(left: _LeftOpen) -> bool:
-        """Return whether there is something to watch; without, it was released."""
+        """Resume a record; return False if it was released and there is nothing to watch."""
         record, attempt, row = left.record, left.attempt, left.payment
         item = None
         if attempt is not None:
@@ -178,7 +178,7 @@ async def reconcile(
         try:
             gone_on += await go_on(each)
         except Exception:
-            # It stays reserved until a start that can read it; the others go on.
+            # It stays reserved until a start can read it, and does not stop the others.
             gone_on += 1
             tell_set_apart(each.record.id)
     if ends:
@@ -194,8 +194,8 @@ class _LeftOpen:
 
     Attributes:
         held_lamports: its reserved debit.
-        attempt: whose end is not known; None where there is none.
-        step: of a record whose pocket is used in steps, the last one; None of all others.
+        attempt: the attempt whose end is not known; None if there is none.
+        step: the last step of a record that uses its pocket in steps; None for any other.
         reserved: asset -> units that count against the limits.
     """
 
@@ -208,7 +208,7 @@ class _LeftOpen:
 
 
 async def _take_over(database: Database, me: str) -> list[_LeftOpen]:
-    """Take over what has no living owner, and release of it what was never signed."""
+    """Take over transactions without a living owner, and release those that were never signed."""
     taken: list[_LeftOpen] = []
     while True:
         async with database.write() as connection:
@@ -246,7 +246,7 @@ async def _faucet(ledger: Ledger, record: TransactionRecord) -> InFlight:
     try:
         height = await ledger.block_height()
     except LedgerError:
-        # So far ahead that only a ledger that answers again can call it expired.
+        # So high that only a ledger that answers again can call it expired.
         height = 2**62
     return faucet_in_flight(record.id, record.signature, height)
 
