@@ -79,7 +79,7 @@ class PaidRequest(Request):
         ),
         secret=True,
     )
-    method: str = declared(_Method("Of the request.", options=METHODS), default="GET")
+    method: str = declared(_Method("HTTP method.", options=METHODS), default="GET")
     headers: Mapping[str, str] | None = declared(
         _Headers("HTTP headers."), default=None, secret=True
     )
