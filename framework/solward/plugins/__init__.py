@@ -1,7 +1,7 @@
 """Plugins: found by entry point, checked, bound, and run through one chain.
 
-Its names are imported at their first use: `solward plugins new` and the dashboard's forms need
-modules of this package without the libraries of a service.
+The names of this package are imported when first used, because `solward plugins new` and the
+dashboard's forms need some of its modules without the libraries of a service.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What is installed in folders of its own, as the processes of a service agree on it, and what
-each of them has in its environment.
+"""The commands that changed plugins in folders of their own, shared by the processes of a service,
+and the versions that each process has in its environment.
 
-Every command that changes what is installed is stored once, by whichever process sees it first in
-its home. The newest of a distribution is what all agree on.
+The first process that sees a command in its home stores it. All processes follow the newest command
+of a distribution.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _PUBLISH = insert_or_set(process_plugins, ("process_id",), "versions")
 
 @dataclass(frozen=True, slots=True)
 class PluginAct:
-    """A command, and what is installed of a distribution after it.
+    """A command, and the state of its distribution after it.
 
     Attributes:
-        id: the command's.
-        distribution: in its canonical spelling.
-        made_ms: when, in Unix milliseconds.
-        version: None where it was removed; so is `digest`.
-        digest: of its files, the same on every machine.
+        id: id of the command.
+        distribution: canonical name.
+        made_ms: time of the command, in Unix milliseconds.
+        version: None if it was removed; then `digest` is None too.
+        digest: digest of its files, the same on every machine.
         guardrails: names of its guardrails, which must be asked while it is enabled.
     """
 
@@ -46,32 +46,32 @@ class PluginAct:
 
     @property
     def order(self) -> tuple[int, str]:
-        """What the newest has most of."""
+        """Sort key: the newest has the greatest."""
         return self.made_ms, self.id
 
 
 def newest(acts: Sequence[PluginAct]) -> dict[str, PluginAct]:
-    """Return the act that counts, by distribution."""
+    """Return the newest act of each distribution."""
     return {each.distribution: each for each in sorted(acts, key=lambda each: each.order)}
 
 
 async def count(connection: AsyncConnection) -> int:
-    """How many acts are stored; none is ever deleted."""
+    """Return how many acts are stored; acts are never deleted."""
     statement = select(func.count()).select_from(plugin_acts)
     return int((await connection.execute(statement)).scalar_one())
 
 
 async def every(connection: AsyncConnection) -> list[PluginAct]:
-    """Return all that are stored."""
+    """Return all stored acts."""
     rows = await connection.execute(select(plugin_acts))
     return [PluginAct(**row._mapping) for row in rows]
 
 
 async def store(connection: AsyncConnection, acts: Sequence[PluginAct]) -> None:
-    """Store those that no process has stored, and put what they changed into the audit log.
+    """Store acts that no process has stored yet, and write their changes to the audit log.
 
-    A command of a clock that is ahead counts as one of now, but never as older than one before it,
-    also where the clock was set back.
+    A command's time in the future counts as now, but a newer command always gets a later time than
+    the one before it, even if the clock was set back.
     """
     now = await clock(connection)
     for each in acts:
@@ -99,8 +99,8 @@ def _shown(act: PluginAct | None) -> dict[str, object]:
 async def publish_versions(
     connection: AsyncConnection, process_id: str, versions: Mapping[str, str]
 ) -> None:
-    """Tell the other processes which versions of third parties' distributions this one has in its
-    environment. On PostgreSQL alone: elsewhere there is no other."""
+    """Publish the versions of third-party distributions in this process's environment for other
+    processes. It works on PostgreSQL only: elsewhere there is one process."""
     alive = select(processes.c.id)
     gone = process_plugins.c.process_id.not_in(alive) & (process_plugins.c.process_id != process_id)
     await connection.execute(delete(process_plugins).where(gone))
@@ -111,7 +111,7 @@ async def publish_versions(
 async def published_versions(
     connection: AsyncConnection, process_id: str
 ) -> list[tuple[str, dict[str, str]]]:
-    """Return the other living processes, as `<kind> on <host>`, and the versions of each."""
+    """Return the versions of each other living process, which is named `<kind> on <host>`."""
     statement = (
         select(processes.c.kind, processes.c.host, process_plugins.c.versions)
         .join(process_plugins, process_plugins.c.process_id == processes.c.id)

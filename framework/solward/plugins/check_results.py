@@ -1,9 +1,9 @@
-"""Results of the conformance kit as files that are signed: what ran, on which bytes, who ran it.
+"""Signed files with results of the conformance kit: what ran, on which bytes, and who ran it.
 
 A result file is canonical JSON, `{"key", "result", "signature"}`. The signature is Ed25519 over
-`_DOMAIN` and the canonical JSON of `result`; its first byte begins no transaction and no message
-that a wallet signs, so that neither can be taken for the other. It says that the holder of the key
-ran the kit on these bytes, and nothing of what they do elsewhere.
+`_DOMAIN` and the canonical JSON of `result`. The first byte of `_DOMAIN` begins no transaction and
+no message that a wallet signs, so neither can be mistaken for the other. The signature proves that
+the holder of the key ran the kit on these bytes, not what they do elsewhere.
 """
 
 from __future__ import annotations
@@ -36,32 +36,32 @@ _SIGNATURE_BYTES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class CheckKey:
-    """A key that signs results; its secret half is in no text."""
+    """A key that signs results; no text shows its secret half."""
 
     _keypair: Keypair = field(repr=False)
 
     @property
     def public(self) -> str:
-        """What verifies its signatures: `ed25519:` and 64 hexadecimal digits."""
+        """The public key, with which to verify signatures: `ed25519:` and 64 hexadecimal digits."""
         return f"ed25519:{bytes(self._keypair.pubkey()).hex()}"
 
     def sign(self, message: bytes) -> str:
-        """Return a signature in hexadecimal."""
+        """Return the signature of a message, in hexadecimal."""
         return bytes(self._keypair.sign_message(message)).hex()
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a result file says.
+    """The content of a result file.
 
     Attributes:
-        distribution: in its canonical spelling.
-        digest: of all unpacked files (`layout.tree_digest`).
-        wheels: what was unpacked, the distribution's own first.
-        solward: the version whose kit ran.
+        distribution: canonical name.
+        digest: digest of all unpacked files (`layout.tree_digest`).
+        wheels: the wheels that were unpacked, the distribution's own first.
+        solward: version of the Solward whose kit ran.
         date: UTC, ISO 8601.
-        tier: the distribution's; None where a check failed.
-        plugins: each plugin's name, kind, tier and findings, as `plugins check --json` has them.
+        tier: tier of the distribution; None if a check failed.
+        plugins: name, kind, tier and findings of each plugin, as in `plugins check --json`.
     """
 
     distribution: str
@@ -74,7 +74,7 @@ class CheckResult:
     plugins: tuple[dict[str, Any], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As it is signed."""
+        """Return the JSON that is signed."""
         return {
             "format": FORMAT,
             "distribution": self.distribution,
@@ -88,10 +88,10 @@ class CheckResult:
         }
 
     def check_wheel(self, path: Path) -> None:
-        """Whether this wheel is the one that was checked.
+        """Check that this wheel is the one to which the result belongs.
 
         Raises:
-            FolderError: it is another one, or cannot be read.
+            FolderError: if it is another one, or cannot be read.
         """
         try:
             with path.open("rb") as file:
@@ -105,10 +105,10 @@ class CheckResult:
             )
 
     def check_installed(self, one: Installed) -> None:
-        """Whether what is unpacked in a folder is what was checked, dependencies included.
+        """Check that a folder holds the files to which the result belongs, dependencies included.
 
         Raises:
-            FolderError: it is not.
+            FolderError: if it does not.
         """
         if one.name != self.distribution:
             raise FolderError(f"the result is of {self.distribution}, not of {one.name}")
@@ -120,10 +120,10 @@ class CheckResult:
 
 
 def create_key(path: Path) -> CheckKey:
-    """Make a key, in a new file that its user alone can read.
+    """Make a key and write it to a new file that only its user can read.
 
     Raises:
-        FolderError: there is a file, or it cannot be written.
+        FolderError: if the file exists, or cannot be written.
     """
     keypair = Keypair()
     raw = {"kind": _KIND, "format": FORMAT, "secret": bytes(keypair)[:32].hex()}
@@ -140,10 +140,10 @@ def create_key(path: Path) -> CheckKey:
 
 
 def read_key(path: Path) -> CheckKey:
-    """Return a key of `create_key`; no error quotes what is in the file.
+    """Return a key that `create_key` wrote; no error quotes the file's content.
 
     Raises:
-        FolderError: it is none, or others can read it.
+        FolderError: if it is not a key, or others can read the file.
     """
     try:
         with path.open("rb") as file:
@@ -162,20 +162,20 @@ def read_key(path: Path) -> CheckKey:
 
 
 def signed(result: CheckResult, key: CheckKey) -> bytes:
-    """Return a result file."""
+    """Return the bytes of a signed result file."""
     said = result.to_json()
     signature = key.sign(_DOMAIN + jsontext.dumps(said, canonical=True).encode())
     return _file({"key": key.public, "result": said, "signature": signature})
 
 
 def read_result(path: Path, public: str) -> CheckResult:
-    """What a result file says, once its signature by this key is verified.
+    """Return the content of a result file, after verifying its signature by this key.
 
     Args:
-        public: the key as `CheckKey.public` has it, from its holder and not from the file.
+        public: the key, as in `CheckKey.public`, obtained from its holder and not from the file.
 
     Raises:
-        FolderError: it is no such file, another key's, or not as it was signed.
+        FolderError: if it is not a result file, is signed by another key, or was changed.
     """
     match = _PUBLIC.fullmatch(public)
     if match is None:
@@ -208,7 +208,7 @@ def _file(raw: dict[str, Any]) -> bytes:
 
 
 def _result(said: Any, path: Path) -> CheckResult:
-    """What the holder of the key signed; of another version of Solward perhaps."""
+    """Return the signed content; it may come from another version of Solward."""
     try:
         if said["format"] != FORMAT:
             raise FolderError(f"{path} has format {said['format']!s:.20}; {FORMAT} is known here")

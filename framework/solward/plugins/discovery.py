@@ -1,4 +1,4 @@
-"""Finds the installed, allowed plugins without name conflicts; imports none of them."""
+"""Discovery of the plugins that are installed, allowed and free of name conflicts; imports none."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Candidate:
     """An entry point that may be imported.
 
     Attributes:
-        installed: the folder of its own that it stands in, from which nothing but a plugin host
-            imports; None for the service's environment.
+        installed: the distribution's own folder, which only a plugin host imports from; None for
+            the service's environment.
     """
 
     entry_point: EntryPoint
@@ -49,19 +49,19 @@ class Candidate:
 
     @property
     def built_in(self) -> bool:
-        """Whether it is part of Solward itself; anyone can use the distribution's name alone."""
+        """True for a part of Solward itself; the distribution's name alone proves nothing."""
         own_module = self.entry_point.value.startswith(_BUILT_IN_MODULES)
         return self.installed is None and canonical(self.distribution) == BUILT_IN and own_module
 
     def same_as(self, other: Candidate) -> bool:
-        """Return whether both are one plugin that is on the path twice."""
+        """Return whether both are the same plugin, found twice on the path."""
         return (canonical(self.distribution), self.entry_point.value) == (
             canonical(other.distribution),
             other.entry_point.value,
         )
 
     def problem(self, code: ProblemCode, detail: str) -> Problem:
-        """Why this candidate is left out."""
+        """Return a problem that explains why this candidate is left out."""
         return Problem(
             code, self.name, self.distribution, detail, group=self.group, version=self.version
         )
@@ -74,12 +74,12 @@ _NOT_INSTALLED = (
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Distributions in folders of their own, and what is to be loaded of them.
+    """Distributions in folders of their own, and which of them may be loaded.
 
     Attributes:
-        installed: all of them.
-        withheld: those of which nothing is loaded, by name: why, in a code and in words.
-        unreadable: others, by name, and why they cannot be read.
+        installed: all distributions whose records can be read.
+        withheld: reasons, as a code and a text, of those that must not be loaded, by name.
+        unreadable: reasons why other records cannot be read, by name.
     """
 
     installed: Sequence[Installed] = ()
@@ -88,24 +88,24 @@ class Folders:
 
     @classmethod
     def of(cls, home: Path) -> Folders:
-        """Return those of a home, as its records alone say."""
+        """Return the distributions of a home, from its records alone."""
         found, unreadable = installed(home)
         withheld = {each.name: disabled(each.name) for each in found if not each.enabled}
         return cls(found, withheld, unreadable)
 
 
 def disabled(name: str) -> tuple[ProblemCode, str]:
-    """Why nothing is loaded of a distribution that was disabled."""
+    """Return the reason why a disabled distribution is not loaded."""
     return ProblemCode.DISABLED, f"solward plugins enable {name} has it loaded again"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a third party's distribution is installed.
+    """The place where a third party's distribution is installed.
 
     Attributes:
         installed: its own folder; None for the service's environment.
-        runs: files of it that every interpreter of the service's environment runs at its start.
+        runs: its files that every interpreter of the service's environment runs when it starts.
     """
 
     distribution: str
@@ -115,7 +115,8 @@ class Place:
 
     @property
     def trust(self) -> str | None:
-        """What installing it there trusts it with; None for a folder of its own."""
+        """The power that an installation there has over the service; None for a folder of its
+        own."""
         if self.installed is not None:
             return None
         if self.runs:
@@ -127,7 +128,7 @@ def is_allowed(distribution: str, allow: Iterable[str]) -> bool:
     """Return whether a third party's distribution may be loaded.
 
     Args:
-        allow: as `Settings.plugins`.
+        allow: names as in `Settings.plugins`.
     """
     return any(name == "*" or canonical(name) == canonical(distribution) for name in allow)
 
@@ -136,11 +137,12 @@ def discover(
     allow: Collection[str],
     entry_points: Iterable[EntryPoint] | None = None,
 ) -> tuple[list[Candidate], list[Problem]]:
-    """Return the plugins to import, built-ins first and then by name, and those left out.
+    """Return the plugins to import, built-ins first and then by name, and the problems of the
+    others.
 
     Args:
-        allow: distribution names whose plugins may be imported; `*` allows every one.
-        entry_points: these instead of those of the service's environment.
+        allow: names of distributions whose plugins may be imported; `*` allows all.
+        entry_points: entry points instead of those of the service's environment.
     """
     candidates = None if entry_points is None else candidates_of(entry_points)
     return survey(allow, candidates)[:2]
@@ -151,10 +153,10 @@ def survey(
     candidates: Sequence[Candidate] | None = None,
     folders: Folders | None = None,
 ) -> tuple[list[Candidate], list[Problem], tuple[Place, ...]]:
-    """As `discover`, and where each third party's distribution is.
+    """Return the results of `discover`, and the place of each third party's distribution.
 
     Args:
-        candidates: these instead of what is in the service's environment now.
+        candidates: candidates instead of those in the service's environment.
     """
     problems: list[Problem] = []
     if candidates is None:
@@ -193,11 +195,10 @@ def survey(
 
 
 def of_folder(one: Installed) -> list[Candidate]:
-    """Return the plugins in a folder of their own; its entry points are read, and nothing is
-    imported.
+    """Return the plugins in a folder of their own, from its entry points; imports nothing.
 
     Raises:
-        FolderError: they cannot be read.
+        FolderError: if the entry points cannot be read.
     """
     try:
         points = one.distribution().entry_points
@@ -211,7 +212,7 @@ def of_folder(one: Installed) -> list[Candidate]:
 def _of_folders(
     folders: Folders, taken: Collection[str], places: dict[str, Place], problems: list[Problem]
 ) -> list[Candidate]:
-    """Return the plugins in folders of their own that may be loaded."""
+    """Return the plugins in their own folders that may be loaded; add their places and problems."""
     found: list[Candidate] = []
     for name, detail in folders.unreadable.items():
         problems.append(Problem(ProblemCode.IMPORT_FAILED, "*", name, detail))
@@ -241,13 +242,13 @@ def _place(candidate: Candidate) -> Place:
     runs: list[str] = []
     dist = candidate.entry_point.dist
     if dist is not None:
-        with contextlib.suppress(Exception):  # a RECORD that cannot be read
+        with contextlib.suppress(Exception):  # the RECORD may be unreadable
             runs = sorted(name for each in dist.files or () if runs_by_itself(name := str(each)))
     return Place(candidate.distribution, candidate.version, None, tuple(runs))
 
 
 def _winner(rivals: list[Candidate], problems: list[Problem]) -> Candidate | None:
-    """Return the candidate that gets the name: the built-in one, or the only one."""
+    """Return the candidate that keeps the name: the built-in one, or the only one."""
     built_in = [rival for rival in rivals if rival.built_in]
     if rivals[0].group == GUARDRAILS and rivals[0].name in OWN_RULES:
         detail = "this is the name of a built-in guardrail"
@@ -268,13 +269,12 @@ def _winner(rivals: list[Candidate], problems: list[Problem]) -> Candidate | Non
 
 
 def candidates_of(entry_points: Iterable[EntryPoint]) -> list[Candidate]:
-    """Return those of Solward's groups, with their distributions' names and versions as they are
-    now."""
+    """Return the candidates among entry points: those in one of Solward's groups."""
     return [candidate_of(each) for each in entry_points if each.group in GROUPS]
 
 
 def candidate_of(entry_point: EntryPoint) -> Candidate:
-    """Return an entry point, with its distribution's name and version as they are now."""
+    """Return an entry point with the present name and version of its distribution."""
     distribution = entry_point.dist
     if distribution is None:
         return Candidate(entry_point, _UNKNOWN, _UNKNOWN)
@@ -282,19 +282,18 @@ def candidate_of(entry_point: EntryPoint) -> Candidate:
 
 
 def environment() -> tuple[list[Candidate], list[Problem]]:
-    """Return the plugins of each distribution on the path, of two with one name the first; and
-    problems of those that cannot be read.
+    """Return the plugins of each distribution on the path, and the problems of unreadable ones. Of
+    two distributions with one name, the first counts.
 
-    Unlike `importlib.metadata.entry_points()`, an unreadable entry_points.txt does not stop the
-    start, and another distribution named `solward`, earlier on the path, does not hide the
-    built-ins.
+    Unlike `importlib.metadata.entry_points()`, an unreadable entry_points.txt does not prevent the
+    start, and a distribution named `solward` earlier on the path does not hide the built-ins.
     """
     found: list[Candidate] = []
     problems: list[Problem] = []
     on_path = list(distributions())
     for place, distribution in enumerate(on_path):
-        # Names are read where there are plugins alone: to read all of them takes ten times as long
-        # as all else here, and hardly any distribution has plugins.
+        # Names are read only of distributions with plugins, which are few: reading all names takes
+        # ten times as long as everything else here.
         if not _may_have_plugins(distribution):
             continue
         name = _UNKNOWN
@@ -312,15 +311,15 @@ def environment() -> tuple[list[Candidate], list[Problem]]:
 
 def _may_have_plugins(distribution: Distribution) -> bool:
     try:
-        # To find a group's name is much cheaper than to parse the file.
+        # Searching for a group's name is much cheaper than parsing the file.
         text = distribution.read_text("entry_points.txt") or ""
         return any(group in text for group in GROUPS)
-    except Exception:  # unreadable: a problem, for whoever reads them
+    except Exception:  # an unreadable file is reported when its entry points are read
         return True
 
 
 def _is_named(name: str, among: Iterable[Distribution]) -> bool:
-    """Return whether one of them has this name; what has none that can be read has not."""
+    """Return whether a distribution of these has this name; unreadable names do not count."""
     for each in among:
         with contextlib.suppress(Exception):
             if canonical(_name_and_version(each)[0]) == canonical(name):

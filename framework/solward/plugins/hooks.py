@@ -1,8 +1,9 @@
-"""What a plugin's module must have: its group's hooks, each as specified, and no other.
+"""The hooks that a plugin's module must have: those of its group, as specified, and no others.
 
-Also the guards around plugin code, so that no exception of it stops the process.
+The guards around plugin code are here too: no exception of a plugin stops the process.
 
-Light, because plugin hosts check modules by it as well; declarations are checked in the service.
+This module imports little, because plugin hosts use it too. Declarations are checked in the
+service.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ HOOKS = {
     GUARDRAILS: ("guardrail_check",),
 }
 
-# Hooks a plugin may leave out.
+# Hooks that a plugin may omit.
 OPTIONAL = {
     PROVIDERS: ("provider_stream", "provider_price"),
     VENUES: ("venue_instructions", "venue_swap"),
@@ -41,25 +42,25 @@ OPTIONAL = {
 
 
 def hooks_of(group: str) -> tuple[str, ...]:
-    """Return all hooks of a group, those that a plugin may leave out last."""
+    """Return all hooks of a group, optional ones last."""
     return (*HOOKS[group], *OPTIONAL.get(group, ()))
 
 
-# What a group's plugins declare; a guardrail declares nothing.
+# Types of the groups' declarations; a guardrail declares nothing.
 DECLARED = {SKILLS: SkillSpec, PROVIDERS: ProviderSpec, VENUES: VenueSpec, PAYMENTS: PaymentSpec}
 
 Spec = TypeVar("Spec", SkillSpec, ProviderSpec, VenueSpec, PaymentSpec)
 
 
 class SealedError(RuntimeError):
-    """A plugin was registered after sealing, or a caller bound before it."""
+    """A plugin was registered after the manager was sealed, or a caller was bound before."""
 
 
 class Manager(pluggy.PluginManager):
-    """Registers plugins until it is sealed, and only then binds callers.
+    """A plugin manager that accepts plugins until it is sealed, and binds callers only afterwards.
 
-    A bound caller of pluggy calls every plugin but those it excludes, so a plugin registered later
-    would run too; hence the seal.
+    A bound caller of pluggy calls every plugin except those excluded when it was bound, so it would
+    also call a plugin that is registered later.
     """
 
     def __init__(self) -> None:
@@ -68,7 +69,7 @@ class Manager(pluggy.PluginManager):
         self._sealed = False
 
     def register(self, plugin: Any, name: str | None = None) -> str | None:
-        """Register a plugin; raises `SealedError` when sealed, else what pluggy raises."""
+        """Register a plugin; raise `SealedError` if sealed, or an error of pluggy."""
         if self._sealed:
             raise SealedError("plugins are registered before the first caller is bound")
         return super().register(plugin, name)
@@ -89,14 +90,14 @@ class Manager(pluggy.PluginManager):
 def register(
     manager: Manager, group: str, name: str, load: Callable[[], Any], *, interrupts: bool = True
 ) -> Any:
-    """Import a plugin and register it, its hooks checked.
+    """Import a plugin, check its hooks, and register it.
 
     Args:
         load: imports it, as `EntryPoint.load` does.
-        interrupts: let `KeyboardInterrupt` pass, which is the operator's in the service's process.
+        interrupts: whether `KeyboardInterrupt` passes; in the service it is the operator's.
 
     Raises:
-        Rejected: it cannot be imported, or its hooks are not as specified.
+        Rejected: if it cannot be imported, or its hooks are not as specified.
     """
     try:
         plugin = load()
@@ -130,7 +131,7 @@ def register(
 
 
 def _wrong_argument(group: str, plugin: Any) -> str | None:
-    """Which argument of a hook it does not have; None where that is not what is wrong."""
+    """Return a text about a hook's unknown argument; None if that is not the problem."""
     with contextlib.suppress(Exception):  # a plugin may be any object
         for hook in hooks_of(group):
             known = inspect.signature(getattr(hookspecs, hook)).parameters
@@ -142,14 +143,16 @@ def _wrong_argument(group: str, plugin: Any) -> str | None:
 
 
 def check_hooks(group: str, plugin: Any, callers: list[pluggy.HookCaller]) -> None:
-    """Check that the plugin implements the group's hooks, each once and as specified, and no other.
+    """Check that the plugin implements the group's hooks, each once and as specified, and no
+    others.
 
     Args:
-        callers: the hooks the plugin implements, as pluggy found them.
+        callers: the hooks that the plugin implements, as pluggy found them.
 
     Raises:
-        Rejected: `bad_hook` for a hook that is unknown, foreign or a wrapper, `bad_contract`
-            for one that is missing, not async though specified so, or with argument defaults.
+        Rejected: `bad_hook` for a hook that is unknown, of another group, or a wrapper;
+            `bad_contract` for one that is missing, not async though specified so, or with argument
+            defaults.
     """
     found: dict[str, Callable[..., Any]] = {}
     for caller in callers:
@@ -179,7 +182,7 @@ def check_hooks(group: str, plugin: Any, callers: list[pluggy.HookCaller]) -> No
 
 
 def check_venue_hooks(found: Collection[str]) -> None:
-    """Raises `Rejected` where a venue can quote and not swap."""
+    """Raise `Rejected` if a venue has no hook to swap."""
     if not set(found) & set(OPTIONAL[VENUES]):
         raise broken(f"{' or '.join(OPTIONAL[VENUES])} must be there: one of them, or both")
 
@@ -203,8 +206,8 @@ def declared(hook: str, call: Callable[[], Any], kind: type[Spec], name: str) ->
     """Return the declaration that a spec hook returns.
 
     Raises:
-        Rejected: `bad_contract`: it raises, returns another type, another name than the entry
-            point's, or a different value the second time.
+        Rejected: `bad_contract` if it raises, returns another type or another name than the entry
+            point's, or returns a different value the second time.
     """
     try:
         spec, again = call(), call()
@@ -219,7 +222,7 @@ def declared(hook: str, call: Callable[[], Any], kind: type[Spec], name: str) ->
         raise broken(f"{hook} must return the same declaration each time")
     if spec.name != name:
         raise broken(f"{hook} names it {spec.name!r}, but its entry point is {name!r}")
-    # Values of a type that a message would carry as the right one.
+    # A message would turn these wrong types into the right ones, so they are checked here.
     if isinstance(spec, SkillSpec):
         if not isinstance(spec.effects, Effects):
             raise broken("effects must be Effects.READ or Effects.SPEND")
@@ -229,7 +232,7 @@ def declared(hook: str, call: Callable[[], Any], kind: type[Spec], name: str) ->
 
 
 def broken(detail: str) -> Rejected:
-    """Return a plugin that does not keep its contract."""
+    """Return the rejection of a plugin that breaks its contract."""
     return Rejected(ProblemCode.BAD_CONTRACT, detail)
 
 
@@ -242,7 +245,7 @@ class PluginCrash(RuntimeError):
 
 
 async def contained(work: Awaitable[T]) -> T:
-    """Await plugin code; a `BaseException` of its own becomes a `PluginCrash`.
+    """Await plugin code, and turn a `BaseException` of its own into a `PluginCrash`.
 
     `SystemExit` in a task would stop the whole event loop. Cancellation, `KeyboardInterrupt` and
     ordinary exceptions pass.
@@ -256,7 +259,7 @@ async def contained(work: Awaitable[T]) -> T:
 
 
 async def contained_stream(pieces: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-    """As `contained`, for an async generator; closing it closes the plugin's."""
+    """Yield from a plugin's async generator, guarded like `contained`; closing this closes it."""
     try:
         async for piece in pieces:
             yield piece
@@ -270,7 +273,7 @@ async def contained_stream(pieces: AsyncIterator[T]) -> AsyncGenerator[T, None]:
 
 
 def contained_call(function: Callable[P, T]) -> Callable[P, T]:
-    """As `contained`, for plugin code that is not async."""
+    """Wrap plugin code that is not async, guarded like `contained`."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
@@ -284,7 +287,7 @@ def contained_call(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def deliberate(error: Exception) -> SolwardError | None:
-    """Return the first deliberate error of a task group in which every error is one."""
+    """Return the first error of a task group if all its errors are deliberate; otherwise None."""
     if not isinstance(error, ExceptionGroup):
         return None
     found, other = error.split(SolwardError)

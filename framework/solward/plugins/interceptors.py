@@ -1,8 +1,8 @@
-"""What is around every run of a skill: `run_skill` calls `_reported`, that `_shielded` (which
-checks the parameters), that `_timed`, and that `_executed`.
+"""The layers around every run of a skill: `run_skill` calls `_reported`, which calls `_shielded`
+(which checks the parameters), which calls `_timed`, which calls `_executed`.
 
-Pluggy wrappers around an async hook would wrap the creation of the coroutine and see none of its
-errors.
+Pluggy wrappers would not work: around an async hook they wrap the creation of the coroutine and see
+none of its errors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from solward.types.errors import SkillError, SkillTimeout, SolwardError
 if TYPE_CHECKING:
     from solward.context import SkillContext
 
-# Time for a cancelled skill to clean up; after it the skill is abandoned.
+# Seconds that a cancelled skill gets to clean up before it is abandoned.
 GRACE_S = 2.0
 EVENT = "skill:executed"
 # Error code -> metric label. A skill's own codes are free text and count as `refused`.
@@ -47,18 +47,17 @@ Emit = Callable[[str, Mapping[str, Any]], object]
 async def run_skill(
     skill: LoadedSkill, params: object, context: SkillContext, *, emit: Emit
 ) -> str:
-    """Run a skill and return its outcome; its context ends with it.
+    """Run a skill and return its outcome; its context ends with the run.
 
     Args:
         emit: publishes `skill:executed` for every run, with skill, walletId, agentId, ok, error
             code and durationMs; never parameters or outcome.
 
     Raises:
-        InvalidRequest: the parameters do not fit its schema.
-        SkillTimeout: it did not finish within its declared time.
-        SolwardError: a deliberate error of the skill or the engine (`SkillError`,
-            `TransactionError` and so on); anything else it raises is logged and becomes a
-            `SkillError` `internal_error`.
+        InvalidRequest: if the parameters do not fit its schema.
+        SkillTimeout: if it does not finish within its declared time.
+        SolwardError: a deliberate error of the skill or the engine, such as `SkillError` or
+            `TransactionError`. Any other error is logged and becomes `SkillError` `internal_error`.
     """
     try:
         return await _reported(skill, params, context, emit)
@@ -67,13 +66,13 @@ async def run_skill(
             async with asyncio.timeout(GRACE_S):
                 await context.aclose()
         except Exception as error:
-            # A plugin may have put a transport of its own into its client.
+            # A plugin may have installed its own transport in the client, which may fail.
             name = skill.spec.name
             _log.error("skill_client_not_closed", skill=name, error=type(error).__name__)
 
 
 async def _reported(skill: LoadedSkill, params: object, context: SkillContext, emit: Emit) -> str:
-    """Count, time and publish the run, however it ends."""
+    """Run the skill, then count, time and publish the run, however it ends."""
     started = time.monotonic()
     code: str | None = "cancelled"
     name = skill.spec.name
@@ -82,7 +81,7 @@ async def _reported(skill: LoadedSkill, params: object, context: SkillContext, e
             outcome = await _shielded(skill, params, context)
         code = None
     except SolwardError as error:
-        # A plugin writes its errors' codes.
+        # The plugin chose this code, so it may contain a secret.
         code = concealed(error.code) if isinstance(error, SkillError) else type(error).__name__
         raise
     finally:
@@ -105,8 +104,8 @@ async def _reported(skill: LoadedSkill, params: object, context: SkillContext, e
 
 
 async def _shielded(skill: LoadedSkill, params: object, context: SkillContext) -> str:
-    """Let deliberate errors pass; log anything else and hide its text. The parameters are checked,
-    and defaults applied, before any of the skill's code runs."""
+    """Check the parameters, apply defaults and run the skill. Deliberate errors pass; all others
+    are logged and their text is hidden."""
     name = skill.spec.name
     try:
         return await _timed(skill, skill.parameters.validate(params), context)
@@ -121,7 +120,7 @@ async def _shielded(skill: LoadedSkill, params: object, context: SkillContext) -
 
 
 async def _timed(skill: LoadedSkill, params: dict[str, Any], context: SkillContext) -> str:
-    """Cancel the skill at its deadline, and stop waiting even where it ignores that."""
+    """Run the skill and cancel it at its deadline; stop waiting even if it ignores that."""
     spec = skill.spec
     task = asyncio.ensure_future(_executed(skill, params, context))
     try:
@@ -131,7 +130,7 @@ async def _timed(skill: LoadedSkill, params: dict[str, Any], context: SkillConte
         await _stop(task, spec.name)
         raise
     if not task.done():
-        # Before it is cancelled: one that ignores that must not go on to pay.
+        # Ended before the cancellation, because a skill that ignores that must not go on to pay.
         context.end()
         await _stop(task, spec.name)
         raise SkillTimeout(spec.name, spec.timeout_s)
@@ -148,7 +147,7 @@ async def _executed(skill: LoadedSkill, params: dict[str, Any], context: SkillCo
     try:
         outcome = await skill.execute(params, context)
     finally:
-        # In the same step of the event loop: no task that the skill left runs in between.
+        # In the same step of the event loop, so that no leftover task of the skill can use it.
         context.end()
     if not isinstance(outcome, str):
         name = skill.spec.name
@@ -158,7 +157,7 @@ async def _executed(skill: LoadedSkill, params: dict[str, Any], context: SkillCo
 
 
 async def _stop(task: asyncio.Future[str], name: str) -> None:
-    """Cancel a skill and wait `GRACE_S`; one that still runs is abandoned and logged."""
+    """Cancel a skill and wait `GRACE_S`; abandon and log it if it still runs."""
     task.cancel()
     try:
         await asyncio.wait({task}, timeout=GRACE_S)
@@ -173,6 +172,6 @@ async def _stop(task: asyncio.Future[str], name: str) -> None:
 
 
 def _retrieve_error(task: asyncio.Future[str]) -> None:
-    # asyncio logs the error of a task that nobody retrieved.
+    # Retrieved, so that asyncio does not log it.
     if not task.cancelled():
         task.exception()

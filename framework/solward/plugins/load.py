@@ -1,7 +1,8 @@
-"""Loading: discover, import here or in plugin hosts, check each, and bind the hooks last.
+"""Loading of plugins: discover, import here or in plugin hosts, check each, and bind the hooks
+last.
 
-Declarations are checked as they were read from a plugin, in the service alone. A guardrail of this
-process is called in a thread of its own (`ThreadedRule`).
+Declarations are always checked in the service, as they were read from the plugin. A guardrail of
+this process is called in a thread of its own (`ThreadedRule`).
 """
 
 from __future__ import annotations
@@ -81,9 +82,9 @@ from solward.vault.money.judge.plugin_rules import RuleFailure, exact_answer, fa
 MAX_DESCRIPTION = 1_024
 MAX_TIMEOUT_S = 600.0
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,127}")
-# Of each kind in a manifest; people read it before they agree.
+# Limit of each list in a manifest, because people read it before they accept it.
 MAX_DECLARED = 64
-# A quote moves nothing.
+# A quote moves nothing, so a manifest does not name it.
 _OPERATIONS = {each for each in vars(OperationMethods) if not each.startswith("_")} - {"quote"}
 
 
@@ -92,8 +93,8 @@ class Declared:
     """A plugin whose hooks were checked where it was imported.
 
     Attributes:
-        spec: its declaration, None for a guardrail.
-        calls: each of its other hooks' name -> what calls it. A guardrail's is async.
+        spec: its declaration; None for a guardrail.
+        calls: callers of its other hooks, by name. A guardrail's is async.
     """
 
     spec: SkillSpec | ProviderSpec | VenueSpec | PaymentSpec | None
@@ -105,14 +106,14 @@ Loaded = LoadedSkill | LoadedProvider | LoadedVenue | LoadedPayment | LoadedGuar
 
 
 class PluginSource(Protocol):
-    """Imports plugins elsewhere than in this process."""
+    """An importer of plugins outside this process."""
 
     async def declared(self, candidates: Sequence[Candidate]) -> Sequence[Found]:
-        """What each candidate is, in their order."""
+        """Return the result for each candidate, in the order given."""
 
 
 class ModelSource(Protocol):
-    """Runs the hooks of built-in language model providers elsewhere than in this process."""
+    """A runner of the hooks of built-in language model providers outside this process."""
 
     def hooks(self, spec: ProviderSpec, module: str) -> Mapping[str, HookCall]:
         """Return the hooks of a module, by name."""
@@ -126,24 +127,23 @@ def load_registry(
     models: ModelSource | None = None,
     home: Path | None = None,
 ) -> Registry:
-    """Find and load every allowed plugin, all in this process.
+    """Find and load every allowed plugin in this process.
 
-    The service runs third parties in plugin hosts (`open_registry`); this is for the built-in
-    plugins alone and for debugging one's own.
+    The service runs third parties' plugins in plugin hosts (`open_registry`). Use this for built-in
+    plugins alone, and to debug your own.
 
     Args:
-        allow: distribution names whose plugins may be imported beside the built-ins; `*` allows
-            every installed one.
-        demo: load demo providers too.
-        entry_points: these instead of those of the service's environment.
-        models: runs the built-in language model providers; None leaves them in this process.
-        home: whose plugins in folders of their own are named as left out.
+        allow: distributions whose plugins may be imported besides the built-ins; `*` allows all.
+        demo: whether to load demo providers.
+        entry_points: entry points instead of those of the service's environment.
+        models: runs the built-in language model providers; None runs them in this process.
+        home: the home whose plugins in folders of their own are reported as left out.
 
     Returns:
-        The loaded plugins; a third-party plugin that fails is in `problems` instead.
+        The loaded plugins. `problems` names the third-party plugins that failed.
 
     Raises:
-        PluginError: a built-in plugin fails.
+        PluginError: if a built-in plugin fails.
     """
     given = None if entry_points is None else candidates_of(entry_points)
     candidates, problems, places = survey(allow, given, _folders(home))
@@ -166,11 +166,13 @@ async def open_registry(
     models: ModelSource | None = None,
     home: Path | None = None,
 ) -> Registry:
-    """As `load_registry`, with every plugin but the built-in ones in plugin hosts.
+    """Find and load every allowed plugin, all but the built-in ones in plugin hosts.
 
     Args:
         hosts: runs third parties' plugins; None imports them into this process.
-        home: whose plugins in folders of their own are loaded too.
+        home: the home whose plugins in folders of their own are loaded too.
+
+    All others are those of `load_registry`.
     """
     if hosts is None:
         return load_registry(allow, demo=demo, entry_points=entry_points, models=models, home=home)
@@ -183,10 +185,10 @@ async def open_registry(
 async def loaded(
     candidates: Sequence[Candidate], hosts: PluginSource, models: ModelSource | None
 ) -> list[tuple[Candidate, Loaded | Rejected]]:
-    """Load plugins, all but the built-in ones in plugin hosts, and check what they declare.
+    """Load plugins, all but the built-in ones in plugin hosts, and check their declarations.
 
     Args:
-        models: as of `load_registry`.
+        models: see `load_registry`.
     """
     built_in = [candidate for candidate in candidates if candidate.built_in]
     others = [candidate for candidate in candidates if not candidate.built_in]
@@ -194,7 +196,7 @@ async def loaded(
     found = await hosts.declared(others) if others else []
     for candidate, each in zip(others, found, strict=True):
         plugins += checked([candidate], [each])
-        # A service that runs goes on meanwhile: the schemas of many take seconds together.
+        # Let a running service continue: checking the schemas of many plugins takes seconds.
         await asyncio.sleep(0)
     return plugins
 
@@ -203,8 +205,8 @@ def _folders(home: Path | None) -> Folders | None:
     return None if home is None else Folders.of(home)
 
 
-# Built-in plugins as they were imported and checked. They never change, every service in a process
-# has the same ones, and to import and check them takes a quarter of opening a service.
+# Built-in plugins after import and check. They never change and are the same for every service in a
+# process, and to import and check them takes a quarter of the time to open a service.
 _BUILT_IN: dict[Hashable, list[tuple[Found, Loaded | Rejected]]] = {}
 _MAX_BUILT_IN = 8
 
@@ -212,10 +214,10 @@ _MAX_BUILT_IN = 8
 def imported_here(
     candidates: Sequence[Candidate], models: ModelSource | None
 ) -> list[tuple[Candidate, Loaded | Rejected]]:
-    """Return each plugin, imported into this process and checked, in their order.
+    """Import plugins into this process, and return each one checked, in the order given.
 
     Args:
-        models: as of `load_registry`.
+        models: see `load_registry`.
     """
     key = tuple(map(_identity, candidates)) if all(e.built_in for e in candidates) else None
     results = None if key is None else _BUILT_IN.get(key)
@@ -236,7 +238,7 @@ def imported_here(
 def _hosted(
     candidate: Candidate, found: Found, plugin: Loaded | Rejected, models: ModelSource
 ) -> Loaded | Rejected:
-    """Return the plugin; where it is a built-in language model provider, `models` run its hooks."""
+    """Return the plugin; if it is a built-in language model provider, `models` runs its hooks."""
     if not (candidate.built_in and isinstance(plugin, LoadedProvider) and plugin.spec.is_llm):
         return plugin
     spec = cast(ProviderSpec, cast(Declared, found).spec)
@@ -244,7 +246,7 @@ def _hosted(
 
 
 def in_process(candidates: Sequence[Candidate]) -> list[Found]:
-    """Import plugins into this process; one result a candidate, in their order."""
+    """Import plugins into this process; return one result for each candidate, in their order."""
     manager = Manager()
     registered = [
         _attempt(partial(register, manager, each.group, each.name, each.entry_point.load))
@@ -260,11 +262,11 @@ def in_process(candidates: Sequence[Candidate]) -> list[Found]:
 
 
 def _identity(candidate: Candidate) -> Hashable:
-    """Returns all that importing and checking a built-in plugin depends on: its entry point, its
-    distribution and the functions that are its hooks now."""
+    """Return everything on which importing and checking a built-in plugin depends: its entry point,
+    its distribution, and the functions that are its hooks now."""
     try:
         plugin: Any = candidate.entry_point.load()
-    except Exception:  # registering says why
+    except Exception:  # registering it reports the error
         plugin = None
     point = candidate.entry_point
     return (
@@ -280,7 +282,7 @@ def _attempt(work: Callable[[], Any]) -> Any:
     except Rejected as rejected:
         return rejected
     except Exception as error:
-        # A declaration is a stranger's: a value that no check expects leaves out its plugin alone.
+        # A third party's declaration may have values that no check expects; only its plugin fails.
         return Rejected(ProblemCode.BAD_CONTRACT, f"it cannot be read: {described(error)}")
 
 
@@ -305,7 +307,7 @@ def _named(call: HookCall, intent: Any, effects: Any) -> Any:
 def checked(
     candidates: Sequence[Candidate], found: Sequence[Found]
 ) -> list[tuple[Candidate, Loaded | Rejected]]:
-    """Return each plugin, its declaration checked here, whoever imported it."""
+    """Check each declaration in the service, whoever imported it, and return the plugins."""
     return [
         (candidate, _attempt(partial(_one, candidate, each)))
         for candidate, each in zip(candidates, found, strict=True)
@@ -328,21 +330,20 @@ def compose(
     places: tuple[Place, ...],
     demo: bool,
 ) -> Registry:
-    """Return the registry of these plugins, of which the first of a name counts; of guardrails
-    each.
+    """Return the registry of these plugins. The first of a name counts, but of guardrails all do.
 
-    In place of a guardrail that is not loaded, and was not left out on purpose, stands one that
-    refuses everything: what the guardrail would have refused nobody knows.
+    A guardrail that could not be loaded, and was not left out on purpose, is replaced by one that
+    refuses everything, because nobody knows what it would have refused.
 
     Args:
-        problems: of plugins that are not among these.
-        demo: with demo providers.
+        problems: problems of plugins that are not among these.
+        demo: whether demo providers are included.
 
     Raises:
-        PluginError: a built-in plugin was rejected.
+        PluginError: if a built-in plugin was rejected.
     """
     by_group: dict[str, dict[str, Any]] = {group: {} for group in DECLARED}
-    # Also by distribution: of one name none takes the place of another that would have refused.
+    # The key has the distribution too: a guardrail never replaces another one of the same name.
     guardrails: dict[tuple[str, str], LoadedGuardrail] = {}
     every = list(problems)
     for candidate, each in plugins:
@@ -432,7 +433,7 @@ def _payment(candidate: Candidate, found: Declared) -> LoadedPayment:
 
 def _check_needs(candidate: Candidate, spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
     """Refuse a manifest that is wrong, and needs that nobody accepted: a declaration is code, and
-    may differ from time to time.
+    may change at any time.
 
     Raises:
         Rejected: naming them.
@@ -470,7 +471,7 @@ _SYMBOL = re.compile(r"[A-Za-z0-9]{1,16}")
 
 
 def check_skill(spec: SkillSpec) -> None:
-    """Raises `Rejected`, naming the first field of `SkillSpec` that is out of range."""
+    """Raise `Rejected`, naming the first field of `SkillSpec` that is out of range."""
     text = spec.description
     if not isinstance(text, str) or not text.strip() or len(text) > MAX_DESCRIPTION:
         raise broken(f"description must be text of 1 to {MAX_DESCRIPTION} characters")
@@ -481,7 +482,7 @@ def check_skill(spec: SkillSpec) -> None:
 
 
 def check_examples(spec: SkillSpec, parameters: Parameters) -> None:
-    """Raises `Rejected`, naming the first example that does not fit the skill's schema."""
+    """Raise `Rejected`, naming the first example that does not fit the skill's schema."""
     for at, example in enumerate(spec.examples):
         try:
             parameters.validate(example)
@@ -490,10 +491,10 @@ def check_examples(spec: SkillSpec, parameters: Parameters) -> None:
 
 
 def check_provider(spec: ProviderSpec, *, built_in: bool = False) -> None:
-    """Raises `Rejected`, naming the first field of `ProviderSpec` that is out of range.
+    """Raise `Rejected`, naming the first field of `ProviderSpec` that is out of range.
 
     Args:
-        built_in: it may name Solward's own variables of vendors' addresses.
+        built_in: whether it may name Solward's own variables of vendors' addresses.
     """
     if not isinstance(spec.default_model, str) or not spec.default_model.strip():
         raise broken("default_model must name a model")
@@ -504,10 +505,10 @@ def check_provider(spec: ProviderSpec, *, built_in: bool = False) -> None:
 
 
 def check_venue(spec: VenueSpec, *, built_in: bool = False) -> None:
-    """Raises `Rejected`, naming the first field of `VenueSpec` that is wrong.
+    """Raise `Rejected`, naming the first field of `VenueSpec` that is wrong.
 
     Args:
-        built_in: it may name Solward's own variables.
+        built_in: whether it may name Solward's own variables.
     """
     if spec.name == BEST_VENUE:
         raise broken(f"name must not be {BEST_VENUE!r}, which SWAP_VENUE says of the best offer")
@@ -536,7 +537,7 @@ def check_venue(spec: VenueSpec, *, built_in: bool = False) -> None:
 
 
 def check_manifest(spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
-    """Raises `Rejected`, naming the first field of a declaration's manifest that is wrong."""
+    """Raise `Rejected`, naming the first field of a declaration's manifest that is wrong."""
     manifest = spec.manifest
     if manifest is None:
         return
@@ -585,10 +586,10 @@ def check_manifest(spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
 
 
 def _entries(field: str, values: object) -> Iterator[tuple[str, Any]]:
-    """Yield each entry of a manifest's tuple under its name; none for a field that is None.
+    """Yield each entry of a manifest's tuple with its name; none for a field that is None.
 
     Raises:
-        Rejected: it is no tuple, too long, or has an entry twice.
+        Rejected: if it is no tuple, too long, or has an entry twice.
     """
     if values is None and field in ("operations", "assets"):
         return
@@ -597,7 +598,7 @@ def _entries(field: str, values: object) -> Iterator[tuple[str, Any]]:
     for at, value in enumerate(values):
         name = f"manifest.{field}[{at}]"
         yield name, value
-        # Compared after it was checked, because values of other types may compare as they like.
+        # Compared after the check, because a value of another type may equal anything.
         if value in values[:at]:
             raise broken(f"{name} is there twice")
 
@@ -629,19 +630,18 @@ def _check_variable(
 
 
 class ThreadedRule:
-    """A rule's function as the vault asks it; each check has copies and a thread of its own, so
-    that one that never returns does not hold up the event loop.
-    """
+    """A rule's function as the vault calls it. Each check gets copies and a thread of its own, so
+    that one that never returns does not block the event loop."""
 
     __slots__ = ("_hanging", "function")
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
         self.function = function
-        # Not asked again until it answers, so that it takes no further thread.
+        # A hanging rule is not called again until it answers, so that it takes no second thread.
         self._hanging = False
 
     async def __call__(self, intent: Intent, effects: TransactionEffects) -> str | Hold | None:
-        """Return the reason to refuse, or to ask a person, or None."""
+        """Return the reason to refuse or to ask a person, or None to allow."""
         if self._hanging:
             return RuleFailure("the rule has not answered an earlier transaction yet")
         loop = asyncio.get_running_loop()
@@ -658,7 +658,7 @@ class ThreadedRule:
                 reason = exact_answer(self.function(*given))
             except BaseException as error:
                 reason = failed(error)
-            # The loop is closed where the process ended without this answer.
+            # The loop may be closed already.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(answer, reason)
 

@@ -72,11 +72,11 @@ _Named = TypeVar("_Named", "LoadedSkill", "LoadedProvider", "LoadedVenue", "Load
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """What is loaded of a plugin of any kind but a guardrail.
+    """A loaded plugin of any kind but a guardrail.
 
     Attributes:
         distribution: the installed distribution it belongs to, with its `version`.
-        calls: name of a hook -> what calls it; without the hook that declares the plugin.
+        calls: callers of its hooks by name, without the hook that declares the plugin.
     """
 
     spec: Any
@@ -87,10 +87,10 @@ class _Loaded:
 
 @dataclass(frozen=True, slots=True)
 class LoadedSkill(_Loaded):
-    """A skill; `spec.parameters` has its references written out.
+    """A skill; the references in `spec.parameters` are resolved.
 
     Attributes:
-        settings: what the operator may set for it; None where it declares none.
+        settings: its settings; None if it declares none.
     """
 
     spec: SkillSpec
@@ -98,7 +98,7 @@ class LoadedSkill(_Loaded):
     settings: SkillSettings | None = None
 
     async def execute(self, params: dict[str, Any], context: SkillContext) -> Any:
-        """Run the hook itself on valid parameters; callers use `run_skill`."""
+        """Run the hook itself with valid parameters; use `run_skill` instead."""
         return await contained(self.calls["skill_execute"](params=params, context=context))
 
 
@@ -111,7 +111,7 @@ class LoadedProvider(_Loaded):
 
     @property
     def streams(self) -> bool:
-        """Whether it can give an answer in pieces."""
+        """True if it can answer in pieces."""
         return "provider_stream" in self.calls
 
     async def complete(
@@ -120,15 +120,14 @@ class LoadedProvider(_Loaded):
         options: Mapping[str, Any] | None = None,
         context: ProviderContext = EMPTY_CONTEXT,
     ) -> Completion:
-        """Return one completion; raises what the provider raises, `InvalidRequest` on bad
+        """Return one completion; raise the provider's errors, or `InvalidRequest` for bad
         options."""
         valid = self.options.validate({} if options is None else options)
         complete = self.calls["provider_complete"]
         return await contained(complete(request=request, options=valid, context=context))
 
     async def price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
-        """Return the price of a model, None where it is not known; raises what the provider
-        raises."""
+        """Return the price of a model, or None if it is not known; raise errors of the provider."""
         priced = self.calls.get("provider_price")
         if priced is None:
             return None
@@ -140,7 +139,7 @@ class LoadedProvider(_Loaded):
         options: Mapping[str, Any] | None = None,
         context: ProviderContext = EMPTY_CONTEXT,
     ) -> AsyncGenerator[str | Usage, None]:
-        """Yield one answer streamed, in one piece where the provider cannot stream; as
+        """Yield one answer in pieces, or whole if the provider cannot stream; raise as
         `complete`."""
         if not self.streams:
             completion = await self.complete(request, options, context)
@@ -158,18 +157,18 @@ class LoadedProvider(_Loaded):
 
 @dataclass(frozen=True, slots=True)
 class LoadedVenue(_Loaded):
-    """A swap venue; raises what the venue raises. It gives instructions, transactions, or both."""
+    """A swap venue that gives instructions, transactions or both; it raises the venue's errors."""
 
     spec: VenueSpec
 
     @property
     def gives_instructions(self) -> bool:
-        """Whether it makes a swap as an instruction (`instructions`)."""
+        """True if it answers with an instruction (`instructions`)."""
         return "venue_instructions" in self.calls
 
     @property
     def gives_transactions(self) -> bool:
-        """Whether it makes a swap as a whole transaction (`swap`)."""
+        """True if it answers with a whole transaction (`swap`)."""
         return "venue_swap" in self.calls
 
     async def quote(self, request: QuoteRequest, context: VenueContext) -> Quote:
@@ -184,7 +183,7 @@ class LoadedVenue(_Loaded):
         context: VenueContext,
         max_accounts: int | None = None,
     ) -> SwapInstructions:
-        """Return the swap instruction of an offer; only where `gives_instructions`."""
+        """Return the swap instruction of an offer; only if `gives_instructions`."""
         if not self.gives_instructions:
             raise TypeError(f"{self.spec.name} has no venue_instructions")
         call = self.calls["venue_instructions"](
@@ -197,8 +196,7 @@ class LoadedVenue(_Loaded):
         return await contained(call)
 
     async def swap(self, quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
-        """Return the transaction of an offer, but for a signature; only where
-        `gives_transactions`."""
+        """Return the transaction of an offer, without a signature; only if `gives_transactions`."""
         if not self.gives_transactions:
             raise TypeError(f"{self.spec.name} has no venue_swap")
         call = self.calls["venue_swap"]
@@ -207,23 +205,25 @@ class LoadedVenue(_Loaded):
 
 @dataclass(frozen=True, slots=True)
 class LoadedPayment(_Loaded):
-    """A payment protocol; each of these has `PROTOCOL_TIME_LIMIT_S`, and what the plugin answers is
-    checked, whoever wrote it.
+    """A payment protocol. Each call has `PROTOCOL_TIME_LIMIT_S`, and every answer is checked,
+    whoever wrote the plugin.
 
-    Raises of `offers` and `headers`, beside what is said there:
-        SkillError: `payment_protocol`: it failed, or did not answer in time.
+    `offers` and `headers` also raise:
+        SkillError: `payment_protocol` if the plugin fails, or does not answer in time.
     """
 
     spec: PaymentSpec
 
     async def offers(self, answer: HttpAnswer) -> tuple[PaymentOffer | InvalidRequest, ...]:
         """Return the ways to pay on Solana that a seller's answer offers, the seller's first choice
-        first; empty where it is none of this protocol. Each can be shown, in each of its modes. An
-        entry that is malformed, out of range or cannot be shown is an error that says what is
-        wrong.
+        first.
+
+        It is empty if the answer is not of this protocol. Headers can be made for each offer, in
+        each of its modes. An entry that is malformed, out of range or cannot be shown is an error
+        with the reason.
 
         Raises:
-            InvalidRequest: it is of this protocol, and malformed as a whole; names what is wrong.
+            InvalidRequest: if it is of this protocol and malformed as a whole; names what is wrong.
         """
 
         async def found() -> tuple[PaymentOffer | InvalidRequest, ...]:
@@ -235,8 +235,7 @@ class LoadedPayment(_Loaded):
     async def _showable(
         self, offer: PaymentOffer | InvalidRequest
     ) -> PaymentOffer | InvalidRequest:
-        """Return the offer, or why its payment could not be shown: once it is paid it is too
-        late."""
+        """Return the offer, or why its payment could not be proved: after paying it is too late."""
         if isinstance(offer, InvalidRequest):
             return offer
         try:
@@ -247,11 +246,11 @@ class LoadedPayment(_Loaded):
         return offer
 
     async def headers(self, offer: PaymentOffer, proof: PaymentProof) -> dict[str, str]:
-        """Return the headers by which the request, made again, shows its payment.
+        """Return the headers that prove the payment when the request is made again.
 
         Raises:
-            InvalidRequest: the proof is of a mode that the offer does not have, or the plugin
-                answers with what are no headers; names what is wrong.
+            InvalidRequest: if the proof's mode is not one of the offer's, or the plugin's answer is
+                not valid headers; names what is wrong.
         """
         check_proof(offer, proof)
         return await self._answered(self._made_headers(offer, proof))
@@ -260,9 +259,9 @@ class LoadedPayment(_Loaded):
         return checked_headers(await self.calls["payment_headers"](offer=offer, proof=proof))
 
     async def receipt(self, offer: PaymentOffer, answer: HttpAnswer) -> PaymentReceipt | None:
-        """What the seller's answer to the paid request says of the payment, None where nothing.
+        """Return the receipt in the seller's answer to the paid request, or None.
 
-        Raises nothing: what a seller says ends no payment, and neither does a plugin that fails.
+        It raises nothing: neither a seller's answer nor a plugin's failure may fail a payment.
         """
 
         async def said() -> PaymentReceipt | None:
@@ -294,7 +293,7 @@ class LoadedPayment(_Loaded):
 
 @dataclass(frozen=True, slots=True)
 class LoadedGuardrail:
-    """A guardrail with its hook bound: gives the reason to refuse, or to ask a person, or None."""
+    """A guardrail with its hook bound; it gives a reason to refuse or to ask a person, or None."""
 
     name: str
     distribution: str
@@ -304,10 +303,10 @@ class LoadedGuardrail:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """The loaded plugins by name, built-ins first, and those left out, with the reason.
+    """The loaded plugins by name, built-ins first, and the problems of those left out.
 
     Attributes:
-        guardrails: plugins' guardrails, as the vault takes them (`PluginGuardrail`).
+        guardrails: plugins' guardrails, in the form that the vault needs (`PluginGuardrail`).
         places: where third parties' distributions are installed, loaded or not.
     """
 
@@ -328,7 +327,7 @@ class Registry:
         object.__setattr__(self, "_tools", tools)
 
     def every(self) -> Iterator[tuple[str, str, Any]]:
-        """(kind, name, plugin) of each; of one name there may be several guardrails."""
+        """Yield (kind, name, plugin) of each plugin; several guardrails may have one name."""
         named: dict[str, Mapping[str, Any]] = {
             "skill": self.skills,
             "provider": self.providers,
@@ -341,7 +340,7 @@ class Registry:
         yield from (("guardrail", each.name, each) for each in self.guardrails)
 
     def without(self, distributions: Collection[str]) -> Registry:
-        """Without the plugins of these distributions, by their canonical names."""
+        """Return the registry without the plugins of these distributions (canonical names)."""
 
         def others(plugins: Mapping[str, _Named]) -> Mapping[str, _Named]:
             kept = {name: each for name, each in plugins.items() if not is_of_it(each)}
@@ -366,5 +365,5 @@ class Registry:
         return self.skills[name]
 
     def tools(self) -> tuple[ToolDefinition, ...]:
-        """Return the tool definition of every skill; made once, for all agents."""
+        """Return the tool definition of every skill, made once for all agents."""
         return self._tools

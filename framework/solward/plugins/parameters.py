@@ -1,6 +1,6 @@
-"""Parameters checked against a JSON Schema, exactly: numbers are int or Decimal, never a float.
+"""Parameters, checked exactly against a JSON Schema: numbers are int or Decimal, never float.
 
-`Parameters` validates; `explain` writes each error for a model or a person to act on.
+`Parameters` validates, and `explain` writes each error so that a model or a person can act on it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from jsonschema.validators import extend
 from solward.types.errors import InvalidRequest
 
 _MAX_DEPTH = 32
-# No amount has more digits; `1e999999999` written out would take all memory.
+# No amount has more digits, and `1e999999999` written out would take all memory.
 _MAX_DIGITS = 400
-# Enough to recognise a value; a large one must not be returned whole in its error.
+# Enough characters to recognise a value; an error must not repeat a large one whole.
 _QUOTED = 60
 _LISTED = 10
 
@@ -45,7 +45,7 @@ def _is_integer(_checker: object, value: object) -> bool:
 
 
 def _unique(validator: Any, unique: Any, instance: Any, schema: Mapping[str, Any]) -> Any:
-    # Each item may be compared with each other. Too many are an error of maxItems already.
+    # All items may be compared with each other, so too many of them are left to `maxItems`.
     if isinstance(instance, list) and len(instance) <= schema.get("maxItems", len(instance)):
         yield from Draft202012Validator.VALIDATORS["uniqueItems"](
             validator, unique, instance, schema
@@ -62,10 +62,10 @@ _ExactValidator = extend(  # type: ignore[no-untyped-call]  # the stubs leave it
 
 
 class Parameters:
-    """The validator of one schema, compiled once.
+    """A validator of one schema, compiled once.
 
     Args:
-        schema: as `checked_schema` gives it: closed, without references.
+        schema: a result of `checked_schema`: closed, without references.
     """
 
     __slots__ = ("_empty", "_schema", "_validator")
@@ -79,8 +79,8 @@ class Parameters:
             self._empty = self._checked({})
 
     def validate(self, params: object) -> dict[str, Any]:
-        """Return a copy of `params` with defaults applied and whole numbers of integer fields as
-        int.
+        """Return a copy of `params` with defaults applied, and with int for whole numbers in
+        integer fields.
 
         Raises:
             InvalidRequest: naming each field that does not fit and what was expected.
@@ -100,7 +100,7 @@ class Parameters:
         return whole
 
     def accepts(self, value: object) -> bool:
-        """Return whether a value, with defaults applied, fits."""
+        """Return whether a value fits, with defaults applied."""
         try:
             return bool(self._validator.is_valid(fill(exact(value), self._schema)))
         except InvalidRequest:
@@ -123,10 +123,10 @@ class Parameters:
 
 
 def exact(value: Any, path: str = "parameters", depth: int = 0) -> Any:
-    """JSON-like data copied, every float as the Decimal it is written as.
+    """Return a copy of JSON-like data with every float as the Decimal of its shortest form.
 
     Raises:
-        InvalidRequest: it is nested too deep, is not JSON, or has a number out of range.
+        InvalidRequest: if it is nested too deep, is not JSON, or has a number out of range.
     """
     if depth > _MAX_DEPTH:
         raise InvalidRequest(f"{path[:60]}: nested more than {_MAX_DEPTH} levels deep")
@@ -150,10 +150,10 @@ def exact(value: Any, path: str = "parameters", depth: int = 0) -> Any:
 
 
 def fill(value: Any, schema: Mapping[str, Any]) -> Any:
-    """Return a copy of `value` with the defaults of missing properties added, in nested objects
-    too.
+    """Return a copy of `value` with the defaults of missing properties, also in nested objects.
 
-    Defaults inside `anyOf` and the like do not apply, because which branch holds is not known yet.
+    Defaults inside `anyOf` and the like do not apply, because it is not known yet which branch
+    holds.
     """
     if isinstance(value, dict):
         fields = schema.get("properties", {})
@@ -177,7 +177,7 @@ def _item_schema(schema: Mapping[str, Any], at: int) -> Mapping[str, Any]:
 
 
 def explain(error: ValidationError) -> str:
-    """Return one validation error as `path: what was expected (got ...)`."""
+    """Return the text of one validation error: `path: what was expected (got ...)`."""
     error = best_match([error]) or error
     path = _path(error.absolute_path)
     keyword = str(error.validator)
@@ -194,7 +194,7 @@ def explain(error: ValidationError) -> str:
 
 
 def quote(value: Any) -> str:
-    """Return a value as an error quotes it, shortened."""
+    """Return a value, shortened, as an error quotes it."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):

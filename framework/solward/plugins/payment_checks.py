@@ -1,4 +1,4 @@
-"""The checks of what payment protocols answer: a plugin's word, made of a seller's."""
+"""Checks of the answers of payment protocols, which plugins make from sellers' answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MAX_HEADER_BYTES: Final = 16 << 10
 """Of all headers together: many servers take no more."""
 _MAX_TEXT: Final = 8_192
 _MAX_REASON: Final = 500
-# Milliseconds until the year 9999, which every calendar shows.
+# Milliseconds until the year 9999, the last that every calendar can show.
 _MAX_MS: Final = 253_402_300_799_999
 _MOST_DEEP: Final = 32
 
@@ -42,7 +42,7 @@ _NETWORKS: Final = frozenset((*CHAIN_IDS, "localnet"))
 _CHAIN_ID: Final = re.compile(r"[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32}")
 _HEADER_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
 _PRINTABLE: Final = bytes(range(0x20, 0x7F))
-# They say where a request goes, or where it ends.
+# Headers that decide where a request goes, or where it ends.
 _REFUSED_HEADERS: Final = frozenset(
     {
         "accept-encoding",
@@ -62,11 +62,11 @@ _REFUSED_HEADERS: Final = frozenset(
 
 
 def checked_offers(found: object) -> list[PaymentOffer | InvalidRequest]:
-    """Returns the offers that a plugin found, in exact values, the first `MAX_OFFERS` of them; in
-    place of one that is none why, with its field. `raw` is as it will be read back.
+    """Return the first `MAX_OFFERS` offers of a plugin in exact values, each with its `raw` as it
+    will be read back. An invalid offer becomes an error that names its field.
 
     Raises:
-        InvalidRequest: it is no sequence.
+        InvalidRequest: if it is not a sequence.
     """
     if not isinstance(found, list | tuple):
         raise InvalidRequest(f"offers must be a sequence, not {type(found).__name__}")
@@ -91,7 +91,7 @@ SAMPLES: Final[Mapping[PaymentMode, PaymentProof]] = MappingProxyType(
 
 
 def check_proof(offer: PaymentOffer, proof: PaymentProof) -> None:
-    """Raises `InvalidRequest` where a proof does not fit the offer's modes or its own."""
+    """Raise `InvalidRequest` if the offer lacks the proof's mode, or the proof lacks its value."""
     if proof.mode not in offer.modes:
         raise InvalidRequest(f"proof.mode {proof.mode.value} is none of the offer's")
     shown = proof.signature if proof.mode is PaymentMode.PUSH else proof.wire
@@ -101,10 +101,10 @@ def check_proof(offer: PaymentOffer, proof: PaymentProof) -> None:
 
 
 def checked_headers(found: object) -> dict[str, str]:
-    """Return the headers that a plugin made.
+    """Return the headers of a plugin.
 
     Raises:
-        InvalidRequest: they are none, or would change where a request goes; names the header.
+        InvalidRequest: if one is not valid or would change where a request goes; names it.
     """
     if not isinstance(found, Mapping) or not 0 < len(found) <= MAX_HEADERS:
         raise InvalidRequest(f"headers must be a mapping of 1 to {MAX_HEADERS}")
@@ -128,13 +128,13 @@ def checked_headers(found: object) -> dict[str, str]:
 
 
 def is_plain(text: str) -> bool:
-    """Return whether it is printable ASCII on one line."""
-    # A tenth of the time of `str.isprintable`: a payment's header has some thousand characters.
+    """Return whether a text is printable ASCII on one line."""
+    # It takes a tenth of the time of `str.isprintable`; a payment's header has thousands of bytes.
     return text.isascii() and not text.encode().translate(None, _PRINTABLE)
 
 
 def checked_receipt(found: object) -> PaymentReceipt | None:
-    """What a seller says, as far as it can be what it stands for; None otherwise."""
+    """Return the valid parts of a seller's receipt; None if there are none."""
     if not isinstance(found, PaymentReceipt):
         return None
     signature = found.signature if is_signature(found.signature) else None
@@ -206,7 +206,7 @@ def _check_splits(at: str, offer: PaymentOffer) -> None:
 
 
 def _raw(at: str, raw: object) -> Mapping[str, Any]:
-    """As it is read back from where it is stored, so that headers are made of the same always."""
+    """Return `raw` as the store will return it, so that headers are always made from the same."""
     try:
         if not isinstance(raw, Mapping):
             raise TypeError
@@ -214,7 +214,7 @@ def _raw(at: str, raw: object) -> Mapping[str, Any]:
         if len(text.encode()) > MAX_RAW_BYTES:
             raise InvalidRequest(f"{at}.raw must be at most {MAX_RAW_BYTES} bytes of JSON")
         read: dict[str, Any] = jsontext.loads(text)
-        # As many levels take as many brackets.
+        # A value of that depth has at least as many brackets.
         if text.count("{") + text.count("[") > _MOST_DEEP and _deep(read, _MOST_DEEP):
             raise ValueError
     except (TypeError, ValueError, ArithmeticError, RecursionError):
@@ -238,7 +238,7 @@ def _within(value: object, least: int, most: int) -> bool:
 
 
 def _utf8_bytes(text: object) -> int:
-    """How many bytes a text has; -1 where it is none."""
+    """Return the length of a text in bytes; -1 if it is not a valid text."""
     try:
         return len(text.encode()) if isinstance(text, str) else -1
     except UnicodeEncodeError:  # half a surrogate pair

@@ -1,6 +1,6 @@
-"""The JSON Schemas a plugin may declare: valid, closed, self-contained, exactly checkable.
+"""The JSON Schemas that a plugin may declare: valid, closed, self-contained, exactly checkable.
 
-And the settings that a skill declares by one, some of them secret.
+A skill's settings, some of them secret, are declared by such a schema too.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ _TYPES = "array, boolean, integer, null, number, object, string"
 _MAX_DEPTH = 16
 _MAX_NODES = 1_000
 
-# Declarations of other distributions are checked on the service's event loop, and so is what
-# callers send. Neither may take long.
+# Third parties' schemas and callers' parameters are checked on the event loop: neither may be slow.
 _LONG_LIST = 100
 _MAX_UNIQUE = 100
 _MAX_EXAMPLES = 16 << 10
-# Values times values of the schema they are checked against.
+# Limit of the number of values times the number of values in the schema.
 _MAX_WORK = 250_000
 _MAPS = {"properties", "patternProperties", "dependentSchemas", "dependentRequired", "$defs"}
 _DATA = {"default", "examples", "enum", "const"}
 
-# jsonschema checks multipleOf with floats: 0.3 would be no multiple of 0.1.
+# jsonschema checks `multipleOf` with floats, in which 0.3 is not a multiple of 0.1.
 _FORBIDDEN = {
     "multipleOf": "cannot be checked exactly",
     "$id": "would give references another base",
@@ -52,8 +51,8 @@ _NAMED = ("dependentSchemas",)
 _ANNOTATIONS = {"title", "description", "default", "examples", "deprecated"}
 _LOCAL = re.compile(r"#/\$defs/([^/~%]+)")
 
-# Results of `checked_schema` for built-in plugins. A result depends on the schema alone, so the key
-# is its whole text. Built-in plugins declare the same few schemas each time a service opens.
+# Results of `checked_schema` for built-in plugins, which declare the same few schemas each time a
+# service opens. A result depends only on the schema, so the key is the schema's text.
 _CHECKED: dict[str, dict[str, Any]] = {}
 _MAX_CHECKED = 256
 
@@ -62,13 +61,14 @@ def checked_schema(schema: object, *, trusted: bool = True) -> dict[str, Any]:
     """Return a copy of the schema with its local references resolved.
 
     Args:
-        trusted: it is a built-in plugin's. Others may not use what can take very long to check:
-            `pattern`, `patternProperties`, and `uniqueItems` without a small `maxItems`.
+        trusted: whether it is a built-in plugin's. Others may not use keywords that can take very
+            long to check: `pattern`, `patternProperties`, and `uniqueItems` without a small
+            `maxItems`.
 
     Raises:
-        Rejected: `bad_schema`, saying where: it is not JSON, not valid 2020-12, not an object
-            with `additionalProperties: false` (nested objects too), refers elsewhere or to
-            itself, uses `multipleOf`, has a default that does not fit, or could take very long.
+        Rejected: `bad_schema` with the place, if it is not JSON, not valid 2020-12, not an object
+            with `additionalProperties: false` (nested objects too), refers elsewhere or to itself,
+            uses `multipleOf`, has a default that does not fit, or could take very long.
     """
     if not isinstance(schema, Mapping):
         raise _bad("schema", "must be an object")
@@ -83,7 +83,7 @@ def checked_schema(schema: object, *, trusted: bool = True) -> dict[str, Any]:
         if len(_CHECKED) >= _MAX_CHECKED:
             _CHECKED.clear()
         _CHECKED[key] = found
-    # A copy: the caller may change what it gets.
+    # A copy, because the caller may change the result.
     copy: dict[str, Any] = _copied(found)
     return copy
 
@@ -92,14 +92,14 @@ def _checked(plain: dict[str, Any], *, trusted: bool) -> dict[str, Any]:
     if plain.pop("$schema", DIALECT) != DIALECT:
         raise _bad("$schema", f"must be {DIALECT}")
     if not trusted:
-        # Before anything else reads it: the dialect's own check compiles patterns.
+        # Done first, because the dialect's own check compiles patterns.
         _check_cheap(plain, "")
     try:
         Draft202012Validator.check_schema(plain)
     except SchemaError as error:
         path = "/".join(map(str, error.absolute_path))
         if error.absolute_path and error.absolute_path[-1] == "type" and error.validator == "anyOf":
-            # The dialect's own message names none of them.
+            # The dialect's own message does not list the types.
             raise _bad(
                 path, f"must be one or several of {_TYPES}; got {error.instance!r:.60}"
             ) from None
@@ -110,7 +110,7 @@ def _checked(plain: dict[str, Any], *, trusted: bool) -> dict[str, Any]:
 
 
 def check_examples_cheap(examples: object, schema: Mapping[str, Any]) -> None:
-    """Refuse examples of another distribution that could take seconds to check.
+    """Refuse a third party's examples if checking them could take seconds.
 
     Raises:
         Rejected: `bad_schema`.
@@ -123,7 +123,7 @@ def check_examples_cheap(examples: object, schema: Mapping[str, Any]) -> None:
 
 
 def _storable(value: object, path: str) -> Any:
-    """Returns a copy of JSON-like data that every store and reader of the service can hold.
+    """Return a copy of JSON-like data that every store and reader of the service can hold.
 
     Raises:
         Rejected: `bad_schema`.
@@ -144,7 +144,8 @@ def _values(value: Any) -> int:
 
 
 def _check_cheap(node: Any, path: str, *, names: bool = False) -> None:
-    """`names`: the keys of `node` are names of fields, no keywords."""
+    """Refuse keywords that can be slow to check. With `names`, the keys of `node` are field
+    names."""
     if isinstance(node, dict):
         for key, item in node.items():
             at = f"{path}/{key}"
@@ -164,7 +165,7 @@ def _check_cheap(node: Any, path: str, *, names: bool = False) -> None:
             if key not in _DATA:
                 _check_cheap(item, at, names=key in _MAPS)
     elif isinstance(node, list):
-        # The dialect's check compares each item of some lists with each other where it cannot sort.
+        # The dialect's check compares all items with each other in lists that it cannot sort.
         if len(node) > _LONG_LIST and not all(isinstance(item, str) for item in node):
             raise _bad(path, f"has more than {_LONG_LIST} items")
         for index, item in enumerate(node):
@@ -172,7 +173,7 @@ def _check_cheap(node: Any, path: str, *, names: bool = False) -> None:
 
 
 class _Walk:
-    """Walks every subschema and resolves references."""
+    """A walk through every subschema that resolves references."""
 
     def __init__(self, defs: Mapping[str, Any], *, trusted: bool) -> None:
         self._defs = defs
@@ -181,7 +182,7 @@ class _Walk:
         self._work = 0
 
     def value(self, node: Any, path: str, depth: int) -> dict[str, Any]:
-        """Return the schema of a value; one that accepts anything is rejected."""
+        """Return the schema of a value; reject one that accepts anything."""
         if not isinstance(node, dict):
             raise _bad(path, "must be a schema, not true or false")
         found = self.schema(node, path, depth)
@@ -292,19 +293,19 @@ MIN_SECRET: Final = 8
 """Least characters of a secret: what is shorter cannot be told from ordinary words in a log."""
 MAX_SECRET: Final = 4_096
 """Most characters of a secret whose schema names no fewer."""
-# Of a name that is none, in an error.
+# Characters of an unknown name that an error shows.
 _SHOWN: Final = 64
-# Beside these a secret's schema has nothing: its errors must not tell of the value.
+# The only keywords of a secret's schema: errors of others could tell something about the value.
 _OF_A_SECRET: Final = {"type", "title", "description", "minLength", "maxLength", SECRET}
 
 
 @dataclass(frozen=True, slots=True)
 class SkillSettings:
-    """Declared settings.
+    """The settings that a skill declares.
 
     Attributes:
         schema: closed, without references and without the keyword `secret`.
-        secrets: names of the secret ones.
+        secrets: names of the secret settings.
     """
 
     schema: Mapping[str, Any]
@@ -314,13 +315,13 @@ class SkillSettings:
 
     @classmethod
     def read(cls, declared: object, *, trusted: bool) -> SkillSettings:
-        """Check what `SkillSpec.settings` declares.
+        """Check the declaration in `SkillSpec.settings` and return it.
 
         Args:
-            trusted: as of `checked_schema`.
+            trusted: see `checked_schema`.
 
         Raises:
-            Rejected: `bad_schema`, saying where.
+            Rejected: `bad_schema` with the place.
         """
         if not isinstance(declared, Mapping):
             raise _bad("settings", "must be an object")
@@ -352,11 +353,11 @@ class SkillSettings:
         return cls(schema, frozenset(secrets), fields, Parameters(schema))
 
     def checked(self, name: str, value: object) -> Any:
-        """Return one value as it is stored.
+        """Return one value in the form in which it is stored.
 
         Raises:
-            InvalidRequest: there is no such setting, or the value does not fit; names the setting,
-                and of a secret never the value.
+            InvalidRequest: if there is no such setting, or the value does not fit; names the
+                setting, and never the value of a secret.
         """
         self.check_name(name)
         try:
@@ -370,17 +371,17 @@ class SkillSettings:
         raise InvalidRequest(f"{name} must be text of {least} to {most} characters")
 
     def check_name(self, name: str) -> None:
-        """Refuse what is no setting.
+        """Refuse a name that is not a setting.
 
         Raises:
-            InvalidRequest: names those that are.
+            InvalidRequest: naming the settings.
         """
         if name not in self._fields:
             known = ", ".join(self._fields) or "none"
             raise InvalidRequest(f"setting must be one of {known}; got {name[:_SHOWN]!r}")
 
     def length_of(self, secret: str) -> tuple[int, int]:
-        """Least and most characters of a secret."""
+        """Return the least and most characters of a secret."""
         own = self.schema["properties"][secret]
         return (
             max(own.get("minLength", 0), MIN_SECRET),
@@ -389,15 +390,15 @@ class SkillSettings:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """What is given where nothing is set."""
+        """The declared defaults, by name."""
         properties = self.schema["properties"]
         return {name: each["default"] for name, each in properties.items() if "default" in each}
 
     def complete(self, skill: str, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """What the skill gets: what is stored of what it declares now, and its defaults.
+        """Return the skill's settings: stored values of declared settings, and defaults.
 
         Raises:
-            SkillError: `settings_missing` or `settings_invalid`: names the settings, and no value.
+            SkillError: `settings_missing` or `settings_invalid`; names the settings, and no value.
         """
         known = {name: value for name, value in stored.items() if name in self._fields}
         wrong = []

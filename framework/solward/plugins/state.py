@@ -1,7 +1,7 @@
-"""What is set for plugins' skills, and what plugins keep for wallets, as the operator sees both.
+"""The settings of plugins' skills, and the entries that plugins keep for wallets, for the operator.
 
-Secret settings are sealed under a key that is derived from the audit key. That one is sealed under
-the key-encryption key and outlives its rotations, so a copy of the database alone opens nothing.
+Secret settings are sealed under a key derived from the audit key. The audit key is sealed under the
+key-encryption key and outlives its rotations, so a copy of the database alone opens nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LOCK: Final = "plugin settings"
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """How many entries and settings of a distribution were deleted."""
+    """The numbers of entries and settings of a distribution that were deleted."""
 
     entries: int
     settings: int
@@ -52,7 +52,7 @@ async def purge(settings: PluginSettings, plugin: str) -> Purged:
     """Delete all entries and settings of a distribution that is not loaded, in one transaction.
 
     Args:
-        plugin: its canonical name.
+        plugin: canonical name of the distribution.
     """
     async with settings.database.write() as connection:
         found = Purged(
@@ -67,18 +67,18 @@ async def purge(settings: PluginSettings, plugin: str) -> Purged:
 
 @dataclass(frozen=True, slots=True)
 class PluginState:
-    """Settings of loaded skills, and entries of plugins' stores."""
+    """The settings of loaded skills, and the entries in plugins' stores."""
 
     _registry: Callable[[], Registry]
     _wallets: Wallets
     settings: PluginSettings
 
     async def settings_of(self, skill: LoadedSkill) -> Mapping[str, Any]:
-        """What a skill gets as `context.settings` now.
+        """Return the present settings of a skill, for its `context.settings`.
 
         Raises:
             SkillError: `settings_missing` or `settings_invalid`.
-            KeystoreError: somebody changed a stored secret.
+            KeystoreError: if a stored secret was tampered with.
         """
         if skill.settings is None:
             return {}
@@ -88,11 +88,11 @@ class PluginState:
         return skill.settings.complete(name, values)
 
     async def set(self, skill: str, name: str, value: Any) -> None:
-        """Set a setting of a loaded skill, from its next call on.
+        """Set a setting of a loaded skill; its next call gets it.
 
         Raises:
-            SkillNotFound: no loaded skill has this name.
-            InvalidRequest: it declares no such setting, or the value does not fit; names it.
+            SkillNotFound: if no loaded skill has this name.
+            InvalidRequest: if it declares no such setting, or the value does not fit; names it.
         """
         plugin, declared = self._declared(skill)
         checked = declared.checked(name, value)
@@ -102,11 +102,11 @@ class PluginState:
         await self.settings.put(plugin, skill, name, checked, secret=is_secret)
 
     async def unset(self, skill: str, name: str) -> bool:
-        """Unset a setting, declared or not any more; returns whether it was set.
+        """Unset a setting, still declared or not, and return whether it was set.
 
         Raises:
-            SkillNotFound: no loaded skill has this name.
-            InvalidRequest: it neither declares this setting nor has it set.
+            SkillNotFound: if no loaded skill has this name.
+            InvalidRequest: if the setting is neither declared nor set.
         """
         plugin, declared = self._declared(skill)
         removed = await self.settings.remove(plugin, skill, name)
@@ -115,11 +115,11 @@ class PluginState:
         return removed
 
     async def shown(self, skill: str) -> dict[str, Any]:
-        """Return a skill's settings as REST shows them: of a secret only whether it is set.
+        """Return a skill's settings as REST shows them; for a secret only whether it is set.
 
         Raises:
-            SkillNotFound: no loaded skill has this name.
-            InvalidRequest: it declares no settings.
+            SkillNotFound: if no loaded skill has this name.
+            InvalidRequest: if it declares no settings.
         """
         plugin, declared = self._declared(skill)
         stored = {each.name: each for each in await self.settings.stored(plugin, skill)}
@@ -141,11 +141,11 @@ class PluginState:
     async def entries(
         self, plugin: str, wallet_id: str, prefix: str, after: str | None, limit: int
     ) -> tuple[Entry, ...]:
-        """What a plugin's distribution keeps for a wallet.
+        """Return the entries that a plugin's distribution keeps for a wallet.
 
         Raises:
-            WalletNotFound: no such wallet.
-            InvalidRequest: a key or prefix that no entry has.
+            WalletNotFound: if there is no such wallet.
+            InvalidRequest: if no entry can have such a key or prefix.
         """
         check_page(prefix, after, limit)
         wallet = await self._wallets.get(wallet_id)
@@ -155,9 +155,9 @@ class PluginState:
             )
 
     async def delete_entry(self, plugin: str, wallet_id: str, key: str) -> bool:
-        """Delete an entry; returns whether it was there. Raises as `entries`.
+        """Delete an entry and return whether it existed; raise as `entries`.
 
-        The audit log says which one, and not its value, which is the plugin's own.
+        The audit log names the entry, without its value, which belongs to the plugin.
         """
         checked_key(key)
         wallet, own = await self._wallets.get(wallet_id), canonical(plugin)
@@ -173,10 +173,10 @@ class PluginState:
             return True
 
     async def purge(self, plugin: str) -> Purged:
-        """Delete all that a distribution's plugins keep and all that is set for its skills.
+        """Delete all entries that a distribution's plugins keep, and all settings of its skills.
 
         Raises:
-            InvalidRequest: one of its plugins is loaded, and would go on without its entries.
+            InvalidRequest: if one of its plugins is loaded, and would go on without its entries.
         """
         own = canonical(plugin)
         every = self._registry().every()
@@ -195,10 +195,10 @@ class PluginState:
 
 @dataclass(frozen=True, slots=True)
 class StoredSetting:
-    """One setting as it is stored.
+    """One stored setting.
 
     Attributes:
-        value: None of a secret, whatever the schema says of it now.
+        value: None for a secret, even if the schema no longer says that it is one.
     """
 
     name: str
@@ -209,15 +209,15 @@ class StoredSetting:
 
 @dataclass(frozen=True, slots=True)
 class PluginSettings:
-    """The settings of every skill, by its distribution's canonical name and its own."""
+    """The settings of every skill, by canonical name of its distribution and its own name."""
 
     database: Database
 
     async def values(self, plugin: str, skill: str) -> Mapping[str, Any]:
-        """name -> value, secrets opened.
+        """Return the values by name, with secrets opened.
 
         Raises:
-            KeystoreError: a sealed one was changed, or moved from another place.
+            KeystoreError: if a sealed value was changed, or moved from another place.
         """
         found: dict[str, Any] = {}
         for row in await self._rows(plugin, skill):
@@ -230,7 +230,7 @@ class PluginSettings:
         return found
 
     async def stored(self, plugin: str, skill: str) -> tuple[StoredSetting, ...]:
-        """By name, without the values of secrets."""
+        """Return the settings sorted by name, without the values of secrets."""
         return tuple(
             StoredSetting(
                 row.name,
@@ -242,7 +242,7 @@ class PluginSettings:
         )
 
     async def put(self, plugin: str, skill: str, name: str, value: Any, *, secret: bool) -> None:
-        """Store one; the audit log says that it was set, and not to what."""
+        """Store a setting; the audit log says that it was set, without the value."""
         text = jsontext.dumps(value)
         sealed = None
         if secret:
@@ -262,7 +262,7 @@ class PluginSettings:
             _record(connection, (plugin, skill, name), was, True)
 
     async def remove(self, plugin: str, skill: str, name: str) -> bool:
-        """Delete one; returns whether it was set."""
+        """Delete a setting and return whether it was set."""
         async with self.database.write() as connection:
             was = await _remove(connection, plugin, skill, name)
             if was:
@@ -270,8 +270,8 @@ class PluginSettings:
             return was
 
     async def purge(self, connection: AsyncConnection, plugin: str) -> int:
-        """Delete those of every skill of a distribution, in the caller's transaction; returns how
-        many were set."""
+        """Delete all settings of a distribution's skills in the caller's transaction; return how
+        many."""
         await lock_exclusive(connection, _LOCK)
         removed = await connection.execute(
             delete(plugin_settings).where(plugin_settings.c.plugin == plugin)
@@ -310,5 +310,5 @@ def _record(connection: AsyncConnection, of: tuple[str, str, str], was: bool, no
 
 
 def _bound(plugin: str, skill: str, name: str) -> bytes:
-    # None of the names has a slash but a setting's own, which stands last.
+    # Only the setting's name may contain a slash, so it comes last.
     return f"solward-plugin-setting/1/{plugin}/{skill}/{name}".encode()

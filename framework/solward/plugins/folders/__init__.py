@@ -1,1 +1,1 @@
-"""Plugins that are installed each into a folder of its own, beside the service's environment."""
+"""Plugins that are installed in folders of their own, apart from the service's environment."""

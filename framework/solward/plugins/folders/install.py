@@ -1,6 +1,6 @@
 """Install, upgrade, remove, enable and disable distributions in folders of their own.
 
-pip finds and fetches the wheels of a distribution and of its dependencies.
+pip resolves and downloads the wheels of a distribution and of its dependencies.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _REQUIREMENT = re.compile(
     r"(?:(?:==|>=|<=|~=|!=|<|>)[A-Za-z0-9.*+!]{1,60}(?:,(?=[=<>~!])|\Z))*"
 )
 _SOURCES = (".tar.gz", ".zip", ".tar.bz2", ".tgz", ".tar")
-# pip builds what a requirement names by an address even where only wheels are allowed, and a build
-# runs that code. In pip's process nothing of a wheel runs, so nothing there gets around the hook.
+# pip builds a requirement with a URL even if only wheels are allowed, and a build runs its code.
+# No code of a wheel runs in pip's process, so nothing there can bypass the hook.
 _BOOTSTRAP = """\
 import runpy, sys
 def refuse(event, arguments):
@@ -45,8 +45,7 @@ sys.argv[0] = "pip"
 runpy.run_module("pip", run_name="__main__", alter_sys=True)
 """
 _OPTIONS = ("--no-input", "--disable-pip-version-check", "--quiet", "--no-color")
-# The user's pip configuration and the way to the network. No option that would have pip write
-# elsewhere or run another interpreter.
+# Variables of pip's configuration and network; none changes where pip writes or its interpreter.
 _PASSED = (
     "ALL_PROXY",
     "HOME",
@@ -82,11 +81,11 @@ _MAX_SAID = 600
 
 
 class Found(NamedTuple):
-    """Wheels in a folder of one's own.
+    """Wheels in a folder of the caller's own.
 
     Attributes:
-        name: the distribution's that was asked for, canonical.
-        files: its own wheel first.
+        name: canonical name of the distribution that was asked for.
+        files: the wheels, that of the distribution first.
     """
 
     name: str
@@ -94,10 +93,10 @@ class Found(NamedTuple):
 
 
 def wanted(target: str) -> str:
-    """Return the canonical name of what is to be installed.
+    """Return the canonical name of the distribution to install.
 
     Raises:
-        FolderError: it is neither a wheel's file nor a name.
+        FolderError: if the target is neither a wheel's file nor a name.
     """
     path = Path(target)
     if target.endswith(".whl"):
@@ -116,15 +115,15 @@ def wanted(target: str) -> str:
 
 
 def gather(target: str, into: Path) -> Found:
-    """Fetch the wheels of a distribution and of those dependencies that the service does not have.
+    """Download the wheels of a distribution and of the dependencies that the service lacks.
 
     Args:
-        target: a wheel's file, or a name, also with versions.
-        into: an empty folder of one's own.
+        target: a wheel's file, or a name with or without versions.
+        into: an empty folder of the caller's own.
 
     Raises:
-        FolderError: pip finds no wheels, a dependency conflicts with the service, or a file is not
-            what was resolved.
+        FolderError: if pip finds no wheels, a dependency conflicts with the service, or a file
+            differs from what was resolved.
     """
     name = wanted(target)
     have = environment()
@@ -163,7 +162,7 @@ def gather(target: str, into: Path) -> Found:
 
 
 def environment() -> dict[str, str]:
-    """Return the distributions of the service's environment: canonical name -> version."""
+    """Return the versions of the distributions in the service's environment, by canonical name."""
     have: dict[str, str] = {}
     for each in distributions():
         if each.metadata["Name"]:
@@ -174,7 +173,7 @@ def environment() -> dict[str, str]:
 def _resolved(
     target: str, name: str, into: Path, have: Mapping[str, str]
 ) -> dict[str, Mapping[str, Any]]:
-    """What has to be installed, by canonical name, as pip reports it."""
+    """Return pip's report of each distribution to install, by canonical name."""
     found = _resolve(target, into)
     for key, item in found.items():
         version = item["metadata"]["version"]
@@ -191,7 +190,7 @@ def _resolved(
 
 
 def _resolve(requirement: str, into: Path) -> dict[str, Mapping[str, Any]]:
-    """What pip would install of wheels, by canonical name, as it reports it."""
+    """Return pip's report of all that it would install from wheels, by canonical name."""
     report = into / "report.json"
     given = ("--dry-run", "--no-user", "--only-binary", ":all:", "--report", str(report))
     run_pip(["install", *given, "--", requirement], into)
@@ -214,10 +213,10 @@ def _sha256(item: Mapping[str, Any]) -> str | None:
 
 
 def run_pip(arguments: Sequence[str], folder: Path) -> None:
-    """Run the pip of the service's interpreter; it imports nothing but itself.
+    """Run pip in the service's interpreter, isolated.
 
     Raises:
-        FolderError: it ended with an error, or took too long, or there is none.
+        FolderError: if it fails, takes too long, or is not installed.
     """
     command = [sys.executable, "-I", "-c", _BOOTSTRAP, *_OPTIONS, *arguments]
     try:
@@ -248,11 +247,11 @@ Declare = Callable[[Installed], Mapping[str, Terms]]
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What an operator is asked before it is installed.
+    """An installation that an operator may have to accept.
 
     Attributes:
-        before: what is installed now, None for nothing.
-        more: what the plugins need beyond what was accepted, in words, by `group:name`.
+        before: the distribution as it is installed now; None if it is not.
+        more: needs of the plugins beyond the accepted ones, in words, by `group:name`.
     """
 
     new: Installed
@@ -261,15 +260,15 @@ class Proposal:
 
     @property
     def dropped(self) -> tuple[Plugin, ...]:
-        """Plugins that are installed now and not in the new version."""
+        """The plugins that are installed now and absent in the new version."""
         had = () if self.before is None else self.before.plugins
         has = {(each.group, each.name) for each in self.new.plugins}
         return tuple(each for each in had if (each.group, each.name) not in has)
 
     @property
     def asks(self) -> bool:
-        """Whether somebody has to agree: at first, and where an upgrade needs more or lacks a
-        plugin, which may be a guardrail."""
+        """True if somebody has to accept it: a first installation, or an upgrade that needs more or
+        drops a plugin, which may be a guardrail."""
         return self.before is None or any(self.more.values()) or bool(self.dropped)
 
 
@@ -286,24 +285,24 @@ def install(
 ) -> Installed:
     """Install a distribution, or another version of it, into its own folder.
 
-    Nothing of it runs here, and nothing outside the home changes. A crash leaves what was installed
-    before, or all of the new version.
+    None of its code runs here, and nothing outside the home changes. A crash leaves either the
+    former installation or all of the new one.
 
     Args:
-        home: the service's.
-        target: a wheel's file, or a name, also with versions.
-        accept: asked before anything changes, where `Proposal.asks`.
-        declare: None accepts no needs.
-        upgrade: it must be installed already; else it must not.
+        home: the service's home.
+        target: a wheel's file, or a name with or without versions.
+        accept: called before anything changes if `Proposal.asks`.
+        declare: returns the needs of the plugins; None accepts no new ones.
+        upgrade: whether the distribution must be installed already; otherwise it must not be.
 
     Raises:
-        FolderError: it cannot be installed, or was not accepted.
+        FolderError: if it cannot be installed, or was not accepted.
     """
     with layout.changing(home) as staging:
         wheels, unpacked = staging / "wheels", staging / "tree"
         wheels.mkdir(mode=0o700)
         unpacked.mkdir(mode=0o700)
-        # Before an index is asked.
+        # Checked before pip asks an index.
         name = wanted(target)
         before = layout.read(home, name)
         if upgrade and before is None:
@@ -340,17 +339,17 @@ def install(
 
 
 def remove(home: Path, name: str, *, lost: bool = False, purge: bool = False) -> bool:
-    """Remove a distribution; a running service ends what runs of it.
+    """Remove a distribution; a running service ends its plugins.
 
     Args:
-        lost: also where nothing of it is here, so that the service expects it no more.
-        purge: delete the files that its plugins keep, too, also where it is not installed.
+        lost: also accept that its files are missing here, so that the service stops expecting them.
+        purge: also delete the files that its plugins keep, even if it is not installed.
 
     Returns:
-        Whether there was something of it; false only with `purge`.
+        Whether there was something to remove; False only with `purge`.
 
     Raises:
-        FolderError: it is not installed, or cannot be.
+        FolderError: if it is not installed, or cannot be removed.
     """
     with layout.changing(home):
         own = canonical(name)
@@ -370,10 +369,10 @@ def remove(home: Path, name: str, *, lost: bool = False, purge: bool = False) ->
 
 
 def enable(home: Path, name: str, enabled: bool) -> Installed:
-    """Have a distribution loaded, or not; by a running service too.
+    """Allow or forbid loading a distribution; a running service follows.
 
     Raises:
-        FolderError: it is not installed.
+        FolderError: if it is not installed.
     """
     with layout.changing(home):
         one = _installed(home, name)
@@ -390,14 +389,14 @@ def _installed(home: Path, name: str) -> Installed:
 
 
 def not_installed(name: str) -> FolderError:
-    """Return the error of a distribution that has no folder of its own."""
+    """Return the error for a distribution without a folder of its own."""
     return FolderError(f"{name} is not installed in a folder of its own")
 
 
 def _plugins(one: Installed) -> tuple[Plugin, ...]:
     try:
         points = one.distribution().entry_points
-    except Exception as error:  # a stranger's file; importlib.metadata does not say what it raises
+    except Exception as error:  # a third party's file can make importlib.metadata raise anything
         raise FolderError(f"{one.name}: its entry points cannot be read: {error}") from None
     if wrong := misspelt_group(each.group for each in points):
         raise FolderError(f"{one.name} {one.version}: {wrong}")

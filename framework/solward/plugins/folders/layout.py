@@ -1,12 +1,12 @@
-"""Where plugins of their own folders stand in a service's home, and the record of each.
+"""The folders of plugins in a service's home, and the record of each.
 
-    <home>/plugins/<name>/installed.json        what is installed; only ever renamed into place
+    <home>/plugins/<name>/installed.json        the record; always renamed into place
     <home>/plugins/<name>/<version>-<digest>/   its unpacked wheels; complete once it has this name
-    <home>/plugins/.removed/<name>              the command that removed it, so that nobody takes a
-                                                folder that was lost for one that was removed
+    <home>/plugins/.removed/<name>              the command that removed it, which tells a removed
+                                                folder from a lost one
 
-A folder that no record names is left over: from a process that was killed, from an upgrade, or from
-a removal. It goes when no service uses the home, as a running one may still import from it.
+A folder without a record is left over from a killed process, an upgrade or a removal. It is removed
+when no service uses the home, because a running service may still import from it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from solward.types.manifest import Terms, read_terms, terms_json
 FORMAT = 1
 RECORD = "installed.json"
 FOLDER = "plugins"
-# Below, what is no distribution: no canonical name begins with a dot.
+# Entries that are no distributions: no canonical name begins with a dot.
 _STAGING, _TRASH, _LOCK, _USED, _REMOVED = ".staging-", ".trash-", ".lock", ".used", ".removed"
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,98}[a-z0-9])?")
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.!+_-]{0,120}")
@@ -48,8 +48,8 @@ class Act:
     """A command that changed what is installed.
 
     Attributes:
-        id: no other command's, on any machine.
-        ms: when, in Unix milliseconds by the clock of its machine.
+        id: unique id, across all machines.
+        ms: time of the command in Unix milliseconds, by the clock of its machine.
     """
 
     id: str
@@ -57,8 +57,7 @@ class Act:
 
     @classmethod
     def new(cls, after_ms: int = 0) -> Act:
-        """Return a command of now, or later than `after_ms` where the clock was set back since
-        then."""
+        """Return a command of now, or just after `after_ms` if the clock was set back."""
         return cls(uuid.uuid4().hex, max(time.time_ns() // 1_000_000, after_ms + 1))
 
 
@@ -67,8 +66,8 @@ class Wheel:
     """A wheel as it was unpacked.
 
     Attributes:
-        file: its file name.
-        sha256: of the file, in hexadecimal.
+        file: file name.
+        sha256: SHA-256 of the file, in hexadecimal.
     """
 
     file: str
@@ -91,15 +90,15 @@ class Installed:
     """A distribution in its own folder.
 
     Attributes:
-        name: the distribution's, in its canonical spelling.
-        folder: where its wheels are unpacked.
-        wheels: its own first, then those of its dependencies that the service does not have.
-        plugins: its entry points of Solward's groups.
-        accepted: what each plugin declared when it was accepted, by `group:name`; without an entry
-            for one that was never read.
-        left_out: files of the wheels that are not unpacked, as an interpreter would run them.
+        name: canonical name.
+        folder: folder with its unpacked wheels.
+        wheels: its own wheel, then those of dependencies that the service lacks.
+        plugins: its entry points in Solward's groups.
+        accepted: needs that were accepted for each plugin, by `group:name`; plugins whose
+            declarations were never read have none.
+        left_out: files of the wheels that are not unpacked, because an interpreter would run them.
         enabled: whether it is to be loaded.
-        digest: of all that is in `folder`, as it was accepted (`tree_digest`).
+        digest: digest of `folder` when it was accepted (`tree_digest`).
         act: the latest command about it.
     """
 
@@ -115,12 +114,12 @@ class Installed:
     act: Act = field(default_factory=Act.new)
 
     def distribution(self) -> PathDistribution:
-        """Return its metadata, read from its folder; nothing of it is imported.
+        """Return its metadata, read from its folder; imports nothing.
 
         Raises:
-            FolderError: there is none.
+            FolderError: if there is none.
         """
-        # Not `distributions`, which asks the finders that other libraries put in its place.
+        # `distributions` would also ask finders that other libraries have installed.
         place = DistributionFinder.Context(path=[str(self.folder)])
         for found in MetadataPathFinder.find_distributions(place):
             if canonical(found.name or "") == self.name:
@@ -129,21 +128,21 @@ class Installed:
 
 
 def canonical(distribution: str) -> str:
-    """Return a distribution name in the one spelling of PEP 503."""
+    """Return the normalized spelling of a distribution's name (PEP 503)."""
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 def is_name(text: str) -> bool:
-    """Return whether a distribution of this canonical name can have a folder."""
+    """Return whether a text is a canonical name that may have a folder."""
     return _NAME.fullmatch(text) is not None
 
 
 def tree_digest(folder: Path) -> str:
-    """SHA-256 over names and contents of all files below a folder, in hexadecimal.
+    """Return the SHA-256 of the names and contents of all files below a folder, in hexadecimal.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it holds what no unpacked wheel does, such as a link.
+        OSError: if it cannot be read.
+        ValueError: if it holds anything that no unpacked wheel does, such as a link.
     """
     whole = hashlib.sha256()
     for place, folders, names in os.walk(folder):
@@ -162,18 +161,18 @@ def tree_digest(folder: Path) -> str:
 
 
 def plugins_folder(home: Path) -> Path:
-    """Where the folders stand."""
+    """Return the folder of a home that contains plugins' folders."""
     return home / FOLDER
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is installed in a home.
+    """The distributions in folders of a home.
 
     Attributes:
-        installed: every distribution of its own folder, by name, in the order of names.
-        unreadable: why others' records cannot be read.
-        removed: the command that removed a distribution, by name.
+        installed: installed distributions by name, sorted.
+        unreadable: reasons why other records cannot be read, by name.
+        removed: the commands that removed distributions, by name.
     """
 
     installed: Mapping[str, Installed]
@@ -182,13 +181,13 @@ class State:
 
 
 def state(home: Path) -> State:
-    """What is installed in a home now."""
+    """Return the present state of a home."""
     found, unreadable = installed(home)
     return State({each.name: each for each in found}, unreadable, removals(home))
 
 
 def next_act(home: Path, name: str) -> Act:
-    """Return a command about a distribution, later than those before it in this home."""
+    """Return a new command about a distribution, later than all before it in this home."""
     found = [each.ms for each in [removals(home).get(name)] if each is not None]
     with contextlib.suppress(FolderError):
         one = read(home, name)
@@ -197,7 +196,7 @@ def next_act(home: Path, name: str) -> Act:
 
 
 def removals(home: Path) -> dict[str, Act]:
-    """Return the command that removed a distribution, by name."""
+    """Return the commands that removed distributions, by name."""
     removed: dict[str, Act] = {}
     for name in _names(plugins_folder(home) / _REMOVED):
         with contextlib.suppress(OSError, ValueError, TypeError):
@@ -207,9 +206,9 @@ def removals(home: Path) -> dict[str, Act]:
 
 
 def fingerprint(home: Path) -> Hashable:
-    """Something that differs once a command has changed what is installed.
+    """Return a value that changes whenever a command changes what is installed.
 
-    Cheap enough to be taken every second; each command puts a new file in place.
+    It is cheap enough for every second, because each command puts a new file in place.
     """
     root = plugins_folder(home)
     marks = []
@@ -223,7 +222,7 @@ def fingerprint(home: Path) -> Hashable:
 
 
 def _names(folder: Path) -> list[str]:
-    """Return the distributions that have an entry in a folder; none where it cannot be read."""
+    """Return the distributions that have an entry in a folder; none if it cannot be read."""
     try:
         return sorted(filter(_NAME.fullmatch, os.listdir(folder)))
     except OSError:
@@ -231,8 +230,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def installed(home: Path) -> tuple[list[Installed], dict[str, str]]:
-    """Return every distribution of its own folder, by name, and why others' records cannot be
-    read."""
+    """Return the installed distributions, sorted by name, and why other records are unreadable."""
     found: list[Installed] = []
     unreadable: dict[str, str] = {}
     try:
@@ -253,10 +251,10 @@ def installed(home: Path) -> tuple[list[Installed], dict[str, str]]:
 
 
 def read(home: Path, name: str) -> Installed | None:
-    """What is installed under a canonical name; None for nothing.
+    """Return the distribution with a canonical name; None if it is not installed.
 
     Raises:
-        FolderError: its record cannot be read.
+        FolderError: if its record cannot be read.
     """
     if _NAME.fullmatch(name) is None:
         return None
@@ -289,7 +287,7 @@ def read(home: Path, name: str) -> Installed | None:
 
 
 def write(home: Path, one: Installed) -> None:
-    """Make this what is installed; a crash leaves the former record or this one."""
+    """Write the record of a distribution; a crash leaves the former record or this one."""
     raw = {
         "format": FORMAT,
         "name": one.name,
@@ -307,15 +305,15 @@ def write(home: Path, one: Installed) -> None:
 
 
 def place(home: Path, name: str, tree: Path, folder: str) -> Path:
-    """Move unpacked wheels to where a record may name them.
+    """Move unpacked wheels to the place that a record may name.
 
     Args:
-        folder: the name of their folder, which says what is in it: one that is there is the same.
+        folder: name of their folder; an existing one with this name has the same content.
     """
     target = plugins_folder(home) / name / folder
     target.parent.mkdir(mode=0o700, exist_ok=True)
     if not target.exists():
-        # What a record names must be on the disk before it, also where the power goes.
+        # The files must be on the disk before a record names them, even if the power fails.
         os.sync()
         os.rename(tree, target)
         sync_folder(target.parent)
@@ -323,10 +321,10 @@ def place(home: Path, name: str, tree: Path, folder: str) -> Path:
 
 
 def forget(home: Path, name: str) -> None:
-    """Remove a record; its folder goes when nothing uses it."""
+    """Remove a record; its folder is removed once nothing uses it."""
     removed = plugins_folder(home) / _REMOVED
     removed.mkdir(mode=0o700, exist_ok=True)
-    # First, so that no crash leaves a distribution that seems to be lost.
+    # Written first: after a crash the distribution must not look lost.
     write_file(removed / name, jsontext.dumps(asdict(next_act(home, name))).encode())
     folder = plugins_folder(home) / name
     if folder.is_dir():
@@ -336,10 +334,10 @@ def forget(home: Path, name: str) -> None:
 
 @contextmanager
 def changing(home: Path) -> Iterator[Path]:
-    """Yield a folder to prepare a change in, while no other process changes what is installed.
+    """Yield a folder in which to prepare a change, and keep other processes from changing anything.
 
     Raises:
-        FolderError: another process does, or the home cannot be written.
+        FolderError: if another process is changing something, or the home cannot be written.
     """
     root, lock = plugins_folder(home), _opened(home, _LOCK)
     try:
@@ -364,14 +362,14 @@ def changing(home: Path) -> Iterator[Path]:
 
 @contextmanager
 def in_use(home: Path) -> Iterator[None]:
-    """Keep every folder that stands in the home, for a process that imports from them.
+    """Keep every present folder of the home inside the block, for a process that imports from them.
 
     Raises:
-        FolderError: the home cannot be written.
+        FolderError: if the home cannot be written.
     """
     used = _opened(home, _USED)
     try:
-        # Waits for a sweep that runs, which is short.
+        # This waits while another process sweeps, which is short.
         fcntl.flock(used, fcntl.LOCK_SH)
         yield
     finally:
@@ -379,7 +377,7 @@ def in_use(home: Path) -> Iterator[None]:
 
 
 def _opened(home: Path, name: str) -> int:
-    """Return a file to be locked, made where it is not there yet; raises `FolderError`."""
+    """Return the descriptor of a lock file, made if missing; raise `FolderError` on failure."""
     root = plugins_folder(home)
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -389,7 +387,7 @@ def _opened(home: Path, name: str) -> int:
 
 
 def is_in_use(home: Path) -> bool:
-    """Return whether a process imports from the folders of a home."""
+    """Return whether a process imports from folders of a home."""
     try:
         used = os.open(plugins_folder(home) / _USED, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -405,7 +403,7 @@ def is_in_use(home: Path) -> bool:
 
 
 def _sweep(home: Path) -> None:
-    """Remove the folders that no record names, unless a process uses the home's."""
+    """Remove the folders that no record names, unless a process uses folders of the home."""
     root = plugins_folder(home)
     used = os.open(root / _USED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -425,7 +423,7 @@ def _sweep(home: Path) -> None:
 def _sweep_one(root: Path, name: str, kept: str | None) -> None:
     for left in os.listdir(root / name):
         if left not in (RECORD, kept):
-            # By rename, so that what has a folder's name is always complete.
+            # Renamed first, so that a folder under its own name is always complete.
             trash = tempfile.mkdtemp(dir=root, prefix=_TRASH)
             os.rename(root / name / left, os.path.join(trash, left))
     if kept is None:
@@ -440,7 +438,7 @@ def _discard_unfinished(root: Path) -> None:
 
 
 def described(one: Installed) -> dict[str, Any]:
-    """Return a folder as the command line and REST show it."""
+    """Return an installed distribution's folder as the command line and REST show it."""
     return {
         "folder": str(one.folder),
         "enabled": one.enabled,

@@ -1,15 +1,14 @@
-"""The language models' libraries in a folder of their own: litellm, and what it needs that the
-service does not.
+"""The language models' libraries in a folder of their own: litellm, and those of its dependencies
+that the service lacks.
 
-They are nobody's plugin and just as much a stranger's code, so they are unpacked as a plugin is:
-wheels alone, by Solward, in the versions and with the hashes of `models.txt`, and nothing of them
-runs meanwhile. The folder is on the `sys.path` of model hosts and of no process that has keys.
+They are third-party code, so Solward unpacks them like a plugin: only wheels, with the versions and
+hashes of `models.txt`, and without running any of their code. The folder is on the `sys.path` of
+model hosts, never of a process that has keys.
 
     <root>/<digest>/    complete once it has this name
 
-The digest is of `models.txt` and of the interpreter, so what another release of either unpacked is
-not this one's. The default root stands in the environment that it complements, which several homes,
-users and checkouts may share.
+The digest covers `models.txt` and the interpreter, so each release of either has a folder. The
+default root is in the environment of Solward, which several homes, users and checkouts may share.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ _FOLDER: Final = re.compile(r"[0-9a-f]{16}")
 
 
 class Unpacked(NamedTuple):
-    """What an installation made.
+    """The result of an installation.
 
     Attributes:
-        left_out: files of the wheels that are not unpacked, as an interpreter would run them.
+        left_out: files of the wheels that are not unpacked, because an interpreter would run them.
     """
 
     folder: Path
@@ -53,25 +52,23 @@ class Unpacked(NamedTuple):
 
 
 def installed(root: Path) -> Path | None:
-    """Return the folder of this release and interpreter; None where it is not installed."""
+    """Return the folder for this release and interpreter; None if it is not installed."""
     folder = root / _digest()
     return folder if folder.is_dir() else None
 
 
 def beside_the_service() -> bool:
-    """Return whether pip put them into the service's own environment, where they run as the
-    service."""
+    """Return whether litellm is in the service's own environment, where it runs as the service."""
     return find_spec("litellm") is not None
 
 
 def install(root: Path) -> Unpacked | None:
-    """Fetch and unpack them; None where they are there already.
+    """Download and unpack the libraries; return None if they are installed already.
 
     A crash leaves nothing that counts as installed.
 
     Raises:
-        FolderError: a wheel cannot be fetched, is not what the lock says, or the root cannot be
-            written.
+        FolderError: if a wheel is unavailable or differs from the lock, or the root is read-only.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -82,7 +79,7 @@ def install(root: Path) -> Unpacked | None:
 
 
 def others(root: Path) -> list[Path]:
-    """Folders of other releases or interpreters, which may be in use elsewhere."""
+    """Return the folders of other releases or interpreters, which may be in use elsewhere."""
     mine = _digest()
     names = sorted(os.listdir(root)) if root.is_dir() else []
     return [root / name for name in names if name != mine and _FOLDER.fullmatch(name)]
@@ -103,16 +100,16 @@ def _unpacked(root: Path, target: Path) -> Unpacked:
         named = ("--dest", str(fetched), "--requirement", str(LOCK))
         run_pip(["download", *options, *named], staging)
         wheels = tuple(map(tree.unpack, sorted(fetched.iterdir())))
-        # The service's user may be another one than who installs.
+        # The service may run as another user than the one who installs.
         for folder, _, files in os.walk(tree.root):
             os.chmod(folder, 0o755)  # noqa: S103
             for name in files:
                 os.chmod(os.path.join(folder, name), 0o644)
-        # A host can write nothing, so it would compile them again at each of its starts.
+        # A host cannot write, so it would compile the files again at each start.
         compileall.compile_dir(
             tree.root, quiet=2, workers=0, stripdir=tree.root, prependdir=target
         )  # fmt: skip
-        # What has the folder's name must be on the disk, also where the power goes.
+        # All files must be on the disk before the folder gets its name, even if the power fails.
         os.sync()
         os.rename(tree.root, target)
         return Unpacked(target, wheels, tuple(tree.left_out))
@@ -122,7 +119,7 @@ def _unpacked(root: Path, target: Path) -> Unpacked:
 
 @contextmanager
 def _alone(root: Path) -> Iterator[None]:
-    """Wait until no other process installs, and remove what one that was killed left."""
+    """Wait until no other process installs, and remove what a killed one left."""
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

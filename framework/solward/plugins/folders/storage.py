@@ -1,10 +1,9 @@
-"""What plugins keep: a folder of a distribution's own, beside the installed one and untouched by
-its upgrades.
+"""Folders for the files that plugins keep, one for each distribution, which upgrades do not touch.
 
     <home>/storage/<name>/
 
-Its host writes there, so it holds whatever a stranger likes. Who reads it takes plain files alone,
-follows nothing, waits for nothing and does not recurse.
+A plugin host writes there, so nothing in it can be trusted. Code here reads only plain files, does
+not follow links, does not wait, and does not recurse.
 """
 
 from __future__ import annotations
@@ -21,20 +20,18 @@ FOLDER = "storage"
 
 
 def storage_folder(home: Path, name: str) -> Path | None:
-    """Return the folder of a distribution, by its canonical name; None where that is no such
-    name."""
+    """Return the folder of a distribution by its canonical name; None if the name is not valid."""
     return home / FOLDER / name if is_name(name) else None
 
 
 def make_storage(folder: Path) -> None:
-    """Make a distribution's folder, for its owner alone, where it is missing."""
+    """Make a distribution's folder if it is missing, readable by its owner alone."""
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def made_storage(home: Path, manifest: Manifest | None, distribution: str) -> Path | None:
-    """Return the folder of a distribution, made where it is missing; None where its plugin's
-    manifest asks for none."""
+    """Return the folder of a distribution, made if missing; None if the manifest asks for none."""
     if manifest is None or not manifest.storage_mb:
         return None
     folder = storage_folder(home, canonical(distribution))
@@ -44,7 +41,7 @@ def made_storage(home: Path, manifest: Manifest | None, distribution: str) -> Pa
 
 
 def stored(home: Path) -> list[str]:
-    """Return the distributions that have a folder."""
+    """Return the names of the distributions that have a folder."""
     try:
         return sorted(filter(is_name, os.listdir(home / FOLDER)))
     except OSError:
@@ -52,14 +49,14 @@ def stored(home: Path) -> list[str]:
 
 
 def files(root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield every plain file below a folder, by its path from there with `/`."""
+    """Yield every plain file below a folder, each with its relative path."""
     left = [""]
     while left:
         folder = left.pop()
         try:
             entries = sorted(os.scandir(root / folder), key=lambda entry: entry.name)
         except OSError:
-            continue  # it is gone meanwhile, or nobody can read it
+            continue  # it is gone, or unreadable
         for entry in entries:
             path = f"{folder}/{entry.name}" if folder else entry.name
             if entry.is_dir(follow_symlinks=False):
@@ -69,16 +66,16 @@ def files(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def empty(folder: Path) -> None:
-    """Delete all that is in a distribution's folder, however deep it is and whatever is closed.
+    """Delete everything in a distribution's folder, however deep, and whatever its permissions.
 
-    The folder itself stays, in which a running plugin host goes on to keep files.
+    The folder itself stays, because a running plugin host may use it.
 
     Raises:
-        OSError: something cannot be deleted.
+        OSError: if something cannot be deleted.
     """
     numbers = itertools.count()
     while inner := _folders_left(folder):
-        # What is one level further down comes up, so that no path grows.
+        # Folders one level down are moved up, so that no path gets too long.
         for each in inner:
             os.chmod(each, 0o700)
             for entry in list(os.scandir(each)):
@@ -89,7 +86,7 @@ def empty(folder: Path) -> None:
 
 
 def _folders_left(folder: Path) -> list[str]:
-    """Delete the files of a folder; returns the folders in it."""
+    """Delete the files of a folder, and return the folders in it."""
     left = []
     for entry in list(os.scandir(folder)):
         if entry.is_dir(follow_symlinks=False):

@@ -1,7 +1,7 @@
-"""Wheels, unpacked by Solward itself: files into one folder, and nothing of them runs.
+"""Wheels, unpacked by Solward itself into one folder; none of their code runs.
 
-A wheel is a stranger's archive. pip would put its `.pth` files where every interpreter runs them,
-its scripts beside Solward's, and its modules over those of others; here it can do none of that.
+A wheel is a third party's archive. pip would put its `.pth` files where every interpreter runs
+them, its scripts next to Solward's, and its modules over those of others; Solward does none of it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FILE = re.compile(
     r"(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._]{0,98}[A-Za-z0-9])?)-(?P<version>[A-Za-z0-9][A-Za-z0-9.!+_]{0,63})"
     r"(?:-[0-9][A-Za-z0-9_.]*)?-[A-Za-z0-9_.]+-[A-Za-z0-9_.]+-[A-Za-z0-9_.]+\.whl"
 )
-# The end of an archive without comment: PK 5 6, then the directory's size at 12.
+# The end of an archive without a comment: PK 5 6, then the directory's size at 12.
 _END = struct.Struct("<4s8xII2x")
 _LOCATOR_64 = b"PK\x06\x07"
 _PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -41,17 +41,17 @@ _MAX_METADATA = 8 << 20
 _BLOCK = 1 << 20
 _UNRECORDED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 _HASHES = ("sha256", "sha384", "sha512")
-# Modules that an interpreter imports by itself at its start, from any folder of its path.
+# Modules that an interpreter imports when it starts, from any folder of its path.
 _STARTED = re.compile(r"(?:sitecustomize|usercustomize)(?:\..*)?")
 
 
 @dataclass(slots=True)
 class Budget:
-    """What a distribution's wheels may take together.
+    """The room that is left for a distribution's wheels.
 
     Attributes:
-        archive_bytes: of one wheel's file.
-        directory_bytes: of one wheel's list of files, which is read at once.
+        archive_bytes: limit of one wheel's file.
+        directory_bytes: limit of one wheel's list of files, which is read at once.
     """
 
     files: int = 50_000
@@ -61,7 +61,7 @@ class Budget:
 
 
 class Named(NamedTuple):
-    """What a wheel's file name says."""
+    """The name and version in a wheel's file name."""
 
     name: str
     version: str
@@ -69,10 +69,10 @@ class Named(NamedTuple):
 
 @dataclass(slots=True)
 class Tree:
-    """A folder that wheels are unpacked into.
+    """A folder into which wheels are unpacked.
 
     Attributes:
-        left_out: files that were not, as an interpreter would run them.
+        left_out: files that were not unpacked, because an interpreter would run them.
     """
 
     root: Path
@@ -85,8 +85,8 @@ class Tree:
         """Unpack a wheel.
 
         Raises:
-            FolderError: it is none, lies about what it holds, or holds what must not be there. What
-                was written until then is the caller's to remove.
+            FolderError: if it is not a wheel, misstates its contents, or holds forbidden files. The
+                caller removes what was written until then.
         """
         named = file_name(path.name)
         try:
@@ -127,14 +127,14 @@ class Tree:
     def _one(
         self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, wheel: str, data: str
     ) -> dict[str, str]:
-        """Write one file, or leave it out; returns the hashes of what it holds."""
+        """Write one file or leave it out, and return the hashes of its content."""
         path = _destination(info.filename, data)
         if path is not None and runs_by_itself(path):
             self.left_out.append(info.filename)
             path = None
         hashes = {name: hashlib.new(name) for name in _HASHES}
         with archive.open(info) as source, _sink(self._new(path, wheel)) as sink:
-            # zipfile reads no more than the size that was counted, whatever is packed.
+            # zipfile reads no more than the size that was counted against the budget.
             while block := source.read(_BLOCK):
                 for each in hashes.values():
                     each.update(block)
@@ -160,7 +160,7 @@ class Tree:
         return target
 
     def modules(self) -> list[str]:
-        """Names of the top-level modules and packages."""
+        """Return the names of the top-level modules and packages."""
         names = set()
         for path in self._files:
             first, slash, _ = path.partition("/")
@@ -172,10 +172,10 @@ class Tree:
 
 
 def file_name(name: str) -> Named:
-    """What a wheel's file name says.
+    """Return the name and version in a wheel's file name.
 
     Raises:
-        FolderError: it is no wheel's.
+        FolderError: if it is not the name of a wheel.
     """
     found = _FILE.fullmatch(name)
     if found is None:
@@ -187,8 +187,8 @@ def file_name(name: str) -> Named:
 
 
 def check_modules(tree: Tree, distribution: str) -> None:
-    """Refuse modules of a name that the service has: a host would import the service's, and whoever
-    reads the folder would believe otherwise.
+    """Refuse modules with a name that the service has: a host would import the service's module
+    instead of the one in the folder.
 
     Raises:
         FolderError: naming the module.
@@ -206,7 +206,7 @@ def check_modules(tree: Tree, distribution: str) -> None:
 
 
 def _check_end(file: IO[bytes], wheel: str, budget: Budget) -> None:
-    """Refuse archives whose list of files is not where every program looks, or is enormous."""
+    """Refuse archives whose list of files is enormous, or not where every program looks for it."""
     size = file.seek(0, os.SEEK_END)
     if size > budget.archive_bytes:
         raise FolderError(f"{wheel} is larger than {budget.archive_bytes} bytes")
@@ -222,11 +222,11 @@ def _check_end(file: IO[bytes], wheel: str, budget: Budget) -> None:
 
 
 def _checked(archive: zipfile.ZipFile, wheel: str) -> Iterator[zipfile.ZipInfo]:
-    """Yield the files of an archive, each with a plain path below the folder."""
+    """Yield the files of an archive; refuse it if one has no plain path below the folder."""
     seen: set[str] = set()
     for info in archive.infolist():
         name = info.filename
-        # What zipfile cut off at a NUL others would read.
+        # zipfile cuts a name off at a NUL, and other programs do not.
         plain = info.orig_filename == name and name.isprintable() and "\\" not in name
         parts = name.removesuffix("/").split("/")
         if (
@@ -251,8 +251,7 @@ def _checked(archive: zipfile.ZipFile, wheel: str) -> Iterator[zipfile.ZipInfo]:
 def _metadata(
     archive: zipfile.ZipFile, infos: list[zipfile.ZipInfo], wheel: str, named: Named
 ) -> tuple[str, str]:
-    """Return the names of the wheel's folders of metadata and of data; they must be the file
-    name's."""
+    """Return the wheel's folders of metadata and data; both must match the file name."""
     tops = {info.filename.split("/")[0] for info in infos if "/" in info.filename}
     found = sorted(top for top in tops if top.endswith((".dist-info", ".data")))
     own = [top for top in found if top.endswith(".dist-info")]
@@ -272,13 +271,13 @@ def _metadata(
 
 def _same(text: str, named: Named) -> bool:
     name, _, version = text.rpartition("-")
-    # Where the version has a `-`, a file name has `_`.
+    # A file name has `_` where the version has `-`.
     spelled = version.replace("-", "_").lower()
     return canonical(name) == canonical(named.name) and spelled == named.version.lower()
 
 
 def _record(archive: zipfile.ZipFile, folder: str, wheel: str) -> dict[str, str]:
-    """Path -> `algorithm=hash`, as the wheel's RECORD says."""
+    """Return the `algorithm=hash` of each path, from the wheel's RECORD."""
     text = _text(archive, f"{folder}/RECORD", wheel).decode()
     found: dict[str, str] = {}
     for row in csv.reader(io.StringIO(text), strict=True):
@@ -304,7 +303,7 @@ def _text(archive: zipfile.ZipFile, name: str, wheel: str) -> bytes:
 
 
 def _destination(name: str, data: str) -> str | None:
-    """Where a file goes below the folder; None for what is not unpacked: scripts and the like."""
+    """Return the place of a file below the folder; None for scripts and others to leave out."""
     if "/__pycache__/" in f"/{name}":
         return None
     if not name.startswith(f"{data}/"):
@@ -314,7 +313,7 @@ def _destination(name: str, data: str) -> str | None:
 
 
 def runs_by_itself(path: str) -> bool:
-    """Return whether an interpreter whose path has the folder would run it unasked."""
+    """Return whether an interpreter with the folder on its path runs the file at its start."""
     first, slash, _ = path.partition("/")
     if not slash and first.endswith(".pth"):
         return True
