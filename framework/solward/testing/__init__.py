@@ -1,7 +1,7 @@
 """Test tools for plugin authors: pytest fixtures (`plugin`), a service on an embedded ledger
 (`stand`), a scripted provider, and the conformance kit (`conformance`).
 
-Imported at first use: pytest loads this package in every environment that has Solward.
+Names are imported when first used, because every pytest run with Solward loads this package.
 """
 
 from __future__ import annotations

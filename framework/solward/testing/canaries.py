@@ -1,4 +1,4 @@
-"""Canary secrets: known values in reach of a plugin, searched for in everything it returns."""
+"""Canary secrets: known values within a plugin's reach that must not be in anything it returns."""
 
 from __future__ import annotations
 
@@ -28,29 +28,28 @@ VARIABLES = (
     "GEMINI_API_KEY",
 )
 
-# What stands in a plugin host for a secret begins so.
+# Beginning of the placeholders for secrets in a plugin host.
 STAND_IN = "solward-secret-"
-# So begin the kit's values of secrets that a manifest names and nobody has set.
+# Beginning of the kit's values for secrets that a manifest names and nobody has set.
 _OF_A_PLUGIN = "canary-plugin-"
-# Characters of a secret setting that the kit makes up, where its length is free.
+# Length of a secret setting that the kit makes up, unless its schema requires another.
 _SETTING_LENGTH = 32
 
 
 def plugin_secret(env: str) -> str:
-    """Return the value of a secret that a manifest names: the author's own where it is set, so that
-    examples can run, or a canary."""
+    """Return a value for a secret that a manifest names: the author's own if it is set, so that
+    examples can run; otherwise a canary."""
     return os.environ.get(env) or f"{_OF_A_PLUGIN}{secrets.token_hex(16)}"
 
 
 def setting_secret(least: int, most: int) -> str:
-    """Return a value of a secret setting, of so many characters."""
+    """Return a made-up value of a secret setting whose length is within these bounds."""
     length = max(least, min(most, _SETTING_LENGTH))
     return secrets.token_hex(length)[:length]
 
 
 def _within_base64(secret: bytes) -> Iterator[str]:
-    """What base64 has of a secret wherever it stands: without the letters that its neighbours
-    are part of."""
+    """Yield the base64 letters that depend only on a secret, for each of three offsets."""
     for before, first in ((0, 0), (1, 2), (2, 3)):
         text = base64.b64encode(b"\0" * before + secret).decode()
         yield text[first : (before + len(secret)) // 3 * 4]
@@ -58,8 +57,7 @@ def _within_base64(secret: bytes) -> Iterator[str]:
 
 @dataclass(slots=True)
 class Canaries:
-    """One set of secrets: variables, the private keys of the wallets made so far, and secret
-    settings of skills."""
+    """One set of secrets: variables, private keys of wallets made so far, and secret settings."""
 
     variables: Mapping[str, str] = field(
         default_factory=lambda: {name: f"canary-{secrets.token_hex(16)}" for name in VARIABLES},
@@ -69,11 +67,11 @@ class Canaries:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The same as keyword arguments of `Settings`."""
+        """The variables as keyword arguments of `Settings`."""
         return {name.lower(): value for name, value in self.variables.items()}
 
     def keypair(self) -> Keypair:
-        """Return a new private key that `found_in` searches for."""
+        """Return a new private key, for which `found_in` searches."""
         keypair = Keypair()
         whole = bytes(keypair)
         name = f"the private key of wallet {keypair.pubkey()}"
@@ -85,11 +83,10 @@ class Canaries:
         return keypair
 
     def setting(self, name: str, value: str) -> None:
-        """Search for the value of a secret setting, too."""
+        """Search for the value of a secret setting too."""
         name = f"the secret setting {name}"
         self._keep(name, value.encode())
-        # As it stands in JSON, in a repr, in an address, and in the middle of base64, as in HTTP's
-        # basic authentication.
+        # Its forms in JSON, in a repr, in a URL, and within base64 (HTTP's basic authentication).
         quoted = json.dumps(value)[1:-1], repr(value)[1:-1], quote(value), quote(value, safe="")
         for form in (value, *quoted, *_within_base64(value.encode())):
             self._forms[form] = name
@@ -100,7 +97,7 @@ class Canaries:
         self._forms[base64.urlsafe_b64encode(secret).decode().rstrip("=")] = name
 
     def hidden(self, text: str) -> str:
-        """Return a text without private keys and secret settings, which may be an author's own."""
+        """Return a text without private keys and secret settings, which may be the author's."""
         for form in sorted(self._forms, key=len, reverse=True):
             text = text.replace(form, REDACTED)
         return text

@@ -37,7 +37,7 @@ def async_fixture(function: Callable[..., Any]) -> Any:
 
 @async_fixture
 async def solward_stand(tmp_path: Path) -> AsyncIterator[Stand]:
-    """Yield a whole service on an embedded ledger in a temporary home, demo providers included."""
+    """Yield a whole service on an embedded ledger in a temporary home, with demo providers."""
     from solward.testing import open_stand
 
     async with open_stand(tmp_path / "solward-home") as stand:
@@ -46,21 +46,19 @@ async def solward_stand(tmp_path: Path) -> AsyncIterator[Stand]:
 
 @async_fixture
 async def localnet(solward_stand: Stand) -> Localnet:
-    """Return the embedded ledger: `call` for Solana's JSON-RPC, `advance_slots`,
-    `advance_epochs`."""
+    """Return the embedded ledger: `call` for JSON-RPC, `advance_slots`, `advance_epochs`."""
     return solward_stand.localnet
 
 
 @async_fixture
 async def wallet(solward_stand: Stand) -> TestWallet:
-    """Return a managed wallet that holds 10 SOL; `await wallet.run("skill", name=value)` runs a
-    skill."""
+    """Return a managed wallet with 10 SOL; `await wallet.run("skill", name=value)` runs a skill."""
     return await solward_stand.wallet()
 
 
 @pytest.fixture
 def skill_context(wallet: TestWallet) -> Callable[..., SkillContext]:
-    """Makes the context of a skill (its name or its module) on `wallet`, for calls of its hook."""
+    """Return a function that makes a context of a skill (name or module) on `wallet`."""
     return wallet.context
 
 

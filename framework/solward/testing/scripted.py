@@ -49,25 +49,24 @@ TRANSFER = ToolDefinition(
 
 
 def waiting(request: CompletionRequest) -> Completion:
-    """Return the answer without a script."""
+    """Return the default answer."""
     return Completion("Waiting.")
 
 
 async def silence(request: CompletionRequest) -> AsyncIterator[str | Usage]:
-    """Yield a stream without a piece."""
+    """Yield nothing: the default stream."""
     return
     yield
 
 
 @dataclass(eq=False)
 class ScriptedProvider:
-    """A provider plugin: answers from its script, then with what `answer` gives.
+    """A provider plugin that answers from its script, then with the result of `answer`.
 
     Attributes:
-        answer: returns, or awaits to, a `Completion`, or an error to raise; called where the
-            script has ended.
-        pieces: what a streamed chat yields.
-        requests: every request, in order.
+        answer: gives, perhaps async, a `Completion` or an error to raise, after the script.
+        pieces: yields the pieces of a streamed chat.
+        requests: all requests, in order.
         lent: the context (secret and address) of each request.
         script: answers still to give; `say` adds to them.
         name: the provider's name, an agent's `llmProvider`.
@@ -81,7 +80,7 @@ class ScriptedProvider:
     name: str = "scripted"
 
     def say(self, *answers: Answer) -> None:
-        """Append answers to the script, one a request; an error is raised."""
+        """Append answers to the script, one for each request; an error is raised."""
         self.script.extend(answers)
 
     async def complete(self, request: CompletionRequest, context: ProviderContext) -> Completion:
@@ -109,7 +108,7 @@ class ScriptedProvider:
 
     @hookimpl
     def provider_spec(self) -> ProviderSpec:
-        """No options, no secret."""
+        """See `solward.hookspecs.provider_spec`; it has no options and no secret."""
         options = {"type": "object", "properties": {}, "additionalProperties": False}
         return ProviderSpec(self.name, "scripted-1", options)
 
@@ -117,14 +116,14 @@ class ScriptedProvider:
     async def provider_complete(
         self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
     ) -> Completion:
-        """Return the hook."""
+        """See `solward.hookspecs.provider_complete`."""
         return await self.complete(request, context)
 
     @hookimpl
     async def provider_stream(
         self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
     ) -> AsyncIterator[str | Usage]:
-        """Yield the hook."""
+        """See `solward.hookspecs.provider_stream`."""
         source: Any = self.stream(request, context)
         async with contextlib.aclosing(source):
             async for piece in source:

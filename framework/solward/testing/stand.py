@@ -1,4 +1,4 @@
-"""A whole service on an embedded ledger in a temporary home, and wallets of it that hold SOL."""
+"""A whole service on an embedded ledger in a temporary home, with wallets that hold SOL."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from solward.vault.custody import Wallet
 from solward.vault.money.request import ADMIN
 from solward_localnet.node import Localnet
 
-# Room for several transactions of the default limit of 2 SOL.
+# Enough for several transactions of the default limit of 2 SOL.
 WALLET_SOL = 10
-# A test does more in a minute than an agent may.
+# A test makes more transactions in a minute than an agent may.
 PER_MINUTE = 1_000
 
 
@@ -40,24 +40,24 @@ PER_MINUTE = 1_000
 class TestWallet:
     """A managed wallet of a stand; its transactions pass the real engine and guardrails."""
 
-    __test__ = False  # pytest must not take it for a class of tests
+    __test__ = False  # pytest must not collect it as a class of tests
 
     stand: Stand = field(repr=False)
     record: Wallet
 
     @property
     def id(self) -> str:
-        """Its id in the store."""
+        """The wallet's id in the store."""
         return self.record.id
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The wallet's name."""
         return self.record.name
 
     @property
     def address(self) -> str:
-        """Its base58 address."""
+        """The wallet's base58 address."""
         return self.record.address
 
     def context(
@@ -67,15 +67,15 @@ class TestWallet:
         effects: Effects | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> SkillContext:
-        """Return a skill's context on this wallet; `effects` overrides those it declares.
+        """Return a skill's context on this wallet; `effects` replace those that it declares.
 
         Args:
-            settings: set for this context alone, beside the defaults. `run` takes what
-                `Stand.set_settings` set.
+            settings: settings for this context alone, with the declared defaults. `run` uses those
+                of `Stand.set_settings` instead.
 
         Raises:
-            InvalidRequest: it declares no such setting, or the value does not fit.
-            SkillError: `settings_missing`: a required one is not given.
+            InvalidRequest: if it declares no such setting, or the value does not fit.
+            SkillError: `settings_missing` if a required one is not given.
         """
         loaded = self.stand.skill(skill)
         given = checked_settings(loaded, settings or {})
@@ -86,10 +86,11 @@ class TestWallet:
         return self.stand.service.skill_runs.context(loaded, self.record, ADMIN, settings=given)
 
     async def run(self, skill: object, /, **params: Any) -> str:
-        """Run a skill as the service does: validate, time out, execute; the outcome's text.
+        """Run a skill as the service does (validate, time out, execute), and return the outcome's
+        text.
 
         Raises:
-            InvalidRequest: the parameters do not fit its schema.
+            InvalidRequest: if the parameters do not fit its schema.
             SolwardError: the refusal of the skill, the guardrails or the ledger.
         """
         loaded = self.stand.skill(skill)
@@ -107,11 +108,11 @@ class TestWallet:
         return await self.stand.service.ledger.balance(self.address)
 
     async def records(self) -> list[TransactionRecord]:
-        """Return its stored transactions, newest first, those refused included."""
+        """Return its stored transactions, newest first, refused ones included."""
         return await self.stand.service.history.newest(self.id, limit=500)
 
     async def fund(self, sol: Decimal | int) -> None:
-        """Airdrop SOL to it, past every limit."""
+        """Add SOL to the wallet by airdrop, which no limit applies to."""
         await self.stand.fund(self.address, sol)
 
 
@@ -139,14 +140,14 @@ class Stand:
         return wallet
 
     async def fund(self, address: str, sol: Decimal | int) -> None:
-        """Airdrop SOL to any account."""
+        """Add SOL to any account by airdrop."""
         await self.localnet.call("requestAirdrop", [address, sol_to_lamports(sol)])
 
     def skill(self, skill: object) -> LoadedSkill:
-        """Return a skill by name, or of a module that need not be installed.
+        """Return a skill by its name, or from a module that need not be installed.
 
         Raises:
-            InvalidRequest: there is none, or it does not load; says why.
+            InvalidRequest: if there is none, or it does not load; says why.
         """
         if isinstance(skill, LoadedSkill):
             return skill
@@ -160,10 +161,10 @@ class Stand:
         return target.loaded
 
     async def set_settings(self, skill: object, settings: Mapping[str, Any]) -> None:
-        """Set settings of a skill, as `solward plugins settings set` does, from its next call on.
+        """Set settings of a skill, as `solward plugins settings set` does; its next call gets them.
 
         Raises:
-            InvalidRequest: it declares no such setting, or the value does not fit; names it.
+            InvalidRequest: if it declares no such setting, or the value does not fit; names it.
         """
         loaded = self.skill(skill)
         for name, value in checked_settings(loaded, settings).items():
@@ -177,7 +178,7 @@ class Stand:
         """Load skills and providers that are not installed, for the service and its agents.
 
         Raises:
-            InvalidRequest: one of them does not load, or is neither a skill nor a provider.
+            InvalidRequest: if one of them does not load, or is neither a skill nor a provider.
         """
         registry = self.service.live.registry
         skills, providers = dict(registry.skills), dict(registry.providers)
@@ -208,10 +209,10 @@ async def open_stand(
     """Open a service on a ledger of its own in `home`, without any network.
 
     Args:
-        plugins: loaded beside the installed ones, as `Stand.install` takes them.
+        plugins: plugins to load besides the installed ones, as for `Stand.install`.
         canaries: makes the private keys of its wallets.
-        genesis: accounts of its ledger beside those of the demo market, programs among them.
-        settings: of `Settings`; the default limits hold, except the rate of transactions.
+        genesis: accounts of its ledger in addition to the demo market's, programs among them.
+        settings: fields of `Settings`; all but the rate of transactions have the default limits.
     """
     chosen = Settings(_env_file=None, **{**_defaults(), **settings, "solward_home": home})
     async with Solward.open(chosen, demo=True, genesis=genesis) as service:
@@ -221,10 +222,10 @@ async def open_stand(
 
 
 def checked_settings(skill: LoadedSkill, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as the service would store them.
+    """Return settings in the form in which the service stores them.
 
     Raises:
-        InvalidRequest: the skill declares no such setting, or the value does not fit; names it.
+        InvalidRequest: if the skill declares no such setting, or the value does not fit; names it.
     """
     if skill.settings is None:
         if settings:
@@ -238,9 +239,9 @@ def checked_settings(skill: LoadedSkill, settings: Mapping[str, Any]) -> dict[st
 
 def _defaults() -> dict[str, Any]:
     """Return the default of every setting: a test must not reach the database, the ledger or the
-    keys in an operator's environment."""
+    keys that an operator's environment names."""
     defaults: dict[str, Any] = {}
     for name, setting in Settings.model_fields.items():
-        # Some follow from those before them.
+        # Some defaults depend on earlier settings.
         defaults[name] = setting.get_default(call_default_factory=True, validated_data=defaults)
     return defaults | {"max_transactions_per_minute": PER_MINUTE}

@@ -1,4 +1,4 @@
-"""Finds a plugin by an entry point's name, a module, an object, or a project's folder."""
+"""Look-up of plugins by an entry point's name, a module, an object, or a project's folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Loaded = LoadedSkill | LoadedProvider | LoadedVenue | LoadedPayment | Any
 
 
 class UninstalledEntryPoint(EntryPoint):
-    """An entry point that is not installed: of a folder, or of a plugin object."""
+    """An entry point that is not installed: that of a project's folder, or of a plugin object."""
 
     def __init__(
         self,
@@ -45,17 +45,17 @@ class UninstalledEntryPoint(EntryPoint):
 
 
 class FolderDistribution(Distribution):
-    """A project folder's distribution, as if it were installed."""
+    """The distribution of a project's folder, as if it were installed."""
 
     def __init__(self, name: str, version: str) -> None:
         self._text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
 
     def read_text(self, filename: str) -> str | None:
-        """Metadata of its name and version only."""
+        """See `Distribution.read_text`; it has only metadata, with name and version."""
         return self._text if filename == "METADATA" else None
 
     def locate_file(self, path: Any) -> Any:
-        """No file of it is installed."""
+        """See `Distribution.locate_file`; no file of it is installed."""
         return Path(path)
 
 
@@ -64,8 +64,8 @@ class Target:
     """One plugin to check, loaded or left out.
 
     Attributes:
-        kind: `skill`, `provider`, `venue` or `guardrail`.
-        loaded: the registry's loaded plugin, for a guardrail what asks it; None with a problem.
+        kind: `skill`, `provider`, `venue`, `payment` or `guardrail`.
+        loaded: the registry's plugin, or a guardrail's function; None if there is a problem.
     """
 
     name: str
@@ -80,14 +80,13 @@ def target_of(plugin: object) -> Target:
     """Load one plugin: a name, a module, another plugin object, or an entry point.
 
     Raises:
-        InvalidRequest: nothing installed has the name, or the object implements no hook.
+        InvalidRequest: if nothing installed has the name, or the object implements no hook.
     """
     return load_target(entry_point_of(plugin))
 
 
 def entry_point_of(plugin: object) -> EntryPoint:
-    """Return the entry point of a name, a module or another plugin object; raises
-    `InvalidRequest`."""
+    """Return the entry point of a name, a module or another object; raise `InvalidRequest`."""
     if isinstance(plugin, EntryPoint):
         return plugin
     if not isinstance(plugin, str):
@@ -112,7 +111,7 @@ def entry_point_of(plugin: object) -> EntryPoint:
 
 
 def installed_entry_points(name: str) -> list[EntryPoint]:
-    """Installed entry points of a name, `GROUP:NAME`, or a distribution's name."""
+    """Return the installed entry points with a name, `GROUP:NAME`, or a distribution's name."""
     group, _, plain = name.rpartition(":")
     every = _installed()
     found = [each for each in every if each.name == plain and group in ("", each.group)]
@@ -127,7 +126,7 @@ def installed_entry_points(name: str) -> list[EntryPoint]:
 
 
 def load_target(entry_point: EntryPoint) -> Target:
-    """Load one plugin as the registry does, alone, but not under a built-in's name."""
+    """Load one plugin alone, as the registry does; refuse the name of a built-in one."""
     kind = KINDS[entry_point.group]
     name, distribution = entry_point.name, entry_point.dist
     title = distribution.metadata["Name"] if distribution else "unknown"
@@ -142,7 +141,7 @@ def folder(path: Path) -> Iterator[list[EntryPoint]]:
     """Yield the entry points of a project folder, importable inside the block.
 
     Raises:
-        InvalidRequest: it has no `pyproject.toml`, or that names no plugin of Solward.
+        InvalidRequest: if it has no `pyproject.toml`, or that names no plugin of Solward.
     """
     file = path / "pyproject.toml"
     try:
@@ -175,7 +174,7 @@ def folder(path: Path) -> Iterator[list[EntryPoint]]:
 
 
 def conflict(entry_point: EntryPoint) -> Problem | None:
-    """That a plugin has the name of a built-in one."""
+    """Return a problem if the plugin has the name of a built-in one, otherwise None."""
     if entry_point.dist is not None:
         own = [
             each
@@ -201,19 +200,19 @@ def _load(entry_point: EntryPoint) -> tuple[Problem | None, Registry | None]:
 
 
 def loaded_of(registry: Registry, kind: str, name: str) -> Loaded:
-    """Return a plugin of a registry, for a guardrail what asks it; raises `KeyError`."""
+    """Return a registry's plugin, or the function that calls a guardrail; raise `KeyError`."""
     found = {(each, called): plugin for each, called, plugin in registry.every()}[kind, name]
     return found.check if kind == "guardrail" else found
 
 
 def _entry_point_of_object(plugin: object, value: str = "") -> EntryPoint:
-    """Return the entry point of a plugin object; `value` is where it can be imported from."""
+    """Return the entry point of a plugin object; `value` names the place to import it from."""
     for group, hooks in HOOKS.items():
         if any(hasattr(plugin, hook) for hook in hooks):
             declare = getattr(plugin, hooks[0], None)
             name = getattr(plugin, "__name__", type(plugin).__name__).rpartition(".")[2]
             if hooks[0].endswith("_spec") and callable(declare):
-                # The contract check reports what it raises.
+                # The contract check reports an error of this call.
                 with contextlib.suppress(Exception):
                     name = str(declare().name)
             if not value and isinstance(plugin, ModuleType):

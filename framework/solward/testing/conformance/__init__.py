@@ -62,18 +62,18 @@ def check_path_or_name(
     """Return one report for each plugin of a distribution, an entry point, a project's folder or a
     wheel.
 
-    Runs the plugins' code. A skill is run with the `examples` it declares.
+    It runs the plugins' code, and a skill with the `examples` that it declares.
 
     Args:
-        target: the name of an installed distribution or entry point; or a folder with a
+        target: name of an installed distribution or entry point; or a folder with a
             `pyproject.toml`, whose entry points are imported without installing; or a wheel, which
-            is unpacked as `solward plugins install` does, for the time of the check.
-        in_process: as of the others; of a wheel nothing is imported into this process.
-        home: where distributions in folders of their own are looked for, too.
+            is unpacked as by `solward plugins install` for the time of the check.
+        in_process: import into this process instead of plugin hosts; not possible for a wheel.
+        home: home in whose folders to look for distributions too.
 
     Raises:
-        InvalidRequest: there is no such plugin, or the folder is no plugin project.
-        FolderError: the wheel cannot be unpacked.
+        InvalidRequest: if there is no such plugin, or the folder is no plugin project.
+        FolderError: if the wheel cannot be unpacked.
     """
     from solward.testing.conformance.runner import check_target
 
@@ -88,18 +88,16 @@ async def check_skill(
     stand: Stand | None = None,
     in_process: bool = False,
 ) -> Report:
-    """Return every check of one skill, with the examples it declares and these cases.
+    """Check one skill with the examples that it declares and these cases, and return the report.
 
     Args:
-        settings: what is set for it. Secrets that are not among them are made up, and no text,
-            error or log line may have one of either.
-        stand: the service to run it on; without one, a service is opened whose secrets are
-            canaries.
-        in_process: import it into this process, for debugging; an object that no module has under a
-            name can be checked in no other way.
+        settings: settings for it. Missing secrets are made up. No output may contain a secret.
+        stand: the service to run it on; by default one is opened whose secrets are canaries.
+        in_process: import it into this process, for debugging. An object that no module holds under
+            a name can only be checked so.
 
     Raises:
-        InvalidRequest: there is no such plugin.
+        InvalidRequest: if there is no such plugin.
     """
     given = {"cases": cases, "settings": settings or {}}
     return await _checked("skill", target, in_process, stand, **given)
@@ -108,14 +106,14 @@ async def check_skill(
 async def check_provider(
     target: object, *, address: str | None = None, in_process: bool = False
 ) -> Report:
-    """Return every check of one provider; calls servers of this machine only.
+    """Check one provider, calling servers of this machine only, and return the report.
 
     Args:
-        address: base address of a server that speaks the vendor's protocol; without it the checks
-            that need answers are skipped, unless the provider calls no server.
+        address: base address of a server that speaks the vendor's protocol. Without it, checks that
+            need answers are skipped, unless the provider calls no server.
 
     Raises:
-        InvalidRequest: there is no such plugin.
+        InvalidRequest: if there is no such plugin.
     """
     return await _checked("provider", target, in_process, address=address)
 
@@ -128,15 +126,15 @@ async def check_guardrail(
     held: Sequence[Pair] = (),
     in_process: bool = False,
 ) -> Report:
-    """Return every check of one guardrail, on the kit's transactions and on these.
+    """Check one guardrail on the kit's transactions and these, and return the report.
 
     Args:
         refused: `(intent, effects)` that it must refuse.
         allowed: `(intent, effects)` that it must allow.
-        held: `(intent, effects)` of which it must have a person decide.
+        held: `(intent, effects)` for which it must ask a person.
 
     Raises:
-        InvalidRequest: there is no such plugin.
+        InvalidRequest: if there is no such plugin.
     """
     return await _checked(
         "guardrail", target, in_process, refused=refused, allowed=allowed, held=held
@@ -152,18 +150,18 @@ async def check_venue(
     genesis: Mapping[Pubkey, Account] | None = None,
     in_process: bool = False,
 ) -> Report:
-    """Return every check of one swap venue; what it sells is of a ledger that ends with the check.
+    """Check one swap venue and return the report; it sells on a ledger that ends with the check.
 
     Args:
-        http: a client of a server that speaks the venue's protocol, its address included.
-        requests: what is asked of it and then sold, each a swap that it can make; without them, or
-            without `http` and `pools`, the checks that need answers are skipped.
-        pools: what its context has as `pools`.
-        genesis: accounts of that ledger beside those of the demo market, such as the venue's
-            program and its pools; a venue with an API that reads the ledger as well gives `{}`.
+        http: a client with the address of a server that speaks the venue's protocol.
+        requests: quotes to request and sell, each a swap that it can make. Without them, or without
+            both `http` and `pools`, checks that need answers are skipped.
+        pools: value of `pools` in its context.
+        genesis: accounts of that ledger in addition to the demo market's, such as the venue's
+            program and pools; give `{}` for a venue with an API that also reads the ledger.
 
     Raises:
-        InvalidRequest: there is no such plugin.
+        InvalidRequest: if there is no such plugin.
     """
     from solward.testing.conformance.venues import VenueCases
 
@@ -178,15 +176,15 @@ async def check_payment(
     receipts: Sequence[HttpAnswer] = (),
     in_process: bool = False,
 ) -> Report:
-    """Return every check of one payment protocol.
+    """Check one payment protocol and return the report.
 
     Args:
-        answers: of sellers with the status 402, each with an offer of the protocol; without them
-            the checks that need offers are skipped.
-        receipts: of sellers to a paid request, each with what the protocol says of a payment.
+        answers: sellers' answers with the status 402, each with an offer of the protocol; without
+            them checks that need offers are skipped.
+        receipts: sellers' answers to a paid request, each with a receipt of the protocol.
 
     Raises:
-        InvalidRequest: there is no such plugin.
+        InvalidRequest: if there is no such plugin.
     """
     from solward.testing.conformance.payments import PaymentCases
 
@@ -203,8 +201,7 @@ async def _checked(
 
 
 def _tested(check: Callable[P, Coroutine[Any, Any, Report]]) -> Callable[P, Callable[[], None]]:
-    """Return the `*_test` function of a check: the test it gives fails with the report of the
-    check."""
+    """Return the `*_test` function of a check: its tests fail with the check's report."""
 
     def make(*args: P.args, **kwargs: P.kwargs) -> Callable[[], None]:
         def test_conformance() -> None:

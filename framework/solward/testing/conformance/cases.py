@@ -1,5 +1,5 @@
-"""What plugins are checked with, from JSON files: data, so that a check of a stranger's project
-runs nothing of it outside a plugin host."""
+"""Cases for checks, read from JSON files. They are data, so that a check of a third party's project
+runs its code only in a plugin host."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _THIS_MACHINE = frozenset({"127.0.0.1", "::1", "localhost"})
 
 @dataclass(frozen=True, slots=True)
 class Cases:
-    """The cases of one plugin; `given` are the keyword arguments of its kind's check."""
+    """The cases of one plugin; `given` are keyword arguments for the check of its kind."""
 
     plugin: str
     kind: str
@@ -33,10 +33,10 @@ class Cases:
 
 
 def of_project(folder: Path) -> list[Cases]:
-    """Return those of the files `checks/*.json` of a project; none where there are none.
+    """Return the cases in the files `checks/*.json` of a project.
 
     Raises:
-        InvalidRequest: one of them cannot be read; says where.
+        InvalidRequest: if one of them cannot be read; says where.
     """
     return [read_cases(each) for each in sorted((folder / FOLDER).glob("*.json"))]
 
@@ -45,7 +45,7 @@ def read_cases(path: Path) -> Cases:
     """Return the cases of a file.
 
     Raises:
-        InvalidRequest: it cannot be read; says where.
+        InvalidRequest: if it cannot be read; says where.
     """
     try:
         with path.open("rb") as file:
@@ -80,7 +80,7 @@ def _provider(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     if "address" not in fields:
         return {}
     text = _text(fields, "address", "")
-    # A stranger's project must not choose a server of the network.
+    # A third party's project must not choose a server on the network.
     if urlsplit(text).hostname not in _THIS_MACHINE:
         raise InvalidRequest("address must be of this machine, such as http://127.0.0.1:8080")
     return {"address": text}
@@ -96,7 +96,7 @@ def _payment(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"cases": PaymentCases(answers, receipts, _each(fields, "answers", _expected))}
 
 
-# The fields of a kind's file beside `kind` and `plugin`, and what reads them.
+# The fields of a kind's file, without `kind` and `plugin`, and their reader.
 _OF_KIND: Final[Mapping[str, tuple[Set[str], Callable[[Mapping[str, Any]], Mapping[str, Any]]]]] = {
     "skill": ({"settings"}, _skill),
     "provider": ({"address"}, _provider),
@@ -166,7 +166,7 @@ def _list(fields: Mapping[str, Any], name: str, where: str = "") -> list[Any]:
 def _each(
     fields: Mapping[str, Any], name: str, read: Callable[[Any, str], T], where: str = ""
 ) -> tuple[T, ...]:
-    """Return each member of a list, read by `read`, which gets the member and its place."""
+    """Return the members of a list, read by `read`, which gets each member and its place."""
     place = jsontext.member(where, name)
     return tuple(read(each, f"{place}[{at}]") for at, each in enumerate(_list(fields, name, where)))
 

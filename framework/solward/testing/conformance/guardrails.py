@@ -1,4 +1,4 @@
-"""The checks of a guardrail, a pure function of intent and effects: no service is needed."""
+"""Checks of a guardrail. It is a pure function of intent and effects, so no service is needed."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ WALLET = "4Nd1mYfYgoYyYgXbbXnhmCbtLrcZQAMTrQwpCRhVoNLh"
 STRANGER = "11111111111111111111111111111112"
 MINT = token_list("mainnet-beta").resolve("USDC", "mint")
 
-# A refusal is stored in a record and in a model's memory.
+# Limit of a refusal's text, which is stored in a record and in a model's memory.
 MAX_REASON = 500
-# Every transaction waits for it.
+# Seconds above which a guardrail is slow: every transaction waits for it.
 SLOW_S = 0.05
 
 
@@ -44,11 +44,11 @@ async def guardrail_findings(
     *,
     tiered: bool = False,
 ) -> list[Finding]:
-    """Return every check of a loaded guardrail, in a fixed order.
+    """Return the findings of all checks of a loaded guardrail, in a fixed order.
 
     Args:
-        ask: asks it, as the vault does.
-        tiered: as of `skill_findings`.
+        ask: calls it as the vault does.
+        tiered: whether to include the higher tiers' checks.
     """
     answers: list[str | Hold | None] = []
     raised, impure, odd, slow = [], [], [], 0.0
@@ -101,7 +101,7 @@ async def _verdict(ask: Ask, intent: Intent, effects: TransactionEffects) -> str
 
 
 def transactions() -> Iterator[Pair]:
-    """Usual and unusual transactions, as the engine may give them to a rule."""
+    """Yield usual and unusual transactions, as the engine may give them to a rule."""
     fee = 5_000
     yield Intent("transfer", WALLET), TransactionEffects(0, fee)
     for lamports in (1, 10**9, 2**64 - 1):

@@ -1,8 +1,8 @@
-"""Sees what a plugin's own code does, where it runs, in a plugin host or in this process; and
-whether it blocks the event loop, which all agents and requests share.
+"""Observation of a plugin's own code where it runs, in a plugin host or in this process: its calls,
+and whether it blocks the event loop, which all agents and requests share.
 
-What the kit's plugin hosts run is `observed`, the tenant of the service's own with this around it.
-Of parameters it keeps which were read, by their paths, as a schema declares them.
+The kit's plugin hosts run `observed`, which is the service's own tenant with observation. It
+records which parameters were read by their paths in the schema.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from solward.hosts.wire.methods import Observed, Raised
 from solward.types.errors import SolwardError
 from solward.types.guardrail import Hold
 
-# What is told of one text, path or task.
+# Characters that are reported of one text, path or task.
 _MOST = 200
 _MOST_TEXT = 20_000
-# Of a call, so that a plugin that makes more fills no memory.
+# Tasks that are kept for one call, so that a plugin cannot fill the memory.
 _MOST_TASKS = 1_000
 
-# People notice 0.1 s; the rest is for machines that are busy with other work.
+# People notice 0.1 s; the rest is a margin for busy machines.
 BLOCKED_S = 0.5
 _BEAT_S = 0.02
 _SAMPLE_S = 0.05
@@ -71,7 +71,7 @@ _current: contextvars.ContextVar[_Call | None] = contextvars.ContextVar("call", 
 
 # The attributes of a call that are reported unchanged.
 _TOLD = ("ended", "cancelled", "returned", "answer", "odd", "changed", "seconds")
-# Hook -> the key of its calls, from their context.
+# Functions that return the key of a call from its context, by hook.
 _KEYS: Mapping[str, Callable[[Any], str]] = {
     "skill_execute": lambda context: str(context.wallet.id),
     "provider_complete": lambda context: context.base_url or "",
@@ -79,14 +79,14 @@ _KEYS: Mapping[str, Callable[[Any], str]] = {
 
 
 class Observer:
-    """The calls of some plugins' hooks: of a skill by its wallet's id, of a provider by its
-    context's address."""
+    """The observed calls of hooks, by wallet id for a skill, by context's address for a
+    provider."""
 
     def __init__(self) -> None:
         self._calls: defaultdict[str, list[_Call]] = defaultdict(list)
 
     def observed(self, key: str, number: int) -> Observed:
-        """Return a call as far as it has got; one that never ran did nothing."""
+        """Return the present state of a call; one that never ran did nothing."""
         calls = self._calls[key]
         if number >= len(calls):
             return Observed()
@@ -101,7 +101,7 @@ class Observer:
         )
 
     def watched(self, hook: str, bound: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a bound hook whose calls are kept, where they are of use."""
+        """Return a bound hook; its calls are recorded if some check uses them."""
         if hook == "guardrail_check":
             return self._guardrail(bound)
         return self._awaited(bound, _KEYS[hook]) if hook in _KEYS else bound
@@ -142,7 +142,7 @@ class Observer:
 
 
 def calls_plugin(code: CodeType) -> bool:
-    """Return whether this is the code of the frame in which an observer calls a plugin."""
+    """Return whether this code belongs to the frame in which an observer calls a plugin."""
     return code.co_name == "watched_call" and code.co_filename == __file__
 
 
@@ -161,7 +161,7 @@ def _seen(call: _Call) -> Iterator[None]:
 
 @contextmanager
 def tasks_seen() -> Iterator[None]:
-    """Inside the block, the tasks that an observed call makes are kept with it."""
+    """Record the tasks that observed calls make inside the block."""
     loop = asyncio.get_running_loop()
     before = loop.get_task_factory()
 
@@ -173,7 +173,7 @@ def tasks_seen() -> Iterator[None]:
         return task
 
     if getattr(before, "sees_tasks", False):
-        # Concurrent runs share one factory.
+        # A concurrent run has installed the factory already.
         yield
         return
     make.sees_tasks = True  # type: ignore[attr-defined]  # marks this function
@@ -216,7 +216,7 @@ def _exact(text: str) -> str:
     return str.__str__(text).encode("utf-8", "replace").decode()
 
 
-# Where Solward's own code is; an author's project may lie in a folder of any name.
+# The folder of Solward's own code; an author's project may have any name.
 _FRAMEWORK = f"{__file__.rpartition('/testing/')[0]}/"
 
 
@@ -232,14 +232,15 @@ def _place(error: BaseException) -> str:
 
 
 class Watchdog:
-    """Inside the block, a thread samples the loop thread's stack while the loop does not run.
+    """A thread that samples the stack of the loop's thread inside a block, while the loop does not
+    run.
 
     Attributes:
         blocked_s: longest time without the loop in which every sample found the plugin's own code.
-        where: its file and line.
+        where: file and line of that code.
 
     Args:
-        is_call: whether code is that of the frame that calls the plugin; the frames below it are
+        is_call: whether code belongs to the frame that calls the plugin; the frames below it are
             the plugin's, up to Solward's own modules.
     """
 
@@ -265,7 +266,7 @@ class Watchdog:
             self._timer.cancel()
 
     def take(self) -> tuple[float, str]:
-        """What it has seen until now, which then counts no more."""
+        """Return the longest blocked time and its place, and start anew."""
         seen = self.blocked_s, self.where
         self.blocked_s, self.where = 0.0, ""
         return seen
@@ -279,7 +280,7 @@ class Watchdog:
         while not self._ends.wait(_SAMPLE_S):
             now, place = time.monotonic(), self._place()
             if self._beat != beat or not place:
-                # Counted from the first sample of the plugin's code, not from the last beat.
+                # The time counts from the first sample of the plugin's code.
                 beat, since = self._beat, 0.0
             if place:
                 since = since or now
@@ -287,7 +288,7 @@ class Watchdog:
                     self.blocked_s, self.where = now - since, place
 
     def _place(self) -> str:
-        """File and line of the plugin's running code; empty while other code runs."""
+        """Return file and line of the plugin's running code; empty while other code runs."""
         frame = sys._current_frames().get(self._thread_id)
         place = ""
         while frame is not None:
@@ -301,7 +302,7 @@ class Watchdog:
 
 
 class RecordedParams(dict[str, Any]):
-    """Parameters that record which of them are read, nested ones as `outer.inner`."""
+    """Parameters that record which of them are read; nested ones as `outer.inner`."""
 
     def __init__(self, values: Mapping[str, Any], read: set[str], path: str = "") -> None:
         super().__init__(
@@ -336,7 +337,7 @@ class RecordedParams(dict[str, Any]):
         return super().__iter__()
 
     def keys(self) -> Any:
-        """See `dict.keys`; counts as reading all of them."""
+        """See `dict.keys`; it counts as reading all of them."""
         self._record(*super().keys())
         return super().keys()
 
@@ -364,8 +365,7 @@ def _recorded(value: Any, read: set[str], path: str) -> Any:
 def declared_paths(
     schema: Mapping[str, Any], path: str = ""
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return every parameter a schema declares with its own schema, nested ones as
-    `outer.inner`."""
+    """Return the path and schema of every declared parameter; nested ones as `outer.inner`."""
     found: list[tuple[str, Mapping[str, Any]]] = []
     for name, each in schema.get("properties", {}).items():
         found.append((f"{path}{name}", each))
@@ -388,7 +388,7 @@ TENANT: Final = "solward.testing.conformance.observer:observed"
 
 
 def observed(setup: Setup) -> Mapping[str, Handler]:
-    """Import the plugins; their handlers, and those of what is seen of them."""
+    """Import the plugins, and return their handlers and those that report the observations."""
     tenant = imported(setup, ObservedPlugins)
     return {
         **handlers(tenant),
@@ -398,7 +398,7 @@ def observed(setup: Setup) -> Mapping[str, Handler]:
 
 
 class ObservedPlugins(Plugins):
-    """Plugins whose hooks are watched, for as long as the host runs."""
+    """Plugins whose hooks are observed for as long as the host runs."""
 
     def __init__(self, named: list[EntryPoint], storage: Path | None) -> None:
         super().__init__(named, storage)
@@ -412,9 +412,9 @@ class ObservedPlugins(Plugins):
         return self._observer.watched(hook, super()._bound(group, name, hook))
 
     async def observed(self, incoming: Incoming) -> methods.Observed:
-        """Return one call."""
+        """Return the observation of one call."""
         return self._observer.observed(**incoming.request)
 
     async def blocked(self, _incoming: Incoming) -> tuple[float, str]:
-        """How long the event loop was held up since this was last asked."""
+        """Return for how long the event loop was blocked since the last call of this, and where."""
         return self._watchdog.take()

@@ -1,5 +1,5 @@
-"""The checks of a payment protocol, pure functions of what a seller answers: what it offers, how it
-shows a payment, what it makes of answers that are none. No service and no ledger is needed."""
+"""Checks of a payment protocol: its offers, its headers for a payment, and its reading of bad
+answers. It is pure functions of sellers' answers, so no service and no ledger is needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from solward.types.payment import (
 )
 
 _PAYER = b58encode(bytes(range(32)))
-# Of a transaction that is handed over, and of its signature; two of each, to be told apart.
+# Two transactions to hand over, and two signatures, so that results can be told apart.
 _WIRES = (b"\x01" + bytes(495), b"\x01" + bytes(range(250)) + bytes(245))
 _SIGNATURES = (b58encode(bytes(range(64))), b58encode(bytes(range(64, 128))))
 
@@ -44,7 +44,7 @@ _VALUES = ("", " ", '"', "\\", "{}", "bnVsbA==", "é", "\x00", "x" * 100_000, "1
 
 
 class ExpectedOffer(NamedTuple):
-    """What a payment of an offer would move: `units` of `asset`, all together, to `pay_to`."""
+    """The payment that an offer asks for: `units` of `asset` in total, to `pay_to`."""
 
     asset: str
     units: int
@@ -56,12 +56,12 @@ class ExpectedOffer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PaymentCases:
-    """What a payment protocol is checked with.
+    """The cases for a payment protocol.
 
     Attributes:
-        answers: of sellers with the status 402, each with an offer of the protocol.
-        receipts: of sellers to a paid request, each with what the protocol says of the payment.
-        expected: what each of `answers` offers, where that is said.
+        answers: sellers' answers with the status 402, each with an offer of the protocol.
+        receipts: sellers' answers to a paid request, each with a receipt of the protocol.
+        expected: the offers expected in each of `answers`; None if not stated.
     """
 
     answers: Sequence[HttpAnswer] = ()
@@ -75,8 +75,7 @@ _NO_CASES = PaymentCases()
 async def payment_findings(
     protocol: LoadedPayment, _watch: Watch, *, cases: PaymentCases = _NO_CASES, tiered: bool = False
 ) -> list[Finding]:
-    """Return every check of a loaded protocol, in a fixed order; `tiered` as of
-    `skill_findings`."""
+    """Return the findings of all checks of a loaded protocol, in a fixed order."""
     errors: list[SolwardError] = []
     impure: list[str] = []
     offers: list[PaymentOffer] = []
@@ -167,7 +166,7 @@ async def _hostile(
     cases: PaymentCases,
     errors: list[SolwardError],
 ) -> tuple[list[str], int]:
-    """What went wrong with answers that no honest seller gives, and how many were tried."""
+    """Return the faults with answers that no honest seller gives, and how many were tried."""
     trouble: list[str] = []
     tried = 0
     plain = HttpAnswer("https://seller.invalid/", "GET", HTTPStatus.PAYMENT_REQUIRED)
@@ -178,7 +177,7 @@ async def _hostile(
         return trouble, tried
 
     async def receipt(answer: HttpAnswer) -> None:
-        # As the plugin itself answers: `receipt` tells nobody of what it raised.
+        # Call the hook itself, because `receipt` hides what it raises.
         found = await protocol.calls["payment_receipt"](offer=offers[0], answer=answer)
         if found is not None and not isinstance(found, PaymentReceipt):
             raise TypeError(
@@ -207,7 +206,7 @@ async def _survives(
 
 
 def _spoiled(answer: HttpAnswer) -> Iterator[HttpAnswer]:
-    """Yield an answer as no honest seller gives it, a piece of it at a time."""
+    """Yield variants of an answer that no honest seller gives, each spoiled in one place."""
     yield replace(answer, status=200)
     yield replace(answer, headers=())
     yield replace(answer, headers=answer.headers * 2)
@@ -220,7 +219,7 @@ def _spoiled(answer: HttpAnswer) -> Iterator[HttpAnswer]:
 
 
 def _given(found: Sequence[object], needs: str) -> str:
-    """Why a check could not be made; empty where it could."""
+    """Return why a check could not be made; empty if it could."""
     if found:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""The checks of a provider, against local servers only."""
+"""Checks of a provider, which use local servers only."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from solward.types.errors import InvalidRequest, ProviderError, SolwardError
 from solward.types.provider import Completion, CompletionRequest, ProviderContext, ToolCall, Usage
 
 AT_ONCE = 4
-# A provider may retry a vendor's failure a few times, with pauses.
+# Seconds; a provider may retry a vendor's failure a few times, with pauses.
 FAILS_WITHIN_S = 60.0
 ENDS_WITHIN_S = 2.0
 LOOKS_S = 0.01
-# A first call may import a vendor's library.
+# Seconds; a first call may import a vendor's library.
 STARTS_WITHIN_S = 60.0
 
 CALLS_NOBODY = "declares neither a key nor an address, so it calls no server"
@@ -41,9 +41,9 @@ class Subject:
     """A provider under test.
 
     Attributes:
-        address: of a server that answers it; None where there is none.
-        texts: every text it returned or raised so far.
-        errors: those that it raised on purpose.
+        address: address of a server that answers it; None if there is none.
+        texts: every text that it returned or raised so far.
+        errors: deliberate errors that it raised.
     """
 
     provider: LoadedProvider
@@ -55,13 +55,13 @@ class Subject:
 
     @property
     def alone(self) -> bool:
-        """Whether it calls no server."""
+        """True if it calls no server."""
         spec = self.provider.spec
         return spec.secret_env is None and spec.base_url_env is None
 
     @property
     def answerable(self) -> bool:
-        """Whether it can answer here."""
+        """True if it can answer here."""
         return self.alone or self.address is not None
 
     def request(self, marker: str = "") -> CompletionRequest:
@@ -73,7 +73,7 @@ class Subject:
         return replace(request, strategy=strategy, system=f"{request.system} {marker}")
 
     def lent(self, address: str | None) -> ProviderContext:
-        """Return its context: a canary as the secret, and an address."""
+        """Return its context, with a canary as the secret and this address."""
         spec = self.provider.spec
         return ProviderContext(
             None if spec.secret_env is None else self.secret,
@@ -96,14 +96,13 @@ class Subject:
 async def provider_findings(
     provider: LoadedProvider, watch: Watch, *, address: str | None = None, tiered: bool = False
 ) -> list[Finding]:
-    """Return every check of a loaded provider, in a fixed order; `tiered` as of
-    `skill_findings`."""
+    """Return the findings of all checks of a loaded provider, in a fixed order."""
     subject = Subject(provider, watch, address)
     options = _options(provider)
     if options.outcome is Outcome.FAILED:
         return [options]
     answering = [await check(subject) for check in (_answers, _stream, _concurrency)]
-    # At once, because these mostly wait for a failing vendor.
+    # Run at the same time, because these checks mostly wait for a failing vendor.
     failing = await asyncio.gather(
         _refused_connection(subject), _vendor_failures(subject), _cancellation(subject)
     )
@@ -239,7 +238,7 @@ async def _stream(subject: Subject) -> Finding:
 
 
 def _secrets(subject: Subject) -> Finding:
-    # In a plugin host it has what stands for the key instead of the key.
+    # In a plugin host it has a placeholder instead of the key.
     if any(secret in text for text in subject.texts for secret in (subject.secret, STAND_IN)):
         return Finding("secrets", Outcome.FAILED, "tells its key")
     return Finding("secrets", Outcome.OK, f"none in {len(subject.texts)} texts")
@@ -261,8 +260,8 @@ def _malformed(answer: object) -> str:
 
 
 def _odd_call(call: ToolCall, request: CompletionRequest) -> str | None:
-    """What an agent could not carry out of a call. A model may make such calls, a provider should
-    not."""
+    """Return why an agent could not carry out a call; None if it could. A model may make such
+    calls, a provider should not."""
     tools = [each.name for each in request.tools]
     if call.name not in tools:
         return f"calls {call.name!r:.60}; the tools of the request are {', '.join(tools)}"
@@ -305,7 +304,7 @@ GARBAGE = response("200 OK", "text/html", "<html>Welcome!</html>")
 
 
 class FakeVendor:
-    """Answers every request with one response; with None, never.
+    """A server that answers every request with one response; with None it never answers.
 
     Attributes:
         requested: set by the first request.
@@ -329,7 +328,7 @@ class FakeVendor:
         self._server.close()
         for writer in list(self._open):
             writer.close()
-        # Since 3.12.1 this waits for open connections too, which are closed above.
+        # Since Python 3.12.1 this waits for open connections too, which are closed above.
         await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

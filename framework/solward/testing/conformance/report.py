@@ -1,8 +1,7 @@
 """The kit's results: one finding for each check, one report for each plugin.
 
-And the findings that the higher tiers ask of every kind: whether a manifest names what the runs
-used, and nothing else, and whether the errors that a plugin raises on purpose are for people and
-models to read.
+It also has the higher tiers' findings for every kind: does a manifest name exactly what the runs
+used, and are the plugin's deliberate errors readable for people and models.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ GIVEN_IN = "checks/*.json of the project, or a file for --cases"
 
 
 class Outcome(StrEnum):
-    """How a check ended."""
+    """The result of a check."""
 
     OK = "ok"
     """The check passed."""
@@ -41,7 +40,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one named check; `detail` is for the plugin's author, maybe empty."""
+    """The result of one named check; `detail` is for the plugin's author and may be empty."""
 
     check: str
     outcome: Outcome
@@ -57,9 +56,9 @@ def finding(
     """Return the finding of a check that lists what is wrong.
 
     Args:
-        fine: the detail where nothing is.
-        lacks: why the check could not be made; empty where it could.
-        warns: what is wrong is for a maintainer to judge.
+        fine: the detail if nothing is wrong.
+        lacks: why the check could not be made; empty if it could.
+        warns: whether the trouble is for a maintainer to judge.
     """
     if trouble:
         return Finding(check, Outcome.WARNING if warns else Outcome.FAILED, joined(trouble))
@@ -68,12 +67,12 @@ def finding(
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """How much of a plugin was shown to hold.
+    """A level of trust that a plugin can reach.
 
     Attributes:
-        means: what somebody who uses the plugin can rely on.
-        checks: those that must be ok, where the plugin's kind has them, beside the tiers' below.
-        warns: whether they may warn.
+        means: what a user of the plugin can rely on.
+        checks: checks that must be ok if the plugin's kind has them, in addition to lower tiers'.
+        warns: whether these checks may warn.
     """
 
     name: str
@@ -120,8 +119,8 @@ class Grade:
     """The tier of a plugin.
 
     Attributes:
-        tier: the highest that it reaches; None where a check failed.
-        missing: what keeps it from the next one, `above`.
+        tier: the highest that it reaches; None if a check failed.
+        missing: findings that keep it from the next one, `above`.
     """
 
     tier: Tier | None
@@ -134,9 +133,9 @@ class Report:
     """All findings of one plugin, in the order in which they were made.
 
     Attributes:
-        plugin: the entry point's name.
+        plugin: name of the entry point.
         kind: `skill`, `provider`, `venue`, `payment` or `guardrail`.
-        distribution: the plugin's, with its `version`; `unknown` for a bare module.
+        distribution: its distribution, with its `version`; `unknown` for a bare module.
     """
 
     plugin: str
@@ -147,27 +146,27 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether no check failed."""
+        """True if no check failed."""
         return not self.failed
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """Names of the checks that failed."""
+        """The names of the checks that failed."""
         return self._with(Outcome.FAILED)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Names of the checks that warn."""
+        """The names of the checks that warn."""
         return self._with(Outcome.WARNING)
 
     @property
     def skipped(self) -> tuple[str, ...]:
-        """Names of the checks that could not run."""
+        """The names of the checks that could not run."""
         return self._with(Outcome.SKIPPED)
 
     @property
     def grade(self) -> Grade | None:
-        """Its tier; None of a built-in plugin, which is part of Solward."""
+        """The plugin's grade; None for a built-in plugin, which is part of Solward."""
         if not any(each.check == "host" for each in self.findings):
             return None
         if self.failed:
@@ -183,7 +182,7 @@ class Report:
         return Grade(reached, None)
 
     def finding(self, check: str) -> Finding:
-        """Return the finding of one check; raises `KeyError` when it did not run."""
+        """Return the finding of one check; raise `KeyError` if it did not run."""
         for each in self.findings:
             if each.check == check:
                 return each
@@ -197,7 +196,7 @@ class Report:
 
     def __str__(self) -> str:
         verdict = "conforms" if self.ok else f"does not conform: {', '.join(self.failed)}"
-        # What the higher tiers ask for beside is no part of the contract.
+        # The higher tiers' checks are not part of the contract.
         skipped = [each for each in self.skipped if each in _CONTRACT]
         if self.ok and skipped:
             verdict = f"conforms as far as it was checked, but for {', '.join(skipped)}"
@@ -209,8 +208,7 @@ _CONTRACT = {check for tier in TIERS[:2] for check in tier.checks}
 
 
 def lowest(reports: Iterable[Report]) -> Grade | None:
-    """Return the grade of a distribution, its lowest plugin's; None where all of them are built
-    in."""
+    """Return the lowest grade of a distribution's plugins; None if all of them are built in."""
     order = (None, *TIERS)
     found = [each.grade for each in reports if each.grade is not None]
     return min(found, key=lambda each: order.index(each.tier), default=None)
@@ -223,7 +221,7 @@ def joined(details: Iterable[str], most: int = 3) -> str:
     return "; ".join(found[:most]) + more
 
 
-# Refusals of what a manifest does not name. An asset may be one that odd parameters name.
+# Refusals of what a manifest does not name, except assets: the kit's odd parameters may name any.
 _UNDECLARED = {"no_network", "site_not_declared", "operation_not_declared"}
 _PORTS = {"https": 443, "http": 80}
 
@@ -239,7 +237,7 @@ def manifest_finding(
 
     Args:
         spec: its declaration; None for a guardrail, which has no manifest.
-        asked: all that it asked for; None where that was not seen.
+        asked: all its requests to the service; None if they were not observed.
         stores: whether it keeps a file.
     """
     if asked is None:
@@ -267,7 +265,7 @@ def manifest_finding(
 
 def _unused(manifest: Manifest, asked: tuple[CapabilityUse, ...]) -> Iterator[str]:
     called = [httpx.URL(each.url) for each in asked if each.url]
-    # At an address that the operator configured, another server stands in for the declared ones.
+    # A server at an address that the operator configured replaces the declared sites.
     named = {text: declared_site(text) for text in manifest.sites}
     reached = {Site(url.scheme, url.host, url.port or _PORTS[url.scheme]) for url in called}
     elsewhere = not reached <= set(named.values())
@@ -290,7 +288,7 @@ def _unused(manifest: Manifest, asked: tuple[CapabilityUse, ...]) -> Iterator[st
 
 
 def errors_finding(errors: Iterable[BaseException | str]) -> Finding:
-    """Return the finding `errors`: of errors as their caller gets them, or of their texts."""
+    """Return the finding `errors`, for errors or their texts as callers get them."""
     errors = list(errors)
     trouble = []
     for error in errors:

@@ -1,5 +1,5 @@
-"""Checks of whole targets: find the plugins, load them into plugin hosts as the service does, or
-into this process, open a stand, and run the checks of each."""
+"""Checks of whole targets: find the plugins, load them into plugin hosts or into this process, open
+a stand, and run the checks of each."""
 
 from __future__ import annotations
 
@@ -70,18 +70,17 @@ _FINDINGS: Mapping[str, Callable[..., Awaitable[list[Finding]]]] = {
     "payment": payment_findings,
 }
 
-# How long cancelled tasks of a plugin have before their loop is closed.
+# Seconds that cancelled tasks of a plugin get before their loop is closed.
 _CANCEL_WAIT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was checked, and how it went.
+    """The results of a check.
 
     Attributes:
-        own: the distribution whose wheels were checked, unpacked; None for what stands in a
-            project's folder or in the environment.
-        digest: of what was unpacked (`layout.tree_digest`); empty without.
+        own: the distribution of unpacked wheels; None for a project or the environment.
+        digest: digest of the unpacked files (`layout.tree_digest`); empty if `own` is None.
     """
 
     reports: list[Report]
@@ -96,11 +95,11 @@ def check_target(
     home: Callable[[], Path | None] = lambda: None,
     cases: Sequence[Cases] = (),
 ) -> Checked:
-    """See `conformance.check_path_or_name`.
+    """Check the plugins of a target; see `conformance.check_path_or_name`.
 
     Args:
-        cases: of its plugins, beside those of a project's folder.
-        home: asked for where the environment has no such name.
+        cases: cases of its plugins, besides those in a project's folder.
+        home: called if the environment has no such name.
     """
     path = Path(target)
     if path.is_dir():
@@ -129,10 +128,10 @@ def check_target(
 
 
 def _checked_own(home: Path, one: Installed, cases: Sequence[Cases]) -> Checked:
-    """Return the check of unpacked wheels, which are the same bytes before and after it.
+    """Check unpacked wheels, whose bytes must be the same before and after.
 
     Raises:
-        FolderError: they are not.
+        FolderError: if they changed.
     """
     digest = layout.tree_digest(one.folder)
     reports = run(_check_all(loaded(own=(home, one)), cases))
@@ -148,16 +147,16 @@ def _needs_host(target: str) -> InvalidRequest:
 
 
 def _declared(new: Installed) -> Mapping[str, Terms]:
-    """Return all that its plugins need: what is checked here is accepted by nobody else."""
+    """Return all needs of its plugins; accepting them here accepts them nowhere else."""
     try:
         return declared_terms(new, (new.name,))
     except FolderError:
-        return {}  # as its check will say
+        return {}  # its check reports the error
 
 
 @asynccontextmanager
 async def open_conformance() -> AsyncIterator[Stand]:
-    """Yield a stand with canaries as its secrets, in the environment too."""
+    """Yield a stand whose secrets are canaries, in the environment too."""
     canaries = Canaries()
     async with contextlib.AsyncExitStack() as stack:
         home = stack.enter_context(tempfile.TemporaryDirectory(prefix="solward-check-"))
@@ -176,14 +175,13 @@ async def check(
     in_process: bool = False,
     **given: Any,
 ) -> Report:
-    """Return the report of one plugin, on `stand` or one opened for it.
+    """Check one plugin on `stand`, or on one opened for it, and return the report.
 
     Args:
-        given: what the check of its kind takes (`check_skill` and so on).
+        given: arguments for the check of its kind (`check_skill` and so on).
 
     Raises:
-        InvalidRequest: there is no such plugin, it is of another kind, or a plugin host cannot
-            import it.
+        InvalidRequest: if there is no such plugin of the kind, or a plugin host cannot import it.
     """
     entry_point = entry_point_of(plugin)
     name, found = entry_point.name, KINDS[entry_point.group]
@@ -198,7 +196,7 @@ async def check_subject(
     stand: Stand | None = None,
     **given: Any,
 ) -> Report:
-    """Return the report of a plugin that is loaded; `given` as of `check`."""
+    """Check a loaded plugin and return the report; `given` as in `check`."""
     target = subject.target
     tiered = subject.host is not None
     findings = [_contract(target)]
@@ -217,7 +215,7 @@ async def check_subject(
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run on a new loop to the end, even where a plugin's task ignores its cancellation."""
+    """Run work on a new loop to its end, even if a plugin's task ignores its cancellation."""
     loop = asyncio.new_event_loop()
     try:
         return loop.run_until_complete(work)
@@ -251,10 +249,10 @@ async def _check_all(
 def _given(
     subjects: Sequence[Subject], cases: Sequence[Cases]
 ) -> Mapping[tuple[str, str], Mapping[str, Any]]:
-    """Cases as `check_subject` takes them, by the plugin's kind and name.
+    """Return the cases as arguments of `check_subject`, by the plugin's kind and name.
 
     Raises:
-        InvalidRequest: they are of a plugin that is not checked.
+        InvalidRequest: if they are for a plugin that is not checked.
     """
     targets = {(each.target.kind, each.target.name) for each in subjects}
     found: dict[tuple[str, str], Mapping[str, Any]] = {}
@@ -269,7 +267,7 @@ def _given(
 
 
 def _beside(subject: Subject) -> list[Finding]:
-    """What the higher tiers ask of every kind."""
+    """Return the findings that the higher tiers need for every kind."""
     target = subject.target
     spec = getattr(target.loaded, "spec", None)
     asked = subject.watch.asked(target.name)
@@ -291,7 +289,7 @@ def _report(target: Target, findings: Sequence[Finding]) -> Report:
     return Report(target.name, target.kind, target.distribution, target.version, tuple(findings))
 
 
-# Of what no process of its own can show.
+# The note about checks that need a process of the plugin's own.
 _UNSEEN: Final = "not checked is what its plugin host, confinement and manifest would refuse"
 
 
@@ -300,9 +298,9 @@ class Subject:
     """A plugin to check, and where it runs.
 
     Attributes:
-        host: whether that is a plugin host as in production; None for a built-in plugin, which
-            runs in the service's own process there.
-        wheels: whether the hashes of all that runs are known.
+        host: whether it runs in a plugin host, as in production; None for a built-in plugin, which
+            runs in the service's own process.
+        wheels: whether the hashes of all its code are known.
     """
 
     target: Target
@@ -318,14 +316,14 @@ async def loaded(
     own: tuple[Path, Installed] | None = None,
     in_process: bool = False,
 ) -> AsyncIterator[list[Subject]]:
-    """Yield the plugins of these entry points, in their order, until the block ends.
+    """Yield the plugins of these entry points, in the order given, until the block ends.
 
     Args:
-        own: a home, and the distribution in a folder of its own there, whose plugins they are.
+        own: a home, and a distribution in a folder of its own there, whose plugins to load instead.
         in_process: import them into this process, for debugging.
 
     Raises:
-        InvalidRequest: a plugin host cannot import such an object, or this process may not.
+        InvalidRequest: if a plugin host cannot import such an object, or this process may not.
     """
     candidates = [candidate_of(each) for each in entry_points]
     if own is not None:
@@ -418,7 +416,7 @@ async def _hosted(
 
 @contextmanager
 def _in_process(candidates: Sequence[Candidate], where: str) -> Iterator[list[Subject]]:
-    """Plugins in this process; the secrets of their manifests are set meanwhile."""
+    """Yield plugins of this process; the secrets of their manifests are set inside the block."""
     subjects = [_here(each, where) for each in candidates]
     specs = [
         each.target.loaded.spec for each in subjects if isinstance(each.target.loaded, LoadedSkill)
@@ -433,7 +431,7 @@ def _in_process(candidates: Sequence[Candidate], where: str) -> Iterator[list[Su
 
 
 def _here(candidate: Candidate, where: str) -> Subject:
-    """Return a plugin in this process, its hooks observed."""
+    """Return a plugin of this process with its hooks observed."""
     target, watch = load_target(candidate.entry_point), ProcessWatch()
     watched = watch.observer.watched
     plugin = target.loaded

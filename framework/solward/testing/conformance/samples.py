@@ -29,7 +29,7 @@ class Unsampled(Exception):
 
 
 def sample(schema: Mapping[str, Any], name: str = "parameters") -> Any:
-    """Return a value valid by a checked schema, with every property; raises `Unsampled`."""
+    """Return a value that is valid by a checked schema, with every property; raise `Unsampled`."""
     accepts = Parameters(schema).accepts
     for value in _candidates(schema, name):
         if accepts(value):
@@ -38,7 +38,7 @@ def sample(schema: Mapping[str, Any], name: str = "parameters") -> Any:
 
 
 def bad(schema: Mapping[str, Any], base: Params) -> list[Labelled]:
-    """Invalid parameters, each with its description.
+    """Return invalid parameters, each with its description.
 
     Args:
         base: valid parameters; each result differs from them in one place.
@@ -57,7 +57,7 @@ def bad(schema: Mapping[str, Any], base: Params) -> list[Labelled]:
 
 
 def edges(schema: Mapping[str, Any], base: Params, most: int) -> list[Labelled]:
-    """At most `most` valid but unusual parameters, spread over all fields."""
+    """Return up to `most` valid but unusual parameters, spread over all fields."""
     per_field = []
     for name, field in schema.get("properties", {}).items():
         accepts = Parameters(field).accepts

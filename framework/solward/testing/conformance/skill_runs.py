@@ -1,5 +1,5 @@
-"""One run of a skill, observed: parameters read, what it asked for, texts, tasks, records; and the
-checks of one cancelled while it waits, and of several on different wallets at once."""
+"""Observed runs of a skill: parameters read, requests, texts, tasks, records; and the checks of
+runs that are cancelled while they wait, or run at once on different wallets."""
 
 from __future__ import annotations
 
@@ -33,37 +33,37 @@ _numbers = itertools.count(1)
 
 @dataclass(slots=True, eq=False)
 class WatchedSkill:
-    """A loaded skill, where it is seen, and what is set for it."""
+    """A loaded skill, the watch that observes it, and its settings."""
 
     loaded: LoadedSkill
     watch: Watch
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    # By wallet: its calls are kept where it runs, in their order.
+    # Number of calls by wallet; the observer numbers them too, where the skill runs.
     _calls: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     async def observed(self, run: Run) -> Observed:
-        """Return a run as its skill's code has it until now."""
+        """Return the present state of a run in the skill's own code."""
         seen = await self.watch.observed(run.wallet.id, run.number)
         if seen.executed:
             self._calls[run.wallet.id] = run.number + 1
         return seen
 
     def begin(self, wallet: TestWallet, params: Any) -> Run:
-        """Return a run on a wallet, which has no other at the time."""
+        """Return a new run on a wallet, which must have no other at the time."""
         return Run(self, wallet, params, self._calls[wallet.id])
 
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """Everything one run did.
+    """Everything that one run did.
 
     Attributes:
-        number: of the wallet's calls, from 0.
-        outcome: its text, None when it raised.
-        error: the exception its caller got.
+        number: number among the wallet's calls, from 0.
+        outcome: its text; None if it raised.
+        error: the exception that its caller got.
         seen: what its own code did, whatever its caller got.
-        asked: what it asked the service for.
-        records: records stored for its wallet meanwhile.
+        asked: its requests to the service.
+        records: records stored for its wallet during the run.
         unrecorded: signatures of its wallet on the ledger without a record.
     """
 
@@ -80,18 +80,18 @@ class Run:
     seconds: float = 0.0
 
     async def look(self) -> Observed:
-        """See again what its code has done."""
+        """Update and return the observation of its code."""
         self.seen = await self.skill.observed(self)
         return self.seen
 
     @property
     def requested(self) -> list[str]:
-        """The money calls that it asked for."""
+        """The operations of its money calls."""
         return [each.operation for each in self.asked if each.operation]
 
     @property
     def texts(self) -> list[str]:
-        """Every text it returned or raised."""
+        """All texts that it returned or raised."""
         texts = [self.outcome] if isinstance(self.outcome, str) else []
         if self.error is not None:
             texts += [str(self.error), repr(self.error)]
@@ -99,7 +99,7 @@ class Run:
 
     @property
     def crashed(self) -> bool:
-        """Whether it raised anything but a deliberate error, or ended its host."""
+        """True if it raised anything but a deliberate error, or ended its host."""
         raised = self.seen.raised
         if raised is not None and not (raised.deliberate or raised.cancelled):
             return True
@@ -117,7 +117,7 @@ class Run:
 async def observe_run(
     skill: WatchedSkill, wallet: TestWallet, params: object, *, gate: Gate | None = None
 ) -> Run:
-    """Run a skill as the service does; raises only `CancelledError`."""
+    """Run a skill as the service does and return the run; raise only `CancelledError`."""
     known = {record.id for record in await wallet.records()}
     before = set(await _signatures(wallet))
     run = await run_once(skill, wallet, params, gate=gate)
@@ -132,7 +132,7 @@ async def observe_run(
 async def run_once(
     skill: WatchedSkill, wallet: TestWallet, params: object, *, gate: Gate | None = None
 ) -> Run:
-    """As `observe_run`, without reading the wallet's records and the ledger."""
+    """Run a skill like `observe_run`, without reading the wallet's records and the ledger."""
     run = skill.begin(wallet, params)
     started = time.monotonic()
     try:
@@ -147,7 +147,7 @@ async def run_once(
 
 
 async def start(run: Run, *, gate: Gate | None = None) -> str:
-    """Return the run itself; raises as `run_skill`."""
+    """Run the skill and return its outcome; raise as `run_skill`."""
     skill = run.skill.loaded
     own = run.wallet.context(skill, settings=run.skill.settings)
     context = run.skill.watch.context(run, own, gate)
@@ -160,7 +160,7 @@ async def _signatures(wallet: TestWallet) -> list[str]:
 
 
 async def prepared(case: Case, wallet: TestWallet) -> dict[str, Any]:
-    """Prepare a case on this wallet; returns its parameters."""
+    """Prepare a case on this wallet and return its parameters."""
     params = case(wallet) if callable(case) else case
     if inspect.isawaitable(params):
         params = await params
@@ -172,11 +172,11 @@ class Subject:
     """A skill under test.
 
     Attributes:
-        generated: its only case was generated from its schema, and may name what does not exist.
+        generated: whether its only case was generated from its schema, and may name unknown things.
         made_up: names of its secret settings that nobody gave.
-        unset: that a required setting is not set, in the words of the call that it ends; or empty.
-        logged: what was logged since the checks began.
-        good: cases that ran to an outcome, with the run.
+        unset: error text of a call if a required setting is missing; otherwise empty.
+        logged: log lines since the checks began.
+        good: cases that ran to an outcome, each with its run.
         runs: every run so far.
     """
 
@@ -192,7 +192,7 @@ class Subject:
 
     @property
     def skill(self) -> LoadedSkill:
-        """As it is loaded."""
+        """The loaded skill."""
         return self.watched.loaded
 
     async def wallet(self) -> TestWallet:
@@ -200,18 +200,18 @@ class Subject:
         return await self.stand.wallet(f"conformance-{next(_numbers)}-wallet")
 
     async def run(self, case: Case) -> Run:
-        """Return a case on a new wallet."""
+        """Run a case on a new wallet and return the run."""
         wallet = await self.wallet()
         run = await observe_run(self.watched, wallet, await prepared(case, wallet))
         self.runs.append(run)
         return run
 
 
-# Calls on the context that return before the one at which the skill is cancelled.
+# Numbers of calls on the context that pass before the one in which the skill is cancelled.
 CANCELLED_AFTER = (0, 1, 2)
-# A skill without such a call is cancelled after this time.
+# A skill that does not reach that call is cancelled after this many seconds.
 UNGATED_S = 0.3
-# After the end, tasks may need a moment to end too.
+# Seconds between two looks, because tasks may need a moment to end.
 LOOKS_S = 0.01
 TASKS_LOOKS = 10
 AT_ONCE = 3
@@ -219,7 +219,7 @@ ALL_ARRIVED_S = 2.0
 
 
 class BlockingGate:
-    """Lets `passes` calls through and blocks every later one for ever."""
+    """A gate that lets `passes` calls through and blocks every later one for ever."""
 
     def __init__(self, passes: int) -> None:
         self.reached = asyncio.Event()
@@ -234,7 +234,8 @@ class BlockingGate:
 
 
 class StartingGate:
-    """Blocks every run's first call until all runs have arrived; after that they alternate."""
+    """A gate that blocks the first calls of all runs until all have arrived; then they
+    alternate."""
 
     def __init__(self, runs: int) -> None:
         self._runs = runs
@@ -258,7 +259,7 @@ class StartingGate:
 
 
 async def check_cancellation(subject: Subject, case: Case) -> Finding:
-    """Wherever it is cancelled, the skill ends at once and leaves no task."""
+    """Check that the skill ends at once and leaves no task, wherever it is cancelled."""
     places = 0
     for passes in CANCELLED_AFTER:
         wallet = await subject.wallet()
@@ -278,7 +279,7 @@ async def check_cancellation(subject: Subject, case: Case) -> Finding:
 
 
 async def _cancelled(run: Run, gate: BlockingGate) -> float | None:
-    """Run until the gate blocks, and cancel it there; when that was, None where it ended before."""
+    """Run until the gate blocks, cancel it there, and return the time; None if it ended before."""
     task = asyncio.ensure_future(start(run, gate=gate))
     blocked = asyncio.ensure_future(gate.reached.wait())
     await asyncio.wait({task, blocked}, timeout=UNGATED_S, return_when=asyncio.FIRST_COMPLETED)
@@ -295,10 +296,10 @@ async def _cancelled(run: Run, gate: BlockingGate) -> float | None:
 
 
 async def _after(run: Run, until: float) -> str:
-    """Return the fault of a cancelled run; empty where there is none.
+    """Return the fault of a cancelled run; empty if there is none.
 
     Args:
-        until: when it must have ended, by the loop's clock.
+        until: time of the loop's clock at which it must have ended.
     """
     loop = asyncio.get_running_loop()
     seen = await run.look()
@@ -312,7 +313,7 @@ async def _after(run: Run, until: float) -> str:
         seen = await run.look()
     if seen.executed and not seen.ended:
         return f"still runs {GRACE_S:g} s after it was cancelled"
-    # One that was not cancelled ended before.
+    # If it was not cancelled, it ended before, which is fine.
     if seen.cancelled and seen.returned:
         return "goes on after it is cancelled: let CancelledError pass"
     if seen.cancelled and seen.raised is not None and not seen.raised.cancelled:
@@ -321,7 +322,7 @@ async def _after(run: Run, until: float) -> str:
 
 
 async def check_concurrency(subject: Subject) -> Finding:
-    """Runs on different wallets at once have the same results as runs alone."""
+    """Check that runs on different wallets at once have the same results as runs alone."""
     gate, skill, good = StartingGate(AT_ONCE), subject.watched, subject.good
 
     async def one(wallet: TestWallet, params: object) -> Run:
@@ -363,8 +364,8 @@ def _mixed(run: Run, alone: Run, others: Sequence[TestWallet]) -> list[str]:
 
 
 async def _differs(skill: WatchedSkill, run: Run) -> list[str]:
-    """Return a skill that reads only has the same outcome alone, if two runs alone have the same;
-    each of them keeps nothing yet."""
+    """Return a fault if a skill that only reads had another outcome than two equal runs alone. Its
+    stored entries are deleted before each of them."""
     await _forget(skill, run.wallet)
     first = await observe_run(skill, run.wallet, run.params)
     await _forget(skill, run.wallet)
@@ -375,6 +376,6 @@ async def _differs(skill: WatchedSkill, run: Run) -> list[str]:
 
 
 async def _forget(skill: WatchedSkill, wallet: TestWallet) -> None:
-    """Delete what the skill keeps for a wallet."""
+    """Delete the entries that the skill keeps for a wallet."""
     async with wallet.stand.service.database.write() as connection:
         await plugin_entries.clear(connection, canonical(skill.loaded.distribution), wallet.id)

@@ -1,5 +1,5 @@
-"""The checks of a skill, each on wallets of its own: what a spending one moves, to the smallest
-unit, and whether the four vendors accept it as a tool, with its schema trimmed for each."""
+"""Checks of a skill, each on new wallets: among them, what it moves to the smallest unit, and
+whether four vendors accept it as a tool, with its schema trimmed for each."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ from solward.types.provider import ToolDefinition
 from solward.types.record import TransactionStatus
 from solward.types.skill import Effects, tool_definitions
 
-# Longer outcomes crowd out the rest of a model's memory.
+# Characters; a longer outcome would crowd out the rest of a model's memory.
 MAX_OUTCOME = 8_000
 MOST_EDGES = 10
-# Why a host was ended that held up its event loop for too long.
+# The reason of a host's end if its plugin blocked the event loop for too long.
 NO_ANSWER = "it did not answer"
 NO_BASE = "no example ran, so there is nothing to start from"
 _GIVE_SETTINGS = f"give it as `settings` of a test, or in {GIVEN_IN}"
@@ -67,14 +67,14 @@ async def skill_findings(
     settings: Mapping[str, Any] = MappingProxyType({}),
     tiered: bool = False,
 ) -> list[Finding]:
-    """Return every check of a loaded skill, in a fixed order.
+    """Return the findings of all checks of a loaded skill, in a fixed order.
 
     Args:
-        settings: what is set for it; secrets that are not among them are made up.
-        tiered: those of the higher tiers too.
+        settings: settings for it; missing secret ones are made up.
+        tiered: whether to include the higher tiers' checks.
 
     Raises:
-        InvalidRequest: it declares no such setting, or the value does not fit.
+        InvalidRequest: if it declares no such setting, or the value does not fit.
     """
     given = checked_settings(skill, settings)
     made_up = [] if skill.settings is None else sorted(skill.settings.secrets - given.keys())
@@ -89,7 +89,7 @@ async def skill_findings(
             unset = str(error)
     subject, unsampled = _subject(WatchedSkill(skill, watch, given), stand, cases)
     subject.made_up, subject.unset = made_up, unset
-    # What a host logs is scrubbed of what the service was told to hide, which these are not.
+    # The service does not know these secrets, so it does not scrub them from a host's log.
     with capture_logs() as subject.logged:
         async with watch.blocking() as held:
             findings = await _checked(subject, unsampled)
@@ -99,7 +99,7 @@ async def skill_findings(
 
 
 async def _of_higher_tiers(subject: Subject, findings: Sequence[Finding]) -> list[Finding]:
-    """What the higher tiers ask for: clear errors, and that money moves as its records say."""
+    """Return the higher tiers' findings: clear errors, and money that moves as its records say."""
     errors = [
         run.error
         for run in subject.runs
@@ -165,7 +165,7 @@ async def _examples(subject: Subject, unsampled: samples.Unsampled | None) -> Fi
         try:
             run = await subject.run(case)
         except Exception as error:
-            # Only a case's preparation runs outside the observed run.
+            # Only the preparation of a case can raise here; the run itself catches errors.
             trouble.append(f"case {at} could not be prepared: {type(error).__name__}: {error}")
             continue
         crashed = crashed or run.crashed
@@ -306,7 +306,7 @@ async def _secrets(subject: Subject) -> Finding:
     return Finding("secrets", Outcome.OK, f"none in the texts of {len(subject.runs)} runs")
 
 
-# The checks in their order; True: the check needs an example that ran.
+# The checks in their order; True if the check needs an example that ran.
 _CHECKS: Mapping[str, tuple[Callable[[Subject], Awaitable[Finding]], bool]] = {
     "parameters_used": (_parameters_used, True),
     "bad_parameters": (_bad_parameters, False),
@@ -329,12 +329,12 @@ def _blocking(subject: Subject, held: Held) -> Finding:
 
 
 async def _base(subject: Subject) -> tuple[TestWallet, dict[str, Any]] | None:
-    """Return a wallet and parameters for it; of a case that did not run where none did."""
+    """Return a wallet and parameters for it, of a case that ran if possible; None without any."""
     wallet = await subject.wallet()
     if subject.good:
         return wallet, await prepared(subject.good[0][0], wallet)
     if subject.unset:
-        return None  # no call reaches its schema
+        return None  # without settings no call gets as far as its schema
     for case in subject.cases:
         if not callable(case):
             return wallet, dict(case)
@@ -342,8 +342,8 @@ async def _base(subject: Subject) -> tuple[TestWallet, dict[str, Any]] | None:
 
 
 async def check_money(subject: Subject, cases: Sequence[Case]) -> Finding:
-    """Return each example that lands moves what its records' transactions moved, the same on
-    another wallet, and nothing on a frozen one."""
+    """Check that each example that lands moves what its records' transactions moved, moves the same
+    on another wallet, and moves nothing on a frozen one."""
     trouble: list[str] = []
     differs: list[str] = []
     landed = 0
@@ -379,7 +379,7 @@ async def check_money(subject: Subject, cases: Sequence[Case]) -> Finding:
 
 
 async def _run(subject: Subject, case: Case, *, frozen: bool = False) -> tuple[Run, Units]:
-    """Return a case on a new wallet, and the change of what that holds."""
+    """Run a case on a new wallet, and return the run and the change of the wallet's holdings."""
     wallet = await subject.wallet()
     params = await prepared(case, wallet)
     if frozen:
@@ -400,7 +400,7 @@ async def _held(wallet: TestWallet) -> dict[str, int]:
 
 
 async def _moved(wallet: TestWallet, signatures: Sequence[str]) -> Units:
-    """What transactions did to a wallet, as the ledger has it."""
+    """Return the changes that transactions made to a wallet, as the ledger reports them."""
     moved: defaultdict[str, int] = defaultdict(int)
     options = {"encoding": "json", "maxSupportedTransactionVersion": 1}
     for signature in signatures:
@@ -435,10 +435,10 @@ def _outflow_text(units: Units) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One vendor's limits on a tool; its API refuses tools beyond them.
+    """The limits of one vendor's API on a tool; it refuses tools beyond them.
 
     Attributes:
-        narrow: it accepts Gemini's subset of JSON Schema only.
+        narrow: whether it accepts only Gemini's subset of JSON Schema.
         names: pattern of a tool's name.
         fields: pattern of a property's name.
     """
@@ -457,12 +457,12 @@ DIALECTS = (
     Dialect("anthropic", False, r"[A-Za-z0-9_-]{1,64}", r"[A-Za-z0-9_.-]{1,64}"),
     Dialect("gemini", True, r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", r"[A-Za-z_][A-Za-z0-9_.-]{0,63}"),
 )
-# OpenAI refuses a longer one; it includes, in words, limits that trimming removes from the schema.
+# OpenAI refuses a longer one. It includes as text the limits that trimming removes from the schema.
 MAX_DESCRIPTION = 1_024
 
 
 def check_dialects(tool: ToolDefinition, cases: Iterable[Mapping[str, Any]]) -> Finding:
-    """Return the tool in each vendor's dialect; every case stays valid in it."""
+    """Check that each vendor accepts the tool, and that its trimmed schema accepts every case."""
     trouble: list[str] = []
     for dialect in DIALECTS:
         try:
@@ -499,7 +499,7 @@ def _check(
 
 
 def _standard(schema: Any) -> Any:
-    """Return the schema with Gemini's `nullable` as standard JSON Schema."""
+    """Return the schema with Gemini's `nullable` written as standard JSON Schema."""
     if isinstance(schema, list):
         return [_standard(each) for each in schema]
     if not isinstance(schema, dict):

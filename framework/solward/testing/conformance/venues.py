@@ -1,5 +1,5 @@
-"""The checks of a swap venue: what it offers, what its swap instruction names, that it sells on a
-ledger, how it fails."""
+"""Checks of a swap venue: its quotes, the accounts of its swap instructions, real sales on a
+ledger, and its behaviour when servers fail."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ _FAILURES: tuple[bytes | int | type[httpx.HTTPError], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class VenueCases:
-    """What a venue is checked with.
+    """The cases for a venue.
 
     Attributes:
-        http: a client of a server that speaks the venue's protocol; None: it needs none.
-        requests: each a swap that it can make.
-        pools: what the operator configures in its `pools_env`.
-        genesis: accounts of the kit's ledger beside those of the demo market, such as the venue's
-            program and pools. Without it and without pools the ledger is opened to sell alone, and
+        http: a client of a server that speaks the venue's protocol; None if it needs none.
+        requests: swaps that it can make.
+        pools: the pools that the operator configures in its `pools_env`.
+        genesis: accounts of the kit's ledger in addition to the demo market's, such as the venue's
+            program and pools. Without it and without pools, the ledger is opened only to sell, and
             no quote can read it.
     """
 
@@ -89,7 +89,7 @@ _NO_CASES = VenueCases()
 async def venue_findings(
     venue: LoadedVenue, _watch: Watch, *, cases: VenueCases = _NO_CASES, tiered: bool = False
 ) -> list[Finding]:
-    """Return every check of a loaded venue, in a fixed order; `tiered` as of `skill_findings`."""
+    """Return the findings of all checks of a loaded venue, in a fixed order."""
     errors: list[SolwardError] = []
     failures = await _failures(venue, cases.pools, errors)
     if not cases.requests or (cases.http is None and not cases.pools):
@@ -108,7 +108,7 @@ async def venue_findings(
 async def _answered(
     venue: LoadedVenue, cases: VenueCases, stack: contextlib.AsyncExitStack
 ) -> list[Finding]:
-    """Return the checks that need requests."""
+    """Return the findings of the checks that need requests."""
     http = cases.http
     if http is None:
         http = await stack.enter_async_context(httpx.AsyncClient())
@@ -138,7 +138,7 @@ async def _on_ledger(
     return stand, replace(context, ledger=ledger)
 
 
-# The checks that need requests, the last of which sells.
+# The checks that need requests; the last one sells.
 _OF_REQUESTS = ("quotes", "swaps", "executed")
 
 
@@ -165,10 +165,10 @@ async def _of_requests(
 async def _executed(
     venue: LoadedVenue, requests: Sequence[QuoteRequest], context: VenueContext, stand: Stand
 ) -> Finding:
-    """Sell what each request says, through the engine and on the kit's ledger, of a new wallet.
+    """Sell what each request says from a new wallet, through the engine and on the kit's ledger.
 
-    Tokens of the demo market are bought there first. The engine itself lets no transaction land by
-    which less than the quoted minimum arrives.
+    Tokens of the demo market are bought there first. The engine blocks any sale that brings less
+    than the quoted minimum.
     """
     trouble: list[str] = []
     own = Venue(venue, context)
@@ -258,7 +258,7 @@ async def _of_swap(venue: LoadedVenue, quote: Quote, context: VenueContext) -> l
             if not isinstance(whole, SwapTransaction) or not isinstance(whole.wire, bytes):
                 trouble.append("venue_swap answers no SwapTransaction of bytes")
         except InvalidRequest:
-            # A venue may make a whole transaction only where it made no instruction.
+            # A venue may refuse a whole transaction if it gave an instruction.
             if not gave:
                 raise
     return trouble
@@ -289,8 +289,7 @@ def _of_instructions(made: object, taker: str, destination: str) -> list[str]:
 async def _failures(
     venue: LoadedVenue, pools: Sequence[str], errors: list[SolwardError]
 ) -> Finding:
-    """Servers that fail, and a ledger that does not answer: each is an error the caller is told,
-    whatever it answers."""
+    """Check that failing servers and a silent ledger give errors that callers may see."""
     trouble = []
     for failure in _FAILURES:
         transport = httpx.MockTransport(_failing(failure))
@@ -307,7 +306,7 @@ async def _failures(
 
 
 class _Through(httpx.AsyncBaseTransport):
-    """Requests by another client, whose answers are streams also where it makes them up."""
+    """A transport that sends requests through another client and answers with streams."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
@@ -321,12 +320,12 @@ class _Through(httpx.AsyncBaseTransport):
         )
 
 
-# What is no longer true of a body that was read.
+# Headers that are no longer true once the body was read.
 _OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding")
 
 
 def _streaming(http: httpx.AsyncClient) -> httpx.AsyncClient:
-    """As `http`, for a plugin host's requests, which read an answer as it comes."""
+    """Return a client like `http` whose answers are streams, as plugin hosts' requests need."""
     return httpx.AsyncClient(
         transport=_Through(http), base_url=http.base_url, headers=http.headers, timeout=http.timeout
     )

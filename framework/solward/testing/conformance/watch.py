@@ -1,4 +1,4 @@
-"""What the kit sees of a plugin: in its plugin host, or in this process."""
+"""The kit's view of a plugin, in its plugin host or in this process."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _MONEY: dict[str, Callable[[Any], str]] = {
 
 @dataclass(slots=True)
 class CapabilityUse:
-    """One thing that a plugin asked its service for.
+    """One request of a plugin to its service.
 
     Attributes:
-        operation: the operation of a money call, `transact`, `pocket` or `pay`; else empty.
-        url: of a request by HTTP, or of one that may be paid for; else empty.
-        assets: mints and symbols of what was to leave the wallet.
-        carries: whether the request had a secret in it.
-        refused: the code of the refusal, empty where there was none.
+        operation: operation of a money call, `transact`, `pocket` or `pay`; otherwise empty.
+        url: URL of an HTTP request, or of one that may be paid for; otherwise empty.
+        assets: mints and symbols of the assets that were to leave the wallet.
+        carries: whether the request carried a secret.
+        refused: code of the refusal; empty if there was none.
     """
 
     operation: str = ""
@@ -63,7 +63,7 @@ class Asking(Protocol):
 
 
 class Gate(Protocol):
-    """Delays the calls a skill makes on its context."""
+    """A gate that delays the calls of a skill on its context."""
 
     async def enter(self, run: Asking) -> None:
         """Return once the call may start."""
@@ -72,35 +72,33 @@ class Gate(Protocol):
 
 @dataclass(slots=True)
 class Held:
-    """How long a plugin held up its event loop at a time, and where."""
+    """The longest time for which a plugin blocked its event loop, and where."""
 
     seconds: float = 0.0
     where: str = ""
 
 
 class Watch(Protocol):
-    """Where a plugin runs, as the checks see it."""
+    """A place where a plugin runs, as the checks see it."""
 
     async def observed(self, key: str, number: int) -> Observed:
         """Return one call of a hook (`Observer.observed`)."""
 
     def blocking(self) -> Any:
-        """Return an async context manager that gives a `Held`, which is filled when the block
-        ends."""
+        """Return an async context manager whose `Held` is filled when the block ends."""
 
     def context(self, run: Asking, context: SkillContext, gate: Gate | None) -> SkillContext:
-        """Return a skill's context that counts what the run asks for, and has it wait at the
-        gate."""
+        """Return a skill's context that records the run's requests and delays them at the gate."""
 
     def asked(self, plugin: str) -> tuple[CapabilityUse, ...] | None:
-        """Return all that a plugin asked for until now; None where that is not seen."""
+        """Return all requests of a plugin so far; None if they are not observed."""
 
     @property
     def stores(self) -> bool:
-        """Whether its distribution keeps a file."""
+        """True if the plugin's distribution keeps a file."""
 
     async def restart(self) -> None:
-        """Leave nothing of what a plugin may still be doing."""
+        """Stop everything that a plugin may still be doing."""
 
 
 class _RunContext(SkillContext):
@@ -116,7 +114,7 @@ class _RunContext(SkillContext):
 
 
 class HostWatch:
-    """Sees a plugin in its host, and what it asks for where the service answers it."""
+    """A view of a plugin in its host, and of its requests where the service answers them."""
 
     def __init__(self, tenant: TenantHost, storage: Path | None) -> None:
         self._tenant = tenant
@@ -128,7 +126,7 @@ class HostWatch:
         return self._storage is not None and any(files(self._storage))
 
     async def observed(self, key: str, number: int) -> Observed:
-        """See `Watch`; of a host that ended, nothing."""
+        """See `Watch`; empty if the host ended."""
         asked = {"key": key, "number": number}
         try:
             seen: Observed = await self._tenant.host.call(methods.KIT_OBSERVED, asked)
@@ -167,14 +165,14 @@ class HostWatch:
 
 
 class WatchedCapabilities(Capabilities):
-    """Keeps what is asked for on behalf of each plugin."""
+    """Capabilities that record the requests made for each plugin."""
 
     def __init__(self) -> None:
         super().__init__()
         self.asked: defaultdict[str, list[CapabilityUse]] = defaultdict(list)
 
     def handlers(self, egress: Egress) -> dict[str, Handler]:
-        """See `Capabilities.handlers`; each is kept, and waits at the run's gate."""
+        """See `Capabilities.handlers`; each request is recorded and waits at the run's gate."""
         return {
             name: self._stream(handler)
             if name == methods.HTTP_REQUEST.name
@@ -220,7 +218,7 @@ class WatchedCapabilities(Capabilities):
         try:
             call = self.of(incoming.cap)
         except SkillError:
-            return  # as its handler will say
+            return  # its handler reports the error
         self.asked[call.plugin].append(asked)
         if isinstance(call.context, _RunContext):
             run: Asking = call.context.run
@@ -239,7 +237,7 @@ def _refusal(asked: CapabilityUse) -> Iterator[None]:
 
 
 def _plain(value: bytes) -> bytes:
-    """Return a header's value, `Basic` credentials in clear."""
+    """Return a header's value, with `Basic` credentials decoded."""
     scheme, _, rest = value.partition(b" ")
     if scheme.lower() != b"basic":
         return value
@@ -250,14 +248,14 @@ def _plain(value: bytes) -> bytes:
 
 
 class ProcessWatch:
-    """Sees a plugin in this process."""
+    """A view of a plugin in this process."""
 
     def __init__(self) -> None:
         self.observer = Observer()
 
     @property
     def stores(self) -> bool:
-        """See `Watch`; not seen here."""
+        """False, because files are not observed here; see `Watch`."""
         return False
 
     async def observed(self, key: str, number: int) -> Observed:
@@ -280,11 +278,11 @@ class ProcessWatch:
         """See `Watch`."""
 
     async def restart(self) -> None:
-        """See `Watch`; nothing ends here by force."""
+        """See `Watch`; nothing is ended by force here."""
 
 
 class _ProcessContext(_RunContext):
-    """As `_RunContext`; its own calls count and wait, as there is no host that makes them."""
+    """A `_RunContext` that records and delays its own calls, because no host makes them here."""
 
     __slots__ = ()
 
@@ -297,7 +295,7 @@ class _ProcessContext(_RunContext):
 
     @property
     def http(self) -> httpx.AsyncClient:
-        """The same client; its calls wait at the gate."""
+        """The usual client, whose calls wait at the gate."""
         client = super().http
         return client if self.gate is None else cast(Any, _Gated(client, self.gate, self.run))
 
@@ -327,10 +325,10 @@ class _Gated:
 
 
 def name_of(error: BaseException) -> str:
-    """Return the type of what a plugin raised, wherever it runs."""
+    """Return the name of the type of an error that a plugin raised, wherever it runs."""
     return error.type_name if isinstance(error, HostBug) else type(error).__name__
 
 
 def error_text(error: BaseException) -> str:
-    """What a plugin raised: a host says of a mistake its type alone."""
+    """Return the text of a plugin's error; of an unexpected one in a host only its type."""
     return name_of(error) if isinstance(error, HostBug) else f"{name_of(error)}: {error}"
