@@ -151,7 +151,7 @@ class RunningCall:
 
     @property
     def refusal(self) -> str | None:
-        """The last request that its plugin should not have made and was refused, in words; or
+        """The last request that was refused because its plugin should not make it, in words; or
         None."""
         refused = self.refused or (None if self.egress is None else self.egress.refused)
         # Only the code: the error's text quotes the plugin, and everybody can read problems.
@@ -449,8 +449,7 @@ class TenantHost:
 
     Attributes:
         connections: name of the connections that its requests use; never shared with another name.
-        on_faulty_call: called with a plugin and a description when a call fails by the plugin's
-            fault.
+        on_faulty_call: called with a plugin and a text when a call fails by the plugin's fault.
     """
 
     host: Host

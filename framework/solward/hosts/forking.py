@@ -1,5 +1,5 @@
-"""The zygote as the service sees it: a process without the service's environment that forks
-hosts."""
+"""The zygote, a process that forks hosts, without the service's environment, as the service sees
+it."""
 
 from __future__ import annotations
 
@@ -90,8 +90,7 @@ class Zygote:
         """Start the process without waiting for it; takes a few milliseconds.
 
         Args:
-            nice: nice value of the zygote and its hosts together, if the kernel schedules sessions
-                as groups.
+            nice: nice value of the zygote with its hosts, if sessions are scheduled as groups.
 
         Raises:
             OSError: if it cannot be started.

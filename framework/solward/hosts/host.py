@@ -104,8 +104,7 @@ class SupervisionLimits:
         noisy_lines: lines of its log in a minute that make it noisy, which is a fault.
         flood_lines: lines of its log in a minute at which it is ended.
         free_bytes: bytes that the disk of a host's scratch folder must have free.
-        nice: nice value of hosts, 0 to 19, each and together if they share a session; urgent hosts
-            have 0.
+        nice: nice value of hosts, 0 to 19, each and together in a session; of urgent ones 0.
     """
 
     answer_s: float = 5.0
@@ -389,8 +388,7 @@ class Host:
             timeout_s: limit of the call, without the start of the host.
 
         Raises:
-            TimeoutError: after `timeout_s`; the host is told to stop, and ended if it does not
-                answer.
+            TimeoutError: after `timeout_s`; the host is told to stop, and ended if it is stuck.
             SkillError: as `start`; or `bad_outcome` if the answer is not valid, which ends the
                 host. A provider's method raises `ProviderError` instead, retryable if the host may
                 run again. All other errors are those of the method.

@@ -192,8 +192,7 @@ class ModelHosts:
 
     Args:
         count: number of processes; each call uses the least busy.
-        root: folder in which `solward models install` unpacks litellm; the first call looks into
-            it.
+        root: folder in which `solward models install` unpacks litellm; read by the first call.
         unconfined, zygote: see `Hosts`.
     """
 
@@ -321,8 +320,8 @@ class ModelHosts:
 
 @dataclass(slots=True)
 class _ModelHost:
-    """A host: its calls, waiting ones included; the process that has had its first call; and the
-    calls of each lane."""
+    """A host with its calls, waiting ones too; the process that had a first call; the calls by
+    lane."""
 
     host: Host
     capabilities: Capabilities
@@ -356,8 +355,7 @@ class _ModelHost:
 
 @dataclass(frozen=True)
 class _ModelProvider(HostedProvider):
-    """A provider whose prices are cached, and whose host gets only the fields for language
-    models."""
+    """A provider with cached prices, whose host gets only the fields for language models."""
 
     prices: dict[tuple[str, str], ModelPrice | None] = field(default_factory=dict)
 

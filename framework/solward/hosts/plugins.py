@@ -179,8 +179,7 @@ class PluginHosts:
         return found
 
     def _on_faulty_call(self, host: Host, plugin: str, fault: str) -> None:
-        """Count a call that failed by its plugin's fault; the third within a minute is a
-        problem."""
+        """Count a call that failed by its plugin's fault; three within a minute are a problem."""
         if host not in self._running:
             return
         now = asyncio.get_running_loop().time()
@@ -301,8 +300,8 @@ class PluginHosts:
     def _kept(
         self, name: str, candidates: Sequence[Candidate], specs: Sequence[Plugin]
     ) -> dict[str, Any]:
-        """Return the part of a host's configuration about files that its plugins keep, or an empty
-        one.
+        """Return the part of a host's configuration about its plugins' files; empty if they keep
+        none.
 
         For a distribution in a folder of its own, the accepted size counts, not the declared one.
         """
@@ -367,8 +366,7 @@ async def plugin_hosts(
 
 
 def _found(host: TenantHost, candidate: Candidate, plugin: Plugin, secret: SecretOf) -> Found:
-    """Return a plugin as its host declared it, in built-in values, or the reason why it cannot be
-    used."""
+    """Return a plugin as its host declared it, in built-in values, or why it cannot be used."""
     try:
         spec, group = plugin.spec, candidate.group
         if isinstance(spec, methods.Problem):
@@ -422,7 +420,7 @@ def _numbers(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Plugin:
-    """A skill, a venue, a payment protocol or a guardrail, each of whose hooks is a call into its
+    """A skill, venue, payment protocol or guardrail, each of whose hooks is a call into its
     host."""
 
     host: TenantHost

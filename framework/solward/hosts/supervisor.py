@@ -52,11 +52,9 @@ class Hosts:
         """Make it without starting anything.
 
         Args:
-            unconfined: names of third parties that may run without confinement if it is not
-                available.
+            unconfined: third parties that may run unconfined where confinement is unavailable.
             on_fault: called with a host whose tenant was disabled or has become noisy.
-            zygote: the zygote to fork from, shared with other `Hosts`; None for one of their own,
-                which ends with them.
+            zygote: a zygote shared with other `Hosts`; None for one that ends with these.
             apart: whether each host gets its own share of scarce processors; otherwise all hosts of
                 the zygote have one share.
         """
@@ -238,8 +236,7 @@ def _room(folder: str) -> int:
 
 
 def _stored_too_much(config: HostConfig) -> str | None:
-    """Return what is wrong with the scratch folder, or None; reads no more of it than it may
-    hold."""
+    """Return what is wrong with the scratch folder, or None; read no more of it than is allowed."""
     size = count = 0
     folders = [config.scratch or ""]
     while folders:

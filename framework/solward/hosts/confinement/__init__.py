@@ -96,8 +96,7 @@ class Availability:
 
 
 def interpreter_paths() -> tuple[str, ...]:
-    """Return the paths of Python's standard library, its shared libraries, and those of the
-    system."""
+    """Return the paths of Python's and the system's standard and shared libraries."""
     base = os.path.realpath(sys.base_prefix)
     return tuple(dict.fromkeys((os.path.join(base, "lib"), os.path.dirname(os.__file__), *_SYSTEM)))
 
@@ -135,8 +134,8 @@ def confine(confinement: Confinement, *, abi: int | None = None) -> None:
 
 
 def separate(confinement: Confinement) -> None:
-    """Leave the process group, or the session if `own_session`, unless this process leads the
-    session."""
+    """Leave the process group, or the session if `own_session`, but not a session that this one
+    leads."""
     if os.getsid(0) == os.getpid():
         return
     if confinement.own_session:
@@ -146,7 +145,7 @@ def separate(confinement: Confinement) -> None:
 
 
 def available() -> Availability:
-    """Confine a forked child, try forbidden calls in it, and return the outcome; takes about 10
+    """Confine a forked child, try forbidden calls in it, and return the outcome, within about 10
     ms."""
     known = landlock.abi()
     if reason := _lacking(known):

@@ -14,8 +14,7 @@ from collections.abc import Iterable
 
 # ABI 3 is Linux 6.2. Before it, a process could truncate a file that it may only read.
 MINIMUM_ABI = 3
-# Returned instead of a version if the kernel was started without Landlock, or if a seccomp filter
-# refuses its calls.
+# Instead of a version: the kernel was started without Landlock, or a seccomp filter refuses it.
 SWITCHED_OFF, FILTERED = -1, -2
 
 # The system calls by name, for configurations that allow them; all architectures use these numbers.

@@ -74,8 +74,7 @@ class EgressCall:
         configured: addresses that the operator configured for the plugin.
         values: values of the secrets that the manifest names, by variable; only those that are set.
         key: variable of a provider's key, which goes to configured addresses instead of its sites.
-        client: client for configured addresses, with the operator's own headers; None for the
-            usual.
+        client: client for configured addresses, with the operator's headers; None for the usual.
         limits: limits instead of those of all calls.
         refused: the last refusal of a request while the call ran; None if there was none.
     """

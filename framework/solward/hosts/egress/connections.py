@@ -71,8 +71,7 @@ def answer_too_large(site: Site, limits: Limits) -> SkillError:
 
 
 class ReadPace:
-    """The pace at which one tenant's answers are read: each chunk, however small, costs the loop
-    time."""
+    """The pace of reading one tenant's answers: each chunk, however small, costs the loop time."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
@@ -309,8 +308,7 @@ class _Counted(httpcore.AsyncNetworkStream):
 
 
 def _is_this_machine(stream: httpcore.AsyncNetworkStream) -> bool:
-    """Return whether both ends have the same address: the site is this machine, however public it
-    is."""
+    """Return whether both ends have the same address, so that the site is this machine."""
     here, there = stream.get_extra_info("client_addr"), stream.get_extra_info("server_addr")
     return bool(here and there and here[0] == there[0])
 

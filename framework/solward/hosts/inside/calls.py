@@ -121,8 +121,7 @@ _READS: Final = {method.name.partition(".")[2]: method for method in methods.LED
 
 
 class RemoteLedger:
-    """`ReadLedger` over the channel: each method asks the service, which answers while the call
-    runs."""
+    """`ReadLedger` over the channel; the service answers its methods while the call runs."""
 
     __slots__ = ("_call",)
 
@@ -200,8 +199,7 @@ def running(call: Running) -> Iterator[None]:
 
 
 def current_cap() -> bytes | None:
-    """Return the capability of the call that is running this code; None outside a hook, as at
-    import."""
+    """Return the capability of the call that runs this code; None outside a hook, as at import."""
     call = _RUNNING.get(None)
     return None if call is None else call.cap
 

@@ -56,8 +56,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def die_with(parent: int) -> None:
-    """Let the kernel kill this process when its parent ends; exit if `parent` is no longer its
-    parent."""
+    """Let the kernel kill this process when its parent ends; exit if that is no longer `parent`."""
     if _libc.prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent:

@@ -100,8 +100,7 @@ def plugins(setup: Setup) -> Mapping[str, Handler]:
 
 
 def models(setup: Setup) -> Mapping[str, Handler]:
-    """Import the providers' modules and return their handlers; litellm is imported by the first
-    call."""
+    """Import the providers' modules and return their handlers; the first call imports litellm."""
     import tempfile  # here, because no plugin host needs it
 
     # No program can run here and no file can be written. litellm's import looks for a compiler and
@@ -115,8 +114,7 @@ def models(setup: Setup) -> Mapping[str, Handler]:
 
 
 class _AtOnce(ThreadPoolExecutor):
-    """An executor that runs litellm's functions in the calling thread: they take microseconds, less
-    than two changes of threads."""
+    """An executor that runs litellm's functions, which take microseconds, in the calling thread."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """See `Executor.submit`; the future is done when it returns."""
@@ -186,8 +184,7 @@ class Plugins:
                 call = self._manager.bind(HOOKS[group][0], module)
                 spec = declared(HOOKS[group][0], call, DECLARED[group], named.name)
             made = Plugin(group, named.name, hooks, spec)
-            # Written here already, so that a declaration that cannot travel fails its plugin alone
-            # and not the whole answer.
+            # Written here first, so that a declaration that cannot travel fails its plugin alone.
             try:
                 methods.SPECS.answers.write((made,))
             except Exception as error:
@@ -276,7 +273,7 @@ class Plugins:
         return _of_type(answer, _OF_PAYMENTS[name], _hook_of(name))
 
     async def payment_offers(self, incoming: Incoming) -> tuple[PaymentOffer | str, ...]:
-        """Return the offers in a seller's answer, and for each that cannot be read the reason as
+        """Return the offers in a seller's answer; for each that cannot be read, the reason as
         text."""
         return tuple(
             shortened(str(each))

@@ -283,8 +283,7 @@ class Channel:
 
     @property
     def closed(self) -> asyncio.Future[BaseException | None]:
-        """A future that is done once the channel has ended: None after `close`, otherwise the
-        error."""
+        """A future that is done when the channel has ended: None after `close`, or the error."""
         return self._closed
 
     @property
@@ -367,7 +366,7 @@ class Channel:
         self._handlers.update(handlers)
 
     def log(self, level: str, event: str, fields: Mapping[str, str] | None = None) -> None:
-        """Send a line for the other end's log, shortened; drop it if the other end does not
+        """Send a line, shortened, for the other end's log; drop it if the other end does not
         read."""
         if self._ended or len(self._out) > _HIGH:
             return
@@ -698,8 +697,7 @@ class Channel:
         self._admit()
 
     def _served(self, number: int) -> _Serving | None:
-        """Return a call of the other end; None if it ended so recently that the other end may not
-        know it."""
+        """Return a call of the other end; None if it just ended and the other end may not know."""
         serving = self._serving.get(number)
         if serving is None:
             self._late -= 1

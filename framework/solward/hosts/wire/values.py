@@ -55,8 +55,7 @@ def from_json(text: str) -> Any:
     """Return the value of JSON text; fractions are Decimal.
 
     Raises:
-        Unreadable: if it is not JSON, nested too deep, or has text or a number that cannot be
-            stored.
+        Unreadable: if it is not JSON, nested too deep, or has a value that cannot be stored.
     """
     try:
         return jsontext.read(text, has_nul=True)
@@ -77,8 +76,7 @@ def _plain(value: object) -> object:
     return value
 
 
-# Limit of digits and of the power of ten, beyond any amount or price: arithmetic would write a
-# larger number out in full.
+# Limit of digits and of the power of ten: arithmetic would write larger numbers out in full.
 _MAX_POWER: Final = 100
 
 
@@ -336,8 +334,7 @@ _KEPT_TOOLS: Final = 1_024
 
 
 def _kept(shape: Shape) -> Shape:
-    """Return the conversion with a cache, for definitions of tools: agents send the same ones each
-    time."""
+    """Return the conversion with a cache for definitions of tools: agents send the same ones."""
     assert shape.there is not None
     assert shape.back is not None
     make = shape.there
@@ -406,8 +403,7 @@ class Codec:
         """
         try:
             body = _ENCODER.encode(self._there(value))
-            # The reader checks structs, and would end the channel: a wrong value must be an error
-            # of this caller instead.
+            # Checked here, because the reader would end the channel: it is this caller's error.
             self._decoder.decode(body)
         except (TypeError, *UNREADABLE) as error:
             raise InvalidRequest(f"{self._name}: {error}") from None
