@@ -30,8 +30,8 @@ from solward.solana.tokens import (
 from solward.vault.guardrails.simulation import View
 
 # Token-2022 mint extensions that cannot take, stop or tax a holding: close authority,
-# confidential transfer and its fee, interest-bearing and scaled display, metadata, groups. Anything
-# else, known or not yet known, is refused, but for what the operator allows of named mints.
+# confidential transfer and its fee, interest-bearing and scaled display, metadata, groups. All
+# others are refused, unknown ones too; the operator can allow those of `_REGULATED` by mint.
 _SAFE_EXTENSIONS = frozenset({3, 4, 10, 16, 18, 19, 20, 21, 22, 23, 25})
 _DEFAULT_ACCOUNT_STATE = 6
 _INITIALIZED = b"\x01"
@@ -43,8 +43,8 @@ _EXTENSION_NAMES = {
     TRANSFER_HOOK: "a transfer hook",
     26: "a pause authority",
 }
-# By which an issuer reaches or stops what others hold. A hook is one of them while no program is
-# set: one that is set wants accounts that the wallet's signature must not meet.
+# Extensions by which an issuer reaches or stops other people's holdings. A hook is allowed only
+# while no program is set: a program gets accounts that must not meet the wallet's signature.
 _REGULATED = frozenset({TRANSFER_FEE, _DEFAULT_ACCOUNT_STATE, 12, TRANSFER_HOOK, 26})
 
 
@@ -87,7 +87,7 @@ def _check_mints(view: View) -> None:
 
 
 def unwelcome(mint: Mint, regulated: Collection[str], *, leaves: bool = False) -> Iterator[str]:
-    """Why tokens of a mint do not move, each reason in words; none where they may.
+    """Yield each reason why tokens of a mint must not move, in words; nothing if they may.
 
     Args:
         regulated: see `Policy.regulated_mints`.
@@ -95,7 +95,7 @@ def unwelcome(mint: Mint, regulated: Collection[str], *, leaves: bool = False) -
     """
     for kind in _unsafe(mint):
         if kind == TRANSFER_FEE and leaves:
-            # The fee is taken of what leaves, all of which is counted.
+            # The fee comes out of the units that leave, which all count.
             continue
         may_be_allowed = kind in _REGULATED and not (kind == TRANSFER_HOOK and mint.runs_hook)
         if may_be_allowed and mint.address in regulated:
@@ -105,7 +105,7 @@ def unwelcome(mint: Mint, regulated: Collection[str], *, leaves: bool = False) -
 
 
 def issuers_rights(mint: Mint) -> list[str]:
-    """What of a mint can take, stop or tax a holding, in words; see `Policy.regulated_mints`."""
+    """Return the mint's extensions that can take, stop or tax a holding, in words."""
     return [_name(kind) for kind in _unsafe(mint)]
 
 
@@ -246,8 +246,8 @@ def measure(view: View, keys: Sequence[ResolvedKey], fee: int) -> Flows:
 
 
 def _rent_room(view: View, address: str, flows: Flows) -> int:
-    """Return lamports of a payment to `address` that are rent, at what the ledger asks and bounds
-    count; registers the account as created."""
+    """Return the most lamports of a payment to `address` that are rent, at the ledger's price but
+    not above the one that bounds count; register the account as created."""
     per_byte = min(rent_per_byte(view.pre(RENT_SYSVAR)), MOST_RENT_PER_BYTE)
     before, after = view.pre(address), view.post(address)
     if before is not None and (before.owner != SYSTEM_PROGRAM or before.data):
@@ -262,11 +262,11 @@ def _rent_room(view: View, address: str, flows: Flows) -> int:
         return max(0, rent_of(len(after.data), per_byte) - balance)
     entry = view.initialised.get(address)
     if after is None and entry is not None and entry[1] in (view.wallet, view.pocket):
-        # Created and closed again; `closed` refuses closing the wallet's to a stranger, and what a
-        # pocket's would take with it was counted when it was put in.
+        # The account was created and closed again. `closed` refuses to close the wallet's to a
+        # stranger, and what a pocket's holds was counted when it was put in.
         opened = mint_account(entry[0], view.pre(entry[0]))
         if opened is not None:
-            # Larger where the mint's extensions want one of their own in each account.
+            # The account is larger if the mint's extensions need one of their own in it.
             size = associated_account_size(opened)
         elif entry[0] == WRAPPED_SOL_MINT:
             size = TOKEN_ACCOUNT_BYTES
@@ -277,7 +277,7 @@ def _rent_room(view: View, address: str, flows: Flows) -> int:
 
 
 def _balances(view: View, keys: Sequence[ResolvedKey]) -> tuple[int, Counter[str]]:
-    """(lamports, mint -> units) by which what the wallet controls shrinks; negative: grows."""
+    """Return the decrease of all that the wallet controls as (lamports, mint -> units), signed."""
     lamports = 0
     tokens: Counter[str] = Counter()
     for key in keys:
@@ -296,7 +296,7 @@ def _balances(view: View, keys: Sequence[ResolvedKey]) -> tuple[int, Counter[str
 
 
 def _arrived(view: View, keys: Sequence[ResolvedKey]) -> tuple[int, Counter[str]]:
-    """(lamports, mint -> units) by which grows what nobody but the wallet can take."""
+    """Return the increase of what nobody but the wallet can take, as (lamports, mint -> units)."""
     lamports = 0
     tokens: Counter[str] = Counter()
     for key in keys:

@@ -1,5 +1,5 @@
-"""What a transaction does to a wallet: its bound by the bytes, and what a simulation and each known
-instruction show.
+"""A transaction's effects on a wallet: the bound from its bytes, and what a simulation and each
+known instruction show.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def analyse(
     pocket: str | None = None,
     regulated_mints: frozenset[str] = frozenset(),
 ) -> TransactionEffects:
-    """Return the bound that limits count, from the bytes, beside what the simulation shows.
+    """Return what the simulation shows, with the bound from the bytes that limits count.
 
-    What the bytes cannot bound is the first of the violations, and there is no bound then. Args and
+    If the bytes give no bound, `outflow` stays None and the reason is the first violation. Args and
     raises as `simulated_effects`.
     """
     effects = simulated_effects(message, keys, simulation, wallet, managed, pocket, regulated_mints)
@@ -79,9 +79,9 @@ def simulated_effects(
     pocket: str | None = None,
     regulated_mints: frozenset[str] = frozenset(),
 ) -> TransactionEffects:
-    """What the simulation shows of `message`: its gross effects on everything `wallet` controls.
+    """Return the gross effects of `message` on all that `wallet` controls, as simulated.
 
-    An early refusal and an explanation; the state may change before it lands.
+    They refuse early and explain; the state may change before the transaction lands.
 
     Args:
         keys: from `resolve` of the same message.
@@ -97,7 +97,7 @@ def simulated_effects(
     """
     view = View(wallet, simulation, pocket, regulated_mints)
     every = list(_calls(message, keys, simulation))
-    # What they do is for the simulation to show: the wallet's signature gives them nothing.
+    # The wallet's signature gives these nothing, so the simulated states alone judge them.
     foreign = _without(wallet, every)
     calls = [call for call in every if call.top not in foreign]
     decode(calls, view)
@@ -126,7 +126,7 @@ def simulated_effects(
 
 
 def _without(wallet: str, calls: Sequence[Invocation]) -> set[int]:
-    """Top-level instructions of programs without a decoder that do not name the wallet."""
+    """Return the top-level instructions without a decoder that do not name the wallet, by index."""
     return {
         call.top
         for call in calls
@@ -137,8 +137,7 @@ def _without(wallet: str, calls: Sequence[Invocation]) -> set[int]:
 def _calls(
     message: AnyMessage, keys: Sequence[ResolvedKey], simulation: Simulation
 ) -> Iterator[Invocation]:
-    """Yield every instruction in the order of execution, inner ones after the one that makes
-    them."""
+    """Yield every instruction in the order of execution, inner ones after their caller."""
     names = [key.address for key in keys]
     known = set(names)
     for call in simulation.inner:
@@ -183,8 +182,8 @@ def decode(calls: Sequence[Invocation], view: View) -> None:
     """Add what `calls` do to `view`.
 
     An instruction that is malformed (its decoder raises `IndexError` or `ValueError`) or not
-    understood is a violation. A program without a decoder, such as Memo, is judged by what it calls
-    and changes; what it can take is for the bytes to say.
+    understood is a violation. A program without a decoder, such as Memo, is judged by its calls and
+    changes; `worst_case` bounds what it can take.
     """
     flat: list[Invocation] = []
     for call in calls:
@@ -334,7 +333,7 @@ def _decode_token(call: Invocation, view: View) -> None:
     ):
         _set_metadata_pointer(view, call)
     elif call.program == TOKEN_2022_PROGRAM and call.data == TOKEN_HARVEST_WITHHELD_TO_MINT:
-        # By which a pocket's account can be closed again.
+        # A pocket's account needs this before it can be closed.
         pass
     elif kind not in _TOKEN_HARMLESS and kind not in _TOKEN_INITIALIZE_ACCOUNT:
         view.violate("program_allowlist", f"token instruction {kind} is not allowed")
@@ -452,7 +451,7 @@ def _decode_associated_token(call: Invocation, view: View) -> None:
 
 
 def _decode_compute_budget(call: Invocation, view: View) -> None:
-    """Refuse what `network_fee` does not read."""
+    """Refuse instructions that `network_fee` does not read."""
     if not call.data or COMPUTE_BUDGET_SIZES.get(call.data[0]) != len(call.data):
         view.violate("program_allowlist", "this Compute Budget instruction is not allowed")
 

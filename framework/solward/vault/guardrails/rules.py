@@ -1,5 +1,5 @@
-"""The built-in rules in order, what they judge a transaction by (limits, usage and policy), what
-limits count, and the verdict: the first refusal ends it.
+"""The built-in rules in order, their inputs (limits, usage and policy), the amounts that limits
+count, and the verdict: the first refusal ends it.
 
 All amounts are integers of the smallest unit; addresses are base58 text.
 """
@@ -33,12 +33,12 @@ class Verdict:
     """The outcome: the rules evaluated in order, and the one that refused with its reason.
 
     Attributes:
-        hold: why it waits for a person, where none refused.
-        retry_after_s: seconds after which it may be asked for again, where that is known.
-        numbers: of the reason, where a rule of our own or grants refused and it says some; a
-            plugin's rule has none.
-        passing: whether it refuses for a failure of the moment, and not for the transaction.
-        cause: `RateReached` where a grant's rate refused.
+        hold: why it waits for a person, if no rule refused.
+        retry_after_s: seconds after which it may be asked for again, if known.
+        numbers: the numbers in the reason of a built-in rule or of grants; None for a plugin's
+            rule and for a reason without numbers.
+        passing: whether a temporary failure refused it, and not the transaction itself.
+        cause: `RateReached` if a grant's rate refused.
     """
 
     applied: tuple[str, ...]
@@ -57,17 +57,17 @@ class Verdict:
 
 
 class PluginGuardrail(Protocol):
-    """A plugin's rule, asked after the built-in ones outside the database; it can only refuse, or
-    let a person decide."""
+    """A plugin's rule. It runs after the built-in ones, outside the database, and can only refuse
+    or let a person decide."""
 
     @property
     def name(self) -> str:
-        """As stored in a record's `guardrailsApplied`."""
+        """The rule's name, as stored in a record's `guardrailsApplied`."""
 
     async def check(self, intent: Intent, effects: TransactionEffects, /) -> str | Hold | None:
         """Return the reason to refuse, `Hold` with the reason to ask a person, or None.
 
-        What it does to its arguments must not reach the caller: it gives the plugin copies.
+        The implementation gives the plugin copies, so that it cannot change the caller's objects.
         """
 
 
@@ -149,18 +149,18 @@ def judge(
 _NOTHING: Final = TransactionEffects(lamports_out=0, fee_lamports=0)
 
 
-# What limits count and reservations hold: declared, or possible by the bytes, whichever is more.
+# Limits count, and reservations hold, the larger of what is declared and what the bytes allow.
 
 
 def counted_lamports(intent: Intent, effects: TransactionEffects) -> int:
-    """Return lamports that count against SOL limits, gross; fee and rent are costs."""
+    """Return the lamports that count against SOL limits, gross; fee and rent are costs."""
     outflow = effects.outflow
     possible = effects.lamports_out if outflow is None else outflow.lamports
     return max(intent.lamports_out, possible)
 
 
 def counted_tokens(intent: Intent, effects: TransactionEffects) -> Mapping[str, int]:
-    """mint -> units that count against per-mint limits, gross."""
+    """Return mint -> units that count against per-mint limits, gross."""
     outflow = effects.outflow
     declared = intent.tokens_out
     possible = effects.tokens_out if outflow is None else outflow.tokens
@@ -171,20 +171,19 @@ def counted_tokens(intent: Intent, effects: TransactionEffects) -> Mapping[str, 
 
 
 def counted_costs(effects: TransactionEffects) -> int:
-    """Return lamports of fee and rent that count against cost ceilings, gross."""
+    """Return the lamports of fee and rent that count against cost ceilings, gross."""
     if effects.outflow is None:
         return effects.fee_lamports + effects.rent_lamports
     return effects.outflow.costs
 
 
 def max_debit(intent: Intent, effects: TransactionEffects) -> int:
-    """Most lamports the wallet can lose to this transaction: amount, fee and rent."""
+    """Return the most lamports the wallet can lose to this transaction: amount, fee and rent."""
     return counted_lamports(intent, effects) + counted_costs(effects)
 
 
 def expected_debit(intent: Intent, effects: TransactionEffects) -> int:
-    """Return lamports the wallet loses as simulated, for the record of one that landed; no
-    limit."""
+    """Return the lamports that the wallet loses as simulated, for records; it is no limit."""
     return counted_lamports(intent, effects) + effects.fee_lamports + effects.rent_lamports
 
 
@@ -194,7 +193,7 @@ def expected_debit(intent: Intent, effects: TransactionEffects) -> int:
 def _max_per_tx(
     intent: Intent, effects: TransactionEffects, limits: ScopeLimits, _usage: ScopeUsage
 ) -> Refusal | None:
-    """No transaction moves more SOL than its scopes allow at once."""
+    """Refuse a transaction that moves more SOL than the scope allows at once."""
     most = limits.max_lamports_per_tx
     counted = counted_lamports(intent, effects)
     if most is None or counted <= most:
@@ -208,7 +207,7 @@ def _max_per_tx(
 def _rate_limit(
     _intent: Intent, _effects: TransactionEffects, limits: ScopeLimits, usage: ScopeUsage
 ) -> Refusal | None:
-    """No scope makes more transactions in a sliding minute than it may; blocked ones count none."""
+    """Refuse if the scope used up its transactions of a sliding minute; blocked ones count none."""
     most = limits.max_tx_per_minute
     if most is None or usage.tx_last_minute < most:
         return None
@@ -223,7 +222,7 @@ def _rate_limit(
 
 
 def _retry_after_s(usage: ScopeUsage) -> int | None:
-    """Return seconds until the minute leaves room again, where that is known."""
+    """Return the seconds until the minute has room again, if known."""
     # Rounded up: a caller that waits exactly this long must not be early.
     return None if usage.next_tx_ms is None else max(1, -(-usage.next_tx_ms // 1000))
 
@@ -231,8 +230,8 @@ def _retry_after_s(usage: ScopeUsage) -> int | None:
 def _spending_limit_check(
     intent: Intent, effects: TransactionEffects, limits: ScopeLimits, usage: ScopeUsage
 ) -> Refusal | None:
-    """As `_daily_limit`, for API keys; one that may spend nothing signs nothing, fees included."""
-    # Where another key pays the fee, the wallet signs all the same.
+    """Apply `_daily_limit` to API keys; one that may spend nothing signs nothing, not even fees."""
+    # A transaction with an outflow needs the wallet's signature, even if another key pays the fee.
     if limits.daily_lamports == 0 and (effects.fee_lamports or effects.outflow is not None):
         n = RefusalNumbers(limit="0", unit=_SOL.name)
         return Refusal(f"a key that may spend {n.limit} {n.unit} signs nothing", n)
@@ -242,9 +241,9 @@ def _spending_limit_check(
 def _daily_limit(
     intent: Intent, effects: TransactionEffects, limits: ScopeLimits, usage: ScopeUsage
 ) -> Refusal | None:
-    """No scope spends more in a rolling 24 hours than it may: SOL, and each mint; 0 passes.
+    """Refuse more SOL, or more of a mint, than the scope has left in a rolling 24 hours; 0 passes.
 
-    For wallets and agents as `daily_limit`, for API keys, over all wallets, as
+    Wallets and agents have it as `daily_limit`, API keys, over all wallets, as
     `spending_limit_check`.
     """
     counted = counted_lamports(intent, effects)
@@ -276,15 +275,15 @@ def _daily_limit(
 def _program_allowlist(
     _intent: Intent, effects: TransactionEffects, _policy: Policy
 ) -> Refusal | None:
-    """Return the wallet's key signs only instructions whose worst case is known.
+    """Refuse instructions that name the wallet's key and whose worst case is not known.
 
-    Programs that are not decoded never get it among their accounts.
+    A program without a decoder never gets the key among its accounts.
     """
     return _first_violation(effects, "program_allowlist")
 
 
 def _blocked_address(intent: Intent, effects: TransactionEffects, policy: Policy) -> Refusal | None:
-    """Nothing goes to, through or under the control of a blocked address."""
+    """Refuse a transaction that goes to, through or under the control of a blocked address."""
     blocked = policy.blocked_addresses
     said = "address {} is blocked; here it is {}".format
     for address in sorted(blocked & (intent.destinations | {intent.wallet})):
@@ -299,7 +298,7 @@ def _blocked_address(intent: Intent, effects: TransactionEffects, policy: Policy
 
 
 def _fee_limit(intent: Intent, effects: TransactionEffects, policy: Policy) -> Refusal | None:
-    """Network fees, rent and the number of new accounts stay within bounds; rent is declared."""
+    """Refuse fees, rent and numbers of new accounts above their bounds, and undeclared rent."""
     if effects.fee_lamports > policy.max_fee_lamports:
         n = _SOL.numbers(effects.fee_lamports, policy.max_fee_lamports)
         return Refusal(
@@ -339,10 +338,10 @@ def _fee_limit(intent: Intent, effects: TransactionEffects, policy: Policy) -> R
 def _simulated_effects(
     intent: Intent, effects: TransactionEffects, _policy: Policy
 ) -> Refusal | None:
-    """Return the transaction does to the wallet what its intent declares, and nothing more.
+    """Refuse a transaction that takes more from the wallet than its intent declares.
 
-    By its bytes it can do nothing more; by the simulation it does nothing more, where that shows
-    this transaction alone.
+    Its bytes must not allow more. The simulation must not show more either, if it shows this
+    transaction alone.
     """
     refused = _first_violation(effects, PAYMENT_TERMS)
     if refused is not None:
@@ -389,7 +388,7 @@ def _simulated_effects(
 
 
 def _undeclared(intent: Intent, effects: TransactionEffects) -> Refusal | None:
-    """What the bytes can take beyond the declaration."""
+    """Return the refusal if the bytes can take more than is declared."""
     if effects.outflow is None:
         return None
     if effects.outflow.lamports > intent.lamports_out:
@@ -402,9 +401,9 @@ def _undeclared(intent: Intent, effects: TransactionEffects) -> Refusal | None:
 
 
 def _leaves_more(unit: _Unit, would: str, leaving: int, declared: int) -> Refusal:
-    """Smallest units that would leave, or could, beyond those that are declared."""
+    """Return the refusal of smallest units that would, or could, leave beyond those declared."""
     n = unit.numbers(leaving, declared)
-    # SOL is one thing, tokens are many.
+    # SOL takes a singular verb, tokens take a plural one.
     allowed = f"{n.limit} {n.unit} is" if unit is _SOL else f"{n.limit} are"
     return Refusal(f"{n.asked} {n.unit} {would} leave the wallet, {allowed} declared", n)
 
@@ -412,7 +411,7 @@ def _leaves_more(unit: _Unit, would: str, leaving: int, declared: int) -> Refusa
 def _authority_change(
     intent: Intent, effects: TransactionEffects, _policy: Policy
 ) -> Refusal | None:
-    """Control over the wallet and its accounts is given to nobody; declared revokes excepted."""
+    """Refuse to give away control over the wallet or its accounts, but for declared revokes."""
     for change in effects.authority_changes:
         declared = (
             change.to is None and change.kind in _REVOCABLE and change.account in intent.may_revoke
@@ -429,7 +428,7 @@ def _authority_change(
 def _costs_limit(
     _intent: Intent, effects: TransactionEffects, limits: ScopeLimits, usage: ScopeUsage
 ) -> Refusal | None:
-    """No scope pays more fees and rent in a rolling 24 hours than its ceiling."""
+    """Refuse more fees and rent than the scope has left of its ceiling in a rolling 24 hours."""
     most = limits.daily_costs_lamports
     if most is None:
         return None
@@ -446,7 +445,7 @@ def _costs_limit(
 
 
 def _swap_bounds(intent: Intent, _effects: TransactionEffects, policy: Policy) -> Refusal | None:
-    """No swap moves the price further than allowed; slippage is bounded where it is requested."""
+    """Refuse a swap that moves the price too far; slippage is bounded where a swap is requested."""
     impact, most = intent.price_impact_bps, policy.max_price_impact_bps
     if impact is None or impact <= most:
         return None
@@ -474,11 +473,11 @@ BUILT_IN: tuple[LimitRule | PolicyRule, ...] = (
 )
 RULES: Final = tuple(rule.name for rule in BUILT_IN)
 FREEZE_RULE: Final = "freeze"
-"""What `guardrailsApplied` has where the freeze switch refused."""
+"""The rule that `guardrailsApplied` names if the freeze switch refused."""
 CLOCK_RULE: Final = "clock"
-"""Likewise where windows are so far behind that nothing may be counted in them."""
+"""The rule that `guardrailsApplied` names if windows are too far behind to be counted in."""
 OWN_RULES: Final = frozenset((*RULES, GRANTS_RULE, FREEZE_RULE, CLOCK_RULE))
-"""Every name of a rule of our own; no plugin's rule has one."""
+"""The names of all our own rules; no plugin's rule may have one of them."""
 
 
 # The words of refusals.
@@ -486,25 +485,24 @@ OWN_RULES: Final = frozenset((*RULES, GRANTS_RULE, FREEZE_RULE, CLOCK_RULE))
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """How amounts of SOL or of one mint are written; `decimals` None where the transaction shows
-    none."""
+    """The unit of amounts of SOL or one mint; `decimals` is None if the transaction shows none."""
 
     name: str
     decimals: int | None
     mint: str | None = None
 
     def amount(self, units: int) -> str:
-        """Smallest units as whole SOL or tokens, or unchanged where the decimals are not known."""
+        """Return smallest units as whole SOL or tokens, or as they are if decimals are unknown."""
         return str(units) if self.decimals is None else amount_text(units, self.decimals)
 
     def numbers(self, asked: int, limit: int) -> RefusalNumbers:
-        """Of smallest units, for one transaction."""
+        """Return a refusal's numbers about one transaction, from smallest units."""
         return RefusalNumbers(
             self.amount(asked), self.amount(limit), unit=self.name, mint=self.mint
         )
 
     def of_day(self, asked: int, limit: int, left: int, used: int) -> RefusalNumbers:
-        """Of smallest units, for a rolling 24 hours."""
+        """Return a refusal's numbers about a rolling 24 hours, from smallest units."""
         n = self.numbers(asked, limit)
         return replace(n, left=self.amount(left), used=self.amount(used), window="24 hours")
 
@@ -548,11 +546,11 @@ class ScopeLimits:
 
 @dataclass(frozen=True, slots=True)
 class ScopeUsage:
-    """What one scope has used: transactions in a minute, amounts and costs in 24 hours.
+    """The usage of one scope: transactions in a minute, amounts and costs in 24 hours.
 
     Attributes:
-        next_tx_ms: milliseconds until the minute leaves room again, where it leaves none and
-            that is known. For the text of the refusal; judges nothing.
+        next_tx_ms: milliseconds until the minute has room again; None if it has room, or if that
+            is not known. Only the refusal's text uses it.
     """
 
     tx_last_minute: int = 0
@@ -564,7 +562,7 @@ class ScopeUsage:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The settings of rules that are not per scope; one value a process.
+    """The settings of rules that are not per scope; one set per process.
 
     Attributes:
         blocked_addresses: addresses nothing may be sent to or signed with.

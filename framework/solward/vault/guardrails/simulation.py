@@ -84,7 +84,7 @@ class View:
 
     Attributes:
         pocket: a key of the wallet that signs too, if any.
-        regulated_mints: whose issuers may reach or stop what others hold, by the operator's leave.
+        regulated_mints: mints that the operator allows though their issuers reach or stop holdings.
         initialised: token accounts initialised by the transaction -> (mint, owner).
         paid: receiver -> lamports the wallet pays it, gross.
         lamports_out: lamports leaving other accounts the wallet controls.
@@ -137,7 +137,7 @@ class View:
             self.closed[account] = receiver
 
     def token(self, address: str) -> tuple[str, str] | None:
-        """(mint, owner) of a token account; the wallet as owner wins where it changes hands."""
+        """Return (mint, owner) of a token account; the wallet wins if the account changes hands."""
         entries = [self.initialised[address]] if address in self.initialised else []
         for state in (self.pre(address), self.post(address)):
             account = token_account(state)
@@ -175,8 +175,8 @@ class View:
     def holds_alone(self, state: Account | None, address: str) -> tuple[int, int]:
         """Return lamports and token units of `state` that nobody but the wallet can take.
 
-        A stake of which it is only the staker, or that is locked, holds nothing for it. Of a token
-        account the units count that no delegate may take, and the lamports that no other may close.
+        A stake that is locked, or of which the wallet is only the staker, counts nothing. A token
+        account counts the units that no delegate may take, and lamports if no other may close it.
         """
         if state is None or not self.controls(state, address):
             return 0, 0
@@ -202,7 +202,7 @@ class View:
 
 
 def inner_from_json(value: object, keys: Sequence[ResolvedKey]) -> tuple[Invocation, ...]:
-    """`innerInstructions` of `simulateTransaction` -> calls, accounts resolved.
+    """Return the calls in `innerInstructions` of `simulateTransaction`, accounts resolved.
 
     Reads the compiled form (indexes into `keys`), the partially decoded form (addresses) and
     the parsed form of the System, Token, Associated Token and Memo programs. The simulation must
@@ -278,7 +278,7 @@ def _parsed_call(item: Mapping[Any, Any], top: int) -> Invocation:
 
 
 def _word(said: object) -> str:
-    """Return a node's word, such as a name or an address; of anything else nothing is repeated."""
+    """Return what a node said if it is one word, such as a name or an address; else `unknown`."""
     return said if isinstance(said, str) and _WORD.fullmatch(said) else "unknown"
 
 

@@ -74,7 +74,7 @@ _NATIVE_MINTS = frozenset({WRAPPED_SOL_MINT, TOKEN_2022_WRAPPED_SOL_MINT})
 
 
 class Unbounded(Exception):
-    """The wallet's key does not sign this; `rule` names the guardrail that says so."""
+    """A transaction that the wallet's key must not sign; `rule` names the refusing guardrail."""
 
     def __init__(self, reason: str, rule: str = "program_allowlist") -> None:
         super().__init__(reason)
@@ -123,10 +123,10 @@ def worst_case(message: AnyMessage, wallet: str) -> Outflow:
 
 
 def known_lines(calls: Sequence[Call], payer: str) -> tuple[Line, ...]:
-    """What `calls` take from `payer` by instructions of a known shape; others add nothing; pure.
+    """Return what `calls` take from `payer` by instructions of a known shape; pure.
 
-    Unlike `worst_case` it is no bound, and has what that refuses to sign by a wallet and a pocket
-    may: the receiver of a transfer that states no mint, and of what a closed account held; 0 units.
+    Unlike `worst_case` this is no bound: other instructions add nothing. It has lines of 0 units
+    for what only a pocket may sign: a transfer that states no mint, and an account that is emptied.
     """
     bound = _Bound(payer, _created_mints(calls, payer), _created_stakes(calls, payer))
     for call in calls:
@@ -143,13 +143,12 @@ def known_lines(calls: Sequence[Call], payer: str) -> tuple[Line, ...]:
     return bound.lines_with_owners()
 
 
-# What they take is the account's to say: all that it holds, or all beyond its rent.
+# The account's state decides what these take: all that it holds, or all beyond its rent.
 _TAKES_ALL = frozenset({bytes([Token.CLOSE_ACCOUNT]), bytes([Token.WITHDRAW_EXCESS_LAMPORTS])})
 
 
 def _unwraps_untold(data: bytes) -> bool:
-    """Return whether it is an UnwrapLamports that is not bounded: of all that is there, or with
-    bytes that the program does not read."""
+    """Return whether it is an UnwrapLamports that states no amount, or has bytes beyond it."""
     return data[:1] == bytes([Token.UNWRAP_LAMPORTS]) and not _states_amount(data)
 
 
@@ -158,7 +157,7 @@ def _states_amount(data: bytes) -> bool:
 
 
 def _refuse_batch(call: Call) -> None:
-    """Refuse what is still a batch, whoever's; one that is well formed is its instructions."""
+    """Refuse a malformed batch, whoever's it is; a well-formed one was replaced by its parts."""
     try:
         batch_parts(call.data, len(call.accounts))
     except MalformedTransaction as error:
@@ -179,7 +178,7 @@ class _Call:
 
 @dataclass(slots=True)
 class _Bound:
-    """What was summed so far.
+    """The sums of what the calls read so far can take.
 
     Attributes:
         mints: created in this transaction at the wallet's cost -> the rent that their bytes imply.
@@ -200,7 +199,7 @@ class _Bound:
     owners: dict[str, str] = field(default_factory=dict)
 
     def pay(self, receiver: str, lamports: int) -> None:
-        """SOL from the wallet itself; wrapping its own counts too."""
+        """Add SOL that leaves the wallet itself; wrapping its own counts too."""
         if receiver == self.wallet or not lamports:
             return
         self.lamports += lamports
@@ -215,8 +214,8 @@ class _Bound:
     def take(
         self, operation: Operation, mint: str, units: int, call: _Call, account: str | None = None
     ) -> None:
-        """Units of a mint by a checked instruction, which ends in the mint's decimals or, of a
-        transfer with a fee, has them before that; of a native mint they are lamports."""
+        """Add units that a checked instruction takes; of a native mint they are lamports. Its data
+        ends in the decimals, which a transfer with a fee has before the fee."""
         if not units:
             return
         decimals = call.data[10 if call.data[0] == Token.TRANSFER_FEE_EXTENSION else 9]
@@ -236,7 +235,7 @@ class _Bound:
         )
 
     def launch(self, mint: str) -> None:
-        """A mint of the wallet's is made, minted to the wallet, or given up."""
+        """Add a line, once, for a mint of the wallet that is made, minted to it, or given up."""
         line = Line(Operation.LAUNCH, mint, 0)
         if line not in self.lines:
             self.lines.append(line)
@@ -297,7 +296,7 @@ def _bound_of(call: _Call, bound: _Bound) -> None:
 
 
 def _nothing(_call: _Call, _bound: _Bound) -> None:
-    """Takes nothing, whatever the state."""
+    """Add nothing: the instruction takes nothing, whatever the state."""
 
 
 # System.
@@ -317,7 +316,7 @@ def _transfer_with_seed(call: _Call, bound: _Bound) -> None:
 
 
 def _withdraw(call: _Call, bound: _Bound) -> None:
-    """Withdraws from a nonce account or a stake account."""
+    """Add a withdrawal from a nonce account or a stake account."""
     if call.accounts[4] == bound.wallet:
         bound.pay(call.accounts[1], call.u64(4))
 
@@ -343,7 +342,7 @@ def _pay_new(account: str, lamports: int, bound: _Bound) -> None:
 
 
 def _created_mints(calls: Sequence[Call], wallet: str) -> dict[str, int]:
-    """Mints that `calls` create with the wallet as funder -> the rent their bytes imply.
+    """Return the mints that `calls` create with the wallet as funder -> the rent by their bytes.
 
     An account of a token program counts as a mint where a later instruction initialises it as
     one; the bytes of a metadata that is written into it grow it.
@@ -367,8 +366,8 @@ def _created_mints(calls: Sequence[Call], wallet: str) -> dict[str, int]:
 
 
 def _created_stakes(calls: Sequence[Call], wallet: str) -> frozenset[str]:
-    """Stake accounts that `calls` create with the wallet as funder, staker and withdrawer, and
-    without a lockup; nobody else can take anything out of one."""
+    """Return the stake accounts that `calls` create without a lockup and with the wallet as funder,
+    staker and withdrawer; nobody else can take anything out of one."""
     created: set[str] = set()
     stakes: set[str] = set()
     alone = bytes(Pubkey.from_string(wallet)) * 2 + _NO_LOCKUP
@@ -396,7 +395,7 @@ def _wrapped_account(wallet: str) -> str:
 
 
 def _creation(data: bytes) -> tuple[str, int] | None:
-    """(owner program, bytes) of a CreateAccount, with a seed or without."""
+    """Return (owner program, bytes) of a CreateAccount, with a seed or without; else None."""
     number = _number(data)
     if number == System.CREATE_ACCOUNT and len(data) == 52:
         at = 12
@@ -430,7 +429,7 @@ def _open_associated(call: _Call, bound: _Bound) -> None:
 
 def _transfer_checked(call: _Call, bound: _Bound) -> None:
     source, mint, destination, _authority = call.accounts
-    # Its balance is checked and nothing moves.
+    # A transfer to the same account checks its balance and moves nothing.
     if source == destination:
         return
     # Under Token-2022 a transfer fee, a hook or a pause may be in the way, so the whole counts.
@@ -458,11 +457,11 @@ def _mint_to_checked(call: _Call, bound: _Bound) -> None:
 
 
 def _is_own(account: str, mint: str, call: _Call, bound: _Bound) -> bool:
-    """Return the wallet's associated account, and still the wallet's whatever was signed before.
+    """Return whether it is the wallet's associated account, and still its own whatever was signed.
 
-    A classic one may have been given away, so an earlier CreateIdempotent must check its owner;
-    Revoke does not, as it takes the delegate's signature too. The owner of a Token-2022 one is
-    immutable.
+    A classic one may have been given away, so an earlier CreateIdempotent must check its owner.
+    Revoke is no such check, because it takes the delegate's signature too. The owner of a
+    Token-2022 one is immutable.
     """
     if account != associated_address(bound.wallet, mint, call.program):
         return False
@@ -511,9 +510,9 @@ def _set_authority(call: _Call, bound: _Bound) -> None:
         bound.launch(call.accounts[0])
 
 
-# Of these the mint and freeze authority are a mint's.
+# The mint and freeze authority: these two are a mint's.
 _OF_MINTS = frozenset({0, 1})
-# Mint, freeze and close authority; the owner of a token account stays.
+# Mint, freeze and close authority; the owner of a token account must stay.
 _GIVEN_UP = frozenset({0, 1, 3})
 
 
@@ -596,7 +595,7 @@ _AUTHORITIES: Final[Mapping[str, frozenset[_Kind]]] = {
 
 
 def _kind(call: _Call) -> _Kind:
-    """What tells instructions of a program apart: a number, or the whole discriminator."""
+    """Return the instruction's key in `_FORMS`: a number, or the whole discriminator."""
     if call.program == ASSOCIATED_TOKEN_PROGRAM:
         return call.data
     if call.program in TOKEN_PROGRAMS:
@@ -629,7 +628,7 @@ def _check_config(config: TransactionConfig) -> None:
 
 
 def _check_compute_budget(calls: Sequence[Call]) -> None:
-    """Refuse what `network_fee` does not read as the network does.
+    """Refuse Compute Budget instructions that `network_fee` does not read as the network does.
 
     A price without a limit would be multiplied by a default that depends on the network's version.
     """
