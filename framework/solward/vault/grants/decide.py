@@ -1,9 +1,9 @@
-"""Whether grants let a transaction through, which of them it is charged to, and why if not; pure.
+"""The decision whether grants let a transaction through, and which grants it is charged to; pure.
 
-Every principal of the chain must allow. Within one principal the lines of a transaction are shared
-out over its grants: each line whole to one, the lines of one grant add up, and of all the ways that
-fit the first in written order is charged. So another grant can only allow more, and the most that
-can leave is the least, over the principals, of the sum of their grants.
+Every principal of the chain must allow it. Within one principal each line is charged whole to one
+grant, the lines of a grant add up, and of all the ways that fit the first in written order is
+taken. So a further grant can only allow more. The most that can leave is the sum of the grants of
+the principal for which that sum is least.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Need: TypeAlias = tuple[str, str, int]
 """A sum that `decide` reads: scope, asset (`USD`, `COSTS` and `RATE` too) and length in ms of the
 window (now - length, now]."""
 
-# How far a grant came, from what concerns it least; the refusal names the one that came furthest.
+# Reasons from the first check to the last. A refusal names the grant that passed the most checks.
 _NEARNESS: Final = {
     why: place
     for place, why in enumerate(
@@ -74,15 +74,15 @@ _NEARNESS: Final = {
         )
     )
 }
-# Grants tried for the lines of one transaction once the first way is closed: the search for another
-# has no better bound than all ways. Past it the transaction is refused.
+# Most grants tried for the lines of one transaction once the first way is closed: the search may
+# have to try all ways. Past this number the transaction is refused.
 _MOST_TRIES: Final = 1_000
 _MINUTES_A_DAY: Final = 1_440
-# Whose recipient a grant names; burned and launched go to nobody, staked and wrapped stay here.
+# Operations with a recipient. Burning and launching pay nobody; staking and wrapping keep the SOL.
 _RECEIVED: Final = frozenset({Operation.TRANSFER, Operation.FUND, Operation.PAY, Operation.SWAP})
-# Whose recipient may be somebody new: a venue is nobody.
+# Operations whose recipient may be new: the venue of a swap is no recipient.
 _PAID: Final = _RECEIVED - {Operation.SWAP}
-# Sites of a finding that are said; the others are counted.
+# Most sites that a refusal names; it counts the others.
 _SAID_SITES: Final = 3
 
 
@@ -107,9 +107,9 @@ class CompiledGrants:
 
     Attributes:
         grants: all of them.
-        asks_new: one wants to know whom the wallet has paid.
-        uses_book: one names recipients of the address book.
-        counts_dollars: one counts dollars.
+        asks_new: whether one needs to know whom the wallet has paid.
+        uses_book: whether one names recipients of the address book.
+        counts_dollars: whether one counts dollars.
         acting: those with an operation, for transactions without lines.
         named: (operation, asset) -> grants for it, for every asset that one of them names.
         others: operation -> grants for any other asset.
@@ -177,8 +177,8 @@ def _limit(grant: Grant, operation: Operation, asset: str) -> AssetLimit | None:
 def covers(grant: Grant, line: Line, case: Case) -> bool:
     """Return whether the grant is for such a line, whatever the amount and the time.
 
-    A new grant starts with what it would have covered. Of `case` it reads `wallet_id`, `chain`,
-    `own` and `book`.
+    A new grant takes over the earlier charges that it covers. Only `wallet_id`, `chain`, `own` and
+    `book` of `case` are read.
     """
     return (
         _allows(grant, line.operation)
@@ -203,8 +203,7 @@ def is_in_time(grant: Grant, now_ms: tuple[int, ...]) -> bool:
 
 
 def needed(sets: Mapping[str, CompiledGrants], case: Case) -> frozenset[Need]:
-    """Return the sums that `decide` reads for the same `sets` and `case`: of grants that match
-    alone."""
+    """Return the sums that `decide` reads for the same `sets` and `case`, of matching grants."""
     found: set[Need] = set()
     for who in case.chain:
         compiled = sets.get(who)
@@ -223,7 +222,7 @@ def needed(sets: Mapping[str, CompiledGrants], case: Case) -> frozenset[Need]:
 
 
 def priced(sets: Mapping[str, CompiledGrants], case: Case) -> frozenset[int]:
-    """Positions of the lines whose worth in dollars a grant of the chain counts."""
+    """Return the positions of the lines whose worth in dollars a grant of the chain counts."""
     return frozenset(
         at
         for at, line in enumerate(case.lines)
@@ -283,8 +282,7 @@ def decide(sets: Mapping[str, CompiledGrants], case: Case, used: Mapping[Need, i
 
 
 def _has_default(line: Line, case: Case) -> bool:
-    """Return whether defaults say anything of the line: SOL has ceilings, a launch takes
-    nothing."""
+    """Return whether defaults judge the line: SOL has ceilings instead, a launch takes nothing."""
     if line.operation == Operation.SWAP and case.listed is not None:
         return True
     return line.asset != SOL and line.operation != Operation.LAUNCH
@@ -321,7 +319,7 @@ class _Option:
     candidate: _Candidate
     units: int
     asks: bool
-    """To pay somebody new a person is asked, whatever the amount."""
+    """Whether a person is asked, whatever the amount, because the recipient is new."""
 
 
 _Match: TypeAlias = tuple[Sequence[_Candidate], tuple[Why, _Candidate] | None]
@@ -349,10 +347,9 @@ class _Principal:
         self._seen: dict[object, _Match] = {}
 
     def match(self, at: int) -> _Match:
-        """Return the grants for a line whatever was used, and of the others the one that came
-        nearest.
+        """Return the grants that fit a line, whatever was used, and the nearest that does not.
 
-        Lines that differ by their units alone are looked at once: a transaction may have dozens.
+        Lines that differ only in units are matched once, because a transaction may have dozens.
         """
         line = self.lines[at]
         key: object = None
@@ -368,7 +365,7 @@ class _Principal:
         line = self.lines[at]
         matched: list[_Candidate] = []
         nearest: tuple[Why, _Candidate] | None = None
-        # Many grants name the same recipients.
+        # Cached, because many grants name the same recipients.
         reached: dict[tuple[str, ...], bool] = {}
         for each in self.compiled.candidates(line):
             to = each.grant.to
@@ -382,7 +379,7 @@ class _Principal:
         return matched, nearest
 
     def share_out(self) -> _Shared | Finding:
-        """What is charged to which grant, and what of it waits for a person; or why not."""
+        """Return the charges to each grant and what waits for a person, or why grants refuse."""
         options: list[Sequence[_Option]] = []
         for at in range(len(self.lines)):
             found = self._options(at)
@@ -395,7 +392,7 @@ class _Principal:
         charges: dict[tuple[str, str], int] = {}
         for at, option in enumerate(placed):
             scope, limit = option.candidate.scope, option.candidate.limit
-            # Its row is the transaction's slot in the rate.
+            # Even a charge of 0 makes a row, by which the rate counts the transaction.
             charges.setdefault((scope, SOL), 0)
             if at == 0 and self.case.costs_lamports:
                 charges[scope, COSTS] = self.case.costs_lamports
@@ -433,7 +430,7 @@ class _Principal:
             elif why is nearest[0] is Why.COSTS and self._costs_left(each) > self._costs_left(
                 nearest[1]
             ):
-                # The one for which the bid must be lowered least.
+                # Name the grant for which the fee bid must be lowered least.
                 nearest = why, each, units
         if found:
             return found
@@ -449,7 +446,7 @@ class _Principal:
     # Checks of one grant, in the order of `_NEARNESS`.
 
     def _mismatch(self, each: _Candidate, at: int, *, is_reached: bool) -> Why | None:
-        """What of the grant does not fit the line, whatever was used before."""
+        """Return why the grant does not fit the line, whatever was used; None if it fits."""
         grant, limit, case, line = each.grant, each.limit, self.case, self.lines[at]
         if grant.wallet is not None and grant.wallet != case.wallet_id:
             return Why.WALLET
@@ -478,7 +475,7 @@ class _Principal:
         return None
 
     def full(self, each: _Candidate, total: int, at: int) -> Why | None:
-        """What of the grant has no room for `total` units in this transaction."""
+        """Return why the grant has no room for `total` units in this transaction, or None."""
         grant, limit, case = each.grant, each.limit, self.case
         if limit is not None:
             if limit.per_tx is not None and total > limit.per_tx:
@@ -488,8 +485,8 @@ class _Principal:
         if self._full_window(each, RATE, grant.rates, 1) is not None:
             return Why.RATE
         if case.costs_lamports:
-            # They are charged with the first line; a grant without any is for free transactions
-            # alone.
+            # Costs are charged with the first line. A grant that allows none is for transactions
+            # without any.
             costs = self.used[each.scope, COSTS, COSTS_WINDOW_MS] if at == 0 else 0
             added = case.costs_lamports if at == 0 else 0
             if costs + added > grant.costs_lamports or not grant.costs_lamports:
@@ -499,14 +496,14 @@ class _Principal:
     def _full_window(
         self, each: _Candidate, asset: str, windows: Sequence[Window], added: int
     ) -> Window | None:
-        """Return the longest window that has no room: the one that lasts."""
+        """Return the longest window that has no room, because it stays full the longest."""
         for window in reversed(windows):
             if self.used[each.scope, asset, window.length_ms] + added > window.most:
                 return window
         return None
 
     def _units(self, each: _Candidate, at: int) -> int:
-        """What the line counts in the grant; its price is known."""
+        """Return the units that the line counts in the grant; its price must be known."""
         line = self.lines[at]
         if line is None or each.limit is None:
             return 0
@@ -517,14 +514,14 @@ class _Principal:
         return dollars
 
     def dollars(self, at: int) -> int | str:
-        """Return micro-dollars of a line, or why these are not known."""
+        """Return the micro-dollars of a line, or why they are not known."""
         dollars = self.case.dollars
         return dollars[at] if at < len(dollars) else NOT_ASKED.reason
 
     # Findings.
 
     def _finding(self, why: Why, each: _Candidate, at: int, asked: int = 0) -> Finding:
-        """What its sentence is made of; `asked` are the units of this transaction in the grant."""
+        """Return the finding; `asked` are the units of this transaction in the grant."""
         grant, limit, line, case = each.grant, each.limit, self.lines[at], self.case
         # The rate and the costs are about the transaction, not a line of it.
         is_whole = why in (Why.RATE, Why.COSTS)
@@ -585,7 +582,7 @@ class _Principal:
 
 
 def _sites(via: Sequence[str]) -> str:
-    """`a.example, b.example or 97 others`."""
+    """Return sites in words, such as `a.example, b.example or 97 others`."""
     named = [each.removeprefix(SITE) for each in via]
     if len(named) > _SAID_SITES + 1:
         named = [*named[:_SAID_SITES], f"{len(named) - _SAID_SITES} others"]
@@ -594,7 +591,7 @@ def _sites(via: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Miss:
-    """A grant that has no room for the line at `at` beside those before it: `total` in all."""
+    """A grant without room for line `at` after the lines before it; `total` units in all."""
 
     why: Why
     option: _Option
@@ -603,7 +600,7 @@ class _Miss:
 
 
 class _Search:
-    """The first way in written order to give every line to a grant that has room for it.
+    """A search for the first way in written order to give every line to a grant with room for it.
 
     Grants that fit without a person come before those that hold.
     """
@@ -617,13 +614,13 @@ class _Search:
         self._nearest: _Miss | None = None
 
     def first(self) -> tuple[_Option, ...] | _Miss:
-        """Return the option for each line, or where there is no way the miss that came furthest."""
+        """Return the option for each line, or if there is no way the miss that came furthest."""
         may_ask = any(_may_ask(option) for each in self._options for option in each)
         for may_hold in (False, True) if may_ask else (False,):
             self._tries = None
             if self._place(may_hold):
                 return tuple(self._placed)
-        # Each line alone fits, so a way ends only where a sum does not.
+        # Each line fits alone, so only a sum can have failed, which notes a miss.
         assert self._nearest is not None
         return self._nearest
 
@@ -675,7 +672,7 @@ def _is_above_hold(limit: AssetLimit | None, total: int) -> bool:
 def _swap_mismatch(bounds: SwapBounds, terms: SwapTerms | None) -> Why | None:
     if bounds.into and (terms is None or terms.into not in bounds.into):
         return Why.INTO
-    # What is not known is refused where it is bounded.
+    # An unknown number is refused if the grant bounds it.
     if bounds.slippage_bps is not None:
         slippage = None if terms is None else terms.slippage_bps
         if slippage is None or slippage > bounds.slippage_bps:
@@ -719,7 +716,7 @@ def _reaches(to: tuple[str, ...], line: Line, case: Case) -> bool:
 
 @functools.lru_cache(maxsize=1_024)
 def _named(to: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Its addresses, and its names of the address book without the @."""
+    """Return the addresses of `to`, and its names of the address book without the @."""
     names = tuple(each[1:] for each in to if each.startswith("@"))
     return frozenset(each for each in to if not each.startswith("@") and each != OWN), names
 
@@ -728,7 +725,7 @@ def _is_of(addresses: frozenset[str], line: Line) -> bool:
     """Return whether the line goes to one of `addresses`, or to its associated token account."""
     if line.account in addresses or line.owner in addresses:
         return True
-    # An account that is known as another's is not theirs.
+    # A known owner is none of them, so the account is not theirs.
     if line.program is None or line.owner is not None or line.account is None or not addresses:
         return False
     return line.account in _associated(addresses, line.asset, line.program)
@@ -748,8 +745,7 @@ def mint_of(asset: str, program: str) -> str:
 
 
 def _is_new(line: Line | None, case: Case) -> bool:
-    """Return whether the line pays somebody whom the wallet never paid; one who only looks like
-    somebody paid was not."""
+    """Return whether the line pays somebody whom the wallet never paid; lookalikes are new too."""
     if line is None or line.operation not in _PAID:
         return False
     return not {line.account, line.owner} & case.paid

@@ -1,7 +1,7 @@
-"""What units of an asset are worth in dollars: exact, and never less than they are.
+"""The worth of an asset's units in dollars: exact, and never less than they are worth.
 
-A price is a fraction of dollars, amounts are micro-dollars, rounded up: whatever leaves in however
-many parts counts at least what the whole is worth, and each part at least one micro-dollar.
+A price is a fraction of dollars. Amounts are micro-dollars, rounded up: parts together count at
+least what the whole is worth, and each part counts at least one micro-dollar.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from solward.types.guardrail import SOL, Line
 from solward.types.money import SOL_DECIMALS, format_amount
 
 MICRO_DOLLARS: Final = 10**6
-"""Of a dollar."""
+"""Micro-dollars in a dollar."""
 MAX_AGE_MS: Final = MINUTE_MS
-"""An older price does not count, unless the operator allows an older one."""
+"""The age up to which a price counts, unless the operator allows more."""
 
 _WHOLE_BPS = 10_000
 
-# Dollars of a whole token that somebody may have meant.
+# Plausible prices of a whole token, in dollars.
 _LEAST, _MOST = Fraction(1, 10**18), Fraction(10**9)
-# Prices of pools are ratios of products of 64-bit numbers. Longer ones would take long to add up.
+# Prices of pools are ratios of products of 64-bit numbers. Longer ones would be slow to use.
 _MAX_BITS = 1024
 # A mint's decimals are one byte.
 _MAX_DECIMALS = 255
@@ -34,7 +34,7 @@ _MAX_DECIMALS = 255
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What one whole token of an asset is worth.
+    """The price of one whole token of an asset.
 
     Attributes:
         usd: dollars of `10**decimals` smallest units, exactly; a float is none.
@@ -49,7 +49,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class NoPrice:
-    """Why an asset cannot be counted in dollars: words that follow its name and a colon."""
+    """The reason why an asset cannot be counted in dollars, to follow its name and a colon."""
 
     reason: str
 
@@ -62,9 +62,9 @@ NOT_ASKED: Final = NoPrice("its price was not asked for")
 def checked(
     asset: str, answer: object, source: str, now_ms: int, max_age_ms: int = MAX_AGE_MS
 ) -> AssetPrice:
-    """What the price source `source` answered for an asset, if it can be one now.
+    """Return what the price source `source` answered for an asset, or why that is no price now.
 
-    Of a hostile source no type is believed, since any number of its own could compare as it likes.
+    Types are checked exactly, because a hostile source's own number could compare as it likes.
     """
     if answer is None:
         return NoPrice(f"the price source {source} has no price of it")
@@ -92,14 +92,14 @@ def combined(
     max_age_ms: int = MAX_AGE_MS,
     max_spread_bps: int | None = None,
 ) -> AssetPrice:
-    """Return the one price of what every configured source answered: source -> answer.
+    """Return the one price from the answers of all configured sources: source -> answer.
 
-    The highest counts, as old as the oldest. It takes an answer of each source, so that whoever
-    silences one cannot have the other's lower price count.
+    The highest price counts, with the oldest time. Every source must answer: otherwise whoever
+    silences one could have another's lower price count.
 
     Args:
         max_spread_bps: how far the highest may be above the lowest, in basis points of the lowest;
-            where they are further apart one of them is wrong. None for any distance.
+            if they are further apart, one of them is wrong. None for any distance.
     """
     prices: list[Price] = []
     for source, answer in answers.items():
@@ -127,7 +127,7 @@ def combined(
 def timely(
     prices: Mapping[str, AssetPrice], now_ms: int, max_age_ms: int = MAX_AGE_MS
 ) -> dict[str, AssetPrice]:
-    """Return the prices with those replaced that have become too old; for the moment of a decision.
+    """Return the prices, with the reason in place of each that is too old; used as grants decide.
 
     Args:
         now_ms: by the clock of the process that asked for them.
@@ -158,7 +158,7 @@ def micro_dollars(units: int, decimals: int | None, price: AssetPrice) -> int | 
 
 
 def line_dollars(lines: Sequence[Line], prices: Mapping[str, AssetPrice]) -> tuple[int | str, ...]:
-    """For each line its micro-dollars, or why it cannot be counted in them.
+    """Return the micro-dollars of each line, or why it cannot be counted in them.
 
     Args:
         prices: asset -> price, `timely` by now.
@@ -172,7 +172,7 @@ def line_dollars(lines: Sequence[Line], prices: Mapping[str, AssetPrice]) -> tup
 
 
 def to_json(prices: Mapping[str, AssetPrice]) -> dict[str, Any]:
-    """Prices as they are stored with what was judged by them, exactly."""
+    """Return exact prices as JSON, to be stored with the transaction that they judged."""
     return {
         asset: {"reason": price.reason}
         if isinstance(price, NoPrice)

@@ -1,7 +1,7 @@
-"""What is kept of each transaction that grants judged: all that judging it again takes.
+"""The stored form of each transaction that grants judged: enough to judge it again.
 
-A row of the table `judged_effects`, as plain values. The facts of its case are kept whether or not
-a grant of that time looked at them: another policy may.
+A row of the table `judged_effects`, as plain values. It has all facts of the case, even those that
+no grant looked at then, because another policy may.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GRANTS_RULE: Final = "grants"
 
 
 def grants_outcome(decision: Decision) -> str:
-    """What grants say, in one word: `ALLOWED`, `HELD` or `REFUSED`."""
+    """Return the decision of grants in one word: `ALLOWED`, `HELD` or `REFUSED`."""
     if decision.refused is not None:
         return REFUSED
     return HELD if decision.held else ALLOWED
@@ -35,10 +35,10 @@ def grants_outcome(decision: Decision) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One transaction, the sums it was judged by, what grants said of it and what became of it.
+    """A transaction, the sums it was judged by, what grants said of it and its outcome.
 
-    These differ where somebody else refused it or asked a person, where it was approved, and where
-    it could not be held.
+    The outcome differs from what grants said if another rule refused it or asked a person, if it
+    was approved, or if it could not be held.
 
     Attributes:
         transaction_id: of its record, or of its hold.
@@ -77,7 +77,7 @@ _TERMS: Final = {
 
 
 def to_row(judged: Judged) -> dict[str, Any]:
-    """Column -> value; the time is the first of the case's clocks, the database's."""
+    """Return column -> value; the time is by the first of the case's clocks, the database's."""
     case: dict[str, Any] = msgspec.to_builtins(judged.case, order="sorted")
     terms = {
         "version": judged.version,
@@ -96,7 +96,7 @@ def to_row(judged: Judged) -> dict[str, Any]:
         "type": judged.type,
         "lines": jsontext.dumps_own(lines),
         "costs_lamports": judged.case.costs_lamports,
-        # What is empty is left out, but a list that lists nothing is one.
+        # Empty terms are left out, but for an empty `listed`, which differs from none.
         "terms": jsontext.dumps_own(
             {name: terms[name] for name in terms if terms[name] or name == "listed"}
         ),
@@ -106,7 +106,7 @@ def to_row(judged: Judged) -> dict[str, Any]:
 
 
 def from_row(row: Mapping[str, Any]) -> Judged:
-    """What `to_row` made."""
+    """Return the transaction from a row that `to_row` made."""
     terms = json.loads(row["terms"])
     case = {
         "wallet_id": row["wallet_id"],

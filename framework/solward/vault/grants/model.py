@@ -1,4 +1,4 @@
-"""What a grant says, as it is stored too, what a transaction is to grants, and what comes of it.
+"""The types of grants: a grant, as it is stored too, a transaction as grants see it, a decision.
 
 Amounts are integers of the asset's smallest unit, dollars micro-dollars, times milliseconds. The
 names of stored fields are those of the document that people write (docs/reference/grants.md), the
@@ -39,7 +39,7 @@ MAX_UNITS: Final = 2**62
 
 
 class NewRecipient(StrEnum):
-    """What becomes of a payment to somebody whom the wallet never paid."""
+    """The treatment of a payment to somebody whom the wallet never paid."""
 
     ALLOW = "allow"
     HOLD = "hold"
@@ -47,14 +47,14 @@ class NewRecipient(StrEnum):
 
 
 class Window(Struct, frozen=True, array_like=True):
-    """At most `most` units, or transactions, in any `length_ms` before now."""
+    """A limit of `most` units, or transactions, in the `length_ms` before any moment."""
 
     length_ms: int
     most: int
 
 
 class AssetLimit(Struct, frozen=True):
-    """How much of one asset may leave.
+    """The amounts of one asset that may leave.
 
     Attributes:
         asset: `SOL`, a mint, or `ANY_ASSET`.
@@ -72,7 +72,7 @@ class AssetLimit(Struct, frozen=True):
 
     @property
     def counted_as(self) -> str:
-        """The asset of its charges."""
+        """The asset under which its charges are counted."""
         return USD if self.asset == ANY_ASSET else self.asset
 
 
@@ -136,12 +136,12 @@ class Grant(Struct, frozen=True):
 
     @property
     def scope(self) -> str:
-        """Under which its charges are reserved."""
+        """The scope under which its charges are reserved."""
         return f"{GRANT_SCOPE}{self.who}#{self.id}"
 
     def limits(self) -> Iterator[tuple[str, int, Window]]:
-        """What is counted (an asset, `USD`, `COSTS` or `RATE`), its decimals, and a window of it,
-        for each window that bounds something."""
+        """Yield what each window counts (an asset, `USD`, `COSTS` or `RATE`), the decimals, and the
+        window; only windows that bound something."""
         for limit in self.assets.values():
             for window in limit.windows:
                 yield limit.counted_as, limit.decimals, window
@@ -151,7 +151,7 @@ class Grant(Struct, frozen=True):
 
     @property
     def longest_ms(self) -> int:
-        """Its longest window."""
+        """The length of its longest window."""
         return max(window.length_ms for _, _, window in self.limits())
 
 
@@ -161,22 +161,21 @@ def sorted_assets(assets: Sequence[str] | frozenset[str] | Mapping[str, Any]) ->
 
 
 def stored_form(grant: Grant) -> dict[str, Any]:
-    """Return the grant as it is stored; equal for equal grants, defaults but that of `via`
-    written."""
+    """Return the grant as it is stored. Equal grants have equal forms: defaults are written, but
+    for that of `via`."""
     stored: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(grant))
     stored["may"] = [operation.value for operation in Operation if operation in grant.may]
     stored["assets"] = [stored["assets"][asset] for asset in sorted_assets(grant.assets)]
     if grant.swap is not None:
         stored["swap"]["into"] = sorted_assets(grant.swap.into)
     if not grant.via:
-        # Left out where it says nothing, so that grants of before it keep their ids.
+        # Left out if empty, so that grants from before the field keep their ids.
         del stored["via"]
     return stored
 
 
 def from_stored(stored: Mapping[str, Any]) -> Grant:
-    """Return the grant of which `stored` is the stored form; raises KeyError or ValueError if of
-    none."""
+    """Return the grant with this stored form; raises `KeyError` or `ValueError` if it is none."""
     assets = {each["asset"]: each for each in stored["assets"]}
     grant = msgspec.convert({**stored, "assets": assets}, Grant)
     if stored_form(grant) != stored:
@@ -186,13 +185,13 @@ def from_stored(stored: Mapping[str, Any]) -> Grant:
 
 
 def grant_id(grant: Grant) -> str:
-    """16 hex digits of its content: of all a grant says but its own id."""
+    """Return 16 hex digits of a hash of all the grant says, but for its own id."""
     content = {name: value for name, value in stored_form(grant).items() if name != "id"}
     return hashlib.sha256(jsontext.dumps(content, canonical=True).encode()).hexdigest()[:16]
 
 
 class SwapTerms(Struct, frozen=True, array_like=True):
-    """What a swap asks for, in basis points; `into` is the mint that is bought (`SOL` for SOL)."""
+    """The terms of a swap, in basis points; `into` is the mint that is bought (`SOL` for SOL)."""
 
     slippage_bps: int | None
     impact_bps: int | None
@@ -212,10 +211,10 @@ class Case:
         swap: None where it is no swap.
         is_admins: the admin requests it, so nothing is held for a person.
         is_approved: a person approved exactly this.
-        own: addresses of this service's wallets, of those in `lines`.
-        paid: addresses this wallet has paid before, likewise.
+        own: addresses in `lines` that are wallets of this service.
+        paid: addresses in `lines` that this wallet has paid before.
         lookalikes: a recipient -> one paid before that looks like it.
-        launched: mints that this wallet launched, likewise.
+        launched: mints in `lines` that this wallet launched.
         listed: mints that the network's token list has; None where swaps may buy any.
         book: name -> addresses.
         dollars: for each line, micro-dollars it is worth or why that is not known; empty where no
@@ -249,7 +248,7 @@ class Charge:
 
 
 class Why(StrEnum):
-    """Why a line is refused or held: the keys of the table of sentences."""
+    """The reasons for which a line is refused or held: the keys of the table of sentences."""
 
     NO_GRANT = "no_grant"
     """The principal has none for this operation and asset."""
@@ -257,7 +256,7 @@ class Why(StrEnum):
     """Without grants a token may not leave like this."""
     WALLET = "wallet"
     VIA = "via"
-    """It pays for requests to other sites."""
+    """The grant pays for requests to other sites."""
     RECIPIENT = "recipient"
     NEW_RECIPIENT = "new_recipient"
     HOURS = "hours"
@@ -272,24 +271,24 @@ class Why(StrEnum):
     DECIMALS = "decimals"
     PRICE = "price"
     ABOVE_HOLD = "above_hold"
-    """It fits, and is more than the amount above which a person is asked."""
+    """The line fits, and is more than the amount above which a person is asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Why one principal's grants refuse a line, or hold it; what its sentence is made of.
+    """The reason why one principal's grants refuse or hold a line, with the facts of its sentence.
 
     Attributes:
         who: the principal.
-        line: None where the costs or the rate of the whole are meant.
-        number: of the grant in its principal's list, from 1; None where none comes near.
+        line: None if the reason is the costs or the rate of the whole transaction.
+        number: of the grant in its principal's list, from 1; None if no grant comes near.
         limit: the limit that binds, in smallest units.
-        used: of it in the window, without this transaction.
-        requested: what this transaction would add to it.
-        decimals: of these three.
+        used: units of the limit used in the window, without this transaction.
+        requested: units that this transaction would add.
+        decimals: of `limit`, `used` and `requested`.
         window_ms: length of the window.
-        room_ms: when the window has room again; None where that is not known.
-        now_ms: when this was found; None where no time is said.
+        room_ms: when the window has room again; None if that is not known.
+        now_ms: when this was found; None if no time is said.
         detail: further words: why a price is not known, the paid address that a new one looks
             like, the hours or the date of the end in UTC, the wallet's id, the mint to buy, the
             sites in words.
@@ -314,13 +313,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What grants say of a transaction; refusal beats hold.
+    """The decision of grants on a transaction; a refusal outweighs a hold.
 
     Attributes:
-        is_judged: a grant or a default had something to judge.
-        refused: None where nothing refuses it.
-        held: why it waits for a person; empty where it does not.
-        charges: to reserve where it is allowed or approved.
+        is_judged: whether a grant or a default had something to judge.
+        refused: None if nothing refuses it.
+        held: why it waits for a person; empty if it does not.
+        charges: to reserve if it is allowed or approved.
     """
 
     is_judged: bool

@@ -1,7 +1,7 @@
-"""Why grants refuse or ask, what is held, and what is left: the one table of these sentences.
+"""The sentences of grants: why they refuse or ask, what is held, and what is left of a limit.
 
-Plain text of one line, for people and models alike. What a grant says as a sentence, and back, is
-`operations.policies.grant_sentences`.
+Plain text of one line, for people and models alike. `operations.policies.grant_sentences` writes
+grants as sentences and reads them.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ _NONE_OWN: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def finding_refusal(finding: Finding, names: Names) -> Refusal:
-    """Why a principal's grants refuse a transaction, with the numbers that the sentence says."""
+    """Return why a principal's grants refuse a transaction, with the numbers of the sentence."""
     said = _FINDINGS[finding.why](finding, _Words(finding, names))
     return said if isinstance(said, Refusal) else Refusal(said)
 
 
 def finding_sentence(finding: Finding, names: Names) -> str:
-    """Why a principal's grants refuse a transaction."""
+    """Return why a principal's grants refuse a transaction."""
     return finding_refusal(finding, names).reason
 
 
 def reason_sentence(finding: Finding, names: Names) -> str:
-    """Why a person is asked about one: for a finding of `Decision.held`."""
+    """Return why a person is asked, for a finding of `Decision.held`."""
     if finding.why is Why.NEW_RECIPIENT:
         grant = _Words(finding, names).grant
         return f"{_somebody_new(finding)}; {grant} asks a person about such."
@@ -77,15 +77,15 @@ def hold_sentence(
     arrives: Sequence[Line] = (),
     digest: str = "",
 ) -> str:
-    """What waits for a person: who asks for what, and to whom.
+    """Return what waits for a person: which principal asks for what, and to whom.
 
     Args:
         intent: what was planned.
         sites: principals of the chain that are sites.
         own: address -> id, of recipients that are wallets of this service.
         arrives: the least that must arrive, of each asset.
-        digest: SHA-256 of the whole request, where it tells apart what no words can: instructions
-            that a plugin made, and the body of a request that is paid for.
+        digest: SHA-256 of the whole request, if words alone cannot tell it from another: for a
+            plugin's instructions, and for the body of a request that is paid for.
     """
     each = [_line(line, names, own.get(_address(line))) for line in lines]
     asked = joined(each) if each else "make a transaction that takes nothing but its costs"
@@ -107,7 +107,7 @@ def hold_sentence(
 
 @dataclass(frozen=True, slots=True)
 class _Act:
-    """What a transaction of one type does, where its lines do not say it.
+    """The text for what a transaction of one type does, if its lines do not say it.
 
     Attributes:
         text: with the record's details in braces.
@@ -157,20 +157,20 @@ _ACTS: Final[Mapping[str, _Act]] = {
     TransactionType.AIRDROP: _Act("ask the faucet for {amount} SOL", ("amount",)),
     TransactionType.PAYMENT: _Act("{asked} for {method} {url}", ("method", "url")),
 }
-# Of a plugin's own words, so many characters are shown.
+# Most characters shown of a plugin's own words.
 _MOST_SAID: Final = 500
 # Hexadecimal digits of a digest: nobody makes two requests that have these in common by chance.
 _SHOWN_DIGITS: Final = 12
 
 
 def fixed_details(type_: str) -> tuple[str, ...]:
-    """Names of the details that a transaction of this type must have as they were shown."""
+    """Return the names of details that a transaction of this type must keep as they were shown."""
     act = _ACTS.get(type_)
     return () if act is None else act.fixed
 
 
 def _act(intent: Intent, asked: str, digest: str, names: Names) -> str:
-    """What a planned transaction does; `asked` says what leaves by its bytes."""
+    """Return what a planned transaction does; `asked` says what leaves by its bytes."""
     act = _ACTS.get(intent.type)
     words = {name: _detail(name, each, names) for name, each in intent.details.items()}
     try:
@@ -200,13 +200,13 @@ def left_sentence(
     room_ms: int | None = None,
     now_ms: int | None = None,
 ) -> str:
-    """What is left of one limit: `1.2 of 20 USDC left in 24 hours; more at 14:05 UTC`.
+    """Return what is left of a limit: `1.2 of 20 USDC left in 24 hours; more at 14:05 UTC`.
 
     Args:
         asset: a limit's asset, `USD`, `COSTS` or `RATE`, which has no decimals.
         used: smallest units, or transactions, in the window that ends now.
-        room_ms: when the next of it leaves the window; None where nothing does.
-        now_ms: when it is said, since that time has its date where it is another day's.
+        room_ms: when the next part of it leaves the window; None if nothing does.
+        now_ms: when it is said: `room_ms` gets its date if that is on another day.
     """
     n = _limit_numbers(
         asset,
@@ -220,17 +220,11 @@ def left_sentence(
     return left if room_ms is None else f"{left}; more at {_clock(room_ms, now_ms)}"
 
 
-# A grant in words.
-
-
-# And back.
-
-
 # Findings.
 
 
 class _Words:
-    """What the sentences of one finding are made of.
+    """The parts of the sentence about one finding.
 
     Attributes:
         who: `agent scout`.
@@ -268,7 +262,7 @@ class _Words:
         self.asked = f"{self.n.asked}{of if self.n.unit is None else f' {self.n.unit}'}"
 
     def than(self, more: str) -> Refusal:
-        """More than a limit that the grant gives, whatever was used of it."""
+        """Return the refusal of more than the whole limit of the grant, whatever was used."""
         n = replace(self.n, left=None)
         return Refusal(f"{self.asked} is more than the {_most(n)}{more} that {self.gives}.", n)
 
@@ -367,7 +361,7 @@ _FINDINGS: Final[Mapping[Why, Callable[[Finding, _Words], Refusal | str]]] = {
 }
 
 
-# What findings are made of.
+# Parts of the sentences.
 
 
 def _limit_numbers(
@@ -381,7 +375,7 @@ def _limit_numbers(
     used: int | None = None,
     window_ms: int | None = None,
 ) -> RefusalNumbers:
-    """What a sentence says of a limit, from smallest units, or transactions for `RATE`."""
+    """Return a limit's numbers as text, from smallest units, or transactions for `RATE`."""
 
     def text(units: int | None) -> str | None:
         if units is None:
@@ -398,7 +392,7 @@ def _most(n: RefusalNumbers) -> str:
 
 
 def _left(n: RefusalNumbers) -> str:
-    """`1.2 of 20 USDC left`."""
+    """Return `1.2 of 20 USDC left`."""
     return f"{n.left} of {_most(n)} left"
 
 
@@ -413,7 +407,7 @@ def _room(finding: Finding) -> str:
 
 
 def _quantity(line: Line, names: Names) -> str:
-    """`3 USDC`."""
+    """Return a line's amount, such as `3 USDC`."""
     if line.asset == SOL:
         return amount_of(line.units, SOL_DECIMALS, SOL, names)
     if line.decimals is None:
@@ -422,7 +416,7 @@ def _quantity(line: Line, names: Names) -> str:
 
 
 def _line(line: Line, names: Names, own_id: str | None) -> str:
-    """`transfer 3 USDC to <address>`: what is asked for; `own_id` is of the wallet it funds."""
+    """Return a line as `transfer 3 USDC to <address>`; `own_id` is that of a wallet it funds."""
     amount = _quantity(line, names)
     doing = _doing(line, names, amount)
     if line.operation is Operation.FUND and own_id is not None:
@@ -456,7 +450,7 @@ def _to(line: Line | None) -> str:
 
 
 def _address(line: Line | None) -> str:
-    """Who receives, whole."""
+    """Return the whole address of who receives, or `somebody`."""
     return (line and (line.owner or line.account)) or "somebody"
 
 
@@ -468,8 +462,7 @@ def _one_line(text: str) -> str:
 
 
 def _clock(ms: int, now_ms: int | None) -> str:
-    """Return the minute from which it holds, in UTC; with its date unless that is the day of
-    `now_ms`."""
+    """Return a time as its minute in UTC, rounded up; with the date unless `now_ms` is that day."""
     minute = -(-ms // MINUTE_MS) * MINUTE_MS
     moment = datetime.fromtimestamp(minute // 1_000, UTC)
     is_today = now_ms is not None and minute // DAY_MS == now_ms // DAY_MS

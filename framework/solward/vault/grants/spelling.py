@@ -1,7 +1,7 @@
-"""How grants spell amounts, windows, times, assets and names; documents and sentences alike.
+"""The spelling of amounts, windows, times, assets and names in grants' documents and sentences.
 
-What others named (agents, keys, wallets) is between double quotes in a sentence, escaped, and with
-its id, unless it is one plain ASCII word that nothing else is called. Addresses are whole.
+In a sentence, a name that others chose (of an agent, key or wallet) is quoted, escaped and followed
+by the id, unless it is one plain ASCII word that nothing else is called. Addresses are whole.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _WINDOW = re.compile(r"([1-9][0-9]{0,4})([mhd])")
 _WINDOW_UNITS = {"m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 APPROVE: Final = "approve"
-"""Beside the operations in `may`: a key decides what is held for others."""
+"""A word beside the operations in `may`: the key decides what is held for others."""
 LONGEST_MS: Final = 30 * DAY_MS
 SENT: Final = frozenset({Operation.TRANSFER, Operation.FUND, Operation.PAY})
-"""What has a recipient who is named."""
+"""Operations whose recipient is named."""
 # A site pays nobody: it is paid.
 BE_PAID: Final = "be paid"
 THROUGH: Final = ", through "
@@ -40,7 +40,7 @@ _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the words of grants stand for, as the service knows it at one moment.
+    """The meaning of the words in grants, as the service knows it at one moment.
 
     Attributes:
         tokens: the symbols of the network; no other symbol is one.
@@ -57,19 +57,19 @@ class Names:
     book: frozenset[str] = frozenset()
 
     def decimals(self, mint: str) -> int | None:
-        """Of a mint that `tokens` does not list; None where it is no mint that is known."""
+        """Return the decimals of a listed mint, or of one in `mints`; None if it is not known."""
         listed = known_decimals(mint)
         return self.mints.get(mint) if listed is None else listed
 
     def ids(self, kind: str, text: str) -> Sequence[str]:
-        """Return the one whose id is `text`, else all whose name it is."""
+        """Return the id `text` if it is one, else all ids with that name."""
         found = self.rows.get(kind, {})
         if text in found:
             return [text]
         return [each for each, name in found.items() if name == text]
 
     def name(self, kind: str, own_id: str) -> str | None:
-        """What people call it; None where it has no name beside its id."""
+        """Return what people call it; None if it has no name beside its id."""
         name = self.rows.get(kind, {}).get(own_id)
         return None if name == own_id else name
 
@@ -79,7 +79,7 @@ class Names:
 
 
 def quoted(text: str) -> str:
-    """Text by others between double quotes, on one line, so that it ends where the quote does.
+    """Return text by others in double quotes, on one line, so that it ends where the quote does.
 
     Quotes, backslashes and what does not print (line ends, control, direction and zero-width
     characters) are escaped as in JSON.
@@ -92,7 +92,7 @@ def quoted(text: str) -> str:
 
 
 def unit_name(asset: str, names: Names) -> str:
-    """Return the symbol of a listed mint, the whole address of any other; `SOL`."""
+    """Return `SOL`, the symbol of a listed mint, or the whole address of any other."""
     if asset == SOL:
         return SOL
     symbol = names.tokens.symbol_of(asset)
@@ -106,7 +106,7 @@ def unit_name(asset: str, names: Names) -> str:
 
 
 def window_text(length_ms: int) -> str:
-    """`5m`, `24h`, `7d`: the largest unit that fits more than once."""
+    """Return a window such as `5m`, `24h` or `7d`, in the largest whole unit; a day is `24h`."""
     for letter, unit in (("d", DAY_MS), ("h", HOUR_MS)):
         if length_ms % unit == 0 and (unit < DAY_MS or length_ms > unit):
             return f"{length_ms // unit}{letter}"
@@ -123,13 +123,13 @@ def window_ms(text: str) -> int | None:
 
 
 def hours_text(hours: Hours) -> str:
-    """Times of day such as `07:00-22:00 UTC`."""
+    """Return times of day, such as `07:00-22:00 UTC`."""
     start, end = (f"{each // 60:02d}:{each % 60:02d}" for each in (hours.start, hours.end))
     return f"{start}-{end} UTC"
 
 
 def time_text(ms: int) -> str:
-    """ISO 8601 in UTC, with milliseconds only where it has some: `2026-12-31T00:00:00Z`."""
+    """Return a time as `2026-12-31T00:00:00Z` (ISO 8601), with milliseconds only if it has some."""
     moment = _EPOCH + timedelta(milliseconds=ms)
     # `%Y` has no leading zeros on every machine.
     text = moment.replace(tzinfo=None).isoformat(timespec="milliseconds")
@@ -137,14 +137,14 @@ def time_text(ms: int) -> str:
 
 
 def principal_name(who: str, names: Names) -> str:
-    """`agent scout`: a principal in words, as the sentences have it."""
+    """Return a principal in words, such as `agent scout`."""
     kind, _, own_id = who.partition(":")
-    # A site is spelled in one way, which says no more than it is.
+    # A site needs no quotes: it has one spelling, in which nothing else can be said.
     return f"{kind} {own_id if who.startswith(SITE) else named(kind, own_id, names)}"
 
 
 def named(kind: str, own_id: str, names: Names) -> str:
-    """What others named: a plain word where it means nobody else, else quoted and with the id."""
+    """Return a name by others: plain if it is one word and means nobody else, else with the id."""
     name = names.name(kind, own_id)
     if name is None or name == own_id:
         return plain(own_id)
@@ -159,14 +159,14 @@ def plain(text: str) -> str:
 
 
 def asset_unit(asset: str, names: Names, count: int = 2) -> str:
-    """`USDC`, `SOL of fees and rent`; of so many transactions, where these are the unit."""
+    """Return a unit: `USDC`, `SOL of fees and rent`, or for `RATE` `transactions` by `count`."""
     if asset == RATE:
         return "transaction" if count == 1 else "transactions"
     return f"{SOL} of fees and rent" if asset == COSTS else unit_name(asset, names)
 
 
 def amount_of(units: int, decimals: int, asset: str, names: Names) -> str:
-    """`1.5 USDC`; dollars as `$1.5`."""
+    """Return an amount such as `1.5 USDC`; dollars as `$1.5`."""
     if asset == USD:
         return dollars(units)
     return f"{amount_text(units, decimals)} {asset_unit(asset, names)}"
@@ -178,21 +178,21 @@ def dollars(units: int) -> str:
 
 
 def hundredths(bps: int) -> str:
-    """Basis points as percent, without the sign."""
+    """Return basis points as percent, without the sign."""
     return amount_text(bps, 2)
 
 
 def length_text(window: str) -> str:
-    """`24 hours`, `a minute`, `7 days`."""
+    """Return a window in words, such as `24 hours`, `a minute` or `7 days`."""
     return _ONE.get(window) or f"{window[:-1]} {_UNITS[window[-1]]}"
 
 
 def joined(items: Sequence[str], last: str = " and ") -> str:
-    """`a, b and c`."""
+    """Return the items as `a, b and c`."""
     *first, end = items
     return f"{', '.join(first)}{last}{end}" if first else end
 
 
 def capital(text: str) -> str:
-    """With its first letter in upper case."""
+    """Return the text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
