@@ -5,10 +5,9 @@ A wallet's seed is sealed under a random data key of its own, the data key under
 key (KEK). Both with AES-256-GCM and a random 96-bit nonce, bound to format, wallet, public key and
 key version, so that no row can replace another.
 
-A pocket's key is for single uses, made of a wallet's own key and a counter. A program that is not
-understood gets the signature of a pocket, never that of the wallet, so it can take no more than was
-put into the pocket. Nothing of a pocket's key is stored: the wallet's key and the counter give it
-again.
+A pocket's key is derived from the wallet's key and a counter. A program that is not understood gets
+the signature of a pocket, never that of the wallet, so it can take no more than was put into the
+pocket. A pocket's key is never stored: the wallet's key and the counter give it again.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ KEY_BYTES = 32
 _NONCE_BYTES = 12
 _TAG_BYTES = 16
 
-# argon2id 64 MiB, t=3, p=4: 0.35 s on two cores. Stored values are used within bounds: with less,
-# whoever can write them could weaken the key, with more, stop the machine.
+# argon2id 64 MiB, t=3, p=4: 0.35 s on two cores. Stored values are checked against bounds: whoever
+# can write them could weaken the key with lower ones, or stop the machine with higher ones.
 ARGON2: Final = {"memory_kib": 65_536, "time_cost": 3, "parallelism": 4}
 _CEILING: Final = {"memory_kib": 1_048_576, "time_cost": 16, "parallelism": 16}
 _SALT_BYTES: Final = 16
@@ -98,8 +97,7 @@ class Envelope:
 
 
 def address_of(keypair: Keypair) -> str:
-    """Return the base58 public key: the public half of the pair's bytes, which `pubkey` would
-    derive from the seed once more."""
+    """Return the base58 public key, taken from the pair's bytes: `pubkey` would derive it anew."""
     return str(Pubkey(bytes(keypair)[KEY_BYTES:]))
 
 
@@ -155,7 +153,7 @@ def rewrap(old_kek: bytes, new_kek: bytes, new_version: int, envelope: Envelope)
 
 
 def new_kdf() -> dict[str, Any]:
-    """Parameters for `derived` with a random salt, as they are stored."""
+    """Return new parameters for `derived`, with a random salt, as they are stored."""
     salt = base64.b64encode(os.urandom(_SALT_BYTES)).decode()
     return {"kind": "argon2id", "salt": salt, **ARGON2}
 
@@ -164,7 +162,7 @@ def derived(passphrase: str, kdf: Mapping[str, Any]) -> bytes:
     """Return the key that a passphrase gives by stored parameters; takes a third of a second.
 
     Raises:
-        ValueError: they are out of bounds, by what it says.
+        ValueError: a parameter is out of bounds; the error names it.
     """
     for name, floor in ARGON2.items():
         value = kdf.get(name)
@@ -185,7 +183,7 @@ def derived(passphrase: str, kdf: Mapping[str, Any]) -> bytes:
 
 
 def encrypt(key: bytes, plain: bytes, bound: bytes) -> bytes:
-    """AES-256-GCM: 12-byte nonce, ciphertext, 16-byte tag; `bound` is authenticated with it."""
+    """Return AES-256-GCM's 12-byte nonce, ciphertext and 16-byte tag, which covers `bound` too."""
     nonce = os.urandom(_NONCE_BYTES)
     return nonce + AESGCM(key).encrypt(nonce, plain, bound)
 

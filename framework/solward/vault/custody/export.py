@@ -77,7 +77,7 @@ async def export_wallet(
         async with database.write() as connection:
             data = {"walletId": wallet.id, "name": wallet.name, "address": wallet.address}
             record_act(connection, EventKind.WALLET_EXPORTED, data)
-            # Somebody else may spend from it now, by other rules than a schedule was made with.
+            # Whoever has the file can spend from now on, by other rules than the schedules expect.
             await _pause_schedules(connection, wallet.id, "The wallet's key was exported")
             write_keypair(file, keypair)
             written = True
@@ -88,7 +88,7 @@ async def export_wallet(
 
 
 def write_keypair(file: Path, keypair: Keypair) -> None:
-    """Make the file; raises `InvalidRequest` where it exists or cannot be written."""
+    """Write a new keypair file; raises `InvalidRequest` if it exists or cannot be written."""
     text = json.dumps(list(bytes(keypair)))
     try:
         # O_EXCL: never over a file or through a link, so never onto a terminal or a pipe.
@@ -109,7 +109,7 @@ def write_keypair(file: Path, keypair: Keypair) -> None:
 
 
 def check_free(file: Path) -> None:
-    """Raise `InvalidRequest` where the file, or a link of its name, exists."""
+    """Raise `InvalidRequest` if the file, or a link of its name, exists."""
     if os.path.lexists(file):
         raise _taken(file)
 
@@ -123,7 +123,7 @@ def _remove(file: Path) -> None:
 
 
 async def _pause_schedules(connection: AsyncConnection, wallet_id: str, reason: str) -> None:
-    """Pause every active schedule of a wallet, and tell of it."""
+    """Pause every active schedule of a wallet, and record it in the audit log."""
     statement = (
         update(schedules)
         .where(schedules.c.wallet_id == wallet_id, schedules.c.status == "active")

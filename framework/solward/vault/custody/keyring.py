@@ -36,7 +36,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """Where the KEK comes from: a passphrase, or else a file (made at the first start)."""
+    """The source of the KEK: a passphrase, or else a file (made at the first start)."""
 
     passphrase: str | None = field(default=None, repr=False)
     file: Path | None = None
@@ -60,7 +60,7 @@ class KeystoreRow:
 async def create(
     source: KeySource, version: int = 1, previous: Keyring | None = None
 ) -> tuple[Keyring, KeystoreRow]:
-    """Return a new KEK version and its row; a file is made where it is missing.
+    """Return a new KEK version and its row; make the key file if it is missing.
 
     Raises:
         KeystoreError: the file cannot be made, or is open to others.
@@ -119,7 +119,7 @@ def finished(row_kdf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def next_file(path: Path) -> Path:
-    """Where a rotation writes the new key file until its version is stored."""
+    """Return where a rotation writes the new key file until its version is stored."""
     return path.with_name(f"{path.name}.next")
 
 
@@ -139,8 +139,8 @@ async def _obtain(source: KeySource, row: KeystoreRow) -> bytes:
             "This keystore has a key file: unset KEYSTORE_PASSPHRASE, then seal it under one with"
             " `solward keystore rotate --to passphrase`"
         )
-    # Of processes that start together after an interrupted rotation one moves the new file into
-    # place, perhaps between this one's two reads; a second look then finds it.
+    # Another process that starts after an interrupted rotation may move the new file into place
+    # between our two reads; a second look then finds it.
     for _ in range(2):
         found = _read_matching(source.file, row)
         if found is not None:
@@ -240,7 +240,7 @@ def create_key(path: Path) -> bytes:
     """
     key = os.urandom(KEY_BYTES)
     try:
-        # An existing key opens wallets.
+        # An existing key must stay, because it opens wallets.
         with whole_file(path, replace=False) as file:
             file.write(key)
     except FileExistsError:

@@ -40,7 +40,7 @@ class Keystore:
 
     @classmethod
     async def open(cls, database: Database, source: KeySource) -> Keystore:
-        """Unlock it, or make it in an empty store; finish a rotation that was interrupted.
+        """Unlock the keystore, or make it in an empty store; finish an interrupted rotation.
 
         A wallet that was tampered with leaves the rotation unfinished; the other wallets work.
 
@@ -51,7 +51,7 @@ class Keystore:
             rows = await store.keystore_rows(connection)
         if not rows:
             async with database.write() as connection:
-                # Of processes that start together one makes the keystore.
+                # The lock lets only one of several starting processes make the keystore.
                 await lock_exclusive(connection, _VERSIONS)
                 rows = await store.keystore_rows(connection)
                 if not rows:
@@ -94,7 +94,7 @@ class Keystore:
         """
         async with self._database.write() if self._database.shared else nullcontext() as alone:
             if alone is not None:
-                # Two at once would overwrite each other's key file.
+                # Two rotations at once would overwrite each other's key file.
                 await lock_exclusive(alone, _ROTATION, may_idle=True)
             return await self._rotate(new)
 
@@ -114,7 +114,8 @@ class Keystore:
             if old.kek_version != self.keyring.version:
                 raise KeystoreError("Another process rotated the keystore meanwhile")
             await store.insert_keystore(connection, _fields(row))
-            record_act(connection, EventKind.KEYSTORE_ROTATED, {}, _shown(old), _shown(row))
+            was, now = _audit_fields(old), _audit_fields(row)
+            record_act(connection, EventKind.KEYSTORE_ROTATED, {}, was, now)
         if new.file is not None:
             keyring.replace_key(keyring.next_file(new.file), new.file)
         self.keyring = ring
@@ -148,11 +149,10 @@ class Keystore:
 
 
 async def audit_key(database: Database, source: KeySource) -> bytes | None:
-    """Return the key that authenticates a database's audit log, for checking it; nothing is
-    changed.
+    """Return the key that authenticates a database's audit log, for checking it; change nothing.
 
     Returns:
-        None where nothing was written yet.
+        None if nothing was written yet.
 
     Raises:
         KeystoreError: the secret is not this keystore's, is missing, or is open to others.
@@ -180,14 +180,13 @@ def envelope_of(row: Mapping[str, Any]) -> Envelope:
 
 
 def keystore_row(fields: Mapping[str, Any]) -> KeystoreRow:
-    """Return a KEK version from its row; raises `KeystoreError` where it is damaged."""
+    """Return a KEK version from its row; raises `KeystoreError` if it is damaged."""
     if not isinstance(fields["kdf"], dict):
         raise KeystoreError("The keystore's parameters are damaged")
     return KeystoreRow(int(fields["kek_version"]), fields["kdf"], bytes(fields["verifier"]))
 
 
-def _shown(row: KeystoreRow) -> dict[str, Any]:
-    """What the audit log tells of a version."""
+def _audit_fields(row: KeystoreRow) -> dict[str, Any]:
     return {"version": row.kek_version, "kind": row.kdf.get("kind")}
 
 

@@ -24,7 +24,7 @@ class Wallet:
     """A managed wallet; `address` is its base58 public key, `created_ms` Unix milliseconds.
 
     Attributes:
-        created_by: the principal that made it; None where that is not known.
+        created_by: the principal that made it; None if that is not known.
     """
 
     id: str
@@ -35,7 +35,7 @@ class Wallet:
     created_by: str | None = None
 
     def to_json(self, *, maker: bool = False) -> dict[str, Any]:
-        """Return the list form, with `maker` that of `createdBy` too."""
+        """Return the JSON form, with `createdBy` if `maker`."""
         return ({"createdBy": self.created_by} if maker else {}) | {
             "id": self.id,
             "name": self.name,
@@ -85,14 +85,13 @@ def has_address_or_id(name: str) -> bool:
 
 
 def begins_as_group(name: str) -> bool:
-    """Return whether a name begins with `@` as the policy's groups do, also in another script's
-    form."""
+    """Return whether a name begins with `@`, in any Unicode form, as the policy's groups do."""
     return unicodedata.normalize("NFKC", name).strip().startswith("@")
 
 
 def check_name(value: object) -> str:
-    """Return a wallet's name: as `check_text`, and nothing by which wallets and recipients are
-    given beside their names; raises `InvalidRequest`."""
+    """Return a wallet's name, checked as by `check_text`; raises `InvalidRequest` also if it has an
+    address or a leading @, or is an id, which requests may give in place of names."""
     name = check_text(value, "name")
     if begins_as_group(name):
         raise InvalidRequest("name must not begin with @, as names of the address book do")
@@ -102,7 +101,7 @@ def check_name(value: object) -> str:
 
 
 def check_tags(tags: Sequence[object]) -> tuple[str, ...]:
-    """Distinct tags in the order given; raises `InvalidRequest`."""
+    """Return the distinct tags in the order given; raises `InvalidRequest`."""
     if isinstance(tags, str) or len(tags) > MAX_TAGS:
         raise InvalidRequest(f"tags must be a list of at most {MAX_TAGS} texts")
     return tuple(dict.fromkeys(check_text(tag, "tags") for tag in tags))

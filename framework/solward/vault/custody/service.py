@@ -49,8 +49,8 @@ _PAGE = 500
 
 
 class Signer:
-    """Signs transactions of one wallet or of one of its pockets; opens the sealed key for each
-    signature and drops it at once.
+    """A signer of one wallet's transactions, or of one of its pockets'. It opens the sealed key for
+    each signature and drops it at once.
 
     Only `solward.vault.money` gets one, and signs only bytes that guardrails have judged.
     Nothing signs raw messages: a signature over bytes that happen to be a transaction *is* that
@@ -63,9 +63,7 @@ class Signer:
     __slots__ = ("_counter", "_envelope", "_keystore", "address")
 
     def __init__(self, keystore: Keystore, envelope: Envelope, counter: int | None = None) -> None:
-        """Args:
-        counter: of the pocket; None for the wallet itself.
-        """
+        """Sign for the pocket with this counter; None for the wallet itself."""
         self._keystore = keystore
         self._envelope = envelope
         self._counter = counter
@@ -129,7 +127,7 @@ class Wallets:
     async def import_keypair(self, keypair_file_text: str, name: str = DEFAULT_NAME) -> Wallet:
         """Return a wallet on an existing key: the text of a Solana CLI keypair file.
 
-        Of a key that was used elsewhere, `foreign_rights` is asked first.
+        Ask `foreign_rights` first about a key that was used elsewhere.
 
         Raises:
             InvalidRequest: it is no such file, or the key is managed already; never shows it.
@@ -143,7 +141,7 @@ class Wallets:
     async def get(self, wallet_id: str) -> Wallet:
         """Return one wallet; raises `WalletNotFound`.
 
-        Its tags may be older than what another process set: see `get_fresh`.
+        Another process may have set newer tags: see `get_fresh`.
         """
         return (await self._load(wallet_id)).wallet
 
@@ -159,8 +157,7 @@ class Wallets:
             return [wallet_of(row) for row in await store.list_wallets(connection)]
 
     async def pages_json(self, *, maker: bool = False) -> AsyncGenerator[Sequence[bytes], None]:
-        """Yield every wallet as JSON, oldest first, some at a time; each page is a read of its
-        own."""
+        """Yield every wallet as JSON, oldest first, in pages; each page is a read of its own."""
         last: str | None = None
         while True:
             async with self._database.read() as connection:
@@ -174,7 +171,7 @@ class Wallets:
     async def newest_json(
         self, limit: int, before: str | None = None, *, maker: bool = False
     ) -> Sequence[bytes]:
-        """Wallets as JSON, newest first, made before the wallet `before`.
+        """Return wallets as JSON, newest first, made before the wallet `before`.
 
         Raises:
             InvalidRequest: `before` is no wallet's id.
@@ -206,7 +203,7 @@ class Wallets:
         return cached.wallet
 
     async def signer(self, wallet_id: str) -> Signer:
-        """Signs this wallet's transactions; for `solward.vault.money` alone.
+        """Return the signer of this wallet's transactions; for `solward.vault.money` alone.
 
         Raises:
             WalletNotFound: no such wallet.
@@ -215,7 +212,7 @@ class Wallets:
         return Signer(self._keystore, cached.envelope)
 
     async def pocket_signer(self, wallet_id: str, counter: int) -> Signer:
-        """Signs transactions of a wallet's pocket; for `solward.vault.money` alone.
+        """Return the signer of a pocket's transactions; for `solward.vault.money` alone.
 
         Raises:
             WalletNotFound: no such wallet.
@@ -227,7 +224,7 @@ class Wallets:
     async def new_pocket(self, wallet_id: str) -> AsyncIterator[Pocket]:
         """Yield a pocket whose counter nobody else in this process has until the block ends.
 
-        It is used once its row is stored; another process may be first (`PocketTaken`).
+        Storing its row takes the counter; another process may be first (`PocketTaken`).
 
         Raises:
             WalletNotFound: no such wallet.
@@ -295,7 +292,7 @@ class Wallets:
     async def _store(
         self, keypair: Keypair, name: str, tags: Sequence[str], *, imported: bool = False
     ) -> Wallet:
-        # Later than the wallet that this process made last: they are listed by it.
+        # Later than this process's last wallet, because wallets are listed by this time.
         self._newest_ms = max(now_ms(), self._newest_ms + 1)
         wallet = Wallet(
             id=str(uuid.uuid4()),
@@ -327,10 +324,10 @@ class Wallets:
 
 
 async def _check_allowed(connection: AsyncConnection, wallet: Wallet) -> None:
-    """Raise why a wallet is not made: the API key that asks has as many as it may, or the name
-    would be taken for a contact's, which people give for its address."""
+    """Raise if the wallet must not be made: its API key has made as many as it may, or people could
+    take the name for a contact's, which they give in place of its address."""
     look = skeleton(wallet.name)
-    # So that no contact of the name is made meanwhile.
+    # The lock keeps others from making a contact of this name meanwhile.
     await lock_shared(connection, names.CONTACTS_LOCK)
     taken = await names.looks_of_contacts(connection, [look])
     maker = wallet.created_by
