@@ -1,5 +1,5 @@
-"""What a node's answer over HTTP means: the result of a JSON-RPC call, or why there is none, and of
-its rate limits how long to wait, and whether for one method only.
+"""The meaning of a node's answer over HTTP: the result of a JSON-RPC call, or why there is none; at
+a rate limit, how long to wait, and whether for one method only.
 
 `Retry-After` is RFC 9110's (seconds or a date). Public Solana nodes send it with
 `X-RateLimit-Method-Remaining`, `-Rps-Remaining` and `-Conn-Remaining`; other providers send
@@ -23,16 +23,16 @@ from solward.telemetry.scrub import scrub_start
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.patience import NodeBusy, NodeDenies
 
-# Methods that providers leave out of a plan, or altogether; a refusal says nothing of the node.
+# Methods that some plans or providers leave out; a refusal says nothing about the node.
 OPTIONAL: Final = frozenset(
     {"getAgGenesisCert", "getProgramAccounts", "getRecentPerformanceSamples"}
 )
 # Sent once, to one node: another try might do it twice. Its refusals are the faucet's.
 ONCE: Final = frozenset({"requestAirdrop"})
-# Of the refusals (4xx): those of the moment, and those of the caller, whatever the call.
+# Of the refusals (4xx): the temporary ones, and those of this caller whatever it calls.
 _LATER = frozenset({408, 425, 429})
 _DENIED = frozenset({401, 402, 403})
-# Of the body of an answer: an account of Solana's largest size, 10 MiB, takes 14 in base64.
+# For an answer's body: an account of the largest size, 10 MiB, takes 14 MiB in base64.
 MOST_ANSWER_BYTES: Final = jsontext.MAX_BYTES
 
 # Codes that providers send in the body for "over your rate"; with HTTP status 200, too.
@@ -40,10 +40,10 @@ RATE_CODES: Final = frozenset({429, -32429, -32029})
 # Agave's "node is behind" (rpc-client-api/src/custom_error.rs), which some gateways use for their
 # rate limit.
 UNHEALTHY: Final = -32005
-# Characters of what a node says, and of an error's data.
+# Most characters of a node's text, and of an error's data.
 _LONGEST: Final = 500
 _LONGEST_DATA: Final = 64 * 1024
-# No longer wait is believed: what lasts longer is tried again after it.
+# The longest wait that is believed; after it the node is asked again.
 MAX_WAIT_S: Final = 60.0
 
 _RATE: Final = re.compile(r"rate.?limit|too many requests|requests? per second", re.IGNORECASE)
@@ -57,7 +57,7 @@ _UNIX_MS: Final = 1e12
 
 
 class NoAnswer(Exception):
-    """Why a node did not answer, without its address."""
+    """The reason why a node did not answer, without its address."""
 
 
 class Malformed(LedgerUnavailable):
@@ -65,11 +65,11 @@ class Malformed(LedgerUnavailable):
 
 
 class OfRequest(LedgerUnavailable):
-    """Why there is no result, where that may be the request's alone and no fault of the node."""
+    """A call without a result, for which the request alone may be at fault and not the node."""
 
 
 class OfAnother(LedgerUnavailable):
-    """A response that answers another request of this process, or of nobody."""
+    """A response to another request of this process, or to none."""
 
 
 class TooLong(NoAnswer):
@@ -89,7 +89,7 @@ def request(number: int, method: str, params: bytes) -> bytes:
 
 
 def parsed(body: bytes) -> Any:
-    """Return the JSON of a body, None where it is none."""
+    """Return the JSON of a body, None if it is none."""
     try:
         return jsontext.read_fast(body)
     except (ValueError, RecursionError):
@@ -97,7 +97,7 @@ def parsed(body: bytes) -> Any:
 
 
 def unanswered(method: str, error: NoAnswer) -> LedgerUnavailable:
-    """What to raise for a call that no answer came to."""
+    """Return the error of a call that got no answer."""
     kind = OfRequest if isinstance(error, TooLong) else LedgerUnavailable
     return kind(f"The ledger did not answer {method} ({error})")
 
@@ -105,10 +105,10 @@ def unanswered(method: str, error: NoAnswer) -> LedgerUnavailable:
 def result(
     number: int | None, method: str, status: int, headers: Mapping[str, str], answer: Any
 ) -> Any:
-    """Return the `result` of a call, whose response object, or what came in its place, is `answer`.
+    """Return the `result` in `answer`, the response to a call or what came in its place.
 
     Args:
-        number: the request's id; None where no response can be its own.
+        number: the request's id; None if no response can be its own.
         status: of HTTP.
 
     Raises:
@@ -167,14 +167,14 @@ def _result(method: str, status: int, headers: Mapping[str, str], answer: Any) -
 
 
 def told_by_node(text: str) -> str:
-    """What a node says, as it may be stored and shown: a provider may quote its address, and the
-    key in it, and a lying node anything."""
+    """Return a node's text scrubbed, so that it may be stored and shown: a provider may quote its
+    address and the key in it, and a lying node anything."""
     return cleaned(scrub_start(text, _LONGEST))
 
 
 def data_told_by_node(data: Any) -> Any:
-    """Return an error's data, each text of it as `told_by_node` has it; None where they are longer
-    than `_LONGEST_DATA` characters of JSON."""
+    """Return an error's data with each text scrubbed by `told_by_node`; None if it has more than
+    `_LONGEST_DATA` characters of JSON."""
     if data is None or len(msgspec.json.encode(data)) > _LONGEST_DATA:
         return None
     return _told(data)
@@ -196,11 +196,11 @@ def is_refusal(status: int) -> bool:
 def busy(
     method: str, status: int, code: int | None, message: str, headers: Mapping[str, str]
 ) -> NodeBusy | None:
-    """Return the refusal of a call as a `NodeBusy`; None where it is another one.
+    """Return a `NodeBusy` if the node refused a call only for now; None for any other answer.
 
     Args:
         status: of HTTP.
-        code: of the JSON-RPC error object, None where there is none.
+        code: of the JSON-RPC error object, None if there is none.
         message: the error object's, scrubbed.
         headers: by name, whatever their case.
     """
@@ -219,7 +219,7 @@ def busy(
 
 
 def wait_of(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Return seconds to wait by these headers, at most `MAX_WAIT_S`; None where they do not say.
+    """Return the seconds to wait by these headers, at most `MAX_WAIT_S`; None if they do not say.
 
     Args:
         now: the Unix time.
@@ -260,7 +260,7 @@ def _reset(text: str, now: float) -> float | None:
 
 
 def json_error(answer: Any) -> tuple[int, str, Any] | None:
-    """Code, message and data of a JSON-RPC error response; None where it is none."""
+    """Return code, message and data of a JSON-RPC error response; None if it is none."""
     error = answer.get("error") if isinstance(answer, Mapping) else None
     if not isinstance(error, Mapping) or type(error.get("code", 0)) is not int:
         return None

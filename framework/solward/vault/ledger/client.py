@@ -43,13 +43,13 @@ from solward.vault.ledger.transport import ManyNodes, SeesChanges, Transport
 
 T = TypeVar("T")
 
-# As `_call` has it where it asks.
+# `_call` replaces the commitment in these where the ledger needs another.
 _CONFIRMED = {"commitment": CONFIRMED}
 _FINALIZED = {"commitment": FINALIZED}
 _BASE64 = {"commitment": CONFIRMED, "encoding": "base64"}
-# For a node that is behind: most are less, on a cluster that is well.
+# Longest wait for a node that is behind; on a healthy cluster most are behind by less.
 _BEHIND_S = 2.0
-# Between two looks at a cluster without Alpenglow, and for the nodes' answers.
+# Seconds between two looks at a cluster without Alpenglow, and for the nodes' answers.
 _LOOK_EVERY_S = 600.0
 _LOOK_S = 1.0
 _SAMPLES = 3
@@ -62,8 +62,8 @@ _FAUCET = (
 # getMultipleAccounts and getSignatureStatuses refuse more (Agave rpc limits).
 _MAX_ACCOUNTS = 100
 _MAX_STATUSES = 256
-# Of a transaction whose entry cannot be read, which says nothing of the others. That the node has
-# none of it would be a proof.
+# The status of a transaction whose entry cannot be read, which says nothing about the others. None
+# would prove that the node does not know the transaction.
 _UNREAD = SignatureStatus(0, None, None)
 # A mint's decimals are one byte.
 _MAX_DECIMALS = 255
@@ -71,13 +71,13 @@ _MAX_DECIMALS = 255
 
 @dataclass(slots=True)
 class _Known:
-    """What the ledgers over the same nodes know.
+    """The knowledge that ledgers over the same nodes share.
 
     Attributes:
-        is_alpenglow: whether each node showed the certificate; one alone would have the others show
-            what was there thirty slots ago.
-        newest_landed_slot: in which a node said that a transaction landed.
-        given_up_slot: that no node reached in time; it may have been a lie.
+        is_alpenglow: whether each node showed the certificate. If one node's word were enough, the
+            others would show what was there thirty slots ago.
+        newest_landed_slot: the newest slot in which a node said that a transaction landed.
+        given_up_slot: a slot that no node reached in time; it may have been a lie.
         landed: how often a node said that a transaction landed.
     """
 
@@ -100,7 +100,7 @@ class Ledger:
     def __init__(self, transport: Transport, known: _Known | None = None) -> None:
         self._transport = transport
         self._known = _Known() if known is None else known
-        # Asked once: a check of a protocol looks up each of its members.
+        # Checked once: isinstance of a protocol looks up each of its members.
         self._many = transport if isinstance(transport, ManyNodes) else None
         self._sees = transport if isinstance(transport, SeesChanges) else None
         self._over_nodes: dict[Transport, Ledger] = {}
@@ -113,7 +113,7 @@ class Ledger:
         """Return a ledger for each usable node, the one to ask first; itself where there is one
         node.
 
-        None switches to another node: for conclusions that need two answers of one node.
+        None of them switches to another node: for conclusions that need two answers of one node.
         """
         if self._many is None:
             return (self,)
@@ -131,8 +131,8 @@ class Ledger:
         return tuple(each for each in self.nodes() if each._transport is not node._transport)
 
     async def on_one_node(self, work: Callable[[Ledger], Awaitable[T]]) -> T:
-        """What `work` gives on one node, the next where it does not answer or is too far behind;
-        where none answers, again within the caller's deadline (`patience`)."""
+        """Return what `work` gives on one node, or the next if one does not answer or is too far
+        behind; if none answers, again within the caller's deadline (`patience`)."""
         if self._many is None:
             return await work(self)
 
@@ -142,7 +142,7 @@ class Ledger:
                 try:
                     return await work(node)
                 except ConfigError:
-                    # Found to be of another cluster just now; those that rest may answer.
+                    # This node was just found to be of another cluster; resting ones may answer.
                     continue
                 except LedgerRejected as error:
                     if error.code != MIN_CONTEXT_SLOT:
@@ -159,7 +159,7 @@ class Ledger:
 
     @property
     def slot_s(self) -> float:
-        """Seconds that a slot takes; with several nodes by most of them."""
+        """The seconds that a slot takes; with several nodes, the lower median of them."""
         return together_s(self._known.slot_times.values())
 
     async def look(self) -> None:
@@ -176,7 +176,7 @@ class Ledger:
                     asyncio.gather(*(node._certified() for node in nodes)),
                     asyncio.gather(*(node._sample() for node in nodes)),
                 )
-                # Those that rest have shown none.
+                # Nodes that rest have shown no certificate.
                 shown = {n.origin for n, each in zip(nodes, certified, strict=True) if each}
                 known.is_alpenglow = known.is_alpenglow or (
                     all(certified) and shown == self.origins()
@@ -202,14 +202,14 @@ class Ledger:
 
     @property
     def changes(self) -> int:
-        """How many changes of the ledger this process knows of: a node said that a transaction
-        landed; on the embedded ledger, whatever changed an account."""
+        """The number of ledger changes that this process knows of: transactions that a node said
+        have landed; on the embedded ledger, also whatever else changed an account."""
         seen = 0 if self._sees is None else self._sees.changes
         return self._known.landed + seen
 
     @property
     def origin(self) -> str:
-        """Whose word the answers of one node are; see `transport.is_enough`."""
+        """The origin of one node's answers; see `transport.is_enough`."""
         return self._transport.origin
 
     def origins(self) -> frozenset[str]:
@@ -219,7 +219,7 @@ class Ledger:
         return self._many.origins()
 
     async def balance(self, address: str) -> int:
-        """Return lamports of an address, 0 when it does not exist."""
+        """Return the lamports of an address, 0 when it does not exist."""
         return _u64(_value(await self._read("getBalance", address, _CONFIRMED)))
 
     async def account(self, address: str) -> Account | None:
@@ -243,16 +243,16 @@ class Ledger:
         return _account(_value(answer))
 
     async def accounts(self, addresses: Sequence[str]) -> dict[str, Account | None]:
-        """Many accounts' states, in as many calls of 100 as it takes."""
+        """Return many accounts' states, in as many calls of 100 as it takes."""
         return (await self.accounts_at(addresses))[1]
 
     async def accounts_at(
         self, addresses: Sequence[str], *, min_slot: int = 0, finalized: bool = False
     ) -> tuple[int, dict[str, Account | None]]:
-        """As `accounts`, with the slot they were read at, the earliest where it took several calls.
+        """Return as `accounts` does, after the slot they were read at, the earliest of all calls.
 
         Args:
-            finalized: as they are at `finalized`; with a `min_slot`.
+            finalized: read them at `finalized`; needs a `min_slot`.
 
         Raises:
             LedgerRejected: with `MIN_CONTEXT_SLOT`, no node has reached `min_slot`.
@@ -268,7 +268,7 @@ class Ledger:
             else self._read("getMultipleAccounts", chunk, options)
             for chunk in chunks
         ]
-        # One takes no task.
+        # A single call needs no task.
         answers = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
         found: dict[str, Account | None] = {}
         for chunk, answer in zip(chunks, answers, strict=True):
@@ -279,7 +279,7 @@ class Ledger:
         return min(map(_context_slot, answers), default=0), found
 
     async def holdings(self, owner: str) -> tuple[TokenHolding, ...]:
-        """Token accounts of a wallet under both token programs, zero balances included.
+        """Return a wallet's token accounts under both token programs, zero balances included.
 
         Strangers open them too: one that cannot be read is left out, unless none can be.
         """
@@ -308,10 +308,10 @@ class Ledger:
     async def program_accounts(
         self, program: str, *, size: int, offset: int, key: str
     ) -> dict[str, Account]:
-        """Accounts of a program with `size` bytes of data that hold `key` at `offset`.
+        """Return the accounts of a program with `size` bytes of data that hold `key` at `offset`.
 
         One that cannot be read is left out, unless none can be. Raises `LedgerRejected` with
-        `NOT_SERVED` where no provider serves the call.
+        `NOT_SERVED` if no provider serves the call.
         """
         filters = [{"dataSize": size}, {"memcmp": {"offset": offset, "bytes": key}}]
         try:
@@ -326,11 +326,11 @@ class Ledger:
         return dict(_read_each("getProgramAccounts", values, _program_account))
 
     async def stake_minimum_delegation(self) -> int:
-        """Return lamports a stake must delegate at least."""
+        """Return the least lamports that a stake must delegate."""
         return _u64(_value(await self._call("getStakeMinimumDelegation", _CONFIRMED)))
 
     async def vote_accounts(self) -> tuple[VoteAccount, ...]:
-        """Vote accounts of the validators that are not delinquent."""
+        """Return the vote accounts of the validators that are not delinquent."""
         answer = await self._call("getVoteAccounts", _CONFIRMED)
         listed = answer.get("current") if isinstance(answer, Mapping) else None
         return tuple(_read_each("getVoteAccounts", listed, _vote_account))
@@ -344,7 +344,7 @@ class Ledger:
         return _u64(await self._call("getBlockHeight", _CONFIRMED))
 
     async def tip(self, *, finalized: bool = False) -> Tip:
-        """Slot and block height of the newest block at `confirmed`, or at `finalized`."""
+        """Return slot and block height of the newest block at `confirmed`, or at `finalized`."""
         answer = await self._call("getEpochInfo", _at(finalized))
         with _shaped("getEpochInfo"):
             return Tip(_u64(answer["absoluteSlot"]), _u64(answer["blockHeight"]))
@@ -362,8 +362,8 @@ class Ledger:
             return Blockhash(str(value["blockhash"]), height, _u64(answer["context"]["slot"]))
 
     async def prioritization_fees(self, addresses: Sequence[str]) -> list[int]:
-        """For each of the last slots the node has, oldest first, the least price in micro-lamports
-        a compute unit at which a transaction that writes `addresses` (at most 128) landed."""
+        """Return the least price, in micro-lamports a compute unit, at which a transaction that
+        writes `addresses` (at most 128) landed in each of the node's last slots, oldest first."""
         answer = await self._call("getRecentPrioritizationFees", list(addresses))
         found = _read_each("getRecentPrioritizationFees", answer, _slot_fee)
         return [fee for _slot, fee in sorted(found)]
@@ -371,8 +371,8 @@ class Ledger:
     async def simulate(
         self, wire: bytes, addresses: Sequence[str], *, min_slot: int = 0
     ) -> SimulationResult:
-        """Run a transaction without signature checks; report the state of `addresses` after it;
-        `LedgerRejected` with `MIN_CONTEXT_SLOT` where no node has reached `min_slot`."""
+        """Simulate a transaction without signature checks, with the state of `addresses` after it;
+        `LedgerRejected` with `MIN_CONTEXT_SLOT` if no node has reached `min_slot`."""
         answer = await self._call(
             "simulateTransaction",
             base64.b64encode(wire).decode("ascii"),
@@ -421,8 +421,8 @@ class Ledger:
     async def statuses(
         self, signatures: Sequence[str], *, search_history: bool = False, min_slot: int = 0
     ) -> list[SignatureStatus | None]:
-        """Statuses of signatures in their order, None where unknown; 256 a call. A node that has
-        not reached `min_slot` counts as no answer: it may not know them yet."""
+        """Return the statuses of signatures in their order, None where unknown; 256 a call. A node
+        that has not reached `min_slot` counts as no answer: it may not know them yet."""
         found: list[SignatureStatus | None] = []
         for start in range(0, len(signatures), _MAX_STATUSES):
             chunk = list(signatures[start : start + _MAX_STATUSES])
@@ -452,7 +452,7 @@ class Ledger:
         finalized: bool = False,
         min_slot: int = 0,
     ) -> list[SignatureRow]:
-        """Transactions that mention an address, the newest first; at `confirmed` or `finalized`.
+        """Return transactions that mention an address, newest first; `confirmed` or `finalized`.
 
         Args:
             before: only older ones than this.
@@ -501,7 +501,7 @@ class Ledger:
                 raise
             raise LedgerRejected(error.code, f"{error}. {_FAUCET}", error.data) from None
         with _shaped("requestAirdrop"):
-            # It is watched with all others', and a node refuses them for one that is none.
+            # It is polled with all others, and a node refuses them all for an invalid one.
             return str(Signature.from_string(signature))
 
     async def close(self) -> None:
@@ -509,10 +509,10 @@ class Ledger:
         await self._transport.close()
 
     async def _read(self, method: str, *params: Any, min_slot: int = 0) -> Any:
-        """Reads state from a node that has reached the newest landed slot. A node that is behind
+        """Read state from a node that has reached the newest landed slot. A node that is behind
         would show a payment's sender the balance from before the payment.
 
-        Where no node reaches that slot in time, a node that has reached `min_slot` is enough.
+        If no node reaches that slot in time, a node that has reached `min_slot` is enough.
 
         Raises:
             LedgerRejected: with `MIN_CONTEXT_SLOT`, no node gets to `min_slot` in time.
@@ -530,7 +530,7 @@ class Ledger:
         return await self._read_from(min_slot, method, *params)
 
     async def _read_from(self, min_slot: int, method: str, *params: Any) -> Any:
-        """Reads state at `min_slot` or later, and waits for nodes that are behind."""
+        """Read state at `min_slot` or later, and wait for nodes that are behind."""
         *others, options = params
         ends = time.monotonic() + _BEHIND_S
         while True:
@@ -556,7 +556,7 @@ class Ledger:
             # That one node refuses the word says nothing of the others.
             self._is_without_confirmed = self._many is None
             answer = await self._asked(method, in_word(params, FINALIZED))
-        # What is final only later says how far the ledger was then.
+        # A `finalized` answer before Alpenglow names an old slot, which would not measure well.
         if word == FINALIZED or _FINALIZED not in params:
             slot = newest_slot(method, answer)
             if slot is not None:
@@ -598,7 +598,7 @@ def _malformed(method: str | None = None) -> Malformed:
 
 @contextlib.contextmanager
 def _shaped(method: str) -> Iterator[None]:
-    """Raises `Malformed` where an answer has not what is read of it."""
+    """Raise `Malformed` if an answer lacks what the block reads of it."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -619,8 +619,8 @@ def _context_slot(answer: Any) -> int:
 
 
 def _u64(value: Any, most: int = U64_MAX) -> int:
-    """Return a whole number, of 64 bits at most: what is sent back to nodes is read so, and they
-    refuse every call that has more."""
+    """Return a whole number of at most 64 bits, because nodes refuse every call that sends them a
+    larger one."""
     if type(value) is not int or not 0 <= value <= most:
         raise _malformed()
     return value
@@ -635,13 +635,13 @@ def _base64(value: Any) -> bytes:
 
 
 def _address(value: Any) -> str:
-    """Of what nodes are asked for later: one that is none fails whatever is asked for with it."""
+    """Return a valid address: an invalid one would fail every later call that has it."""
     return str(Pubkey.from_string(value))
 
 
 def _read_each(method: str, items: Any, read: Callable[[Any], T]) -> list[T]:
-    """What `read` makes of each entry of a list that strangers can add to, without the entries that
-    it cannot read; raises `Malformed` where it can read none."""
+    """Return what `read` makes of each entry of a list that strangers can add to, without those
+    that it cannot read; raises `Malformed` if it can read none."""
     if not isinstance(items, list):
         raise _malformed(method)
     found: list[T] = []
@@ -677,14 +677,14 @@ def _program_account(item: Any) -> tuple[str, Account]:
 
 def _slot_fee(item: Any) -> tuple[int, int]:
     slot, fee = _u64(item["slot"]), item["prioritizationFee"]
-    # However high: what is bid has a bound of its own, and a lie must not stop transactions.
+    # It may be any height: a bid has a bound of its own, and a lie must not stop transactions.
     if type(fee) is not int or fee < 0:
         raise _malformed("getRecentPrioritizationFees")
     return slot, fee
 
 
 def _vote_account(item: Any) -> VoteAccount:
-    """Return each entry of `epochCredits` is (epoch, credits at its end, credits at its start)."""
+    """Return a vote account; its `epochCredits` have (epoch, credits at its end, at its start)."""
     return VoteAccount(
         str(item["votePubkey"]),
         _u64(item["activatedStake"]),

@@ -27,7 +27,7 @@ from solward.support.streams import Stream, dial_tcp
 from solward.support.tls import tls_context
 from solward.vault.ledger.answers import NoAnswer, TooLong
 
-# What is raised where there is no whole answer.
+# Errors that mean that no whole answer came.
 FAILURES: Final = (
     h11.RemoteProtocolError,
     httpcore.NetworkError,
@@ -36,14 +36,14 @@ FAILURES: Final = (
     httpcore.UnsupportedProtocol,
     OSError,
 )
-# Of the head of an answer.
+# Most bytes of an answer's head.
 _MOST_HEAD: Final = 100 << 10
-# Responses of 1xx before one that answers, and that one.
+# Most heads read for an answer: interim ones (1xx) and the final one.
 _MOST_HINTS: Final = 10
 _READ: Final = 64 << 10
-# Bytes that each part of a body counts as at least: to read a shorter one takes as long.
+# Least bytes that a part of a body counts as, because reading a shorter one takes as long.
 _LEAST_PART: Final = 1024
-# A name's address that does not answer within it is left for the next one.
+# If an address of a name does not answer within this time, the next one is tried.
 _NEXT_ADDRESS_S: Final = 2.0
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -52,10 +52,10 @@ _Headers = list[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a node answered.
+    """A node's answer over HTTP.
 
     Attributes:
-        hang_up: closes the connection that it came by.
+        hang_up: closes the connection that the answer came by.
     """
 
     status: int
@@ -65,14 +65,15 @@ class Answer:
 
 
 class Connections:
-    """Those to the node at an address, through the proxy that the environment names for it."""
+    """The connections to the node at an address, by the proxy that the environment names for it.
 
-    def __init__(self, url: httpx.URL, headers: _Headers, *, idle_s: float) -> None:
-        """Args:
+    Args:
         url: its user and password are sent as Basic credentials.
         headers: of every request.
         idle_s: seconds after which an idle connection is closed.
-        """
+    """
+
+    def __init__(self, url: httpx.URL, headers: _Headers, *, idle_s: float) -> None:
         self._url = url
         self._proxy = _proxy(url)
         self._target = url.raw_path
@@ -86,7 +87,7 @@ class Connections:
         self._is_closed = False
 
     async def post(self, body: bytes, most: int) -> Answer:
-        """Post a body; whoever is cancelled closes the connection that they used.
+        """Post a body; a call that is cancelled closes its connection.
 
         Args:
             most: bytes of the answer's body.
@@ -117,7 +118,7 @@ class Connections:
         await asyncio.sleep(0)
 
     def _taken(self) -> _Connection | None:
-        """Return the connection that was used last; those that are idle for long are closed."""
+        """Return the idle connection that was used last; close those that were idle too long."""
         oldest = time.monotonic() - self._idle_s
         while self._idle and self._idle[0].idle_since < oldest:
             self._idle.popleft().abort()
@@ -158,7 +159,7 @@ class Connections:
 
 
 class _Connection:
-    """One, with what h11 knows of it."""
+    """One connection, with h11's state of it."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -176,7 +177,7 @@ class _Connection:
         return True
 
     def abort(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         self.stream.abort()
 
     async def post(self, target: bytes, headers: _Headers, body: bytes, most: int) -> Answer:
@@ -204,8 +205,8 @@ class _Connection:
         return (await self._head()).status_code
 
     async def _send(self, *events: h11.Event) -> None:
-        # In one write; and a node may refuse a request before it has read it all: its answer is
-        # there.
+        # A node may refuse a request before it has read it all. The write fails then, and the
+        # answer is there.
         with suppress(httpcore.WriteError):
             await self.stream.write(b"".join(self._http.send(each) or b"" for each in events))
 
@@ -250,8 +251,8 @@ def _credentials(header: bytes, url: httpx.URL) -> _Headers:
 
 
 def _proxy(url: httpx.URL) -> httpx.URL | None:
-    """`HTTPS_PROXY` or `HTTP_PROXY`, else `ALL_PROXY`; none where `NO_PROXY` has the host, or the
-    host and port."""
+    """Return the proxy in `HTTPS_PROXY` or `HTTP_PROXY`, else `ALL_PROXY`; None if `NO_PROXY` has
+    the host, or the host and port."""
     named = getproxies()
     address = named.get(url.scheme) or named.get("all")
     if not address or proxy_bypass(f"{url.host}:{_port(url)}"):

@@ -5,7 +5,7 @@ from two answers of one node use `FailoverTransport.nodes`, a transport for each
 to every fit node at once: the bytes are the same and land once, and a node that lags or drops it
 costs nothing then.
 
-One RPC node: which cluster it is of, when it failed, and how long it asks to be left alone.
+A `Node` is one of them: which cluster it is of, when it failed, how long it asks to be left alone.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MAX_REST_S: Final = 30.0
 # The rest of a node that is over its rate and does not say until when.
 BUSY_S: Final = 0.5
 MAX_BUSY_S: Final = 8.0
-# How long a genesis hash is believed to be the node's.
+# How long a node's genesis hash is believed before it is asked again.
 ADMISSION_S: Final = 60.0
 # A call cancelled after this long counts as a failure: the node is too slow.
 PATIENCE_S: Final = 0.5
@@ -66,7 +66,7 @@ class FailoverTransport:
 
     @property
     def origin(self) -> str:
-        """The hosts of all nodes: an answer is any one's; `nodes` says whose."""
+        """The hosts of all nodes, any of which may answer; use `nodes` to know which."""
         return ", ".join(sorted(self.origins()))
 
     def origins(self) -> frozenset[str]:
@@ -94,8 +94,8 @@ class FailoverTransport:
             _log.warning("rpc_node_is_away", node=node.name, error=str(error))
 
     def nodes(self) -> tuple[Node, ...]:
-        """Nodes that do not rest, the one to ask first; if all rest, the one whose rest ends first.
-        Empty if every node is of another cluster."""
+        """Return the nodes that do not rest, the one to ask first; if all rest, the one whose rest
+        ends first. Empty if every node is of another cluster."""
         if len(self._nodes) == 1 and self._nodes[0].wrong is None:
             return self._nodes
         ordered = self._nodes[self._turn :] + self._nodes[: self._turn]
@@ -107,8 +107,8 @@ class FailoverTransport:
         return tuple(sorted(awake, key=lambda node: node.outstanding))
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
-        """See `Transport.call`. Tries each usable node once, until one answers; where none does,
-        again within the caller's deadline (`patience`), but for a send, which its sender repeats.
+        """See `Transport.call`. Tries each usable node once, until one answers; if none does, again
+        within the caller's deadline (`patience`), but for a send, which its sender repeats.
 
         Raises:
             ConfigError: every node is of another cluster.
@@ -127,7 +127,7 @@ class FailoverTransport:
             try:
                 return await node.call(method, params)
             except NodeBusy as error:
-                # What was not sent cannot happen twice.
+                # A call that was not sent can safely go to another node.
                 if method in ONCE and error.refused:
                     raise
                 errors.append(error)
@@ -138,7 +138,7 @@ class FailoverTransport:
             except ConfigError:
                 continue
             except LedgerRejected as error:
-                # Another node may be far enough, or of a provider that serves it.
+                # Another node may have reached the slot, or serve the method.
                 if error.code != MIN_CONTEXT_SLOT and method not in OPTIONAL:
                     raise
                 errors.append(error)
@@ -170,11 +170,11 @@ class FailoverTransport:
     def _sent(self, task: asyncio.Task[Any]) -> None:
         self._sends.discard(task)
         if not task.cancelled():
-            # Those that nobody waits for any more included.
+            # asyncio would log the error of a send that nobody waits for any more.
             task.exception()
 
     def _none_answered(self, method: str, errors: Sequence[LedgerError]) -> SolwardError:
-        """What to raise where these are all the nodes said."""
+        """Return the error of a call that got these errors and no answer."""
         if not errors:
             if any(node.wrong is None for node in self._nodes):
                 # Those of the cluster rest; they are asked again.
@@ -202,7 +202,7 @@ class Node:
     """One node: a `Transport` that never switches, and what is known of the node.
 
     A node that *failed* rests: others are preferred, and it proves its cluster again. One that is
-    *busy*, over its rate, is not asked again before the time it named; by method where it says so.
+    *busy*, over its rate, is not asked again before the time it named, for one method or for all.
 
     Args:
         name: shown in logs and errors; never more of an address than its host.
@@ -231,7 +231,7 @@ class Node:
         self._admitting = asyncio.Lock()
         self._failed_at = float("-inf")
         self._rest_s = 0.0
-        # The request whose fault its last answer may be.
+        # The request that may be at fault for its last answer.
         self._odd: tuple[str, Sequence[Any]] | None = None
         # By method, or for all of them under `_ALL`: until when, and the last pause of our own.
         self._busy: dict[str, tuple[float, float]] = {}
@@ -243,22 +243,22 @@ class Node:
 
     @property
     def resting(self) -> bool:
-        """Whether it failed recently, or is busy with whatever it is asked."""
+        """True if it failed recently, or is busy for all methods."""
         return self._clock() < self.ready_at
 
     @property
     def away(self) -> bool:
-        """Whether it failed for so long that its rests grow no more, or is of another cluster."""
+        """True if it failed for so long that its rests grow no more, or is of another cluster."""
         return self.wrong is not None or self._rest_s >= MAX_REST_S
 
     @property
     def ready_at(self) -> float:
-        """When its rest ends, by its clock."""
+        """The end of its rest, by its clock."""
         return max(self.rests_until, self._busy.get(_ALL, _NEVER)[0])
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
-        """See `Transport.call`; `LedgerUnavailable` also where the node says it is not fit, and
-        `NodeBusy` where it said so before.
+        """See `Transport.call`; raises `LedgerUnavailable` also if the node says it is not fit, and
+        `NodeBusy` if it said before that it is busy.
 
         Raises:
             ConfigError: it is of another cluster.
@@ -319,14 +319,14 @@ class Node:
         until, last_s = self._busy.get(name, _NEVER)
         wait_s = error.wait_s
         if wait_s is None:
-            # Calls that left together are one refusal.
+            # Refusals of calls that left together count as one.
             wait_s = max(until - now, 0.0) or min(max(2 * last_s, BUSY_S), MAX_BUSY_S)
             last_s = max(last_s, wait_s)
         self._busy[name] = max(until, now + wait_s), last_s
         return self._busy[name][0], wait_s
 
     async def _admit(self, began: float) -> None:
-        # Checks the genesis hash, after each failure and from time to time.
+        # The genesis hash is checked after each failure and from time to time.
         if self._clock() < self._admitted_until:
             return
         async with self._admitting:

@@ -1,4 +1,4 @@
-"""How long a ledger call may wait for a node: until its caller's deadline, which lives here.
+"""The time that a ledger call may wait for a node: until its caller's deadline, which lives here.
 
 A call waits only where a deadline is set: by the HTTP server for a request, by the engine for a
 transaction, by an agent's cycle for its reads. Work that polls anyway (the sender, the start) sets
@@ -17,12 +17,12 @@ from typing import Final, TypeVar
 
 from solward.types.errors import LedgerUnavailable
 
-# For reads: of a request, a plugin or an agent's cycle.
+# For the reads of a request, a plugin or an agent's cycle.
 READ_WAIT_S: Final = 15.0
 # Between the tries of a call that no node answered.
 FIRST_PAUSE_S: Final = 0.25
 MAX_PAUSE_S: Final = 4.0
-# Callers that wait for the same moment come back spread over as long.
+# Callers that wait for the same moment try again spread over this time.
 _SPREAD_S: Final = 0.25
 
 T = TypeVar("T")
@@ -31,12 +31,12 @@ _deadline: ContextVar[float | None] = ContextVar("ledger_deadline", default=None
 
 
 class NodeBusy(LedgerUnavailable):
-    """A node answers later, and does not need to be asked before.
+    """A node that answers later, and need not be asked before.
 
     Attributes:
-        wait_s: how long it asks to wait; None where it does not say.
+        wait_s: how long it asks to wait; None if it does not say.
         method_only: whether its other methods answer meanwhile.
-        refused: whether it was asked; False where an earlier answer was enough to know.
+        refused: whether it was asked; False if an earlier answer was enough to know.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ def within(seconds: float, *, own: bool = False) -> Iterator[None]:
     """Let the ledger calls of this block wait for nodes, for `seconds` altogether.
 
     Args:
-        own: whether the block goes on after its caller has left, so that the caller's deadline,
-            which holds otherwise where it is earlier, does not count.
+        own: whether the block goes on after its caller has left. The caller's deadline does not
+            count then; otherwise the earlier of the two does.
     """
     deadline = time.monotonic() + seconds
     outer = _deadline.get()
@@ -79,7 +79,7 @@ def left(default: float = 0.0) -> float:
 
 
 async def pause(seconds: float) -> bool:
-    """Wait, where the deadline allows for it; False at once where it does not."""
+    """Wait if the deadline allows it, else return False at once."""
     if seconds >= left():
         return False
     await asyncio.sleep(seconds)

@@ -1,17 +1,16 @@
-"""What a Solana cluster answers, in Solward's own types.
+"""The answers of a Solana cluster, in Solward's own types.
 
-Which commitment is asked for, what is final, and how long a slot takes are said here and in no
-other module.
+This module alone decides which commitment is asked for, what is final, and how long a slot takes.
 
 Addresses, signatures and blockhashes are base58 text.
 
 Where Alpenglow runs, a block is final some 150 ms after it, `confirmed` reports the same block as
 `finalized`, and the word is to go. Before, `finalized` is some thirty slots behind `confirmed`.
 
-A slot is measured by the slots that answers name anyway, so that no call is made for it; what a
-node says of its last minutes (`getRecentPerformanceSamples`) is the first measure. Expiry is a
-matter of block heights alone; what is planned in seconds (the age of a plan, polls, resends, waits)
-is a number of slots times this, with a margin that its user names.
+The first measure of a slot is what a node says of its last minutes (`getRecentPerformanceSamples`);
+after that, the slots that answers name anyway, without calls of their own. Expiry depends on block
+heights alone. What is planned in seconds (the age of a plan, polls, resends, waits) is a number of
+slots times this measure, with a margin that its user names.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ CONFIRMED: Final = "confirmed"
 FINALIZED: Final = "finalized"
 # JSON-RPC 2.0: invalid parameters.
 _INVALID: Final = -32602
-# Over how long it is measured: nodes behind one address are tens of slots apart, which shall be a
-# small part of it; and a cluster that changes its pace is followed within as long.
+# Seconds over which a slot is measured. Nodes behind one address are tens of slots apart, which
+# must be a small part of it; a change of the cluster's pace is followed within this time.
 OVER_S: Final = 60.0
 LEAST_OVER_S: Final = 10.0
-# Between the slots that are kept.
+# Least seconds between two slots that are kept.
 _APART_S: Final = 1.0
 
 
@@ -48,8 +47,8 @@ class Blockhash:
     """A recent blockhash and the last block height at which it is valid.
 
     Attributes:
-        context_slot: of the node that gave it.
-        others_slots: of the other nodes then, those that answered.
+        context_slot: the slot of the node that gave it.
+        others_slots: the slots of the other nodes then, of those that answered.
     """
 
     blockhash: str
@@ -79,7 +78,7 @@ class Tip:
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """What `simulateTransaction` answered.
+    """The answer of `simulateTransaction`.
 
     Attributes:
         err: the error in the RPC's JSON shape, None when it would succeed.
@@ -99,7 +98,7 @@ class SimulationResult:
 
 @dataclass(frozen=True, slots=True)
 class SignatureStatus:
-    """What is known of a signature: slot, error in the RPC's JSON shape, commitment reached."""
+    """The status of a signature: slot, error in the RPC's JSON shape, commitment reached."""
 
     slot: int
     err: Any
@@ -140,7 +139,7 @@ def refuses_confirmed(error: LedgerRejected) -> bool:
 
 
 def in_word(params: Sequence[Any], word: str) -> tuple[Any, ...]:
-    """Parameters of a call, with `word` in place of `confirmed`."""
+    """Return the parameters of a call with `word` in place of `confirmed`."""
     return tuple(
         each | {"commitment": word}
         if isinstance(each, dict) and each.get("commitment") == CONFIRMED
@@ -155,8 +154,8 @@ def bounded_s(slot_s: float) -> float:
 
 
 def sampled_s(samples: Any) -> float | None:
-    """Return seconds a slot by an answer to `getRecentPerformanceSamples`, unbounded; None where it
-    says none."""
+    """Return the seconds that a slot takes by an answer to `getRecentPerformanceSamples`, without
+    bounds; None if it does not say."""
     slots = seconds = 0
     for each in samples if isinstance(samples, list) else ():
         counted, took = _count(each, "numSlots"), _count(each, "samplePeriodSecs")
@@ -180,25 +179,25 @@ def newest_slot(method: str, answer: Any) -> int | None:
 
 
 def together_s(times: Iterable[SlotTime]) -> float:
-    """Return seconds that a slot takes by all nodes: no node's word where most say otherwise."""
+    """Return the seconds that a slot takes: the lower median of what was measured by each node."""
     measured = [each.measured_s for each in times if each.measured_s is not None]
     return median_low(measured) if measured else UNMEASURED_SLOT_MS / 1000
 
 
 class SlotTime:
-    """The measure by one node.
+    """The time that a slot takes, measured by one node.
+
+    Args:
+        clock: monotonic seconds.
 
     Attributes:
         measured_s: seconds that a slot takes, within bounds; None until it is known.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Args:
-        clock: monotonic seconds.
-        """
         self._clock = clock
         self.measured_s: float | None = None
-        # When a slot was the newest one, the oldest first.
+        # (time, slot) when a slot was the newest one, the oldest first.
         self._seen: deque[tuple[float, int]] = deque()
 
     def sampled(self, samples: Any) -> None:
@@ -213,7 +212,7 @@ class SlotTime:
         while seen and now - seen[0][0] > OVER_S and (len(seen) < 2 or now - seen[1][0] > OVER_S):
             seen.popleft()
         if seen and (now - seen[-1][0] < _APART_S or slot <= seen[-1][1]):
-            # Of a node that is behind another one; the last word of one that lied is old some day.
+            # The slot is of a node that is behind; a lie about a newer one is dropped by its age.
             return
         seen.append((now, slot))
         began, first = seen[0]

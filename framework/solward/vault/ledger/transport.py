@@ -1,10 +1,9 @@
-"""How a JSON-RPC call reaches a cluster: over HTTP, or straight to the embedded localnet.
+"""The transports of JSON-RPC calls to a cluster: over HTTP, or straight to the embedded localnet.
 
-Calls that leave in one moment leave in one JSON-RPC batch, where the node takes batches.
+Calls that leave in one moment leave in one JSON-RPC batch, if the node takes batches.
 
-A call by itself costs this process, and a node on this machine, more than most answers are worth:
-what a transfer reads before it is judged leaves together, and so do the polls of concurrent ones,
-and their bytes.
+A call by itself costs this process, and a node on this machine, more than computing most answers.
+So the reads of a transfer leave together, and so do the polls and the sends of concurrent ones.
 """
 
 from __future__ import annotations
@@ -42,20 +41,20 @@ from solward.vault.ledger.answers import (
 )
 from solward.vault.ledger.connections import FAILURES, Answer, Connections
 
-# The origin of a ledger of our own process; no host is named so.
+# The origin of a ledger in our own process; no host can have this name.
 IN_PROCESS: Final = "this process"
 # How many hosts must agree before money is released; see `is_enough`.
 WITNESSES: Final = 2
 # Longer than a loaded public node takes.
 REQUEST_TIMEOUT_S = 15.0
-# To one node; further calls wait.
+# Most connections to one node; further calls wait.
 CONNECTIONS = 32
 # A connection that was idle for longer is closed.
 _IDLE_S = 15.0
-# Whatever a compressed answer becomes would have to be bounded.
+# Compression is refused: the size of a decompressed answer would need a bound of its own.
 _HEADERS = [(b"Content-Type", b"application/json"), (b"Accept-Encoding", b"identity")]
 
-# What every node answers soon, and what may be asked twice.
+# Methods that every node answers soon, and that may be called twice.
 TOGETHER: Final = frozenset(
     {
         "getAccountInfo",
@@ -75,29 +74,29 @@ SEND: Final = "sendTransaction"
 # Some providers take 10 calls a batch and no more; Agave takes a body of 50 KiB.
 MOST_CALLS: Final = 10
 MOST_BYTES: Final = 40 * 1024
-# Of a batch's answer: where one call has a longer one, the others do not wait for it again.
+# Most bytes of a batch's answer. If one call's answer is longer, the others do not wait for it.
 MOST_ANSWERS_BYTES: Final = 4 * 1024 * 1024
-# How long calls leave alone after a node did not answer a batch as one, the double each time.
+# How long calls leave alone after a node did not answer a batch as one; doubles each time.
 ALONE_S: Final = 60.0
 MOST_ALONE_S: Final = 3600.0
 
-# Ids of requests; no two of this process have one, and nobody can tell the next one, so that none
-# is taken for another's answer.
+# Ids of requests, unique in this process and hard to guess, so that no response is taken for that
+# to another request.
 _NUMBERS: Final = itertools.count(secrets.randbelow(2**40) + 1)
 
 Post = Callable[[bytes, int], Awaitable[Answer]]
 
 
 class Transport(Protocol):
-    """One JSON-RPC call."""
+    """A way to make JSON-RPC calls."""
 
     @property
     def origin(self) -> str:
-        """Whose answers these are: the host's, or `IN_PROCESS`."""
+        """The origin of its answers: the node's host, or `IN_PROCESS`."""
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
-        """Return the `result`; raises `LedgerRejected` on an error object, `LedgerUnavailable` on
-        none."""
+        """Return the `result`; raises `LedgerRejected` for an error object, `LedgerUnavailable` if
+        there is no usable answer."""
 
     async def close(self) -> None:
         """Release connections."""
@@ -120,7 +119,7 @@ class SeesChanges(Protocol):
 
     @property
     def changes(self) -> int:
-        """How often the ledger changed."""
+        """The number of changes of the ledger so far."""
 
 
 def is_enough(origins: Collection[str]) -> bool:
@@ -148,6 +147,10 @@ class HttpTransport:
     """A cluster behind a URL. The URL may hold a provider's key, so no error shows it.
 
     Calls that leave in one moment leave in one batch (`Batches`).
+
+    Args:
+        retries: of a request that was cut off; its bytes are the same each time.
+        together: whether calls may leave in batches.
     """
 
     def __init__(
@@ -158,10 +161,6 @@ class HttpTransport:
         retries: int = 1,
         together: bool = True,
     ) -> None:
-        """Args:
-        retries: of a request that was cut off; its bytes are the same each time.
-        together: whether calls may leave in batches.
-        """
         self.origin = host_of(url)
         self._connections = Connections(httpx.URL(url), _HEADERS, idle_s=_IDLE_S)
         self._timeout_s = timeout_s
@@ -173,7 +172,7 @@ class HttpTransport:
         self._sends = Batches(self._post)
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
-        """See `Transport.call`; `NodeBusy` where the node says that it answers later."""
+        """See `Transport.call`; raises `NodeBusy` if the node says that it answers later."""
         encoded = msgspec.json.encode(params)
         if method in self._together:
             batches = self._sends if method == SEND else self._batches
@@ -190,11 +189,11 @@ class HttpTransport:
     async def _post(
         self, body: bytes, most: int = MOST_ANSWER_BYTES, retries: int | None = None
     ) -> Answer:
-        """Raises `NoAnswer`, `TooLong` where the answer's body has more than `most` bytes."""
+        """Post a body; raises `NoAnswer`, `TooLong` if the answer has more than `most` bytes."""
         retries = self._retries if retries is None else retries
         while True:
             try:
-                # Of the whole: there is no time for a single read.
+                # This bounds the whole exchange; single reads have no timeout.
                 async with asyncio.timeout(self._timeout_s), self._turns:
                     return await self._connections.post(body, most)
             except FAILURES as error:
@@ -214,8 +213,8 @@ class InProcessTransport:
         rejection: Callable[[Exception], LedgerRejected | None],
         changes: Callable[[], int],
     ) -> None:
-        """`rejection` turns the dispatcher's own error into ours, None for any other error;
-        `changes` says how often the ledger changed."""
+        """Use `call`, whose own errors `rejection` turns into ours, all others into None; `changes`
+        returns how often the ledger changed."""
         self._call = call
         self._rejection = rejection
         self._changes = changes
@@ -236,12 +235,12 @@ class InProcessTransport:
             raise rejected from None
 
     async def close(self) -> None:
-        """The dispatcher belongs to whoever opened it."""
+        """Leave the dispatcher open: it belongs to whoever opened it."""
 
 
 @dataclass(slots=True)
 class _Call:
-    """One that leaves with the others of its moment; `params` are JSON."""
+    """A call that leaves with the others of its moment; `params` are JSON."""
 
     method: str
     params: bytes
@@ -253,14 +252,14 @@ class Batches:
 
     A node that refuses a batch, or answers it with anything but one response for each call, or with
     more than `MOST_ANSWERS_BYTES`, is asked each of its calls by itself, and no batch for a while.
+
+    Args:
+        post: posts a body; it is given the most bytes of an answer too. Raises `NoAnswer`, of a
+            longer answer `TooLong`.
+        clock: monotonic seconds.
     """
 
     def __init__(self, post: Post, clock: Callable[[], float] = time.monotonic) -> None:
-        """Args:
-        post: posts a body; given also the most bytes of an answer. Raises `NoAnswer`, of a longer
-            one `TooLong`.
-        clock: monotonic seconds.
-        """
         self._post = post
         self._clock = clock
         self._leaving: list[_Call] = []
@@ -269,17 +268,17 @@ class Batches:
         self._alone_s = 0.0
 
     async def call(self, method: str, params: bytes) -> Any:
-        """See `Transport.call`; who is cancelled takes no other's answer."""
+        """See `Transport.call`; to cancel one call leaves the others of its batch alone."""
         loop = asyncio.get_running_loop()
         if not self._leaving:
-            # After whoever is ready to run now; in no caller's context.
+            # It runs after all that is ready now, so their calls join; in no caller's context.
             loop.call_soon(self._leave, context=contextvars.Context())
         call = _Call(method, params, loop.create_future())
         self._leaving.append(call)
         return await call.answer
 
     async def close(self) -> None:
-        """Post no more; those who wait are told that there is no answer."""
+        """Stop posting; calls that wait fail, as without an answer."""
         await end(self._tasks)
 
     def _leave(self) -> None:
@@ -303,7 +302,7 @@ class Batches:
         task = asyncio.create_task(self._alone(batch[0]) if len(batch) == 1 else self._ask(batch))
         self._tasks.add(task)
 
-        def left(_answer: asyncio.Future[Any]) -> None:
+        def cancel_if_unwanted(_answer: asyncio.Future[Any]) -> None:
             if all(call.answer.cancelled() for call in batch):
                 task.cancel()
 
@@ -316,7 +315,7 @@ class Batches:
                 )
 
         for call in batch:
-            call.answer.add_done_callback(left)
+            call.answer.add_done_callback(cancel_if_unwanted)
         task.add_done_callback(done)
 
     async def _alone(self, call: _Call) -> None:
@@ -352,17 +351,17 @@ class Batches:
             return
         is_list = isinstance(answer, list)
         if is_list:
-            # It may answer another batch, and so would what comes next.
+            # It may be the answer to another batch, and then the next one would be wrong too.
             said.hang_up()
         if is_list and len(answer) == 1 and json_error(answer[0]) is not None:
-            # What it says of the batch, in a list of its own.
+            # Some nodes put their error about the batch into a list.
             answer = answer[0]
         code, message, _data = json_error(answer) or (None, "", None)
         is_refused = is_list or is_refusal(said.status) or (said.status == 200 and code is not None)
         if is_refused and busy("a batch", said.status, code, message, said.headers) is None:
             await self._apart(batch)
             return
-        # Busy or out of order, which says nothing of batches; but what comes next leaves alone.
+        # Busy or out of order: that says nothing about batches, but the next calls leave alone.
         self._rest()
         for call in batch:
             _settle(None, call, said, answer)
@@ -374,15 +373,15 @@ class Batches:
 
     def _rest(self) -> None:
         if self._clock() < self._alone_until:
-            # Batches that left together are one refusal.
+            # Batches that left together count as one refusal.
             return
         self._alone_s = min(max(2 * self._alone_s, ALONE_S), MOST_ALONE_S)
         self._alone_until = self._clock() + self._alone_s
 
 
 def _in_order(answer: Any, numbers: Sequence[int]) -> list[Any] | None:
-    """Return the responses to the calls of a batch by their numbers; None unless each has one, and
-    there are no others: of a node that numbers wrongly, no response is known to be a call's own."""
+    """Return the responses in the order of a batch's calls. None unless each call has one and there
+    are no others: if a node numbers wrongly, no response is known to be a call's own."""
     if not isinstance(answer, list) or len(answer) != len(numbers):
         return None
     found = {
@@ -394,7 +393,7 @@ def _in_order(answer: Any, numbers: Sequence[int]) -> list[Any] | None:
 
 
 async def _asked(post: Post, method: str, params: bytes) -> Any:
-    """See `Transport.call`, of one that leaves by itself."""
+    """Make a call that leaves by itself; see `Transport.call`."""
     number = next(_NUMBERS)
     try:
         said = await post(request(number, method, params), MOST_ANSWER_BYTES)
