@@ -1,7 +1,7 @@
 """API keys and admin credentials.
 
-`Credential` is the record of one: its secret's hash, and until when that works. `Credentials` are
-those of the database: created, found by their secrets, rotated and revoked.
+`Credential` is the record of one: its secret's hash, and until when that works. `Credentials` keeps
+them in the database: it creates them, finds them by their secrets, rotates and revokes them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Credential:
         created_by: the admin principal that made it.
         last_used_ms: None before its first use.
         expires_ms: when it ends by itself; None is never.
-        rotated_ms: when it got its present secret; None where that is its first.
+        rotated_ms: when it got its present secret; None if that is its first.
         previous_hash: hash of the secret before, which works until `previous_until_ms`.
         role: what an admin credential may do; None: an API key, which alone has what follows.
         wallet_id: the only wallet it may use; None is all.
@@ -88,14 +88,14 @@ class Credential:
     read_only: bool = False
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Credential:
-        """Return the record of a row."""
+    def from_row(cls, row: Mapping[str, Any]) -> Credential:
+        """Return the credential of a row."""
         role = None if row["role"] is None else Role(row["role"])
         return cls(**{**row, "role": role, "permissions": tuple(row["permissions"])})
 
     @property
     def principal(self) -> str:
-        """Its name in records, events and limit scopes."""
+        """The principal in records, events and limit scopes."""
         return key_principal(self.id) if self.role is None else admin_principal(self.id)
 
     def rotated(
@@ -132,7 +132,7 @@ class Credential:
         )
 
     def ends_json(self) -> dict[str, Any]:
-        """When the credential and the secret before its present one end."""
+        """Return when the credential and the secret before its present one end."""
         return {
             "expiresAt": time_json(self.expires_ms),
             "rotatedAt": time_json(self.rotated_ms),
@@ -141,7 +141,7 @@ class Credential:
 
     @property
     def terms(self) -> dict[str, Any]:
-        """Its permissions, limits and times, as events show them."""
+        """The credential's permissions, limits and times, as events show them."""
         if self.role is not None:
             return {
                 "role": self.role.value,
@@ -296,7 +296,7 @@ class Credentials:
         return await self._list(_IS_KEY)
 
     async def names(self) -> dict[str, str]:
-        """id -> name of every API key."""
+        """Return id -> name of every API key."""
         return {key.id: key.name for key in await self.keys()}
 
     async def admins(self) -> list[Credential]:
@@ -362,7 +362,7 @@ class Credentials:
             raise
 
     def _credential(self, row: Mapping[str, Any]) -> Credential:
-        found = Credential.of(row)
+        found = Credential.from_row(row)
         noted = self._uses.get(found.id)
         if noted is None:
             return found

@@ -100,7 +100,7 @@ class RateLimiter:
         times.append(now)
 
     async def used(self) -> Mapping[str, int]:
-        """key id -> its counted requests of the last minute."""
+        """Return key id -> its counted requests of the last minute."""
         now = self._clock()
         for times in self._requests.values():
             _shift(times, now)
@@ -125,7 +125,7 @@ class SharedRateLimiter:
             raise TooManyRequests(limit, _seconds(wait_ms / 1000))
 
     async def used(self) -> Mapping[str, int]:
-        """key id -> its counted requests of the last minute; keys without any are left out."""
+        """Return key id -> its counted requests of the last minute, without keys that made none."""
         async with self._database.read() as connection:
             since = await clock(connection) - _WINDOW_MS
             statement = (
@@ -179,21 +179,21 @@ Taking: TypeAlias = RateLimiter | SharedTraffic
 
 
 def limiter(database: Database) -> Limiter:
-    """Counts `SPENDING` for every process of the database."""
+    """Return what counts `SPENDING` for every process of the database."""
     return SharedRateLimiter(database) if database.shared else RateLimiter()
 
 
 def traffic_limiter(database: Database) -> Taking:
-    """Counts `ALL` for every process of the database."""
+    """Return what counts `ALL` for every process of the database."""
     return SharedTraffic(database) if database.shared else RateLimiter(counted=ALL)
 
 
 def _shift(times: deque[float], now: float) -> None:
-    """Drop what has left the window."""
+    """Drop the times that have left the window."""
     while times and times[0] <= now - WINDOW_S:
         times.popleft()
 
 
 def _seconds(wait_s: float) -> int:
-    """Whole seconds, rounded up, at least 1."""
+    """Return whole seconds, rounded up, at least 1."""
     return max(1, math.ceil(wait_s))
