@@ -71,17 +71,17 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """A login: until when by the monotonic clock, and whose; None: of the dashboard's password."""
+    """A login, which ends at `until` by the monotonic clock; without a visitor, of the password."""
 
     until: float
     visitor: Visitor | None = None
 
     def stands(self, now: float) -> bool:
-        """Return whether it is not over, and its credential was not refused since."""
+        """Return whether the session has not ended and its credential was not refused."""
         return now < self.until and not (self.visitor and self.visitor.refused)
 
     def is_of(self, name: str) -> bool:
-        """Return whether it is of the admin credential of this name."""
+        """Return whether the session belongs to the admin credential of this name."""
         return self.visitor is not None and self.visitor.name == name
 
 
@@ -98,18 +98,17 @@ class Login:
         self._turns = FairTurns(_GUESSES_AT_ONCE, of_source=1)
 
     def is_logged_in(self, connection: HTTPConnection) -> bool:
-        """Return whether this browser logged in to this process within the last 12 hours, and its
-        credential was not refused since."""
+        """Return whether this browser logged in here within 12 hours and was not refused since."""
         return self._session(connection) is not None
 
     def visitor(self, connection: HTTPConnection) -> Visitor | None:
-        """Who logged in with a credential of his own."""
+        """Return the visitor, if this browser logged in with an admin credential."""
         session = self._session(connection)
         return None if session is None else session.visitor
 
     async def confirm(self, connection: HTTPConnection) -> bool:
-        """Return whether the login stands: a credential is asked about, and where it was revoked or
-        has expired its session ends."""
+        """Return whether the login stands, after asking the service about its credential. A
+        credential that was revoked or has expired ends the session."""
         visitor = self.visitor(connection)
         if visitor is not None:
             try:
@@ -122,7 +121,7 @@ class Login:
         return self.is_logged_in(connection)
 
     async def log_out(self, connection: HTTPConnection) -> Response:
-        """End the session; its cookie is not valid any more."""
+        """End the session, so that its cookie is no longer valid."""
         await self._end(connection)
         response = RedirectResponse(_LOGIN, 303)
         response.delete_cookie(_COOKIE)
@@ -174,7 +173,7 @@ class Login:
         return response
 
     async def _check(self, given: str) -> tuple[bool, Visitor | None]:
-        """Return whether it opens the pages, and whose credential it is; raises `ClientError`."""
+        """Return whether `given` opens the pages, and its visitor; raises `ClientError`."""
         if hmac.compare_digest(_digest(given), self._password):
             return True, None
         if not _CREDENTIAL.fullmatch(given):
@@ -192,8 +191,8 @@ class Login:
             raise
 
     async def _keep(self, session: str, visitor: Visitor | None) -> None:
-        """Keep a session, and drop what is over, and the oldest where there are too many, of a
-        credential or of all."""
+        """Keep a session. Drop those that ended, and the oldest ones above the limits: of one
+        credential, and of all."""
         now = time.monotonic()
         over = [key for key, each in self._sessions.items() if not each.stands(now)]
         if visitor is not None:
@@ -209,7 +208,7 @@ class Login:
 
 
 class AccessGate:
-    """ASGI middleware: the Host check, a login where there is a password, strict headers.
+    """ASGI middleware: checks the Host, asks for a login if there is a password, sets headers.
 
     The Host check is against DNS rebinding: a page of another site could otherwise point its name
     at 127.0.0.1 and read this dashboard.
@@ -258,8 +257,7 @@ class AccessGate:
             await _refuse(scope, receive, send, "Log in first.")
 
     async def _stands(self, connection: HTTPConnection) -> bool:
-        """Return whether the login stands; for a page and a new socket a credential is asked
-        about."""
+        """Return whether the login stands; pages and new sockets ask about a credential."""
         login = self._login
         assert login is not None
         if _is_file(connection.scope):
@@ -268,7 +266,7 @@ class AccessGate:
 
 
 def bind_sockets(server: Any) -> None:
-    """Let a socket act for its own page only, and take up a page only with the page's login.
+    """Let a socket act for its own page only, and open a page only with the page's login.
 
     NiceGUI looks at the page's id in an event and at nothing else: who learned the id of a page
     could press its buttons from a socket of his own.
@@ -314,7 +312,7 @@ def _is_file(scope: Scope) -> bool:
 
 
 async def _role_known(scope: Scope) -> None:
-    """Before a page is built: it offers what the shared secret may do."""
+    """Ask for the role before a page is built: the page offers only what the role may do."""
     if scope["type"] == "http" and not _is_file(scope):
         await ask_role()
 
@@ -324,12 +322,12 @@ async def _wait(seconds: float) -> None:
 
 
 def _digest(text: str) -> bytes:
-    """Of equal length, so that a comparison tells nothing of the password's."""
+    """Return a digest: its length is fixed, so a comparison does not reveal the password's."""
     return hashlib.sha256(text.encode()).digest()
 
 
 def _until_logged_out(receive: Receive, connection: HTTPConnection, login: Login) -> Receive:
-    """Return a socket ends with the login that it was opened by."""
+    """Return a `receive` that ends the socket once its login has ended."""
 
     async def checked() -> Message:
         message = await receive()

@@ -1,5 +1,5 @@
-"""The clients of the API: one that all visitors share, and one of each who logged in with an admin
-credential of his own; their secrets stay in this process."""
+"""The clients of the API: one that all visitors share, and one for each visitor who logged in with
+an admin credential. Their secrets stay in this process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _shared_role: list[Role] = []
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who logged in with an admin credential.
+    """A visitor who logged in with an admin credential.
 
     Attributes:
         refused: not empty once the service, asked about the credential, refused it: it was revoked,
@@ -49,8 +49,8 @@ _VISITOR: ContextVar[Visitor | None] = ContextVar("solward_visitor", default=Non
 
 
 class _ServiceTransport(httpx.AsyncHTTPTransport):
-    """To the service: no proxy between may respond from a cache or store a response, and of a
-    refusal it is found out whether it is of the secret.
+    """A transport to the service. No proxy may answer from a cache or store a response. After a
+    refusal the transport asks whether the secret itself is refused.
 
     Attributes:
         refused: not empty once the service refused the secret.
@@ -76,18 +76,18 @@ class _ServiceTransport(httpx.AsyncHTTPTransport):
 
 
 def api() -> SolwardClient:
-    """Return the client of who asks, while the dashboard is served."""
+    """Return the client of the current visitor, while the dashboard is served."""
     visitor = _VISITOR.get()
     return _client[0] if visitor is None else visitor.client
 
 
 def visit(visitor: Visitor | None) -> None:
-    """Let the current task, and what it starts, be this visitor's."""
+    """Let the current task, and the tasks that it starts, act for this visitor."""
     _VISITOR.set(visitor)
 
 
 def role() -> Role:
-    """What who asks may do; pages leave out the rest, and the service refuses it anyway."""
+    """Return the current visitor's role; pages leave out what the service would refuse."""
     visitor = _VISITOR.get()
     if visitor is not None:
         return visitor.role
@@ -95,7 +95,7 @@ def role() -> Role:
 
 
 def own_credential() -> Visitor | None:
-    """Who asks, where it is somebody with an admin credential of his own."""
+    """Return the current visitor, if logged in with an admin credential."""
     return _VISITOR.get()
 
 
@@ -105,8 +105,8 @@ def behind_login() -> bool:
 
 
 def client_of(options: Options, secret: str) -> tuple[SolwardClient, list[bool]]:
-    """Return a client that stores nothing, to be closed, and a list that is not empty once its
-    secret was refused."""
+    """Return a client that stores nothing and that the caller closes, and a list that is not empty
+    once the secret was refused."""
     transport = _ServiceTransport()
     client = SolwardClient(options.api_url, secret, timeout_s=_TIMEOUT_S, transport=transport)
     transport.ask = client.admins.own
@@ -114,7 +114,7 @@ def client_of(options: Options, secret: str) -> tuple[SolwardClient, list[bool]]
 
 
 async def of_each(ids: Iterable[str], ask: Callable[[str], Awaitable[T]]) -> dict[str, T]:
-    """What is asked of each, by its id; a few at once."""
+    """Return the answers of `ask` by id; a few requests run at once."""
     ids = tuple(ids)
     limiter = asyncio.Semaphore(_AT_ONCE)
 
@@ -126,14 +126,14 @@ async def of_each(ids: Iterable[str], ask: Callable[[str], Awaitable[T]]) -> dic
 
 
 async def ask_role() -> None:
-    """Ask once what the shared secret may do; where the service is away, at the next call again."""
+    """Ask for the shared secret's role, until the service has said it once."""
     if _client and not _shared_role:
         with suppress(ClientError):
             _shared_role[:] = [(await _client[0].admins.own()).role]
 
 
 def open_api(options: Options) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
-    """Yield a lifespan that opens the shared client, and closes it at the end."""
+    """Return a lifespan that opens the shared client, and closes it at the end."""
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

@@ -1,4 +1,4 @@
-"""Options of the charts of transactions and of a wallet's balance, and the drawing of a chart.
+"""Charts of transactions and of a wallet's balance: their options, and how they are drawn.
 
 The history of a balance has exact sources only, and nothing in between is interpolated. The sources
 are balances polled while a page was open and those that agents observed before their decisions,
@@ -38,7 +38,7 @@ _FEE = Decimal("0.000005")
 
 
 def draw(chart: ui.echart, options: dict[str, Any]) -> bool:
-    """Draw a chart where it has other options; whether it had."""
+    """Draw a chart if its options have changed, and return whether they have."""
     if chart.options == options:
         return False
     chart.options.clear()
@@ -48,7 +48,7 @@ def draw(chart: ui.echart, options: dict[str, Any]) -> bool:
 
 
 def by_time(transactions: Sequence[Transaction], now: datetime) -> dict[str, Any]:
-    """Stacked bars: transactions of each status, in equal steps of time."""
+    """Return stacked bars: transactions of each status, in equal steps of time."""
     start, step = _steps(transactions, now)
     rows = {status: [0] * BARS for status in STATUS_COLOURS}
     for each in transactions:
@@ -61,7 +61,7 @@ def by_time(transactions: Sequence[Transaction], now: datetime) -> dict[str, Any
 
 
 def by_type(transactions: Sequence[Transaction]) -> dict[str, Any]:
-    """Bars: transactions of each type, by status; the most frequent type on top."""
+    """Return bars: transactions of each type, by status, with the most frequent type on top."""
     # Equal counts are ordered by name, so that bars do not swap places.
     frequency = Counter(each.type for each in transactions)
     kinds = sorted(frequency, key=lambda kind: (frequency[kind], kind))
@@ -79,7 +79,7 @@ def summary_text(transactions: Sequence[Transaction]) -> str:
 
 
 def _steps(transactions: Sequence[Transaction], now: datetime) -> tuple[datetime, timedelta]:
-    """Start and step, in whole minutes; the last step contains now, so that bars do not move."""
+    """Return start and step, in whole minutes. Now is in the last step, so bars do not move."""
     oldest = min((each.timestamp for each in transactions), default=now)
     # The last step is not over yet, so the oldest must fit into the others.
     step = timedelta(minutes=int((now - oldest).total_seconds() / 60 / (BARS - 1)) + 1)
@@ -150,8 +150,8 @@ class Balances:
         self._points: dict[str, list[Point]] = {}
 
     def add(self, wallet_id: str, points: Iterable[Point]) -> Sequence[Point]:
-        """Add points of a wallet; returns all of them, in order of time. Of equal ones in a row the
-        first and the last are kept."""
+        """Add points of a wallet, and return all of them in order of time. Of equal ones in a row
+        only the first and the last are kept."""
         found = sorted({*self._points.pop(wallet_id, ()), *points})
         alike = zip(found, found[1:], found[2:], strict=False)
         between = {each for before, each, after in alike if before.sol == each.sol == after.sol}
@@ -178,7 +178,7 @@ def observed_points(address: str, decisions: Iterable[Decision]) -> tuple[Point,
 def points_from_records(
     created_at: datetime, records: Sequence[Transaction], balance: Decimal
 ) -> tuple[Point, ...]:
-    """Return the whole history, from all of a wallet's records; empty where it is not exact.
+    """Return a wallet's whole history from its records; empty if it is not exact.
 
     It is exact where the records are airdrops and transfers only, each with one signature's fee,
     and add up to the balance: then nobody else sent the wallet anything.

@@ -1,5 +1,4 @@
-"""Dialogs: a question, a form, a text to write, something to read, and a secret that is shown
-once."""
+"""Dialogs: a question, a form, a text to write or to read, and a secret that is shown once."""
 
 from __future__ import annotations
 
@@ -18,13 +17,13 @@ T = TypeVar("T")
 
 
 class Filled(Protocol):
-    """A form, or several in one."""
+    """A form of a dialog, or several that act as one."""
 
     def values(self) -> Any:
-        """What is filled in; raises `FormError` where something does not fit, which it shows."""
+        """Return the values. Where one does not fit, show that and raise `FormError`."""
 
     def show_error(self, error: str) -> None:
-        """Show an error of the whole."""
+        """Show an error of the whole form."""
 
 
 @contextmanager
@@ -48,7 +47,7 @@ def titled(
 
 
 async def confirmed(question: str, details: Sequence[str], verb: str) -> bool:
-    """Return whether the user confirms; a dismissed dialog is no."""
+    """Return whether the user confirms; dismissing the dialog means no."""
 
     def build() -> None:
         for each in details:
@@ -66,7 +65,7 @@ async def noted(
     wide: bool = False,
     testid: str = "",
 ) -> str | None:
-    """What a person writes beside a decision, empty or not; None where they do not confirm.
+    """Return the note that a person adds to a decision, maybe empty; None if they do not confirm.
 
     Args:
         build: builds what they read.
@@ -99,7 +98,7 @@ async def filled(
     *,
     testid: str = "confirm",
 ) -> T | None:
-    """What the service answers to what a form is filled in with; None where the user cancels.
+    """Return the service's answer to the values of a form; None if the user cancels.
 
     Args:
         form: builds it.
@@ -143,7 +142,7 @@ def submit_buttons(
 async def looked_at(
     title: str, *, wide: bool = False, beside: Callable[[], object] | None = None
 ) -> AsyncIterator[None]:
-    """As `titled`, of what is only looked at: the block ends when it is closed.
+    """Show a dialog like `titled` that asks nothing; the block ends when it is closed.
 
     Args:
         beside: without it the button that closes it stands below.
@@ -157,7 +156,7 @@ async def looked_at(
 
 
 async def shown_once(title: str, secret: str, what: str) -> None:
-    """A secret, until the user says that it is copied: deleting the dialog takes it off the page.
+    """Show a secret until the user says that it is copied, then delete it from the page.
 
     Args:
         what: its name on the button that copies it.
@@ -174,7 +173,7 @@ async def shown_once(title: str, secret: str, what: str) -> None:
 
 
 async def result_of(dialog: ui.dialog) -> Any:
-    """What an opened dialog is closed with; the dialog is deleted."""
+    """Return the value that an open dialog is closed with, and delete the dialog."""
     try:
         return await dialog
     finally:

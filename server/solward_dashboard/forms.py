@@ -169,12 +169,12 @@ def content_of(field: Field, value: Any) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equality in JSON: true is not 1."""
+    """Return whether two values are equal in JSON, where true is not 1."""
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
 def in_words(name: str) -> str:
-    """`slippageBps` -> `Slippage bps`, `max_items` -> `Max items`."""
+    """Return a name in words: `slippageBps` is `Slippage bps`, `max_items` is `Max items`."""
     words = [
         each if each.isupper() and len(each) > 1 else each.lower() for each in _WORD.findall(name)
     ]
@@ -207,7 +207,7 @@ def _kind(schema: Mapping[str, Any], required: bool, depth: int) -> tuple[Kind, 
 
 
 def _choices(schema: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """Return the possible values where the schema lists them."""
+    """Return the possible values if the schema lists them."""
     if "const" in schema:
         return (schema["const"],)
     if "enum" in schema:
@@ -218,8 +218,7 @@ def _choices(schema: Mapping[str, Any]) -> tuple[Any, ...] | None:
 
 
 def _kinds(schema: Mapping[str, Any]) -> set[str]:
-    """Return the allowed types without null, which means absent; empty where the schema has
-    none."""
+    """Return the allowed types without null, which means absent; empty if the schema has none."""
     branches = _branches(schema)
     if branches and "type" not in schema:
         each = [_kinds(branch) for branch in branches]
@@ -263,7 +262,7 @@ def _plain(value: Any) -> str:
 
 
 class FormError(ValueError):
-    """Contents do not fit the schema; the fields show why."""
+    """The contents do not fit the schema; the fields show why."""
 
     def __init__(self, errors: Errors) -> None:
         texts = [f"{path_text(path)}: {text}" if path else text for path, text in errors.items()]
@@ -289,7 +288,7 @@ class Form:
 
     @property
     def empty(self) -> bool:
-        """Whether the form has no fields."""
+        """True if the form has no fields."""
         return not self._fields
 
     def values(self) -> dict[str, Any]:
@@ -323,11 +322,11 @@ class Form:
         return values, errors | unknown
 
     def show_errors(self, errors: Errors) -> None:
-        """Show errors at their fields, such as the service's; those of other fields go."""
+        """Show errors at their fields, such as the service's, and remove all others."""
         self._group.show_errors(errors)
 
     def unchecked(self) -> dict[str, Any] | None:
-        """Return the values, None where they do not fit; nothing is shown of that."""
+        """Return the values without showing errors; None if they do not fit."""
         values, errors = self._read()
         return None if errors else values
 
@@ -503,7 +502,7 @@ _INPUTS: dict[Kind, Callable[[Field, Path], _Input]] = {
 
 @contextmanager
 def fieldset(title: str, about: str = "") -> Iterator[None]:
-    """Fields that belong together."""
+    """Group the fields that are built inside under a title."""
     with ui.element("fieldset").classes("sw-fieldset"):
         with ui.element("legend"):
             ui.label(title)
@@ -558,7 +557,7 @@ def read(
 
 
 def _validate(schema: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Raises `InvalidRequest` where the values do not fit."""
+    """Raise `InvalidRequest` if the values do not fit."""
     # Here, because pages are shown more often than forms are sent: jsonschema takes 3 MB.
     from solward.plugins.parameters import Parameters
 
@@ -566,7 +565,7 @@ def _validate(schema: Mapping[str, Any], values: Mapping[str, Any]) -> None:
 
 
 def path_text(path: Path) -> str:
-    """`payments[0].amount`."""
+    """Return a path as text, such as `payments[0].amount`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -658,7 +657,7 @@ def _number(text: str) -> Decimal | int:
 
 
 def _problem(field: Field, value: Any) -> str | None:
-    """Why a value does not fit, in the service's words; None where it does."""
+    """Return why a value does not fit, in the service's words; None if it fits."""
     try:
         _validate({"properties": {"value": field.schema}}, {"value": value})
     except InvalidRequest as error:

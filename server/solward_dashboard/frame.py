@@ -1,6 +1,5 @@
-"""The frame of every page: title, navigation, light and dark, banners; the freeze of the whole
-service: its switch in the header, and what every page says of it; and polling the API while a page
-is visible: without a response its content stays, marked as old."""
+"""The frame of every page: title, navigation, banners, and the switch that freezes the service.
+While a page is visible it polls the API. Without an answer the content stays, marked as old."""
 
 from __future__ import annotations
 
@@ -75,7 +74,7 @@ emit();
 
 
 class PageOfOne(Generic[T]):
-    """The page of one of what another page lists; its content is hidden while there is none."""
+    """The page of one element of a list; its content is hidden if the element does not exist."""
 
     def __init__(self, freshness: Freshness, path: str, kind: str, own_id: str) -> None:
         self.freshness = freshness
@@ -118,13 +117,13 @@ class PageOfOne(Generic[T]):
         Poll(self.freshness, every_s, found, shown)
 
     def _name(self, name: str) -> None:
-        """Show the name of what is shown, or its id where it has none: text of others."""
+        """Show the element's name, or its id. Others wrote the name, so it is one short line."""
         self.freshness.set_title(f"{self._kind} {one_line(name, _MAX_NAME)}")
 
 
 @contextmanager
 def frame_of_one(path: str, kind: str, own_id: str) -> Iterator[PageOfOne[Any]]:
-    """As `frame`, of a page that shows one of what the page at `path` lists.
+    """Yield a page in its frame, for one element of the list at `path`.
 
     Args:
         kind: what it shows, such as `Wallet`.
@@ -192,7 +191,7 @@ def frame(path: str, kind: str = "") -> Iterator[Freshness]:
 
 
 class _Waiting:
-    """How many holds wait for a person: in the header, and beside their page's name."""
+    """The number of holds that wait for a person, in the header and in the navigation."""
 
     def __init__(self) -> None:
         self._link = ui.link(target=_HOLDS).classes("sw-waiting")
@@ -245,17 +244,17 @@ class FreezeSwitch:
         self._button.classes("sw-freeze").props["aria-label"] = "Freeze all"
 
     def add_banner(self) -> None:
-        """The banner, at the current place of the page."""
+        """Add the banner at the current place of the page."""
         self._banner = ui.element("div").classes("sw-frozen").props("role=status")
         sw.marked(self._banner, "frozen").set_visibility(False)
 
     @staticmethod
     async def fetch() -> Frozen:
-        """What is frozen; of many wallets some."""
+        """Fetch what is frozen, with a few of many frozen wallets."""
         return await api().frozen(limit=_NAMED)
 
     def show(self, frozen: Frozen) -> None:
-        """Show it."""
+        """Show what is frozen."""
         if frozen == self._frozen:
             return
         self._frozen = frozen
@@ -288,7 +287,7 @@ class FreezeSwitch:
 
 
 async def set_frozen(frozen: bool, reason: str, wallet_id: str | None = None) -> None:
-    """Freeze or unfreeze a wallet, the whole service without one."""
+    """Freeze or unfreeze a wallet; without one, the whole service."""
     if frozen:
         await api().freeze(wallet_id=wallet_id, reason=reason or None)
     else:
@@ -296,7 +295,7 @@ async def set_frozen(frozen: bool, reason: str, wallet_id: str | None = None) ->
 
 
 def service_text(frozen: Frozen) -> str:
-    """What the banner says of a service that is frozen."""
+    """Return the banner's sentence about a frozen service."""
     since = "" if frozen.since is None else f" since {day(frozen.since)}"
     why = f" ({frozen.reason})" if frozen.reason else ""
     return f"Everything is frozen{since}{why}: no wallet makes a new transaction."
@@ -318,8 +317,8 @@ def _wallets(frozen: Frozen) -> None:
 
 
 async def _confirmed(frozen: Frozen) -> str | None:
-    """Return the reason, empty or not, where the person confirms that all is to be frozen, or
-    unfrozen; else None."""
+    """Return the reason, maybe empty, if the person confirms to (un)freeze everything; else
+    None."""
 
     def stops() -> None:
         _list("Stops at once, until you unfreeze, also across restarts:", STOPS)
@@ -351,8 +350,7 @@ def _list(title: str, items: tuple[str, ...]) -> None:
 
 
 class Freshness:
-    """The head of a page: its title, and a banner where the API does not respond, with how old the
-    content is.
+    """The head of a page: its title, and a banner with the content's age while the API is away.
 
     Made once a page, inside the element whose content it marks as old.
     """
@@ -382,7 +380,7 @@ class Freshness:
 
     @property
     def visible(self) -> bool:
-        """Whether the page is connected, and its tab not in the background."""
+        """True if the page is connected and its tab is not in the background."""
         return self._visible and self._client.has_socket_connection
 
     async def _visibility_changed(self, event: events.GenericEventArguments) -> None:
@@ -393,7 +391,7 @@ class Freshness:
             await sw.refresh_page(self._client)
 
     def asks(self, poll: object) -> None:
-        """The content is on its way (aria-busy) until each of these has its first response."""
+        """Mark the content as loading (aria-busy) until each such poll has its first response."""
         self._unanswered.add(poll)
         self.content.props("aria-busy=true")
 

@@ -1,5 +1,5 @@
-"""What leaves a wallet, or may: grants and what is left of limits, refusals and their numbers, and
-the preview of a transaction, by a dry run, before a person confirms it.
+"""Cards and texts about what leaves a wallet or may leave it: grants, limits, refusals, and the
+preview of a transaction by a dry run, which a person confirms.
 
 Without an answer, where it is refused, and where what would be sent is not what was looked at any
 more, there is nothing to confirm.
@@ -51,8 +51,8 @@ _RULES: Final = {
 
 
 def grants_left() -> sw.Redrawn[Sequence[Mapping[str, Any]]]:
-    """Return a card of each principal's grants with a bar a limit, as `GET /wallets/:id/limits` and
-    `GET /agents/:id/limits` have them; hidden where nobody is under grants."""
+    """Return a card of each principal's grants, with a bar for each limit; hidden if there are
+    none. Its data are those of `GET /wallets/:id/limits` and `GET /agents/:id/limits`."""
     return sw.card_of(
         "Grants",
         lambda found: [*map(_principal, found)],
@@ -76,8 +76,8 @@ def _principal(found: Mapping[str, Any]) -> None:
 
 
 def can_leave() -> sw.Redrawn[Mapping[str, Any]]:
-    """Return a card of the most that can leave a wallet in a day, of each asset, or why nothing
-    bounds it, as `GET /wallets/:id/limits` has it."""
+    """Return a card of the most of each asset that can leave a wallet in a day, or why nothing
+    bounds it; its data are those of `GET /wallets/:id/limits`."""
     with sw.card("What can leave this wallet today", "can-leave"):
         shown = sw.Redrawn(_leaving_rows)
         sw.dim("Whoever asks but you: all agents, keys and schedules that may use it, at once.")
@@ -99,7 +99,7 @@ def asset_name(asset: str) -> str:
 
 
 def most_text(asset: str, each: Mapping[str, Any]) -> str:
-    """`at most 20 USDC`, or that nothing bounds it, and why."""
+    """Return `at most 20 USDC`, or that nothing bounds the asset, and why."""
     if each["most"] is None:
         return f"not bounded: {each['reason']}"
     unit = "dollars' worth" if asset == "*" else "SOL" if asset == "COSTS" else asset
@@ -109,7 +109,7 @@ def most_text(asset: str, each: Mapping[str, Any]) -> str:
 
 
 def open_holds() -> sw.Redrawn[Sequence[Hold]]:
-    """Return a card of what somebody asks for and waits; hidden where nothing does."""
+    """Return a card of the holds that wait for a person; hidden if there are none."""
     return sw.card_of(
         "Waits for a person", lambda found: [*map(_hold, found)], "open-holds", hides=True
     )
@@ -124,13 +124,13 @@ def _hold(hold: Hold) -> None:
 
 
 def rule_text(rule: str) -> str:
-    """Return the rule's name, and what it is about where it is built in."""
+    """Return a rule's name and, if it is built in, what it is about."""
     about = _RULES.get(rule)
     return rule if about is None or about == rule else f"{rule}: {about}"
 
 
 def number_texts(numbers: Mapping[str, str], tokens: TokenList) -> list[str]:
-    """`Asked 3 SOL`, `Allowed 2 SOL`, as far as a refusal says them."""
+    """Return the numbers of a refusal as texts: `Asked 3 SOL`, `Allowed 2 SOL`."""
     mint = numbers.get("mint")
     unit = (tokens.symbol_of(mint) if mint else None) or numbers.get("unit", "")
     window = numbers.get("window", "")
@@ -145,8 +145,8 @@ def number_texts(numbers: Mapping[str, str], tokens: TokenList) -> list[str]:
 
 
 def leaving_texts(judged: Judged, tokens: TokenList, people: People) -> list[list[str]]:
-    """What could have left, each with its lines of to whom: by the bytes where these were judged,
-    else what was asked for."""
+    """Return the amounts that could have left, each followed by lines about its receiver. They are
+    those of the bytes if these were judged, else those that were asked for."""
     if judged.could_leave is None:
         return _request_texts(judged, tokens, people)
     found = []
@@ -171,7 +171,7 @@ def _request_texts(judged: Judged, tokens: TokenList, people: People) -> list[li
 
 
 def number_list(numbers: Mapping[str, str], tokens: TokenList) -> None:
-    """The numbers of a refusal, side by side; nothing where it says none."""
+    """Show the numbers of a refusal side by side; nothing if it has none."""
     texts = number_texts(numbers, tokens)
     if texts:
         with ui.element("ul").classes("sw-numbers").props('data-testid="numbers"'):
@@ -181,7 +181,7 @@ def number_list(numbers: Mapping[str, str], tokens: TokenList) -> None:
 
 
 def leaving_list(judged: Judged, tokens: TokenList, people: People) -> None:
-    """What could have left, a paragraph each."""
+    """Show what could have left, a paragraph for each amount."""
     for first, *further in leaving_texts(judged, tokens, people):
         with ui.element("div"):
             ui.label(first).classes("sw-strong sw-text")
@@ -190,8 +190,8 @@ def leaving_list(judged: Judged, tokens: TokenList, people: People) -> None:
 
 
 def line_texts(line: Mapping[str, Any], tokens: TokenList, people: People) -> list[str]:
-    """`3 SOL`, `to wallet savings, <address>`, and on which account; of what nobody receives the
-    amount alone."""
+    """Return `3 SOL`, `to wallet savings, <address>`, and on which account; the amount alone if
+    nobody receives it."""
     amount = units_text(line["asset"], int(line["units"]), tokens, line)
     receiver, owner = line.get("account"), line.get("owner")
     if receiver is None:
@@ -204,7 +204,7 @@ def line_texts(line: Mapping[str, Any], tokens: TokenList, people: People) -> li
 def units_text(
     asset: str, units: int, tokens: TokenList, line: Mapping[str, Any] | None = None
 ) -> str:
-    """Return an amount in whole units with the asset; the mint is whole where nothing names it."""
+    """Return an amount in whole units with its asset; the mint is whole if nothing names it."""
     if asset == "SOL":
         return f"{format_sol(units)} SOL"
     decimals = (line or {}).get("decimals", known_decimals(asset))
@@ -220,7 +220,7 @@ def left_texts(
     costs: Decimal,
     tokens: Mapping[str, tuple[int, str, int]] | None = None,
 ) -> list[str]:
-    """`6.7 of 10 SOL in 24 hours`, a text for each limit that it counts against.
+    """Return a text for each limit that the amounts count against: `6.7 of 10 SOL in 24 hours`.
 
     Args:
         limits: of `GET /wallets/:id/limits`.
@@ -256,7 +256,7 @@ def _left(limit: Mapping[str, Any], taken: Decimal, unit: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the effects of a dry run are read with.
+    """The names, tokens, limits and balance that the effects of a dry run are shown with.
 
     Attributes:
         limits: of the wallet, before the transaction.
@@ -269,14 +269,14 @@ class Surroundings:
     balance: Balance
 
     def decimals(self, mint: str) -> int | None:
-        """Of a token that a list or the wallet knows."""
+        """Return the decimals of a token that a list or the wallet knows; else None."""
         held = (each.decimals for each in self.balance.tokens if each.mint == mint)
         known = known_decimals(mint)
         return next(held, None) if known is None else known
 
 
 async def surroundings(wallet_id: str) -> Surroundings:
-    """Of a wallet, as it is now."""
+    """Fetch the context of a wallet as it is now."""
     health, people, limits, balance = await asyncio.gather(
         api().health(),
         People.ask(),
@@ -287,7 +287,7 @@ async def surroundings(wallet_id: str) -> Surroundings:
 
 
 def effect_texts(trial: Trial, around: Surroundings) -> list[tuple[str, str]]:
-    """(title, text) of what leaves, what arrives, fee and rent, and what is left of the limits."""
+    """Return (title, text) of what leaves, what arrives, the costs, and what limits have left."""
     effects = trial.effects
     if effects is None:
         return [("What it does", "not known before: the network makes it, not this wallet")]
@@ -334,7 +334,7 @@ def _units(mint: str, units: int, around: Surroundings) -> str:
 
 @dataclass(slots=True)
 class Preview:
-    """Asks for a dry run, shows the answer, and is confirmed only by a fresh one.
+    """A dry run whose answer is shown; only a fresh answer can be confirmed.
 
     Attributes:
         place: where the answer is shown.
@@ -370,7 +370,7 @@ class Preview:
             self._show(trial, around, note)
 
     async def confirms(self) -> bool:
-        """Return whether what is confirmed is what was looked at, and not long ago.
+        """Return whether the form is unchanged since the dry run, and its answer is recent.
 
         Otherwise it says so, and asks again where the answer is old.
         """
@@ -412,7 +412,7 @@ class Preview:
             shown.props("role=alert")
 
     def _clear(self, *, again: bool = False) -> None:
-        """Show nothing, and nothing to confirm."""
+        """Remove the answer, and hide the button that confirms it."""
         self.place.clear()
         self.confirm.set_visibility(False)
         self.again.set_visibility(again)
@@ -435,7 +435,7 @@ async def previewed(
     trial: Callable[[], Awaitable[Trial]],
     is_current: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """Return whether a person confirms what a dry run shows; a dismissed dialog is no.
+    """Return whether a person confirms what a dry run shows; dismissing the dialog means no.
 
     Args:
         asked: what was asked for, as (title, text).

@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 class Identified(Protocol):
-    """Something with an id."""
+    """An element with an id."""
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """The element's id."""
 
 
 One = TypeVar("One", bound=Identified)
@@ -32,11 +32,11 @@ class Card(Protocol[One, More]):  # type: ignore[misc]
     element: ui.element
 
     def show(self, one: One, more: More | None) -> None:
-        """Show it as it is now; None is what is not known yet."""
+        """Show the element as it is now; `more` is None while it is not known."""
 
 
 def with_words(search: str, every: Iterable[T], texts: Callable[[T], Iterable[str]]) -> list[T]:
-    """Return those whose texts contain every word of the search."""
+    """Return the elements whose texts contain every word of the search."""
     words = search.casefold().split()
 
     def fits(one: T) -> bool:
@@ -95,13 +95,13 @@ class PagedCards(Generic[One, More]):
         self._pages.set_visibility(False)
 
     async def fetch(self, every: Sequence[One]) -> dict[str, More | None]:
-        """What the cards of the current page show beside their elements, by these elements' ids."""
+        """Fetch what else the cards of the current page show, by the ids of their elements."""
         return await of_each([each.id for each in self._on_page(self._found(every))], self._ask)
 
     def show(
         self, every: Sequence[One], more: Mapping[str, More | None] | None = None, note: str = ""
     ) -> None:
-        """Show all there are; `note` follows their count."""
+        """Show the elements; `note` follows their count."""
         self._every, self._note = every, note
         self._more |= {own_id: each for own_id, each in (more or {}).items() if each is not None}
         matching = self._found(every)
@@ -152,7 +152,7 @@ class PagedCards(Generic[One, More]):
 
 
 class NewestFirst(Generic[T]):
-    """The newest of many, and older ones when they are asked for; what is open stays open.
+    """The newest of many elements, and older ones on demand; an expanded one stays expanded.
 
     Args:
         name: of one element; `plural` where that is not `name` with an s.
@@ -196,7 +196,7 @@ class NewestFirst(Generic[T]):
         self._more.set_visibility(False)
 
     def clear(self) -> None:
-        """Show none, such as of another filter."""
+        """Remove all elements, such as those of another filter."""
         self._filters += 1
         self._place.clear()
         self._shown.clear()
@@ -236,7 +236,7 @@ class NewestFirst(Generic[T]):
         self._count.set_text(counted(count, *self._names) if count else "")
 
     async def load_older(self) -> None:
-        """Ask for those behind the oldest that is shown."""
+        """Load elements older than the oldest that is shown."""
         if not self._shown:
             return
         oldest, _ = self._shown[next(reversed(self._shown))]

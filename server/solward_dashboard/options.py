@@ -15,7 +15,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Where the dashboard listens, which API it calls, who may open it.
+    """The dashboard's address, the API that it calls, and the password that opens it.
 
     Attributes:
         api_url: the service's address.
@@ -32,7 +32,7 @@ class Options:
 
     @classmethod
     def of(cls, settings: Settings, host: str, port: int, *, api_url: str | None = None) -> Options:
-        """From the settings; `api_url` overrides theirs.
+        """Return the options of the settings; `api_url` overrides theirs.
 
         Raises:
             ConfigError: others can reach the host, and there is no password; the password is too

@@ -1,5 +1,5 @@
-"""The parts that pages are made of: cards, rows, buttons, fields, facts, bars, and what is built
-anew where it shows something else."""
+"""The parts of pages: cards, rows, buttons, fields, facts, bars, and places that are rebuilt when
+their content changes."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ _BUSY: dict[tuple[str, ...], list[ui.button]] = {}
 
 
 def row(classes: str = "") -> ui.element:
-    """Elements beside each other."""
+    """Return a row, in which elements stand beside each other."""
     return ui.element("div").classes(f"sw-row {classes}")
 
 
 def stack(classes: str = "sw-stack") -> ui.element:
-    """Elements below each other."""
+    """Return a stack, in which elements stand below each other."""
     return ui.element("div").classes(classes)
 
 
 def text(words: str = "", classes: str = "sw-text", *, testid: str = "") -> ui.label:
-    """Return a text of others, whole; a label shows text, never markup."""
+    """Return a text that others may have written, whole; a label shows text, never markup."""
     return marked(ui.label(words).classes(classes), testid)
 
 
@@ -60,7 +60,7 @@ def told(classes: str = "sw-text", *, testid: str = "") -> ui.label:
 
 
 def error_text() -> ui.label:
-    """Return an error below what it is about; hidden while there is none."""
+    """Return a place for an error; hidden while there is none."""
     return told("sw-error").props("role=alert")
 
 
@@ -70,7 +70,7 @@ def set_class(element: ui.element, name: str, on: bool) -> None:
 
 
 def dim(words: str = "", classes: str = "sw-text") -> ui.label:
-    """Return a text that says less than those around it."""
+    """Return a text that stands out less than those around it."""
     return ui.label(words).classes(f"sw-dim {classes}")
 
 
@@ -80,7 +80,7 @@ def heading(words: str = "", level: int = 2) -> ui.label:
 
 
 def tag(words: str) -> ui.badge:
-    """Return a word about what stands beside it."""
+    """Return a short word about the element beside it."""
     return ui.badge(words).props("outline").classes("sw-tag")
 
 
@@ -99,14 +99,14 @@ def card(title: str = "", testid: str = "", more: tuple[str, str] | None = None)
 
 
 def marked(element: Element, testid: str) -> Element:
-    """Return the element, found by `testid` on the page."""
+    """Return the element, which `testid` finds on the page."""
     if testid:
         element.props["data-testid"] = testid
     return element
 
 
 def on_refresh(refresh: Callable[[], Awaitable[None]]) -> None:
-    """Let `refresh` ask anew for what the page that is built shows."""
+    """Call `refresh` whenever the page that is being built is refreshed."""
     client = ui.context.client
     if client.id not in _POLLS:
         client.on_delete(lambda: _POLLS.pop(client.id, None))
@@ -114,7 +114,7 @@ def on_refresh(refresh: Callable[[], Awaitable[None]]) -> None:
 
 
 async def refresh_page(client: Client | None = None) -> None:
-    """Ask anew for everything that a page shows, such as after a change; of none for this one."""
+    """Refresh everything that a page shows, such as after a change; None is the current page."""
     polls = _POLLS.get((client or ui.context.client).id, ())
     await asyncio.gather(*(each() for each in polls))
 
@@ -129,8 +129,7 @@ def button(
     of: str = "",
     testid: str = "",
 ) -> ui.button:
-    """Return a button that does `act` once at a time; where that takes time, the page then asks
-    anew for what it shows.
+    """Return a button that runs `act` once at a time, and refreshes the page if it was awaited.
 
     What `act` shows, such as a dialog, belongs to the page and stays where the button is built
     anew; the new one cannot be pressed until `act` is done. An error of the service is told.
@@ -199,7 +198,7 @@ def action(
 
 @contextmanager
 def disabled(*buttons: ui.button) -> Iterator[None]:
-    """Disable buttons meanwhile."""
+    """Disable buttons while the block runs."""
     for each in buttons:
         each.disable()
     try:
@@ -215,7 +214,7 @@ def _enable(buttons: Iterable[ui.button]) -> None:
 
 
 def choice(label: str, options: Any, value: Any = "", *, testid: str = "") -> ui.select:
-    """Return a select among filters."""
+    """Return a select for a filter."""
     made = ui.select(options, value=value, label=label).props("outlined dense options-dense")
     return marked(made.classes("sw-select"), testid)
 
@@ -227,14 +226,14 @@ def field_choice(label: str, options: Any, value: Any = None, *, testid: str) ->
 
 
 def day_field(label: str) -> ui.input:
-    """Return a day among filters."""
+    """Return a field for a day, for a filter."""
     # A date's own placeholder would lie under the label.
     made = ui.input(label).props("type=date outlined dense stack-label clearable")
     return made.classes("sw-select")
 
 
 def search_field(label: str, changed: Callable[[], object] | None = None) -> ui.input:
-    """What is searched for, told when nothing is typed for a moment."""
+    """Return a search field; `changed` is called when nothing is typed for a moment."""
     made = ui.input(label, on_change=changed).classes("sw-search")
     return made.props("outlined dense clearable debounce=200 type=search")
 
@@ -248,7 +247,7 @@ def facts(testid: str = "") -> Iterator[ui.element]:
 
 @contextmanager
 def fact_of(name: str, classes: str = "") -> Iterator[None]:
-    """Yield a name in a description list; what is built inside describes it."""
+    """Add a name to a description list; what is built inside describes it."""
     with ui.element("div"):
         with ui.element("dt"):
             ui.label(name)
@@ -257,13 +256,13 @@ def fact_of(name: str, classes: str = "") -> Iterator[None]:
 
 
 def fact(name: str, words: str, classes: str = "sw-text") -> None:
-    """A name and its text in a description list."""
+    """Add a name and its text to a description list."""
     with fact_of(name):
         ui.label(words).classes(classes)
 
 
 def facts_of(answer: Answer, *names: str) -> None:
-    """Fields of an answer by their declared labels; nothing of one that is None."""
+    """Add fields of an answer by their declared labels, but none that is None."""
     declared = declared_fields(type(answer))
     for name in names:
         value = getattr(answer, name)
@@ -275,7 +274,7 @@ def facts_of(answer: Answer, *names: str) -> None:
 
 
 def signature_fact(signature: str, explorer: str | None = None) -> None:
-    """A transaction's signature, to be copied, and its address in the explorer."""
+    """Add a transaction's signature, which can be copied, and a link to the explorer."""
     with fact_of("Signature", "sw-row"):
         text(signature, "sw-mono", testid="signature")
         copy_button(signature, "Signature")
@@ -297,29 +296,29 @@ def copy_button(words: str, what: str) -> ui.button:
 
 
 def notify_error(error: Exception | str) -> None:
-    """What the service refused and why, as a page shows its texts."""
+    """Show what the service refused and why, with its times as pages show them."""
     ui.notify(local_times(str(error)), type="negative", multi_line=True)
 
 
 class Age(ui.label):
-    """How long ago a moment was; each answer of a page's polls brings it up to date."""
+    """A label that says how long ago a moment was; each answer of a page's polls updates it."""
 
     def __init__(self, moment: datetime, told: Callable[[datetime], str] = ago) -> None:
         super().__init__(told(moment))
         self._moment, self._told = moment, told
 
     def tick(self) -> None:
-        """Tell it as of now."""
+        """Update the text to the present time."""
         self.set_text(self._told(self._moment))
 
 
 def share(used: Decimal | int, limit: Decimal | int) -> float:
-    """How much of a limit is used, 0 to 1."""
+    """Return how much of a limit is used, from 0 to 1."""
     return min(1.0, float(Decimal(used) / Decimal(limit))) if limit else 1.0
 
 
 def show_limit(title: str, limit: Mapping[str, Any], unit: str) -> None:
-    """How much of a limit is spent, reserved and left; `limit` is as the service says it."""
+    """Show how much of a limit is spent, reserved and left; `limit` is the service's JSON."""
     spent, reserved = (Decimal(limit.get(key, 0)) for key in ("spent", "reserved"))
     more = f", {plain(reserved)} reserved" if reserved else ""
     if limit["limit"] is None:
@@ -332,8 +331,7 @@ def show_limit(title: str, limit: Mapping[str, Any], unit: str) -> None:
 
 
 def show_bar(title: str, words: str, used: float, reserved: float | None = None) -> None:
-    """A limit's title, what is used of it, and its bar, from 0 to 1; `reserved` is drawn behind
-    that."""
+    """Show a limit's title, its use in words and a bar from 0 to 1, with `reserved` behind it."""
     with ui.element("div"):
         with row("sw-dim"):
             ui.label(title).classes("sw-text")
@@ -349,7 +347,7 @@ def show_bar(title: str, words: str, used: float, reserved: float | None = None)
 
 
 class Redrawn(Generic[T]):
-    """A place whose content is built anew where it shows something else.
+    """A place whose content is rebuilt when its value changes.
 
     Args:
         build: builds the content of a value.
@@ -397,7 +395,7 @@ def card_of(
     *,
     hides: bool = False,
 ) -> Redrawn[T]:
-    """Return a card whose list is built anew where it shows something else.
+    """Return a card whose content is rebuilt when its value changes.
 
     Args:
         hides: whether the card is hidden while there is nothing.
@@ -407,13 +405,13 @@ def card_of(
 
 
 def listed(values: Iterable[T], show: Callable[[T], object], none: str) -> None:
-    """Each of them, or `none` where there is none."""
+    """Show each value, or `none` if there are none."""
     some = [show(each) for each in values]
     if not some:
         ui.label(none).classes("sw-dim")
 
 
 def lines(values: Iterable[tuple[str, str]], classes: str = "sw-text") -> None:
-    """Facts of (name, text)."""
+    """Add facts of (name, text)."""
     for name, words in values:
         fact(name, words, classes)

@@ -1,5 +1,4 @@
-"""Serving the pages with uvicorn until a stop is requested, its connections within the bounds of
-the API's."""
+"""The server of the pages: uvicorn until a stop is requested, with the API's bounds."""
 
 from __future__ import annotations
 
@@ -111,7 +110,7 @@ def build(options: Options) -> FastAPI:
 
 
 def bounded(app: App, bounds: Bounds) -> dict[str, Any]:
-    """Returns `app` and `http` for the `uvicorn.Config` of one server.
+    """Return `app` and `http` for the `uvicorn.Config` of one server.
 
     Connections that become WebSockets are no longer counted: their application knows them.
     """

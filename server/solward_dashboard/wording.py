@@ -1,5 +1,4 @@
-"""Amounts, times and addresses as text; and who principals and addresses are, by the names that
-people gave them."""
+"""Amounts, times and addresses as text, and the names that people gave principals and addresses."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ def plain(amount: Decimal | int) -> str:
 
 
 def exact(amount: Decimal | int) -> str:
-    """As `plain`, without zeros at the end of a fraction."""
+    """Return a number as `plain` does, without zeros at the end of a fraction."""
     text = plain(amount)
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -47,13 +46,13 @@ def short(text: str, ends: int = 4) -> str:
 
 
 def ago(moment: datetime, now: datetime | None = None) -> str:
-    """How long ago, in the largest unit that fits."""
+    """Return how long ago a moment was, in the largest unit that fits."""
     span = _span((now or datetime.now(UTC)) - moment)
     return f"{span} ago" if span else "now"
 
 
 def left(until: datetime, now: datetime) -> str:
-    """How long until then, in the largest unit that fits."""
+    """Return how long it is until a moment, in the largest unit that fits."""
     span = _span(until - now)
     return f"{span} left" if span else "its time is over"
 
@@ -70,18 +69,18 @@ def clock(moment: datetime) -> str:
 
 
 def day(moment: datetime) -> str:
-    """Date and time of day in the machine's time zone."""
+    """Return the date and time of day in the machine's time zone."""
     return moment.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def second(moment: datetime, *, zone: bool = True) -> str:
-    """As `day`, to the second and with the zone's name."""
+    """Return the date and time as `day` does, to the second and with the zone's name."""
     return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S" + " %Z" * zone)
 
 
 def midnight(day: str | None, *, days: int = 0) -> datetime | None:
-    """When the day of a field for dates begins in the machine's time zone, or one `days` after it;
-    None where it is no whole date yet."""
+    """Return when a date field's day begins in the machine's time zone, or the one `days` later;
+    None while it is no whole date."""
     try:
         first = date.fromisoformat(day or "") + timedelta(days)
         return datetime.combine(first, time()).astimezone()
@@ -90,7 +89,7 @@ def midnight(day: str | None, *, days: int = 0) -> datetime | None:
 
 
 def local_times(text: str) -> str:
-    """Return a text of the service with its times as `second` has them."""
+    """Return a text of the service with its times in the machine's time zone."""
     return _INSTANT.sub(_local_time, text)
 
 
@@ -103,7 +102,7 @@ def _local_time(found: re.Match[str]) -> str:
 
 
 def interval_text(milliseconds: int) -> str:
-    """`every 5 s`, `every 2 min`."""
+    """Return an interval, such as `every 5 s` or `every 2 min`."""
     for size, unit in ((3_600_000, "h"), (60_000, "min"), (1_000, "s")):
         if milliseconds % size == 0:
             return f"every {milliseconds // size} {unit}"
@@ -111,13 +110,13 @@ def interval_text(milliseconds: int) -> str:
 
 
 def cut(text: str, longest: int = 240) -> str:
-    """Return a text on one line, without its end where it is longer."""
+    """Return a text on one line, of at most `longest` characters."""
     line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def counted(count: int, name: str, plural: str = "") -> str:
-    """`1 payment`, `2,000 payments`; `plural` where it is not `name` with an s."""
+    """Return `1 payment` or `2,000 payments`; `plural` if it is not `name` with an s."""
     return f"{count:,} {name if count == 1 else plural or f'{name}s'}"
 
 
@@ -139,7 +138,7 @@ _OF_ADMIN = "you (admin)"
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """Names to show.
+    """The names of principals and addresses.
 
     Attributes:
         names: principal or `wallet:<id>` -> name.
@@ -158,7 +157,7 @@ class People:
         contacts: Iterable[Contact] = (),
         admins: Iterable[AdminCredential] = (),
     ) -> People:
-        """By what the service lists; an own wallet's name comes before a contact's.
+        """Return the names in the service's lists; an own wallet's name comes before a contact's.
 
         Args:
             contacts: those known, the policy's address book among them.
@@ -171,7 +170,7 @@ class People:
 
     @classmethod
     async def ask(cls) -> People:
-        """By what the service lists now."""
+        """Fetch the service's lists and return their names."""
         return cls.of(
             *await asyncio.gather(
                 api().wallets.list(),
@@ -183,7 +182,7 @@ class People:
         )
 
     def who(self, principal: str) -> str:
-        """Return its kind and name, and its id, which tells two of one name apart."""
+        """Return a principal's kind, name and id, since two may have one name."""
         kind, _, own_id = principal.partition(":")
         name = self.names.get(principal)
         if not own_id:
@@ -191,7 +190,7 @@ class People:
         return f"{kind} {own_id}" if name is None else f"{kind} {name} ({own_id})"
 
     def called(self, principal: str) -> str:
-        """Return its kind and name alone, for a list; its id where it has none."""
+        """Return a principal's kind and name for a list; its id if it has no name."""
         kind, _, own_id = principal.partition(":")
         if not own_id:
             return _OF_ADMIN if principal == "admin" else principal
@@ -202,15 +201,14 @@ class People:
         return self.names.get(f"wallet:{wallet_id}", wallet_id)
 
     def receiver(self, address: str) -> str:
-        """Return an address, whole, after the name that it has here, or whose it only looks
-        like."""
+        """Return the whole address after its name, or after a warning if it only looks alike."""
         name, taken = self.book.called.get(address), self.book.taken_for(address)
         if name is None and taken is not None:
             name = f"NOT {taken.name}, it only looks alike"
         return address if name is None else f"{name}, {address}"
 
     def warned(self, address: str) -> str:
-        """Whose address it is; of one without a name that it has none, and which it looks like."""
+        """Return whose address it is, or that it has no name, or which one it only looks like."""
         taken = self.book.taken_for(address)
         if taken is not None:
             return f"NOT {taken.name}: it looks alike, and is another address than {taken.address}"

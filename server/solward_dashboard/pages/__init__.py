@@ -1,4 +1,4 @@
-"""The pages, a module each, or one for a list and its elements; `register` adds their routes."""
+"""The pages, a module for each, or for a list and its elements; `register` adds their routes."""
 
 from __future__ import annotations
 

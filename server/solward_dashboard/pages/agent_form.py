@@ -1,5 +1,5 @@
-"""Dialogs that create an agent, as a copy or from a template too, or change one: the editor of its
-strategy, and what a change comes to before it is saved."""
+"""The dialogs that create or change an agent, with the editor of its strategy; a new one may start
+from a copy or a template, and a change is reviewed before it is saved."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _SIGNS = {"+": "added", "-": "removed", " ": "unchanged", "…": "left out"}
 
 
 async def create_agent(copied: Agent | None = None) -> None:
-    """The dialog that creates an agent; returns when it is closed.
+    """Show the dialog that creates an agent; returns when it is closed.
 
     Args:
         copied: an agent whose fields and grants the new one begins with.
@@ -105,7 +105,7 @@ async def create_agent(copied: Agent | None = None) -> None:
 
 
 async def change_agent(agent: Agent) -> None:
-    """The dialog that changes an agent; returns when it is closed."""
+    """Show the dialog that changes an agent; returns when it is closed."""
     providers = await _providers()
     history = await api().audit(types=["agent:changed"], agent_id=agent.id, limit=_MOST_EARLIER)
 
@@ -136,7 +136,7 @@ async def change_agent(agent: Agent) -> None:
 def _buttons(
     dialog: ui.dialog, forms: AgentForms, verb: str, send: Callable[[], Awaitable[str | None]]
 ) -> None:
-    """Cancel, and a button that closes the dialog once `send` says what was done."""
+    """Add Cancel, and a button that closes the dialog once `send` returns what was done."""
 
     def close() -> None:
         forms.editor.release()
@@ -240,7 +240,7 @@ class AgentForms:
         return None if self._wallet is None else str(self._wallet.value or "") or None
 
     def show_message(self, said: str) -> None:
-        """Show what concerns the whole form, such as the service's error; nothing where empty."""
+        """Show a text about the whole form, such as the service's error; empty removes it."""
         self._error.set_text(said)
 
     def read(self) -> dict[str, Any] | None:
@@ -305,7 +305,7 @@ class AgentForms:
         select.on_value_change(chosen)
 
     def _add_earlier(self, found: Sequence[tuple[AuditEntry, str]]) -> None:
-        """What the strategy was before; each can be put into the editor."""
+        """Add the agent's earlier strategies, each with a button that puts it into the editor."""
         with _expansion(f"Earlier strategies ({len(found)})") as earlier:
             for entry, words in found:
                 with sw.stack("sw-form"):
@@ -369,7 +369,7 @@ async def _started(agent: Agent) -> str:
 
 
 def provider_choices(providers: Mapping[str, Plugin]) -> dict[str, str]:
-    """Providers as choices: name -> label."""
+    """Return providers as choices: name -> label."""
     labels = {}
     for name, each in providers.items():
         notes = [] if each.is_llm else ["not a language model"]
@@ -385,7 +385,7 @@ def first_choice(providers: Mapping[str, Plugin]) -> str | None:
 
 
 def about(provider: Plugin) -> str:
-    """What to know before an agent of this provider is created."""
+    """Return what to know before an agent of this provider is created; maybe empty."""
     if not provider.configured:
         return (
             f"Set {provider.secret_env} and restart the service before an agent of this provider"
@@ -395,7 +395,7 @@ def about(provider: Plugin) -> str:
 
 
 def milliseconds(seconds: Any) -> int | None:
-    """`loopIntervalMs`; None where it is no whole number of milliseconds."""
+    """Return seconds as `loopIntervalMs`; None if it is no whole number of milliseconds."""
     exact = seconds * 1_000
     return int(exact) if exact == int(exact) else None
 
@@ -406,26 +406,25 @@ def seconds_text(milliseconds: int) -> str:
 
 
 def default_limits(settings: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return the service's limits of settings by their names, which are those of the fields. Its
-    ceiling of costs holds without being said again."""
+    """Return the limits in the settings, by field; the ceiling of costs holds without one."""
     found = {each.json: settings.get(each.name.upper()) for each in _RAILS if each.is_required}
     return {name: Decimal(each) for name, each in found.items() if each}
 
 
 def of_template(values: Mapping[str, Any], template: AgentTemplate) -> dict[str, Any]:
-    """Return the arguments of an agent that starts from a template; the template's strategy where
-    it was not changed."""
+    """Return the arguments of an agent that starts from a template; an unchanged strategy is left
+    to the template."""
     own = values["strategy"] == template.strategy
     return {**values, "template": template.name, "strategy": None if own else values["strategy"]}
 
 
 def grants_to_copy(grants: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Grants of one agent as another's: without whose they were."""
+    """Return an agent's grants without their principal, so that another agent can have them."""
     return [{name: each for name, each in grant.items() if name != "who"} for grant in grants]
 
 
 def leaving_texts(template: AgentTemplate) -> list[str]:
-    """Return the most that can leave by an agent of a template in a day."""
+    """Return the most that an agent of a template can move in a day, a line for each asset."""
     leaving = [
         f"{asset_name(asset)}: {most_text(asset, each)}"
         for asset, each in template.can_leave["assets"].items()
@@ -436,7 +435,7 @@ def leaving_texts(template: AgentTemplate) -> list[str]:
 
 
 class StrategyEditor:
-    """A strategy, in a field that keeps its line breaks; counts its characters.
+    """A field for a strategy that keeps its line breaks and counts its characters.
 
     Args:
         stored: what is stored.
@@ -460,12 +459,12 @@ class StrategyEditor:
 
     @property
     def text(self) -> str:
-        """What stands in the field."""
+        """The current text of the field."""
         return str(self._area.value or "")
 
     @property
     def is_changed(self) -> bool:
-        """Whether it is another text than what is stored."""
+        """True if the text is not the stored one."""
         return self.text != self._stored
 
     def put(self, text: str) -> None:
@@ -495,7 +494,7 @@ def _error_of(text: str | None) -> str | None:
 async def reviewed(
     stored: Agent, found: Sequence[Change], strategy: str, *, is_other: bool
 ) -> bool:
-    """Return whether the user saves these changes, which are shown.
+    """Show changes, and return whether the user saves them.
 
     Args:
         stored: the agent as it is now.
@@ -535,7 +534,7 @@ async def reviewed(
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One field that is another one.
+    """A field whose value changes.
 
     Attributes:
         is_wider: it is a bound, and more is allowed than before.
@@ -554,7 +553,7 @@ class Change:
 
 
 def changes(stored: Agent, values: Mapping[str, Any]) -> list[Change]:
-    """What saving a form's values changes of an agent, but for its strategy.
+    """Return what saving a form's values changes of an agent, except its strategy.
 
     Args:
         values: arguments of `agents.change`; a number of the budget that is left out is removed.
@@ -581,7 +580,7 @@ def changes(stored: Agent, values: Mapping[str, Any]) -> list[Change]:
 
 
 def _bound(field: Field, before: Any, after: Any) -> Change:
-    """Return a greater number is a wider bound, and so is none."""
+    """Return the change of a bound. A greater number is wider, and so is no bound."""
     wider = before is not None and (after is None or Decimal(after) > Decimal(before))
     return Change(field.label, _number(before), _number(after), wider)
 
@@ -595,8 +594,8 @@ def _option(value: Any) -> str:
 
 
 def diff(before: str, after: str) -> list[tuple[str, str]]:
-    """Return the lines of two texts that differ, with three around them: `+`, `-`, ` ` or `…` for a
-    gap, and the line; none of them where the texts are the same."""
+    """Return the lines of two texts that differ, with three around them, as (sign, line). A sign is
+    `+`, `-`, ` ` or `…` for a gap. Equal texts have none."""
     lines = difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm="", n=3)
     found: list[tuple[str, str]] = []
     for line in list(lines)[2:]:
@@ -609,7 +608,7 @@ def diff(before: str, after: str) -> list[tuple[str, str]]:
 
 
 def earlier_strategies(entries: Sequence[AuditEntry], now: str) -> list[tuple[AuditEntry, str]]:
-    """Strategies that an agent had before, the latest first, each with the entry that ended it.
+    """Return an agent's earlier strategies, latest first, each with the entry that ended it.
 
     Args:
         entries: `agent:changed` of the audit log, the newest first.

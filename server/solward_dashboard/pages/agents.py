@@ -1,5 +1,4 @@
-"""The agents page: a card an agent, with its last decision and its buttons; the page of one, with
-its strategy, limits and decisions, newest first; and the chat."""
+"""The agents page, with a card for each agent; the page of one agent; and the chat with it."""
 
 from __future__ import annotations
 
@@ -61,7 +60,7 @@ class Activity:
 
 
 def page() -> None:
-    """Built once a visitor; elements are updated in place."""
+    """Build the page once for a visitor; elements are updated in place."""
     with frame("/agents") as freshness:
         chat = Chat()
         # Names of wallets never change.
@@ -94,7 +93,7 @@ def page() -> None:
 
 
 async def activity(agent_id: str) -> Activity | None:
-    """Return an agent's activity; None where it was deleted since it was listed."""
+    """Return an agent's activity; None if it was deleted since it was listed."""
     try:
         decisions, limits = await asyncio.gather(
             api().agents.decisions(agent_id, limit=1), api().agents.limits(agent_id)
@@ -164,8 +163,7 @@ def status_badge() -> sw.Redrawn[str]:
 
 
 def limit_bars() -> sw.Redrawn[Mapping[str, Any]]:
-    """Return the day's SOL, and tokens and dollars of the model where they are limited: a bar
-    each."""
+    """Return bars of the day's SOL, and of the model's tokens and dollars if these are limited."""
 
     def build(limits: Mapping[str, Any]) -> None:
         sw.show_limit("Spent in 24 hours", limits["dailySpendingLimitSol"], " SOL")
@@ -231,7 +229,7 @@ def agent_buttons(chat: Callable[[Agent], None], *, leaves: bool = False) -> sw.
 
 
 class Strategy:
-    """An agent's strategy: its beginning, and all of it on demand where that is more."""
+    """The beginning of an agent's strategy, and all of it on demand."""
 
     def __init__(self) -> None:
         self._text = sw.text("", "sw-text sw-clamp")
@@ -251,7 +249,7 @@ class Strategy:
 
 
 def matching(agents: Sequence[Agent], wallets: Mapping[str, str], search: str) -> list[Agent]:
-    """Agents whose name, wallet, status, provider and model contain every word of the search."""
+    """Return the agents with every searched word in name, wallet, status, provider or model."""
     return with_words(
         search,
         agents,
@@ -271,7 +269,7 @@ def action_text(decision: Decision) -> str:
 
 
 def usage_text(usage: Mapping[str, Any] | None) -> str:
-    """`912 + 41 tokens, about 0.000161 USD`; empty where the provider does not count."""
+    """Return `912 + 41 tokens, about 0.000161 USD`; empty if the provider does not count."""
     if usage is None:
         return ""
     cost = usage.get("costUsd")
@@ -280,7 +278,7 @@ def usage_text(usage: Mapping[str, Any] | None) -> str:
 
 
 def provider_text(agent: Agent) -> str:
-    """Provider and model of an agent, and how often it decides."""
+    """Return an agent's provider and model, and how often it decides."""
     demo = "" if agent.is_llm else " (not a language model)"
     model = "" if agent.llm_model == agent.llm_provider else f", model {agent.llm_model}"
     return f"{agent.llm_provider}{demo}{model}, {interval_text(agent.loop_interval_ms)}"
@@ -288,7 +286,7 @@ def provider_text(agent: Agent) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OneAgent:
-    """Everything the page shows."""
+    """Everything that the page of an agent shows."""
 
     agent: Agent
     wallet: str
@@ -298,7 +296,7 @@ class OneAgent:
 
 
 async def fetch(agent_id: str) -> OneAgent:
-    """Everything of an agent."""
+    """Fetch everything that the page of an agent shows."""
     agent, limits, newest = await asyncio.gather(
         api().agents.get(agent_id),
         api().agents.limits(agent_id),
@@ -313,7 +311,7 @@ async def fetch(agent_id: str) -> OneAgent:
 
 
 def one(agent_id: str) -> None:
-    """Built once a visitor; elements are updated in place."""
+    """Build the page once for a visitor; elements are updated in place."""
     with frame_of_one("/agents", "Agent", agent_id) as shown:
         chat = Chat()
         latest: list[Agent] = []
@@ -453,7 +451,7 @@ def _detail(value: Any) -> str:
 
 
 class Chat:
-    """A dialog; the conversation with each agent is kept as long as the page."""
+    """A dialog that keeps the conversation with each agent while the page is open."""
 
     def __init__(self) -> None:
         self._agent: Agent | None = None

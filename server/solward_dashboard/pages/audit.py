@@ -1,4 +1,4 @@
-"""The page of the audit log: what was done, by whom, with filters, live, and as JSON lines."""
+"""The page of the audit log: what was done and by whom, with filters, live, and as JSON lines."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _MOST_TOLD = 160
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A page of what fits `only`, and the names in it.
+    """A page of the entries that fit `only`, and the names in them.
 
     Attributes:
         newest: the number of the newest entry of all, where `page` is the first one.
@@ -65,7 +65,7 @@ class Answer:
 
 
 async def _first_of(only: AuditFilter, before: int | None) -> AuditPage:
-    """Return the first page that has an entry, of some that the service looks at."""
+    """Return the first page that has an entry, of at most `_LOOKS` pages."""
     for _ in range(_LOOKS):
         page = await api().audit(**asdict(only), limit=LIMIT, before=before)
         if page.entries or page.next is None:
@@ -75,7 +75,7 @@ async def _first_of(only: AuditFilter, before: int | None) -> AuditPage:
 
 
 def page(wallet: str = "", agent: str = "") -> None:
-    """Built once a visitor; entries are added, and those that are there stay where they are.
+    """Build the page once for a visitor; new entries do not move those that are shown.
 
     Args:
         wallet, agent: the id of the one to begin with; empty for all.
@@ -85,7 +85,7 @@ def page(wallet: str = "", agent: str = "") -> None:
 
 
 def about(event: Event, people: People) -> str:
-    """What an entry is about, on one line."""
+    """Return what an entry is about, on one line."""
     data = event.data if isinstance(event.data, Mapping) else {}
     told = [
         people.names.get(f"{kind}:{data[field]}", short(str(data[field])))
@@ -104,7 +104,7 @@ def about(event: Event, people: People) -> str:
 
 
 def by(event: Event, people: People) -> str:
-    """Who asked for it; empty where the entry does not say."""
+    """Return the principal that asked for it; empty if the entry does not say."""
     who = event.data.get("principal") if isinstance(event.data, Mapping) else None
     return f"by {_principal(str(who), people)}" if who else ""
 
@@ -114,7 +114,7 @@ def _principal(who: str, people: People) -> str:
 
 
 class _Filters:
-    """The fields above the list; `changed` is called with what they ask for."""
+    """The filters above the list; `changed` is called with what they select."""
 
     def __init__(
         self, only: AuditFilter, changed: Callable[[AuditFilter], Awaitable[None]]
@@ -138,7 +138,7 @@ class _Filters:
             each.on_value_change(self._read)
 
     async def clear(self) -> None:
-        """Ask for everything."""
+        """Clear all filters."""
         self._kinds.set_value([])
         for each in self._single:
             each.set_value("")
@@ -173,7 +173,7 @@ class _Filters:
 
 
 def _one_of(names: Mapping[str, str], chosen: str | None, every: str) -> dict[str, str]:
-    """Options of a select; what is chosen is one of them, also where it has no name any more."""
+    """Return a select's options; the chosen one is among them even if it has no name."""
     gone = {} if chosen is None or chosen in names else {chosen: short(chosen)}
     return {"": every} | dict(names) | gone
 
@@ -262,7 +262,7 @@ class _Log:
             return [_entry(each, self._people) for each in entries]
 
     def _draw(self) -> None:
-        """Show what the entries that are there leave to be said."""
+        """Update the counts, the buttons, and the text of an empty list."""
         news = 0 if self._news is None else len(self._news.entries)
         more = "+" if self._news is not None and self._news.next is not None else ""
         self._more_news.set_text(f"{news}{more} new {'entry' if news == 1 else 'entries'}")

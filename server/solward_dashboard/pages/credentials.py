@@ -35,7 +35,7 @@ _Texts: TypeAlias = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What the two pages differ in.
+    """A kind of credential, with everything in which the two pages differ.
 
     Attributes:
         choice: the field that is chosen, and what it begins with.
@@ -56,7 +56,7 @@ class Kind:
 
     @property
     def calls(self) -> Any:
-        """The client's."""
+        """The client's calls for this kind."""
         return api().keys if self is KEYS else api().admins
 
 
@@ -114,17 +114,17 @@ ADMINS = Kind(
 
 
 def api_keys() -> None:
-    """Built once a visitor."""
+    """Build the page of API keys, once for a visitor."""
     _Page(KEYS)
 
 
 def admins() -> None:
-    """Built once a visitor."""
+    """Build the page of admin credentials, once for a visitor."""
     _Page(ADMINS)
 
 
 class _Page:
-    """The list of one kind, and the dialog that makes another."""
+    """The list of one kind, and the dialog that creates a credential."""
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind

@@ -1,5 +1,5 @@
-"""The inbox: what waits for a person, whole, with what is left of a wallet's limits after it, and
-their decision; and what became of what waited."""
+"""The page of holds: those that wait for a person, with what each would leave of the wallet's
+limits, and what became of earlier ones."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _STATES = {"held": "waits for you"}
 
 @dataclass(frozen=True, slots=True)
 class DisplayContext:
-    """What a card needs beside its hold.
+    """The names, tokens and records that the cards of holds are shown with.
 
     Attributes:
         records: id -> the record that a hold ended in.
@@ -67,7 +67,7 @@ Shown: TypeAlias = tuple[Sequence[Hold], DisplayContext]
 
 
 def hold_cards(empty: str, testid: str, *, compact: bool = False) -> sw.Redrawn[Shown]:
-    """Return a card a hold, built anew where a hold has changed.
+    """Return a card for each hold, rebuilt when a hold changes.
 
     Args:
         empty: what stands there where there is none.
@@ -169,7 +169,7 @@ def _decision(hold: Hold, context: DisplayContext, verb: str, look: str, needs: 
 
 
 async def _confirmed(hold: Hold, context: DisplayContext, verb: str) -> str | None:
-    """Return the note, empty or not, where the person confirms; else None."""
+    """Return the note, maybe empty, if the person confirms; else None."""
     left = await _left_after(hold) if verb == "Approve" else []
 
     def build() -> None:
@@ -191,7 +191,7 @@ async def _confirmed(hold: Hold, context: DisplayContext, verb: str) -> str | No
 
 
 async def _left_after(hold: Hold) -> list[str]:
-    """What it would leave of the limits, or that they are not known."""
+    """Return what a hold would leave of the limits, or that they are not known."""
     lamports = sum(int(each["units"]) for each in hold.lines if each["asset"] == "SOL")
     taken = Decimal(lamports).scaleb(-SOL_DECIMALS)
     try:
@@ -206,7 +206,7 @@ def _until(expires_at: datetime) -> str:
 
 
 async def _display_context(holds: Sequence[Hold]) -> DisplayContext:
-    """What the cards of these holds need."""
+    """Fetch what the cards of these holds are shown with."""
     health, people = await asyncio.gather(api().health(), People.ask())
     ended = {each.wallet_id for each in holds if each.transaction_id is not None}
     known = sorted(each for each in ended if f"wallet:{each}" in people.names)
@@ -218,7 +218,7 @@ async def _display_context(holds: Sequence[Hold]) -> DisplayContext:
 
 
 def page() -> None:
-    """Built once a visitor; cards are built anew when their holds change."""
+    """Build the page once for a visitor; cards are rebuilt when their holds change."""
     with frame("/holds") as freshness:
         waiting = hold_cards("Nothing waits for you.", "waiting")
         ui.label("Decided").classes("sw-name").props("role=heading aria-level=2")
@@ -233,7 +233,7 @@ def page() -> None:
 
 
 async def _fetch() -> tuple[Sequence[Hold], Sequence[Hold], DisplayContext]:
-    """Everything that waits, the newest of what ended, and what their cards need."""
+    """Fetch all open holds, the newest decided ones, and what their cards are shown with."""
     held, decided = await asyncio.gather(
         api().holds.list(is_open=True, limit=_OPEN), api().holds.list(is_open=False, limit=_ENDED)
     )
@@ -241,7 +241,7 @@ async def _fetch() -> tuple[Sequence[Hold], Sequence[Hold], DisplayContext]:
 
 
 def one(hold_id: str) -> None:
-    """The page of one hold, whose address a message to a person may have."""
+    """Build the page of one hold; messages to people may link to it."""
     with frame_of_one("/holds", "Hold", hold_id) as shown:
         cards = hold_cards("", "waiting")
 

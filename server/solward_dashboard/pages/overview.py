@@ -59,7 +59,7 @@ _NO_LEDGER = "the ledger does not answer"
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Everything the page shows; each decision with the name of its agent.
+    """Everything that the page shows; each decision has the name of its agent.
 
     Attributes:
         limits: of some wallets, by their names (`GET /wallets/:id/limits`).
@@ -77,21 +77,21 @@ class Overview:
 
     @property
     def spent(self) -> Decimal:
-        """By the wallets of `limits`, in SOL; what is reserved counts as spent."""
+        """The SOL that the wallets of `limits` spent; what is reserved counts as spent."""
         days = [each["dailySpendingLimitSol"] for _, each in self.limits]
         used = (Decimal(day.get(name, 0)) for day in days for name in ("spent", "reserved"))
         return sum(used, Decimal(0))
 
     @property
     def spent_by(self) -> str:
-        """Which wallets that is."""
+        """The wallets that `spent` covers, in words."""
         if self.wallets > len(self.limits):
             return f"by the {len(self.limits)} most active of {self.wallets:,} wallets"
         return "by 1 wallet" if self.wallets == 1 else f"by {self.wallets} wallets"
 
 
 async def fetch() -> Overview:
-    """Limits are those of the most active wallets, decisions those of some agents."""
+    """Fetch everything, with the limits of the most active wallets and decisions of some agents."""
     health, wallets, transactions, agents, plugins = await asyncio.gather(
         api().health(),
         api().wallets.list(),
@@ -132,8 +132,7 @@ async def _decided(agent: Agent) -> tuple[Decision, ...]:
 
 
 def most_active(wallets: Sequence[Wallet], transactions: Sequence[Transaction]) -> list[Wallet]:
-    """Return the wallets of the newest transactions, filled up by the oldest wallets; oldest
-    first."""
+    """Return the wallets of the newest transactions, then the oldest others; oldest first."""
     newest = list(dict.fromkeys(each.wallet_id for each in transactions))
     place = {wallet_id: at for at, wallet_id in enumerate(newest)}
     chosen = sorted(wallets, key=lambda each: place.get(each.id, len(place)))[:WALLETS]
@@ -142,7 +141,7 @@ def most_active(wallets: Sequence[Wallet], transactions: Sequence[Transaction]) 
 
 
 def running_first(agents: Sequence[Agent]) -> list[Agent]:
-    """Running agents first."""
+    """Return the agents, running ones first."""
     return sorted(agents, key=lambda each: each.status != "running")
 
 
@@ -155,7 +154,7 @@ def latest(
 
 
 def page() -> None:
-    """Built once a visitor; elements are updated in place."""
+    """Build the page once for a visitor; elements are updated in place."""
     with frame("/") as freshness:
         with sw.stack("sw-grid"):
             service = _Figure("Service", "favorite")
@@ -254,7 +253,7 @@ def _problems(plugins: Plugins) -> None:
 
 
 class Waiting:
-    """The first holds with their decision; hidden where nothing waits."""
+    """The first holds that wait for a person, to decide on; hidden if there are none."""
 
     def __init__(self) -> None:
         with sw.marked(ui.element("section").classes("sw-stack"), "waits") as self._card:
@@ -267,7 +266,7 @@ class Waiting:
         self._card.set_visibility(False)
 
     def show(self, holds: Sequence[Hold], context: DisplayContext) -> None:
-        """Show the first of them, oldest first: their time ends first."""
+        """Show the holds whose time ends first."""
         self._card.set_visibility(bool(holds))
         count = len(holds)
         self._title.set_text(f"{count} {'waits' if count == 1 else 'wait'} for you")
@@ -277,7 +276,7 @@ class Waiting:
 
 
 def _refusals(shown: tuple[Refusals, DisplayContext]) -> None:
-    """The latest refusals of all wallets."""
+    """Show the latest refusals of all wallets."""
     found, context = shown
     with sw.marked(sw.row(), "by-rule"):
         for rule, count in found.by_rule.items():
@@ -311,7 +310,7 @@ def _refusal(judged: Judged, context: DisplayContext) -> None:
 
 
 def _exposures(found: Exposures) -> None:
-    """What is held of each asset, and what of it can leave: the first `SHOWN`."""
+    """Show what is held of the first `SHOWN` assets, and what of it can leave."""
     who = "All agents, keys and schedules at once, whoever fools them; not you."
     frozen = f" {found.frozen} frozen: nothing new leaves while so." if found.frozen else ""
     sw.dim(f"{found.of_text.capitalize()}. {who}{frozen}")
@@ -366,7 +365,7 @@ def _limits(limits: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
 
 
 def _decisions(decisions: Sequence[tuple[str, Decision]]) -> None:
-    """The newest decisions, newest first."""
+    """Show the newest decisions, newest first."""
     if not decisions:
         nothing = "No agent has decided anything yet."
         _none(nothing, "Make and start one on the Agents page", "/agents")
@@ -407,7 +406,7 @@ class Exposure:
     def add(
         self, held: Decimal, bound: Mapping[str, Any], *, costs: Decimal = Decimal(0), usd: bool
     ) -> None:
-        """What one wallet holds, and what bounds it there; in dollars where `usd`."""
+        """Add what one wallet holds, and its bound there, in dollars if `usd`."""
         self.held += held
         self.costs += costs
         if bound["most"] is None:
@@ -424,7 +423,7 @@ class Exposure:
 
     @property
     def most(self) -> Decimal | None:
-        """What may leave in 24 hours, None where nothing bounds it in some wallet."""
+        """The most that may leave in 24 hours; None if nothing bounds it in some wallet."""
         return None if self.reasons else self.bounded
 
     @property
@@ -466,7 +465,7 @@ class Exposures:
 
     @property
     def of_text(self) -> str:
-        """Which wallets these are."""
+        """The wallets that are covered, in words."""
         if self.unread:
             return f"of {self.of} of {self.wallets:,} wallets, {self.unread} cannot be read now"
         if self.wallets > self.of:
@@ -477,7 +476,7 @@ class Exposures:
 def summed(
     rows: Iterable[tuple[Balance, Mapping[str, Any]]], wallets: int, unread: int = 0
 ) -> Exposures:
-    """Of each wallet its balance and the answer of `GET /wallets/:id/limits`; pure.
+    """Return the sums over wallets of their balances and answers of `GET /wallets/:id/limits`.
 
     Args:
         wallets: how many there are in all.
@@ -519,7 +518,7 @@ def summed(
 
 
 async def fetch_exposures() -> Exposures:
-    """What the `EXPOSED` oldest wallets hold, and what of it can leave."""
+    """Fetch what the `EXPOSED` oldest wallets hold, and what of it can leave."""
     wallets = await api().wallets.list()
     found = (await of_each([each.id for each in wallets[:EXPOSED]], holding)).values()
     check_any([*found])

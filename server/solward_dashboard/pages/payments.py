@@ -26,7 +26,7 @@ _SERVED = {
 
 
 def page(wallet: str = "") -> None:
-    """Built once a visitor; a payment is built anew when it has changed.
+    """Build the page once for a visitor; a payment is rebuilt when it changes.
 
     Args:
         wallet: the id of the wallet to begin with; empty for all.
@@ -115,12 +115,12 @@ def amount(payment: Payment) -> str:
 
 
 def state(payment: Payment) -> str:
-    """How far it is, in words."""
+    """Return a payment's state in words."""
     return payment.state.replace("_", " ")
 
 
 async def _show_payment(answer: PaidAnswer, payment: Payment, wallet: str) -> None:
-    """A dialog with all of a payment, and the kept answer as text; returns when it is closed."""
+    """Show a payment and its stored answer in a dialog; returns when it is closed."""
 
     def status() -> None:
         ui.badge(payment.status).classes(f"sw-{payment.status}")
@@ -140,7 +140,7 @@ async def _show_payment(answer: PaidAnswer, payment: Payment, wallet: str) -> No
 
 
 def _answer(answer: PaidAnswer) -> None:
-    """What the site wrote, as text and nothing else."""
+    """Show what the site wrote, as text and nothing else."""
     sw.heading("What the site answered")
     status = f"Status {answer.status}" if answer.status else "No answer came."
     sw.text(status, "", testid="answer-status")

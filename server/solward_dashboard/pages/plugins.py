@@ -1,6 +1,5 @@
 """The plugins page: loaded plugins with their schemas, what is wrong with plugins, what a
-distribution keeps for a wallet, and the settings of a skill, in a form of the schema that it
-declares.
+distribution keeps for a wallet, and a form for the settings of a skill.
 
 A secret is written and never shown: its field begins empty, and what is typed replaces it.
 """
@@ -45,24 +44,24 @@ _TOLD = ("title", "description")
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The plugins, and the skills' declarations."""
+    """The plugins, and the declarations of skills."""
 
     plugins: Plugins
     skills: tuple[Skill, ...]
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of plugins and guardrails."""
         return len(self.plugins.plugins) + len(self.plugins.guardrails)
 
 
 async def fetch() -> Loaded:
-    """Fetch both."""
+    """Fetch the plugins and the skills' declarations."""
     return Loaded(*await asyncio.gather(api().plugins(), api().skills()))
 
 
 def page() -> None:
-    """Built once a visitor; rebuilt when the plugins, or what is searched for, have changed."""
+    """Build the page once for a visitor; it is rebuilt when the plugins or the search change."""
     with frame("/plugins") as freshness:
         latest: list[Loaded] = []
 
@@ -109,8 +108,8 @@ def _build(shown: tuple[Loaded, bool]) -> None:
 
 
 def search(answer: Loaded, wanted: str, kind: str) -> Loaded:
-    """Return those of a kind that have every word of a text in their name, distribution, what they
-    need or what they say of themselves.
+    """Return the plugins of a kind that have every word of a text in their name, distribution,
+    needs or description.
 
     Args:
         kind: of a plugin, `guardrail`, or empty for all.
@@ -164,7 +163,7 @@ def _problems(plugins: Plugins) -> None:
 
 
 def _distributions(distributions: Sequence[PluginDistribution]) -> None:
-    """Where others' plugins are installed, and what was accepted of those in their own folders."""
+    """Show third parties' distributions, with what was accepted for those in own folders."""
     with (
         sw.card(f"Installed from others ({len(distributions)})", "distributions"),
         sw.stack("sw-list"),
@@ -307,8 +306,8 @@ class _Entries:
 
 
 def form_schema(schema: Mapping[str, Any], secrets: Sequence[str]) -> dict[str, Any]:
-    """Return the schema of the form: each setting may be left out, and no bound of a secret is in
-    it, because an error of the form would quote the value."""
+    """Return the schema of the form. Each setting may be left out. Secrets have no bounds, because
+    an error of the form would quote the value."""
     needed = schema.get("required", ())
     properties = {}
     for name, each in schema.get("properties", {}).items():
@@ -325,8 +324,8 @@ def form_schema(schema: Mapping[str, Any], secrets: Sequence[str]) -> dict[str, 
 
 
 def changes(found: SkillSettings, typed: Mapping[str, Any]) -> dict[str, Any]:
-    """What the typed values change of the stored ones: settings to set, and None of those to unset;
-    a secret that is left empty stays.
+    """Return what the typed values change of the stored ones: settings to set, and None for those
+    to unset. A secret that is left empty stays.
 
     Args:
         found: the answer of `GET /plugins/skills/:skill/settings`.
@@ -399,7 +398,7 @@ async def edit(skill: str) -> None:
 
 
 def _states(found: SkillSettings, unset: Callable[[str], Awaitable[None]]) -> None:
-    """What cannot be in the form: secrets, and what is set and not declared any more."""
+    """Show what cannot be in the form: secrets, and set values that are no longer declared."""
     declared = found.schema.get("properties", {})
     for each in found.settings:
         name, is_set, is_gone = each.name, each.set, each.name not in declared

@@ -1,4 +1,4 @@
-"""The policy page: who may do what, as sentences, and the address book."""
+"""The policy page: what each principal may do, as sentences, and the address book."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NOBODY = (
 
 
 def page() -> None:
-    """Built once a visitor; built anew when the policy has changed."""
+    """Build the page once for a visitor; it is rebuilt when the policy changes."""
     with frame("/policy") as freshness:
         latest: list[Policy] = []
 
@@ -55,7 +55,7 @@ async def _fetch() -> tuple[Policy, People]:
 
 
 async def _replace(document: Mapping[str, Any], done: str) -> None:
-    """Replace the policy; where it is another than was shown by now that is refused (409)."""
+    """Replace the policy; the service refuses (409) if it has changed since it was shown."""
     await api().policy.replace(document)
     ui.notify(done, type="positive")
 
@@ -63,7 +63,7 @@ async def _replace(document: Mapping[str, Any], done: str) -> None:
 async def _narrow(
     document: Mapping[str, Any], question: str, details: Sequence[str], verb: str, done: str
 ) -> None:
-    """Replace the policy where a person agrees to what it changes."""
+    """Replace the policy if a person agrees to the consequences."""
     if await confirmed(question, [*details, *await consequences(document)], verb):
         await _replace(document, done)
 
@@ -91,12 +91,12 @@ def _is_site(who: str) -> bool:
 
 
 def _withdraw(who: str) -> str:
-    """What takes all of a principal's grants away, and leaves it under grants."""
+    """Return the label of the button that takes a principal's grants but keeps it under grants."""
     return "Pay nothing" if _is_site(who) else "Only read"
 
 
 async def consequences(document: Mapping[str, Any]) -> list[str]:
-    """What a policy would have said otherwise of the last days, or that this is not known."""
+    """Return what a policy would have changed in the last days, or that this is not known."""
     try:
         found = await api().policy.replay(days=_REPLAYED_DAYS, draft=document)
     except SolwardError as error:
@@ -105,7 +105,7 @@ async def consequences(document: Mapping[str, Any]) -> list[str]:
 
 
 def consequence_texts(replay: Replay) -> list[str]:
-    """Return a replay in words; the first of what is changed one by one."""
+    """Return a replay in words, with the first changes one by one."""
     of = f"Of {replay.judged:,} transactions of the last {replay.days} days"
     if not replay.changed:
         return [f"{of} none would have ended otherwise."]
@@ -118,8 +118,8 @@ def consequence_texts(replay: Replay) -> list[str]:
 
 
 def without(policy: Policy, at: int) -> dict[str, Any]:
-    """Return the document without one grant. A principal whose last one it was may only read:
-    without being named at all it would be under no grants, and may do more."""
+    """Return the document without one grant. If it was its principal's last one, the principal may
+    only read: without being named it would be under no grants, and may do more."""
     who = policy.grants[at]["who"]
     kept = [each for number, each in enumerate(policy.grants) if number != at]
     read_only = [*policy.read_only]
@@ -129,13 +129,13 @@ def without(policy: Policy, at: int) -> dict[str, Any]:
 
 
 def reading(policy: Policy, who: str) -> dict[str, Any]:
-    """Return the document with a principal that may only read."""
+    """Return the document in which a principal may only read."""
     kept = [each for each in policy.grants if each["who"] != who]
     return {**policy.document, "grants": kept, "readOnly": [*policy.read_only, who]}
 
 
 def with_grant(policy: Policy, grant: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document with one grant more, the last that is looked at."""
+    """Return the document with one more grant, which is read after the others."""
     read_only = [each for each in policy.read_only if each != grant["who"]]
     return {**policy.document, "grants": [*policy.grants, grant], "readOnly": read_only}
 
@@ -187,7 +187,7 @@ def _group(name: str, addresses: Sequence[str], people: People) -> None:
 
 
 async def _new_grant(policy: Policy) -> dict[str, Any] | None:
-    """Return the policy with a grant that a person wrote, read as a sentence, and agreed to."""
+    """Return the policy with a grant that a person wrote, read as a sentence and agreed to."""
     checked: list[dict[str, Any]] = []
 
     def unread() -> None:
@@ -231,6 +231,6 @@ async def _new_grant(policy: Policy) -> dict[str, Any] | None:
 
 
 def written_grant(text: str) -> Any:
-    """JSON where it begins so, else the sentence; raises `ValueError` where it is not JSON."""
+    """Return a grant as JSON if it begins so, else as text; raises `ValueError` for bad JSON."""
     text = text.strip()
     return jsontext.read(text) if text.startswith("{") else text

@@ -22,7 +22,7 @@ _NOTE = (
 
 
 def page() -> None:
-    """Built once a visitor; rebuilt when a service with other settings answers."""
+    """Build the page once for a visitor; it is rebuilt when the settings change."""
     with frame("/settings") as freshness:
         latest: Sequence[Setting] = ()
 
@@ -71,14 +71,14 @@ def _row(setting: Setting) -> None:
 
 
 def value_text(setting: Setting) -> str:
-    """Return a setting's value for people; of a secret only whether it is set."""
+    """Return a setting's value for people; for a secret, only whether it is set."""
     if setting.secret:
         return "set" if setting.set else "not set"
     return "not set" if setting.value is None else setting.value
 
 
 def default_text(setting: Setting) -> str:
-    """What it would be otherwise, empty where that is its value."""
+    """Return a setting's default, if that is not its value."""
     if setting.secret or setting.value == setting.default:
         return ""
     return f"default: {'not set' if setting.default is None else setting.default}"

@@ -1,5 +1,4 @@
-"""One transaction, as a row of the table, a page of its own and a dialog: why it was refused, what
-it could take."""
+"""One transaction as a table row, a page and a dialog: why it was refused, what it could take."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ _ADDRESSES |= {"asset", "pocket"}
 
 @dataclass(frozen=True, slots=True)
 class One:
-    """A transaction and what its facts are read with."""
+    """A transaction, with the names and the network that it is shown with."""
 
     judged: Judged
     people: People
@@ -58,7 +57,7 @@ class One:
 
 
 async def fetch(transaction_id: str) -> One:
-    """Everything of a transaction."""
+    """Fetch everything that is shown of a transaction."""
     judged, health, people = await asyncio.gather(
         api().transactions.get(transaction_id), api().health(), People.ask()
     )
@@ -66,7 +65,7 @@ async def fetch(transaction_id: str) -> One:
 
 
 def page(transaction_id: str) -> None:
-    """The page of one transaction; built anew when it has changed."""
+    """Build the page of one transaction; it is rebuilt when it changes."""
     with frame_of_one("/transactions", "Transaction", transaction_id) as one:
         with sw.card(testid="transaction"):
             shown = sw.Redrawn(_whole, "sw-stack")
@@ -81,7 +80,7 @@ def _whole(one: One) -> None:
 
 
 async def show_record(transaction_id: str) -> None:
-    """A dialog with the record; returns when it is closed. Raises `ClientError`."""
+    """Show a record in a dialog; returns when it is closed. Raises `ClientError`."""
     one = await fetch(transaction_id)
 
     def beside() -> None:
@@ -190,13 +189,13 @@ def row(
 
 
 def counterpart(record: Transaction) -> str:
-    """Whom it pays, or whose validator it stakes with; empty where nobody."""
+    """Return the address that is paid, or the validator of a stake; empty if there is none."""
     to = recipient_of(record.type, record.details) or record.details.get("validator")
     return to if isinstance(to, str) else ""
 
 
 def called(address: str, known: AddressBook) -> str:
-    """Return an address by its name or else its ends, or whose it only looks like."""
+    """Return an address by its name or else its ends, or which one it only looks like."""
     other = known.taken_for(address)
     if other is not None:
         # What matters first: the ends are those that people know.

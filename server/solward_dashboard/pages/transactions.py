@@ -1,5 +1,4 @@
-"""The transactions page: a table of records with filters, its export, and the dialog of contacts:
-what recipients are called."""
+"""The transactions page: a table of records with filters, its export, and a dialog of contacts."""
 
 from __future__ import annotations
 
@@ -114,7 +113,7 @@ request = NewContact
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The newest records, and what they are named and filtered by."""
+    """The newest records, and the lists that they are named and filtered by."""
 
     records: Sequence[Transaction] = ()
     wallets: tuple[Wallet, ...] = ()
@@ -124,7 +123,7 @@ class Records:
 
 
 def page() -> None:
-    """Built once a visitor; changed rows are updated in place."""
+    """Build the page once for a visitor; changed rows are updated in place."""
     with frame("/transactions") as freshness:
         Table(freshness)
 
@@ -222,11 +221,11 @@ class Table:
         return None
 
     def _address(self, text: str | None) -> str:
-        """Of the recipient that is searched for; empty where nobody is. Raises `InvalidRequest`."""
+        """Return the address of the recipient to search for, or "". Raises `InvalidRequest`."""
         return self._recipients.address(text.strip(), "To") if text and text.strip() else ""
 
     def _draw(self) -> None:
-        """Show the rows that fit, and how many of all that is."""
+        """Show the rows that fit, and how many there are in all."""
         tokens = token_list(self._shown.network)
         names = self._wallets
         found = [
@@ -282,7 +281,7 @@ class Table:
             await self._load(LIMIT)
 
     async def _load(self, limit: int) -> None:
-        """Ask for the next page of what the filter lets through."""
+        """Load the next page of records that fit the filter."""
         wanted = self._filter
         try:
             with sw.disabled(self._older):
@@ -316,8 +315,8 @@ class Table:
 
 
 def matches(record: Transaction, wanted: TransactionFilter, search: str, wallet: str) -> bool:
-    """Return whether a record, of the wallet of this name, fits a filter whose recipient is an
-    address, and has the text that is searched for."""
+    """Return whether a record fits a filter, whose recipient is an address, and has the searched
+    text. `wallet` is the name of its wallet."""
     found = {
         "wallet_id": record.wallet_id,
         "agent_id": record.agent_id,
@@ -342,7 +341,7 @@ def matches(record: Transaction, wanted: TransactionFilter, search: str, wallet:
 async def _page_of(
     wanted: TransactionFilter, limit: int, before: str | None
 ) -> tuple[list[Transaction], str | None]:
-    """Records that fit, and the id that older ones begin behind, None where there are none."""
+    """Return records that fit, and the id that older ones come after; None if there are none."""
     if wanted == _ALL:
         found = await api().transactions.list(limit=limit, before=before)
         return list(found), found[-1].id if len(found) == limit else None
@@ -355,7 +354,7 @@ async def _page_of(
 
 
 async def edit_contacts(contacts: Sequence[Contact]) -> None:
-    """Show the contacts, name and forget some; returns when the dialog is closed."""
+    """Show the contacts, to add and remove some; returns when the dialog is closed."""
 
     async def save() -> None:
         try:
@@ -395,7 +394,7 @@ async def edit_contacts(contacts: Sequence[Contact]) -> None:
 
 
 async def export(request: Request) -> Response:
-    """Yield the records that the query's filter lets through, as the service writes them."""
+    """Return the records that the query's filter lets through, as the service writes them."""
     try:
         wanted = TransactionFilter.of(request.query_params)
         pieces = api().transactions.export(wanted)

@@ -67,7 +67,7 @@ _NO_STAKE = "Nothing staked. Run the skill stake_sol to stake some."
 
 @dataclass(frozen=True, slots=True)
 class OneWallet:
-    """Everything the page shows."""
+    """Everything that the page of a wallet shows."""
 
     wallet: Wallet
     decisions: tuple[Decision, ...]
@@ -83,7 +83,7 @@ class OneWallet:
 
 
 async def fetch(wallet_id: str, decisions: int) -> OneWallet:
-    """Everything of a wallet.
+    """Fetch everything that the page of a wallet shows.
 
     Args:
         decisions: how many of each of its agents.
@@ -109,7 +109,7 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet:
 
 
 def page(wallet_id: str) -> None:
-    """Built once a visitor; elements are updated in place."""
+    """Build the page once for a visitor; elements are updated in place."""
     with frame_of_one("/wallets", "Wallet", wallet_id) as one:
         current: list[Wallet] = []
         fetched: list[datetime] = []
@@ -200,7 +200,7 @@ def _history(latest: OneWallet) -> tuple[Sequence[Point], str]:
 
 
 class Head:
-    """Address, tags, and the freeze switch."""
+    """The head of the page: address, tags, and the freeze switch."""
 
     def __init__(self, wallet: CurrentWallet) -> None:
         self._wallet = wallet
@@ -276,7 +276,7 @@ async def _show_qr(wallet: Wallet) -> None:
 
 
 async def _unfrozen(wallet: Wallet) -> list[str]:
-    """What can happen once it is unfrozen."""
+    """Return what can happen once a wallet is unfrozen."""
     try:
         limits, holds = await asyncio.gather(
             api().wallets.limits(wallet.id), api().holds.list(wallet_id=wallet.id, is_open=True)
@@ -291,7 +291,7 @@ async def _unfrozen(wallet: Wallet) -> list[str]:
 
 
 def holdings(balance: Balance) -> None:
-    """SOL and tokens."""
+    """Show SOL and tokens."""
     sw.text(f"{plain(balance.sol)} SOL", "sw-figure", testid="sol")
     sw.listed(balance.tokens, _token, "No tokens. Swap some SOL, or launch one.")
 
@@ -307,7 +307,7 @@ def _token(token: TokenBalance) -> None:
 
 
 def limit_bars(limits: Mapping[str, Any]) -> None:
-    """How much of each limit is spent, reserved and left."""
+    """Show how much of each limit is spent, reserved and left."""
     minute = limits["maxTransactionsPerMinute"]
     with sw.row():
         ui.label("One transaction")
@@ -321,7 +321,7 @@ def limit_bars(limits: Mapping[str, Any]) -> None:
 
 
 def _pocket(wallet: CurrentWallet, pocket: Pocket) -> None:
-    """A pocket that may hold something: what a call could take."""
+    """Show a pocket that may hold something, and what a call could take of it."""
     address = pocket.address
     with sw.row():
         ui.label(pocket.position or "left over").classes("sw-strong")
@@ -351,8 +351,7 @@ def _at_risk(pocket: Pocket) -> list[str]:
 
 
 async def _sweeps(wallet: Wallet, pocket: Pocket) -> bool:
-    """Return whether a person confirms to take home what a pocket holds. It has no dry run: what is
-    in the pocket is what comes."""
+    """Return whether a person confirms to sweep a pocket, of which there is no dry run."""
     details = [
         f"From the pocket {pocket.address}",
         *(f"Arrives: {risk}, as the service knows it" for risk in _at_risk(pocket)),
@@ -363,7 +362,7 @@ async def _sweeps(wallet: Wallet, pocket: Pocket) -> bool:
 
 
 async def rent_of(wallet_id: str) -> Reclaimable | None:
-    """What rent can come back; None where there is none, or it is not known."""
+    """Return the rent that can come back; None if there is none or it is not known."""
     with suppress(SolwardError):
         found = await api().wallets.reclaimable(wallet_id)
         return found if found.accounts or found.kept else None
@@ -371,7 +370,7 @@ async def rent_of(wallet_id: str) -> Reclaimable | None:
 
 
 def rent_rows(found: Reclaimable | None, wallet: CurrentWallet) -> None:
-    """Rent that token accounts can give back."""
+    """Show the rent that token accounts can give back."""
     if found is None:
         return
     said = f"{plain(found.reclaimable)} SOL of {counted(len(found.accounts), 'token account')}"
@@ -404,7 +403,7 @@ def rent_rows(found: Reclaimable | None, wallet: CurrentWallet) -> None:
 
 
 def _stake(wallet: CurrentWallet, stake: Stake) -> None:
-    """A stake account with its action."""
+    """Show a stake account with its action."""
     verb = "Withdraw" if stake.can_be_withdrawn else "Unstake"
     name = "withdraw_stake" if stake.can_be_withdrawn else "unstake"
 
@@ -438,7 +437,7 @@ def _stake(wallet: CurrentWallet, stake: Stake) -> None:
 
 
 def recent_rows(records: Sequence[Transaction]) -> None:
-    """The last transactions."""
+    """Show the last transactions."""
     sw.listed(records[:_RECENT], _recent, "None yet. Ask the faucet for some SOL.")
 
 

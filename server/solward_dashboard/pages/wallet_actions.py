@@ -1,4 +1,4 @@
-"""What is done with a wallet: actions, each a form and what came of it, and its schedules."""
+"""Actions on a wallet, each a form with its outcome; and the wallet's schedules."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Action:
 
 
 def of_operation(declared: Operation, known: Mapping[str, str] | None = None) -> Action:
-    """Performing a declared operation; its form begins with what is `known`."""
+    """Return the action of a declared operation; its form begins with the values of `known`."""
 
     def fields(values: Mapping[str, Any]) -> dict[str, Any]:
         given = {each.name: values.get(each.json) for each in declared.fields}
@@ -112,7 +112,7 @@ def of_operation(declared: Operation, known: Mapping[str, str] | None = None) ->
 
 
 def of_skill(skill: Skill) -> Action:
-    """Running a skill, whoever wrote it."""
+    """Return the action that runs a skill, whoever wrote it."""
 
     async def run(wallet_id: str, values: Mapping[str, Any], key: str) -> str:
         return await api().wallets.run_skill(wallet_id, skill.name, values, idempotency_key=key)
@@ -204,8 +204,8 @@ class ActionPanel:
             self._button.props(remove="loading")
 
     async def learn_names(self) -> None:
-        """Let the recipient be given by what the service calls it; where it does not answer, by an
-        address and the names known so far."""
+        """Let the recipient field take the service's current names. If the service does not answer,
+        the names known so far stay."""
         try:
             wallets, contacts = await asyncio.gather(api().wallets.list(), api().contacts.list())
         except SolwardError:
@@ -213,7 +213,7 @@ class ActionPanel:
         self._form.take_names(self._action.recipient, AddressBook.of(wallets, contacts))
 
     async def _agreed(self, wallet: Wallet, values: Mapping[str, Any]) -> bool:
-        """Return whether a person confirms it, where one is asked."""
+        """Return whether a person confirms the action, if it needs that."""
         action = self._action
         if not action.asks:
             return True
@@ -258,7 +258,7 @@ class ActionPanel:
 
 
 class SkillChooser:
-    """Any skill that is loaded, and its form."""
+    """A select of all loaded skills, and the form of the chosen one."""
 
     def __init__(self, wallet: CurrentWallet) -> None:
         self._wallet = wallet
@@ -268,7 +268,7 @@ class SkillChooser:
         self._place = ui.element("div")
 
     def offer(self, skills: Sequence[Skill]) -> None:
-        """The skills there are; what is being filled in stays."""
+        """Offer the loaded skills; a form that is being filled in stays."""
         fresh = {each.name: each for each in skills}
         if fresh.keys() != self._skills.keys():
             self._select.set_options(
@@ -290,7 +290,7 @@ def _lines(values: Mapping[str, Any]) -> list[str]:
 
 
 async def _facts(values: Mapping[str, Any], fields: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What was asked for; addresses with their names, where the service says them."""
+    """Return the values as (title, text), with names for addresses if the service answers."""
     people = People()
     with suppress(SolwardError):
         people = await People.ask()
@@ -324,7 +324,7 @@ def _ended(record: Transaction) -> str:
 
 
 class Schedules:
-    """Each with its state, when it runs next, and what can be done with it."""
+    """A wallet's schedules, each with its state, its next run and its buttons."""
 
     new: ClassVar = NewSchedule
     change: ClassVar = ChangedSchedule
@@ -437,7 +437,7 @@ async def _runs(schedule: Schedule) -> None:
 async def _asked(
     title: str, kind: type[Request], skills: Sequence[Skill], known: Mapping[str, Any]
 ) -> Any:
-    """What a form of the request is filled in with; None where the user cancels.
+    """Return the values of a request's form; None if the user cancels.
 
     Args:
         known: the fields' values, of a schedule that there is; its skill stays.
@@ -492,7 +492,7 @@ def _shown(kind: type[Request]) -> list[Field]:
 
 
 def _field_lines(kind: type[Request], values: Mapping[str, Any]) -> list[str]:
-    """What is asked for, a line each, as it is sent."""
+    """Return the fields as they are sent, a line each."""
     found = [(each.label, values[each.json]) for each in fields_of(kind) if each.json in values]
     lines = []
     for label, value in found:
@@ -509,7 +509,7 @@ def _state_text(schedule: Schedule) -> str:
 
 
 def next_run(schedule: Schedule) -> str:
-    """When an active schedule runs next, after its name."""
+    """Return when an active schedule runs next, to follow its name."""
     at = schedule.next_run_at
     return "runs now" if schedule.is_running or at is None else f"runs next {day(at)}"
 

@@ -1,4 +1,4 @@
-"""The wallets page: a card a wallet; what one holds is asked for one page of cards at a time."""
+"""The wallets page, with a card for each wallet; balances are fetched for one page at a time."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _MOST = 4
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a wallet holds, and its limits (`GET /wallets/:id/limits`)."""
+    """A wallet's balance, and its limits (`GET /wallets/:id/limits`)."""
 
     balance: Balance
     limits: Mapping[str, Any]
 
     @property
     def frozen(self) -> bool:
-        """Whether it is frozen."""
+        """True if the wallet is frozen."""
         return bool(self.limits.get("frozen"))
 
 
 def page() -> None:
-    """Built once a visitor; elements are updated in place."""
+    """Build the page once for a visitor; elements are updated in place."""
     with frame("/wallets") as freshness:
         cards = PagedCards[Wallet, Holding | ApiError](
             "wallets",
@@ -65,7 +65,7 @@ def page() -> None:
 
 
 async def holding(wallet_id: str) -> Holding | ApiError:
-    """What a wallet holds, or why that cannot be read."""
+    """Return what a wallet holds, or the error if that cannot be read."""
     try:
         balance = await api().wallets.balance(wallet_id)
         return Holding(balance, await api().wallets.limits(wallet_id))
@@ -74,8 +74,7 @@ async def holding(wallet_id: str) -> Holding | ApiError:
 
 
 def check_any(answers: Sequence[object]) -> None:
-    """Raise the first of the answers about several wallets where every one is an error: the page
-    then says so once, and not at each."""
+    """Raise the first error if all answers are errors, so that the page says it once."""
     errors = [each for each in answers if isinstance(each, ApiError)]
     if errors and len(errors) == len(answers):
         raise errors[0]
@@ -124,7 +123,7 @@ async def create_wallet() -> None:
 
 
 def matching(wallets: Sequence[Wallet], search: str) -> list[Wallet]:
-    """Wallets whose name, tags or address contain every word of the search.
+    """Return the wallets whose name, tags or address contain every word of the search.
 
     Words of less than four characters are not searched in addresses: they are in too many.
     """
@@ -138,7 +137,7 @@ def matching(wallets: Sequence[Wallet], search: str) -> list[Wallet]:
 
 
 def tokens_text(tokens: Sequence[TokenBalance]) -> str:
-    """`7.4 USDC, 0.05 wSOL and 2 more`."""
+    """Return `7.4 USDC, 0.05 wSOL and 2 more`."""
     if not tokens:
         return "no tokens"
     parts = [f"{plain(each.amount)} {token_name(each)}" for each in tokens[:_MOST]]
@@ -147,8 +146,7 @@ def tokens_text(tokens: Sequence[TokenBalance]) -> str:
 
 
 def token_name(token: TokenBalance) -> str:
-    """Return its symbol, or the ends of its mint; wrapped SOL is `wSOL`, because its symbol is
-    SOL."""
+    """Return a token's symbol, or the ends of its mint; `wSOL` for wrapped SOL, not SOL."""
     if token.mint == WRAPPED_SOL_MINT:
         return "wSOL"
     return token.symbol or short(token.mint)
