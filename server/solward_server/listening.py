@@ -1,4 +1,4 @@
-"""The sockets of this machine's servers, for commands that have not loaded one yet."""
+"""The sockets that this machine's servers listen on, for commands that have not loaded a server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def listen(
 
 
 def connections_allowed() -> int:
-    """Raises the limit of open files, and returns how many connections the process may keep open:
+    """Raise the limit of open files, and return how many connections the process may keep open:
     `MAX_CONNECTIONS`, or a quarter of the files that it may open."""
     if sys.platform == "win32":
         return MAX_CONNECTIONS

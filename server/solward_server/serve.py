@@ -1,4 +1,4 @@
-"""The REST application and a worker's small one, and serving each until a stop is requested."""
+"""The REST application and a worker's small one, each served until a stop is requested."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the API listens."""
+    """The address where the API listens."""
 
     host: str
     port: int
@@ -62,7 +62,7 @@ class Address:
 
     @property
     def health(self) -> str:
-        """The health address."""
+        """The address of the health check."""
         return f"{self.url}/api/v1/health"
 
 
@@ -99,8 +99,7 @@ async def serve(
 
 @contextlib.asynccontextmanager
 async def stop_on_signals() -> AsyncIterator[asyncio.Event]:
-    """Yield an event that SIGINT and SIGTERM set; a second signal, later, ends the process at
-    once."""
+    """Yield an event that SIGINT and SIGTERM set; a second signal, later, ends the process."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
@@ -124,7 +123,7 @@ async def stop_on_signals() -> AsyncIterator[asyncio.Event]:
 
 
 def create_app(service: Solward) -> Quart:
-    """Yield the REST application over an open service; it neither opens nor closes the service."""
+    """Return the REST application over an open service; it neither opens nor closes the service."""
     app = middleware.ObservedQuart("solward_server")
     app.json = ExactJSON(app)
     app.request_class = SizedRequest
@@ -180,7 +179,8 @@ READY_WAIT_S = 1.0
 
 
 def create_worker_app(service: Solward, worker: Worker) -> Quart:
-    """`/healthz` and `/readyz`, public, for supervisors; `/metrics` for the admin."""
+    """Return a worker's application: `/healthz` and `/readyz`, public, for supervisors, and
+    `/metrics` for the admin."""
     app = ObservedQuart("solward_worker")
     authenticate(
         app,
@@ -210,7 +210,7 @@ def create_worker_app(service: Solward, worker: Worker) -> Quart:
 async def serve_worker(
     service: Solward, worker: Worker, listening: socket.socket, stop: asyncio.Event
 ) -> None:
-    """Serve the endpoint until `stop` is set."""
+    """Serve a worker's application until `stop` is set."""
     app = create_worker_app(service, worker)
     with filling_gauges(service, "worker"):
         bounds = Bounds(connections=connections_allowed())

@@ -50,7 +50,7 @@ View = TypeVar("View", bound=Callable[..., Any])
 
 
 class Access(StrEnum):
-    """Who may call a route."""
+    """The kinds of callers that a route is open to."""
 
     PUBLIC = "public"
     SIGNED = "signed"
@@ -105,7 +105,7 @@ class Caller:
 
     @property
     def principal(self) -> str:
-        """Its name in records and idempotency scopes: `admin`, `admin:<id>` or `key:<id>`."""
+        """The name in records and idempotency scopes: `admin`, `admin:<id>` or `key:<id>`."""
         return ADMIN if self.credential is None else self.credential.principal
 
     @property
@@ -115,7 +115,7 @@ class Caller:
 
     @property
     def until_ms(self) -> int | None:
-        """When the admin credential ends, in Unix milliseconds; None is never."""
+        """The end of the admin credential, in Unix milliseconds; None if it has none."""
         return None if self.admin is None else self.admin.expires_ms
 
     def needs(self, role: Role) -> None:
@@ -132,8 +132,8 @@ class Caller:
         return None if self.credential is None else self.credential.wallet_id
 
     def actor(self) -> Actor:
-        """Return the caller for the engine, with its key's daily limits; it ends with its
-        secret."""
+        """Return the caller for the engine, with its key's daily limits. What it starts ends when
+        its secret does."""
         if self.key is not None:
             return replace(actor_of_key(self.key, self.hash), trace=request_id())
         return Actor(self.principal, api_key=self.hash or None, trace=request_id())
@@ -141,7 +141,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Who may call a route.
+    """The callers that a route is open to.
 
     Attributes:
         role: the least role of an admin credential, None where the route says none.
@@ -153,7 +153,7 @@ class Rule:
     checks_keys: bool = False
 
     def __call__(self, view: View) -> View:
-        """Mark a view with it."""
+        """Mark a view with this rule."""
         setattr(view, _RULE, self)
         return view
 
@@ -163,17 +163,18 @@ signed: Final = Rule(Access.SIGNED)
 
 
 def keyed(least: Role, *, checks_keys: bool = False) -> Rule:
-    """API keys, the admin secret, and admin credentials of at least that role; see `Rule`."""
+    """Return the rule for API keys, the admin secret, and admin credentials of this role or
+    more."""
     return Rule(Access.KEY, least, checks_keys)
 
 
 def admin(least: Role) -> Rule:
-    """Return the admin secret, and admin credentials of at least that role."""
+    """Return the rule for the admin secret, and admin credentials of at least that role."""
     return Rule(Access.ADMIN, least)
 
 
 def rule_of(view: Callable[..., object]) -> Rule:
-    """Who may call a view; without a mark only the admin."""
+    """Return the rule of a view; without a mark it is open to the admin alone."""
     rule: Rule = getattr(view, _RULE, Rule())
     return rule
 
@@ -203,7 +204,7 @@ class CredentialLookups(FairTurns):
     async def in_turn(
         self, hash_: str, source: str, find: Callable[[], Awaitable[T | None]]
     ) -> T | None:
-        """Returns the result of `find` for an unknown credential; raises `Crowded`.
+        """Return the result of `find` for an unknown credential; raises `Crowded`.
 
         Concurrent requests with the same credential share one turn, so the first burst of a new
         key does not count as a flood.
@@ -226,8 +227,7 @@ class CredentialLookups(FairTurns):
         return found
 
     def is_known(self, hash_: str) -> bool:
-        """Return whether this credential worked here before; whether it works now is looked up
-        anyway."""
+        """Return whether this credential has worked here; it is looked up again anyway."""
         return hash_ in self._known
 
     def remember(self, hash_: str) -> None:
@@ -306,7 +306,7 @@ def _serve(caller: Caller) -> None:
 
 
 def bearer() -> str:
-    """Return the request's token, empty where there is none, or more than one: a proxy may have
+    """Return the request's token; empty if there is none, or more than one: a proxy may have
     checked the other."""
     values = request.headers.getlist("Authorization")
     scheme, _, token = (values[0] if len(values) == 1 else "").partition(" ")

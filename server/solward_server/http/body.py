@@ -1,5 +1,5 @@
-"""JSON bodies in and out with exact numbers, server-sent events out, and queries; a refusal names
-its field.
+"""JSON bodies in and out with exact numbers, server-sent events, and queries; a refusal names the
+field.
 
 Bodies and queries of routes that change something are closed: `{"wallet_id": ...}` would confine a
 new key to no wallet, and unfreeze all of them.
@@ -47,10 +47,10 @@ R = TypeVar("R", bound=Declared)
 
 
 class ExactJSON(JSONProvider):
-    """Decimals are written as numbers and fractions read as Decimals; NaN is refused."""
+    """JSON in which decimals are numbers and fractions are read as Decimals; NaN is refused."""
 
     def dumps(self, obj: Any, **kwargs: Any) -> str:
-        """JSON text of a value."""
+        """Return the JSON text of a value."""
         return jsontext.dumps(obj)
 
     def loads(self, s: str | bytes, **kwargs: Any) -> Any:
@@ -69,8 +69,8 @@ def json_response(body: dict[str, Any], status: int = 200) -> Response:
 
 
 def list_response(field: str, texts: Iterable[bytes], more: Mapping[str, Any] = {}) -> Response:
-    """Return the response `{field: [...]}`, of texts that are JSON, with `more` fields behind
-    it."""
+    """Return the response `{field: [...]}` of texts that are JSON already, followed by the fields
+    of `more`."""
     behind = jsontext.dumps(dict(more)).encode() if more else b"}"
     end = b"," + behind[1:] if more else behind
     body = b"".join((b'{"', field.encode(), b'":[', b",".join(texts), b"]", end))
@@ -95,7 +95,7 @@ def max_body_bytes(path: str) -> int:
 
 
 class SizedRequest(Request):
-    """A request whose body may be as large as its path allows: no more of it is kept."""
+    """A request whose body may be as large as its path allows; no more of it is kept."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ def parse_body(data: bytes) -> Any:
 
 
 def query_text(field: str) -> str | None:
-    """Return a field of the query string; raises `InvalidRequest` where it is given twice."""
+    """Return a field of the query string; raises `InvalidRequest` if it is given twice."""
     values = request.args.getlist(field)
     if len(values) > 1:
         # Proxies and services differ in which value they use.
@@ -173,7 +173,7 @@ def query_of(kind: type[R]) -> R:
 
 
 def _typed(field: Field, text: str | None) -> Any:
-    """Return the value of a text of the query, of the JSON type that its field reads."""
+    """Return a text of the query as the JSON type that its field reads."""
     if text is None:
         return None
     match field:
@@ -191,7 +191,7 @@ def _typed(field: Field, text: str | None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RouteFields:
-    """Names that a route knows.
+    """The names that a route knows.
 
     Attributes:
         body: of its body's fields; None where it has no body.
@@ -214,7 +214,7 @@ _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def know_fields(app: Quart, names: RoutesFields) -> None:
-    """Let requests be held to these."""
+    """Set the names that each route's requests are checked against."""
     app.extensions[_EXTENSION] = names
     app.extensions[_LOCKS] = WeakValueDictionary()
 
@@ -261,7 +261,7 @@ def check_requests(app: Quart, prefix: str) -> None:
 
 
 def key_headers() -> list[str]:
-    """Return the headers of the request that are an idempotency key by their letters."""
+    """Return the request's headers whose letters spell an idempotency key."""
     return [
         name
         for name, _ in request.headers.items()
@@ -270,8 +270,8 @@ def key_headers() -> list[str]:
 
 
 def wants_dry_run(body: Body) -> bool:
-    """`dryRun` of the query or of the body, where its null is an absent field; a malformed one
-    never sends a transaction.
+    """Return `dryRun` of the query or the body, where null means absent. A malformed one is
+    refused, so that it never sends a transaction.
 
     Raises:
         InvalidRequest: one of them is neither true nor false, or the query has it twice.

@@ -1,4 +1,4 @@
-"""The one place that turns an exception into status, sentence and headers, for all routes.
+"""The one place that turns an exception into a status, a sentence and headers, for all routes.
 
 Every error is `{"error": text}`. Statuses are those of the interface's contract or, where
 `ERROR_STATUS` is `semantic`, those of what happened; the header `Solward-Contract-Status` then has
@@ -60,11 +60,11 @@ _log = structlog.get_logger(__name__)
 
 
 class Forbidden(Exception):
-    """A key confined to one wallet may not do this."""
+    """An API key may not do this, such as one that is confined to a wallet."""
 
 
 class WrongContentType(Exception):
-    """The body is of a type that the route does not take."""
+    """The body has a type that the route does not take."""
 
 
 # Kinds of errors, their status in the contract, and the semantic one. The most specific kind first;
@@ -94,7 +94,7 @@ _SOON_S = 1
 
 
 def too_large(most: int) -> str:
-    """Return the text where a body has more than this many bytes."""
+    """Return the error's text for a body of more than this many bytes."""
     return f"The request body must not be larger than {most // 1024} KiB"
 
 
@@ -115,7 +115,7 @@ SPENDS_NOTHING = "This API key may spend nothing, so it reads and changes nothin
 
 
 def status_of(error: Exception, statuses: ErrorStatus = "contract") -> int:
-    """Return the status of an error."""
+    """Return the status of an error, of the contract or the semantic one."""
     if isinstance(error, HTTPException):
         return error.code or 500
     if isinstance(error, SkillError) and error.code in _INTERNAL_CODES:
@@ -129,15 +129,15 @@ def status_of(error: Exception, statuses: ErrorStatus = "contract") -> int:
 
 
 def shown_text(error: SolwardError) -> str:
-    """Return a deliberate error's text for its caller; with it, what a model said that refused,
-    which is not to be logged."""
+    """Return a deliberate error's text for its caller. If a model refused, its own words follow,
+    which must not be logged."""
     said = error.said if isinstance(error, ModelRefused) else ""
     return scrub_text(f"{error}: {said}" if said else str(error))
 
 
 def refusal_headers(error: Exception) -> dict[str, str]:
-    """What the answer to an error says in headers for programs: of a transaction the rule that
-    refused it and its record, and the seconds after which the request may be made again."""
+    """Return the headers of an error for programs: a transaction's rule and record, and the seconds
+    after which the request may be made again."""
     match error:
         case IdempotencyInFlight() | Crowded():
             return {RETRY_HEADER: str(_SOON_S)}
@@ -154,7 +154,7 @@ def refusal_headers(error: Exception) -> dict[str, str]:
 
 
 def error_response(error: Exception) -> Response:
-    """Return the answer to an error, in this request's application."""
+    """Return the response to an error; call it while a request is handled."""
     status = status_of(error, current_app.config[_ERROR_STATUS])
     response = json_response({"error": _sentence(error)}, status)
     response.headers.update(refusal_headers(error) | _protocol_headers(error, status))
@@ -164,7 +164,7 @@ def error_response(error: Exception) -> Response:
 
 
 def _sentence(error: Exception) -> str:
-    """Return the text of an error for its caller; of a bug it says nothing."""
+    """Return an error's text for its caller; a bug's text reveals nothing."""
     if isinstance(error, SolwardError):
         return shown_text(error)
     if isinstance(error, HTTPException):
@@ -178,7 +178,7 @@ def _sentence(error: Exception) -> str:
 
 
 def _protocol_headers(error: Exception, status: int) -> dict[str, str]:
-    """What HTTP has an answer of this status say."""
+    """Return the headers that HTTP requires for this status."""
     if status == 401:
         is_signed = isinstance(error, DecisionRefused)
         return {"WWW-Authenticate": SIGNATURE if is_signed else "Bearer"}
@@ -197,7 +197,7 @@ def _protocol_headers(error: Exception, status: int) -> dict[str, str]:
 
 
 def handle_errors(app: Quart, settings: Settings) -> None:
-    """Register the mapping; no exception escapes it."""
+    """Register the handler of all exceptions."""
     app.config[_ERROR_STATUS] = settings.error_status
 
     @app.errorhandler(Exception)

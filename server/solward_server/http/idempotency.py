@@ -54,7 +54,7 @@ def idempotency_key(body: Body) -> IdempotencyKey | None:
 
 
 async def first_use(database: Database, key: IdempotencyKey) -> StoredResponse | None:
-    """What is stored of the key's first request; None where this is the first.
+    """Return what is stored of the key's first request; None if this is the first.
 
     Raises:
         IdempotencyMismatch: it had another body.
@@ -133,7 +133,7 @@ class SkillCalls:
     async def _claim(
         self, connection: AsyncConnection, key: IdempotencyKey, stored: StoredResponse | None
     ) -> StoredResponse | None:
-        """Make this process the key's owner; returns a response that was stored meanwhile."""
+        """Make this process the key's owner, and return a response that was stored meanwhile."""
         if stored is None:
             await store.claim(
                 connection, key.scope, key.fingerprint, _SKILL_CALL, now_ms(), owner=self.process_id

@@ -1,5 +1,5 @@
-"""What wraps every request: its id, metrics and span, CORS, Host checks, response headers; and one
-HTTP request on the ASGI server's connection, in fewer tasks and messages than Quart's own.
+"""Everything around a request: its id, metrics, span, CORS, Host checks and response headers; and a
+connection that serves a request in fewer tasks and messages than Quart's own.
 
 Quart runs each view in a task of its own, its response in another and the request's messages in a
 third; a request whose view reads little costs more by its tasks than by its work.
@@ -78,7 +78,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Connection(ASGIHTTPConnection):
-    """Runs the view and sends its response in the server's task for the request.
+    """A connection that runs the view and sends its response in the server's task for the request.
 
     The application's `RESPONSE_TIMEOUT` must be None: the time is limited here.
     """
@@ -133,16 +133,16 @@ class Connection(ASGIHTTPConnection):
 
 
 class Misdirected(Exception):
-    """The Host is no name of this service."""
+    """The Host is not a name of this service."""
 
 
 class ForeignOrigin(Exception):
-    """The Origin is no page that may call this service."""
+    """The Origin is not a page that may call this service."""
 
 
 class ObservedQuart(Quart):
-    """An application whose every response carries `Solward-Api` and `X-Request-Id`, the caller's id
-    or a new one.
+    """An application whose every response has `Solward-Api` and `X-Request-Id`, the caller's id or
+    a new one.
 
     Its views, hooks and error handlers are asynchronous, and its hooks are the application's: a
     blueprint's own are not called, and a function that is not asynchronous fails.
@@ -207,7 +207,7 @@ class ObservedQuart(Quart):
 
 @cache
 def _counters(route: str, method: str, status: int) -> tuple[Counter, Histogram]:
-    """What counts the answers of a route; prometheus-client's own look-up costs as much again."""
+    """Return a route's metrics; prometheus-client's own look-up would double the cost."""
     return (
         metrics.HTTP_REQUESTS.labels(route, method, status),
         metrics.HTTP_REQUEST.labels(route, method),
@@ -221,7 +221,7 @@ def _count(route: str, method: str, status: int, seconds: float) -> None:
 
 
 def sent_header(sent: Request, name: str) -> str:
-    """Return a header of a request, empty where there is none: `get` makes an exception of that."""
+    """Return a request's header, or ""; `get` would raise and catch an exception for that."""
     values = sent.headers.getlist(name)
     return values[0] if values else ""
 
@@ -233,7 +233,7 @@ def request_id() -> str:
 
 
 def allow_origins(app: Quart, origins: Sequence[str]) -> None:
-    """Exact origins, with credentials; error responses carry the headers too.
+    """Allow these exact origins, with credentials; error responses carry the headers too.
 
     Call it before any other `before_request` is registered: preflights carry no credential, so
     they are answered before authentication.
@@ -297,7 +297,7 @@ def host_check(settings: Settings) -> Callable[[], None]:
 
 
 def origin_check(settings: Settings) -> Callable[[], None]:
-    """`host_check`, and a check of the Origin, which browsers send.
+    """Return a check of the Host, as `host_check`, and of the Origin, which browsers send.
 
     An Origin must be in CORS_ORIGINS or be this service's own; the check raises `Misdirected` or
     `ForeignOrigin`.
@@ -318,7 +318,7 @@ def origin_check(settings: Settings) -> Callable[[], None]:
 
 
 def forbid_caching(app: Quart) -> None:
-    """No cache keeps a response: balances change, and new keys are in one."""
+    """Mark every response as not to be cached: balances change, and some have new keys."""
 
     @app.after_request
     async def set_headers(response: Response) -> Response:

@@ -1,4 +1,4 @@
-"""What every route works with."""
+"""The context that every route works with."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from solward_server.http.idempotency import SkillCalls
 
 @dataclass(frozen=True, slots=True)
 class RouteContext:
-    """The service and what the HTTP side adds to it.
+    """The service, and what the HTTP side adds to it.
 
     Attributes:
         traffic: counts every request of an API key.
@@ -39,18 +39,18 @@ class RouteContext:
 
     @classmethod
     def of(cls, service: Solward) -> RouteContext:
-        """Return the context of a service, with the counter that suits its database."""
+        """Return the context of a service, with the rate counter that suits its database."""
         return cls(
             service, traffic_limiter(service.database), SkillCalls(service.engine.process.id)
         )
 
     async def wallet(self, wallet_id: str) -> Wallet:
-        """Return a wallet the caller may use; raises `WalletNotFound` for any other."""
+        """Return a wallet that the caller may use; raises `WalletNotFound` for any other."""
         confined_to(wallet_id)
         return await self.service.wallets.get(wallet_id)
 
     async def current_wallet(self, wallet_id: str) -> Wallet:
-        """As `wallet`, with its tags read from the database."""
+        """Return a wallet as `wallet` does, with its tags read from the database."""
         confined_to(wallet_id)
         return await self.service.wallets.get_fresh(wallet_id)
 
@@ -62,8 +62,8 @@ class RouteContext:
         return agent
 
     async def recipient(self, text: str, field: str) -> str:
-        """Return the address that the caller means: an admin may give it as `AddressBook.address`
-        has it, an API key as the address alone. Names are the operator's: no key is told of them.
+        """Return the address that the caller means. An admin may give it in any form of
+        `AddressBook.address`; an API key gives the address alone, since names are the operator's.
 
         Raises:
             InvalidRequest: naming the field.
@@ -75,8 +75,8 @@ class RouteContext:
         return text
 
     async def addressed(self, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters of an operation or of its skill, with the addresses of those who
-        are paid; as `recipient`. Those of any other skill stay as they are."""
+        """Return the parameters of an operation or its skill with their recipients as addresses, as
+        `recipient` does. The parameters of any other skill stay as they are."""
         found = dict(params)
         for each in recipient_fields(name):
             given = found.get(each.json)
@@ -106,6 +106,5 @@ class RouteContext:
         raise Forbidden(SPENDS_NOTHING)
 
     async def has_ended(self, who: Caller) -> bool:
-        """Return whether the secret that a caller came with no longer works; a stream ends with
-        it."""
+        """Return whether the caller's secret no longer works; a stream ends with it."""
         return bool(who.hash) and await self.service.credentials.find(who.hash) is None

@@ -1,1 +1,1 @@
-"""What the OpenAPI document is built from; each resource describes its own routes."""
+"""The parts that the OpenAPI document is built from; each resource describes its own routes."""

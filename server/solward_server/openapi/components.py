@@ -1,5 +1,5 @@
-"""`components` of the document: parameters in the path, the query and headers; and the schemas that
-no answer declares, which are the language of grants and errors."""
+"""`components` of the document: parameters of paths, queries and headers, and the schemas that no
+answer declares, which are the language of grants and errors."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ PARAMETERS: dict[str, Parameter] = {
 
 
 def shared(parameter: Parameter) -> Parameter:
-    """Return a reference where the parameter is in `components/parameters`; any other unchanged."""
+    """Return a reference to a parameter of `components/parameters`; any other unchanged."""
     for name, known in PARAMETERS.items():
         if known is parameter:
             return {"$ref": f"#/components/parameters/{name}"}

@@ -153,8 +153,7 @@ _SHARED: dict[str, tuple[int, tuple[Error, ...]]] = {
 
 
 def _by_status(sources: Iterable[Errors], statuses: ErrorStatus) -> dict[int, list[Error]]:
-    """Return the errors of all sources, each once, under the statuses that they are answered
-    with."""
+    """Return the errors of all sources, each once, by the status of their answers."""
     found: dict[int, list[Error]] = {}
     for source in sources:
         for status, errors in source.items():
@@ -167,8 +166,8 @@ def _by_status(sources: Iterable[Errors], statuses: ErrorStatus) -> dict[int, li
 
 
 def refusals_of(fields: Iterable[Field], *, in_query: bool = False) -> list[Error]:
-    """How each of these fields is refused where it lacks or has no value of its kind, as the field
-    itself says it; nothing for one that its reader alone knows.
+    """Return the sentences that refuse each of these fields: if it is missing, and if its value is
+    wrong. A field that only its reader can refuse has none.
 
     Args:
         in_query: whether every value is a text.
@@ -192,8 +191,8 @@ def _refusal(field: Field, value: object) -> dict[Error, None]:
 
 
 def error_responses(sources: Sequence[Errors], statuses: ErrorStatus) -> dict[str, dict[str, Any]]:
-    """Return the responses of a route that has these errors; where statuses are semantic, also of
-    those that 500 stands for by the contract, whatever the route."""
+    """Return the responses of a route that has these errors. If statuses are semantic, also those
+    of errors that the contract answers with 500 on any route."""
     found = _by_status(sources, statuses)
     if statuses == "semantic":
         refused = [_LIMITED, _TAKEN_OVER] if BLOCKED in found.get(403, ()) else []
@@ -206,7 +205,7 @@ def error_responses(sources: Sequence[Errors], statuses: ErrorStatus) -> dict[st
 
 
 def shared_responses(statuses: ErrorStatus = "contract") -> dict[str, dict[str, Any]]:
-    """`components/responses`."""
+    """Return `components/responses`."""
     return {
         name: _response(status, errors)
         for name, (status, errors) in _SHARED.items()

@@ -1,4 +1,4 @@
-"""What all money routes have in common: the record they answer, dry runs, what refuses them."""
+"""The parts that all money routes share: the record they answer, dry runs, and refusals."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def money_operation(declared: Declared) -> Operation:
 
 
 def money_errors(*refusals: Error) -> Errors:
-    """What a request that moves money is refused with."""
+    """Return the errors that a request that moves money may be refused with."""
     return {
         400: [*refusals, "dryRun must be true or false"],
         404: NO_WALLET,
@@ -133,8 +133,7 @@ def money_errors(*refusals: Error) -> Errors:
 
 
 def money_response(about: str, **answers: tuple[Schema, Any]) -> Operation:
-    """Return the answers of a route that moves money, each by its name: its schema and an
-    example."""
+    """Return the answers of a route that moves money: name -> schema and example."""
     schemas = [schema for schema, _ in answers.values()]
     named = examples(**{name: example for name, (_, example) in answers.items()})
     return {
@@ -145,7 +144,7 @@ def money_response(about: str, **answers: tuple[Schema, Any]) -> Operation:
 
 
 def operation_body(declared: Declared, more: Mapping[str, Schema] = {}) -> Operation:
-    """Return the body that an operation's fields make, and `more`."""
+    """Return the body that consists of an operation's fields and `more`."""
     required = {each.json for each in declared.fields if each.is_required}
     found = {each.json: _parameter(each) for each in declared.fields} | dict(more)
     # Null counts as absent.
@@ -155,7 +154,7 @@ def operation_body(declared: Declared, more: Mapping[str, Schema] = {}) -> Opera
 
 
 def _parameter(field: Field) -> Schema:
-    """Return a field of a request."""
+    """Return the schema of a field of a request."""
     if isinstance(field, Recipient):
         named = "From an admin also a wallet's id, or the name of a contact or wallet."
         return field.schema() | {"description": f"{field.text} {named}"}

@@ -1,5 +1,5 @@
-"""Routes that serve declared calls, each with its operation of the OpenAPI document: access,
-parameters, body, every response."""
+"""Routes that serve declared calls, each with its part of the OpenAPI document: access, parameters,
+body, every response."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def operation(
     errors: Sequence[Errors] = (),
     may_hold: bool = False,
 ) -> Operation:
-    """Return an operation; the errors that its access and its body imply are added.
+    """Return an operation, with the errors that its access and its body imply.
 
     Args:
         response: the response of status 200, as `success` makes it.
@@ -142,7 +142,7 @@ def success(
 
 
 def request_body(schema: Schema, example: Any, *, required: bool = True) -> Operation:
-    """Return a JSON request body; `example` is None where none is known."""
+    """Return a JSON request body; `example` is None if none is known."""
     return {"required": required, "content": {JSON: media(schema, example)}}
 
 
@@ -171,7 +171,7 @@ _PART = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A call as it is served.
+    """A call and how it is served.
 
     Attributes:
         handler: takes the context and the parts of the path.
@@ -191,7 +191,7 @@ class Route:
     more: Mapping[str, Any]
 
     def described(self, tag: str) -> Operation:
-        """Return its part of the document."""
+        """Return the route's part of the document."""
         call, body = self.call, None
         parameters = [PATH_PARAMETERS[part] for part in call.parts]
         if call.body is not None:
@@ -247,7 +247,7 @@ class Routes:
         response: Mapping[str, Any] = {},
         **more: Any,
     ) -> Callable[[H], H]:
-        """Return a decorator of the function that serves a call; see `Route`."""
+        """Return a decorator for the function that serves a call; see `Route`."""
 
         def served(handler: H) -> H:
             self._routes.append(Route(call, handler, rule, errors or {}, response, more))
@@ -256,7 +256,7 @@ class Routes:
         return served
 
     def blueprint(self, *given: Any) -> Blueprint:
-        """Return the routes of an application.
+        """Return the routes as a blueprint of an application.
 
         Args:
             given: what handlers take before the parts of the path: a `RouteContext`.
@@ -270,7 +270,7 @@ class Routes:
         return made
 
     def paths(self) -> dict[str, dict[str, Operation]]:
-        """Return their part of the document."""
+        """Return the routes' part of the document."""
         found: dict[str, dict[str, Operation]] = {}
         for each in self._routes:
             path = _PART.sub(lambda part: "{" + camel(part[1]) + "}", each.call.path)
@@ -279,7 +279,7 @@ class Routes:
 
 
 def queried(field: Field) -> Parameter:
-    """Return a field of the query."""
+    """Return a field of the query as a parameter."""
     more: dict[str, Any] = {"required": True} if field.is_required else {}
     if isinstance(field, Texts):
         # With commas between them.

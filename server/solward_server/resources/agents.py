@@ -1,5 +1,5 @@
-"""Agents: create, change, start, stop, pause; their decisions, memory and limits;
-and chat with one: the response as one JSON body, or in pieces as server-sent events."""
+"""Agents: create, change, start, stop, pause; their decisions, memory and limits; and the chat with
+one, answered as one JSON body or in pieces as server-sent events."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ _FORMS = [
 
 
 def _changed() -> Schema:
-    """Of a change, which may say that the wallet is none, as if it said nothing."""
+    """Return the schema of a change: its wallet may be null, which changes nothing."""
     made = request_schema(calls.AgentChange)
     made["properties"]["walletId"] = {"type": "null", "description": "It cannot be changed."}
     return made
 
 
 def paths(providers: Collection[str]) -> dict[str, dict[str, Operation]]:
-    """Return their part of the document; `llmProvider` is one of these providers."""
+    """Return the routes' part of the document; `llmProvider` is one of these providers."""
     # A copy: what the requests say is made once, for every set of providers.
     made = deepcopy(routes.paths())
     for described in (made["/agents"]["post"], made["/agents/{agentId}"]["patch"]):

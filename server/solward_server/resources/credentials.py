@@ -1,4 +1,4 @@
-"""API keys and admin credentials: create, list, rotate, revoke; and the request's own."""
+"""API keys and admin credentials: create, list, rotate, revoke; and show the request's own."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def revoke_admin(context: RouteContext, admin_id: str) -> dict[str, Any]:
 
 
 def new_key(new: calls.NewKey, maker: Caller) -> tuple[str, Credential]:
-    """Return an API key: the secret, returned once, and its record.
+    """Return the secret of a new API key, and its record.
 
     Args:
         maker: the caller, whose credential ends no earlier than the new key.
@@ -129,7 +129,7 @@ def new_key(new: calls.NewKey, maker: Caller) -> tuple[str, Credential]:
 
 
 def new_admin(new: calls.NewAdmin, maker: Caller) -> tuple[str, Credential]:
-    """As `new_key`, for an admin credential, whose role is at most its maker's."""
+    """Return a new admin credential as `new_key` does; its role is at most its maker's."""
     asked, own = Role(new.role), maker.role or Role.READ
     if not own.allows(asked):
         raise InvalidRequest(f"role must be at most {own}, which is that of who asks")
@@ -165,8 +165,7 @@ def _lamports(sol: Decimal | int) -> int:
 
 
 def _with_secret(secret: str, key: Credential, **more: Any) -> Response:
-    """Return the answer that has a key's new secret, and says of its permissions that they bind
-    nothing.
+    """Return the answer with a key's new secret, and a warning that its permissions bind nothing.
 
     Args:
         more: fields beside those of every such answer.
@@ -179,7 +178,7 @@ def _with_secret(secret: str, key: Credential, **more: Any) -> Response:
 
 
 async def _detailed(context: RouteContext, found: list[Credential]) -> list[dict[str, Any]]:
-    """Return each key as it is listed, with when it ends, its limits and what is used of them."""
+    """Return each key as it is listed, with its end, its limits and what is used of them."""
     reports = await limits_reports(
         context.service.database, {key.principal: limits_of(key) for key in found}
     )

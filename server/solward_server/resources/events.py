@@ -87,8 +87,7 @@ async def _stream(
     kinds: frozenset[str],
     who: Caller,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield all entries above `seq`, read from the log; the event bus only says when there are
-    more.
+    """Yield all entries above `seq`, read from the log; the event bus only wakes the stream.
 
     So the stream has neither gaps nor duplicates, and a slow reader neither blocks others nor
     loses entries. It ends with the admin credential that it was opened by: a revocation is an
@@ -128,7 +127,7 @@ def _event(entry: AuditEntry) -> str:
 
 
 async def _resume_after(context: RouteContext, last_event_id: str | None) -> int:
-    """Return the number of the last event the client has; without one, the newest in the log.
+    """Return the number of the last event that the client has; without one, the newest in the log.
 
     The header wins: a browser that reconnects sends it with the URL of its first request.
     """

@@ -1,4 +1,4 @@
-"""Holds: what waits for a person, and the decision."""
+"""Holds: transactions that wait for a person, and the decision."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ routes = Routes("holds", "What waits for a person.")
 
 
 async def _sees_all(context: RouteContext) -> bool:
-    """Return the admin and who may approve; others see what they asked for themselves."""
+    """Return whether the caller may approve and so sees all holds; others see only their own."""
     if caller().wallet_id is not None:
         return False
     return await context.service.approvals.may_decide(caller().principal)
 
 
 async def _decision_note(context: RouteContext) -> str | None:
-    """Return the note of a decision, whose caller may change something."""
+    """Return the note of a decision, after checking that the caller may change something."""
     note = calls.HoldNote.of(await read_body()).note
     await context.may_change()
     return note
 
 
 def _decides(call: Call[Any], role: Role) -> Callable[[H], H]:
-    """Serves a decision."""
+    """Return a decorator for the function that serves a decision."""
     errors = {
         403: "Who asks for a transaction does not approve it",
         409: "The hold is denied already",
@@ -123,6 +123,6 @@ async def decide(context: RouteContext, hold_id: str) -> dict[str, Any]:
 
 
 def _header(name: str) -> str:
-    """Return a header that is sent once; of two, proxies and services differ in which they read."""
+    """Return a header if it is sent once, else "": of two, a proxy may read the other one."""
     values = request.headers.getlist(name)
     return values[0] if len(values) == 1 else ""

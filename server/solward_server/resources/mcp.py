@@ -29,7 +29,7 @@ _MCP_MODULE = "solward_mcp.http"
 
 
 def mount_mcp(app: Quart, settings: Settings) -> None:
-    """Add the route. Other methods are 405: there are no sessions, nor streams to listen to."""
+    """Add the route. Other methods are 405: there are no sessions and no streams to listen to."""
     check = origin_check(settings)
 
     @app.post(PATH)

@@ -62,7 +62,7 @@ _JOB_STATES = ("todo", "doing", "stalled")
 
 @contextmanager
 def filling_gauges(service: Solward, kind: str) -> Iterator[None]:
-    """Inside the block, scrapes of this process include this service's gauges.
+    """Let scrapes of this process include this service's gauges while the block runs.
 
     Args:
         kind: of this process, `api` or `worker`.

@@ -1,5 +1,5 @@
-"""`GET /openapi.json`: the OpenAPI 3.1 document; tests/server compare it with every response. And
-`/docs`: the document as a page, without a network."""
+"""`GET /openapi.json`: the OpenAPI 3.1 document, which tests/server compare with every response;
+and `/docs`: the document as a page that loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _with_policy(response: Response) -> Response:
 
 
 def folder() -> Path:
-    """Where the page's files are; raises `ConfigError` where its package is not installed."""
+    """Return the folder of the page's files; raises `ConfigError` if the package is missing."""
     # Not imported: only the package's static files are needed.
     found = importlib.util.find_spec("fastapi_swagger")
     if found is None or found.origin is None:
@@ -178,7 +178,7 @@ _OWN_ROUTE = operation(
 def blueprint(
     app: Quart, registry: Callable[[], Registry], prefix: str, settings: Settings
 ) -> Blueprint:
-    """`GET /openapi.json`, which also says what fields bodies are compared with.
+    """Return the route `GET /openapi.json`, and let bodies be checked against its fields.
 
     Args:
         app: has all other routes.
@@ -237,7 +237,7 @@ def _described(app: Quart, registry: Registry, prefix: str, settings: Settings) 
 
 
 def described_by(registry: Registry) -> Hashable:
-    """Everything of a registry that `describe` reads: two that have this in common have one
+    """Return everything of a registry that `describe` reads. Registries with equal results have one
     document.
 
     The names of providers, and each skill's whole declaration with its distribution.
@@ -247,8 +247,8 @@ def described_by(registry: Registry) -> Hashable:
 
 
 def least_roles(app: Quart) -> dict[tuple[str, str], Role]:
-    """(path, method) -> the least role of an admin credential, as the routes declare it; paths are
-    written as in the document, and of skills there is one."""
+    """Return (path, method) -> the least role of an admin credential. Paths are as in the document;
+    all skills share one."""
     found = {}
     for rule in app.url_map.iter_rules():
         role = rule_of(app.view_functions[rule.endpoint]).role
@@ -259,7 +259,7 @@ def least_roles(app: Quart) -> dict[tuple[str, str], Role]:
 
 
 def _routes_fields(app: Quart, document: Mapping[str, Any]) -> RoutesFields:
-    """Of each route that is described; a skill's is by its name alone."""
+    """Return the fields of each described route; a skill's own route is not among them."""
     found = {}
     for rule in app.url_map.iter_rules():
         for method in rule.methods or ():
@@ -278,7 +278,7 @@ def _routes_fields(app: Quart, document: Mapping[str, Any]) -> RoutesFields:
 
 
 def _target(document: Mapping[str, Any], node: dict[str, Any]) -> dict[str, Any]:
-    """What a reference into the document's components refers to; anything else as it is."""
+    """Return what a reference into the document's components refers to; any other node as is."""
     if "$ref" not in node:
         return node
     _, _, kind, name = node["$ref"].split("/")

@@ -1,5 +1,5 @@
-"""What moves money: a route for each declared operation, and how every such route runs: wallet
-check, dry run, idempotency, rate limit, response; and what a swap would bring now."""
+"""Routes that move money: one for each declared operation, with wallet check, dry run, idempotency,
+rate limit and response; and what a swap would bring now."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def quote(context: RouteContext) -> dict[str, Any]:
 
 
 def blueprint(context: RouteContext) -> Blueprint:
-    """`POST` under a wallet, named as the operation's path."""
+    """Return the routes: `POST` under a wallet, named as the operation's path."""
     routes = Blueprint("operations", __name__, url_prefix="/wallets/<wallet_id>")
     for declared in OPERATIONS.values():
         view = keyed(Role.POLICY)(partial(_perform, context, declared))
@@ -135,8 +135,8 @@ async def _record_of(context: RouteContext, name: str) -> TransactionRecord:
 
 
 async def replayed(context: RouteContext, stored: StoredResponse) -> Response:
-    """Return the first response of a key again; a refusal names its transaction and rule again, and
-    no time to wait: the key has this answer for good."""
+    """Return the first response of a key again. A refusal names its transaction and rule, but no
+    time to wait: this key keeps its answer."""
     response = replay(stored)
     if response.status_code != 200:
         record = await _record_of(context, stored.transaction_id)

@@ -1,4 +1,4 @@
-"""Requests over HTTP that a wallet pays for: made, listed, and read with what was answered."""
+"""Requests over HTTP that a wallet pays for: make them, list them, read their answers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def one(context: RouteContext, payment_id: str) -> dict[str, Any]:
 async def _known(
     context: RouteContext, key: IdempotencyKey, stored: StoredResponse, asked: PayRequest
 ) -> Response | None:
-    """Return the answer of a key that was used; None where a person approved it since.
+    """Return the answer of a key that was used; None if a person approved it since.
 
     A seller's answer is not kept with the key, but with its payment.
     """

@@ -1,5 +1,5 @@
-"""Loaded plugins, and the problems of those that were left out; and what plugins keep for wallets
-and what is set for their skills, which are the operator's alone."""
+"""Loaded plugins, and the problems of those left out. For the operator alone: what plugins keep for
+wallets, and what is set for their skills."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def listing(context: RouteContext) -> dict[str, Any]:
 
 
 def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
-    """Loaded plugins by kind, plugins' guardrails, and problems of plugins that were left out."""
+    """Return plugins by kind, plugins' guardrails, and problems of plugins that were left out."""
     loaded: list[dict[str, Any]] = [
         {
             "kind": kind,
@@ -92,7 +92,7 @@ def _secrets(terms: Terms, settings: Settings) -> list[dict[str, Any]]:
 
 
 def _provider(plugin: LoadedProvider, settings: Settings) -> dict[str, Any]:
-    """What an agent of this provider needs; whether its key is set, never the key."""
+    """Return what an agent of this provider needs, and whether its key is set, never the key."""
     spec = plugin.spec
     return {
         "defaultModel": spec.default_model,

@@ -1,5 +1,5 @@
-"""The policy: which principals are under which grants, and its groups of the address book; and
-contacts, which are what the operator calls recipients."""
+"""The policy: the grants of principals, and the groups of the address book; and contacts, which are
+the operator's names for recipients."""
 
 from __future__ import annotations
 

@@ -45,14 +45,14 @@ async def _own(context: RouteContext, wallet_id: str, schedule_id: str) -> Sched
 
 
 async def _changed(context: RouteContext, wallet_id: str, schedule_id: str) -> Schedule:
-    """Return a schedule that the caller changes now, which the audit log keeps."""
+    """Return a schedule that the caller is about to change, after counting the request."""
     schedule = await _own(context, wallet_id, schedule_id)
     await context.count_request()
     return schedule
 
 
 async def _addressed(context: RouteContext, skill: object, body: Body) -> Body:
-    """Return the body with the addresses of who is paid: later the names may be others'."""
+    """Return the body with recipients as addresses, since a name may mean another one later."""
     parameters = body.get("parameters")
     if not isinstance(skill, str) or not isinstance(parameters, dict):
         return body

@@ -1,4 +1,4 @@
-"""The service itself: its health; the settings of this process, and no secret; and the switch that
+"""The service itself: its health, the settings of this process without secrets, and the switch that
 stops new transactions of the service or of one wallet at once."""
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ async def _statistics(context: RouteContext) -> dict[str, int] | None:
 
 
 async def _webhooks(context: RouteContext) -> dict[str, str]:
-    """Of each webhook that is set: `ok`, or `failing` while its receiver does not take what it is
-    told."""
+    """Return the state of each webhook that is set: `ok`, or `failing` while its receiver does not
+    accept its messages."""
     service = context.service
     senders = [each for each in (service.webhook, service.alert_webhook) if each is not None]
     if not senders:

@@ -129,7 +129,7 @@ _EXAMPLES: Mapping[str, Mapping[str, Any]] = {
 
 
 def skill_paths(skills: Iterable[LoadedSkill]) -> dict[str, dict[str, Operation]]:
-    """`/wallets/{walletId}/skills/<name>` of each skill, its own schema as the body."""
+    """Return `/wallets/{walletId}/skills/<name>` of each skill, with its schema as the body."""
     return {
         f"/wallets/{{walletId}}/skills/{skill.spec.name}": {"post": _skill_operation(skill)}
         for skill in skills

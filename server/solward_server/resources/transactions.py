@@ -1,6 +1,6 @@
-"""Transaction records, newest first, of one wallet or of all, and those that fit a filter; what was
-refused and why, and one transaction with what it could have taken; and records as CSV (RFC 4180):
-exact amounts with their units, times in UTC."""
+"""Transaction records, newest first, of one wallet or of all, with filters; refusals and their
+reasons; one transaction with what it could have taken; and records as CSV (RFC 4180): exact amounts
+with their units, times in UTC."""
 
 from __future__ import annotations
 
@@ -128,8 +128,8 @@ async def _listing(context: RouteContext, wallet_id: str | None) -> Response:
 
 
 async def _check_own(context: RouteContext, before: str, wallet_id: str | None) -> None:
-    """Raise as for no record where a key that is confined to a wallet names one of another: a page
-    behind it would say when that was made."""
+    """Raise `InvalidRequest` unless `before` is a record of this wallet, to which the key is
+    confined: a page behind another wallet's record would tell when that was made."""
     try:
         record = await context.service.history.record(before)
     except NotFound:
@@ -145,7 +145,7 @@ async def _exported(
     *,
     named: bool,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the lines of a page at a time, so that no more of a long history is held.
+    """Yield the lines of a page of records at a time: a long history never fills the memory.
 
     Args:
         named: whether the reader may know what wallets and recipients are called.
@@ -198,7 +198,7 @@ async def _wallets_of(
 async def _record_filter(
     context: RouteContext, asked: calls.TransactionFilter, wallet_id: str | None
 ) -> RecordFilter:
-    """Return the filter of a wallet that the route or the key names, else of the query's own.
+    """Return the filter, for the wallet of the route or the key, else for that of the query.
 
     Raises:
         InvalidRequest: naming the field.
@@ -263,7 +263,7 @@ _INNER: Final = re.compile(r"([;\t\r\n][\"\s]*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """What the rows call addresses, wallets and mints.
+    """The names of addresses, wallets and mints in the rows.
 
     Attributes:
         decimals: of the tokens that wallets of the service launched, by mint.
@@ -276,7 +276,7 @@ class Naming:
     known: AddressBook = field(default_factory=AddressBook)
 
     def counterpart(self, address: str) -> str:
-        """Return the name of an address, or whose it only looks like."""
+        """Return the name of an address, or which one it only looks like."""
         other = self.known.taken_for(address)
         if other is not None:
             return f"not {other.name}, looks like it"
@@ -294,9 +294,9 @@ def csv_rows(records: Iterable[TransactionRecord], naming: Naming) -> bytes:
 
 
 def harmless(text: str) -> str:
-    """Text of a cell that no spreadsheet runs as a formula: where it begins like one, or only
-    blanks stand before that, behind a single quote; so what begins like one in it behind a
-    semicolon, a tab or a line end."""
+    """Return a cell's text in a form that no spreadsheet runs as a formula. A single quote goes
+    before a formula's first sign: at the beginning, also after blanks, and after a semicolon, a tab
+    or a line end."""
     begins = text.lstrip(" \u00a0").startswith(_FORMULA)
     return ("'" if begins else "") + _INNER.sub(r"\1'", text)
 
@@ -342,7 +342,7 @@ def _row(record: TransactionRecord, naming: Naming) -> tuple[str, ...]:
 
 
 def _amount(found: AssetAmount | None, naming: Naming) -> tuple[str, str, str, str]:
-    """Amount, unit, mint, smallest units; the last only where the mint's decimals are known."""
+    """Return amount, unit, mint and smallest units, the last only if decimals are known."""
     if found is None:
         return "", "", "", ""
     amount = f"{found.amount:f}" if isinstance(found.amount, Decimal) else str(found.amount)
