@@ -34,8 +34,8 @@ class Act:
 
     Attributes:
         action: `skill({"its": "parameters"})`, None when nothing was chosen.
-        outcome: the skill's text, or why it did not run or succeed.
-        cancelled: the agent was stopped meanwhile; the action still ran to its end.
+        outcome: the skill's text, or the reason why it did not run or failed.
+        cancelled: the agent was stopped during the action, which still ran to its end.
     """
 
     action: str | None
@@ -44,8 +44,7 @@ class Act:
 
 
 def actor_of(agent: Agent, cycle: int, skill: str) -> Actor:
-    """Return the agent as the engine sees it; the action key allows one call of the skill a
-    cycle."""
+    """Return the actor of an agent's call; its action key allows one call of the skill a cycle."""
     scope = f"agent:{agent.id}"
     return Actor(
         principal=scope,
@@ -60,10 +59,10 @@ def actor_of(agent: Agent, cycle: int, skill: str) -> Actor:
 async def act(
     agent: Agent, cycle: int, call: ToolCall | None, *, run_skill: RunSkill, spends: bool
 ) -> Act:
-    """Run the call; a refusal by the skill, the guardrails or the ledger is its outcome.
+    """Run the call. A refusal by the skill, the guardrails or the ledger becomes its outcome.
 
-    A skill that may spend is never interrupted: when this is cancelled it runs to its end first,
-    so that its payment is also recorded.
+    A skill that may spend is never interrupted. If this is cancelled, the skill runs to its end
+    first, so that its payment is recorded.
     """
     if call is None:
         return Act(None, NO_ACTION)
@@ -91,7 +90,7 @@ async def act(
 
 
 def resumed(skill: str, record: TransactionRecord | Hold) -> Act:
-    """Return the action of a cycle that was interrupted after it, from what is stored of it."""
+    """Return a cycle's action from its stored record, if the cycle was interrupted after it."""
     action = storable(f"{skill}({jsontext.dumps(dict(record.details))})")
     if isinstance(record, Hold):
         return Act(action, storable(record.message()))
@@ -101,7 +100,7 @@ def resumed(skill: str, record: TransactionRecord | Hold) -> Act:
 
 
 def exact(value: Any, depth: int = 0) -> Any:
-    """JSON-like data with every float as the Decimal it was written as.
+    """Return JSON-like data with each float as the Decimal that it was written as.
 
     Raises:
         ValueError: nested too deep, a number that is not finite, text that is not UTF-8.
@@ -122,7 +121,7 @@ def exact(value: Any, depth: int = 0) -> Any:
 
 
 def _parsed(arguments: Any) -> Any:
-    """Some vendors send the arguments as JSON text; no arguments mean an empty object."""
+    """Return the arguments as an object; some vendors send JSON text, or nothing for none."""
     if arguments is None or arguments == "":
         return {}
     return jsontext.read(arguments, has_nul=True) if isinstance(arguments, str) else arguments

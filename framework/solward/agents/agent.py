@@ -25,7 +25,7 @@ NANOUSD = 10**_USD_DECIMALS
 
 
 class DesiredState(StrEnum):
-    """The last of start, pause and stop; a restarted service obeys this, not the status."""
+    """The last command: start, pause or stop. A restarted service obeys this, not the status."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -47,7 +47,7 @@ class AgentGuardrails:
 
     @property
     def limits(self) -> ScopeLimits:
-        """The same in the engine's type."""
+        """The limits in the engine's type."""
         return ScopeLimits(
             max_lamports_per_tx=self.max_lamports_per_transaction,
             max_tx_per_minute=self.max_transactions_per_minute,
@@ -72,8 +72,8 @@ class TokenBudget:
     """Limits of one agent; None is no limit. A day is the last 24 full hours and this one.
 
     Attributes:
-        usd_by_default: nobody chose the limit in dollars, so it does not stop a model whose price
-            is not known.
+        usd_by_default: the limit in dollars is the default, so it does not stop a model whose
+            price is not known.
     """
 
     max_tokens_per_cycle: int | None = None
@@ -82,7 +82,7 @@ class TokenBudget:
     usd_by_default: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """`{maxTokensPerCycle, maxTokensPerDay, maxUsdPerDay}`, only those that are set."""
+        """Return those of `maxTokensPerCycle`, `maxTokensPerDay`, `maxUsdPerDay` that are set."""
         usd = self.max_nanousd_per_day
         values = {
             "maxTokensPerCycle": self.max_tokens_per_cycle,
@@ -92,7 +92,7 @@ class TokenBudget:
         return {name: value for name, value in values.items() if value is not None}
 
     def stored(self) -> dict[str, Any]:
-        """As `to_json`, and whether the limit in dollars is the default."""
+        """Return `to_json`, with `usdByDefault` if the limit in dollars is the default."""
         return self.to_json() | ({"usdByDefault": True} if self.usd_by_default else {})
 
 
@@ -114,7 +114,7 @@ class TokensUsed:
     unpriced: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """`{tokens, usd, unpricedTokens}`."""
+        """Return `{tokens, usd, unpricedTokens}`."""
         return {"tokens": self.tokens, "usd": usd_of(self.nanousd), "unpricedTokens": self.unpriced}
 
 
@@ -122,7 +122,7 @@ NOTHING_USED = TokensUsed()
 
 
 def usd_of(nanousd: int) -> Decimal:
-    """Billionths of a US dollar as dollars, exactly."""
+    """Convert billionths of a US dollar to dollars, exactly."""
     return from_units(nanousd, _USD_DECIMALS)
 
 
@@ -180,7 +180,7 @@ class Agent:
         return self.guardrails.limits
 
     def to_json(self) -> dict[str, Any]:
-        """As `GET /agents/:id` returns it; `error` only while its cycles fail."""
+        """Return the answer of `GET /agents/:id`, with `error` only while its cycles fail."""
         return answer_json(
             agents.Agent,
             self,
@@ -190,7 +190,7 @@ class Agent:
         )
 
     def audited(self) -> dict[str, Any]:
-        """What its owner chose, as the audit log tells it before and after a change."""
+        """Return the fields that its owner chose, for the audit log's entry of a change."""
         body = self.to_json()
         for chosen_by_others in ("id", "isLlm", "status", "createdAt", "error"):
             body.pop(chosen_by_others, None)
@@ -206,7 +206,7 @@ def agent_of(row: Mapping[str, Any], *, is_llm: bool = True) -> Agent:
     return _AGENTS.of(row, is_llm=is_llm)
 
 
-# Parsed in every cycle, and nearly always one of a few texts.
+# Every cycle parses these texts, and there are only a few different ones.
 @functools.lru_cache(maxsize=1_024)
 def _guardrails_of(text: str) -> AgentGuardrails:
     stored = jsontext.loads(text)
@@ -236,8 +236,7 @@ _AGENTS = Records(
 
 
 def statistics_json(counts: Mapping[str, int]) -> dict[str, int]:
-    """Return both shapes of the health answer's `agents` object, of the number of agents by
-    status."""
+    """Return the health answer's `agents` object, in both its shapes, from counts by status."""
     total, running = sum(counts.values()), counts.get(AgentStatus.RUNNING, 0)
     return {
         "total": total,
@@ -250,7 +249,7 @@ def statistics_json(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 class MemoryEntry(NamedTuple):
-    """What an agent remembers of one cycle.
+    """An entry of an agent's memory: one cycle.
 
     A tuple, because each cycle makes ten and a dataclass takes five times as long.
     """
@@ -262,7 +261,7 @@ class MemoryEntry(NamedTuple):
     created_ms: int
 
     def to_json(self) -> dict[str, Any]:
-        """As `GET /agents/:id/memory` lists it."""
+        """Return the entry as `GET /agents/:id/memory` lists it."""
         return answer_json(Memory, self)
 
 
@@ -286,7 +285,7 @@ class Decision:
     usage: Usage | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As `GET /agents/:id/decisions` lists it, with `usage` where it is known."""
+        """Return the decision as `GET /agents/:id/decisions` lists it; `usage` only if known."""
         usage = None if self.usage is None else usage_json(self.usage)
         return answer_json(agents.Decision, self, usage=usage)
 
@@ -301,7 +300,7 @@ _USAGE = ("input_tokens", "output_tokens", "cost_nanousd")
 
 
 def usage_json(usage: Usage) -> dict[str, Any]:
-    """`{inputTokens, outputTokens, costUsd}`; the price is null where it is not known."""
+    """Return `{inputTokens, outputTokens, costUsd}`; `costUsd` is null if it is not known."""
     cost = usage.cost_nanousd
     return {
         "inputTokens": usage.input_tokens,

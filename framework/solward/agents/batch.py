@@ -15,34 +15,33 @@ LINGER_S = 0.02
 
 
 class Batcher(Generic[K, V]):
-    """Call it with one item; items that arrive while a batch runs make up the next batch.
+    """Runs items in batches: items that arrive while a batch runs make up the next one.
 
     A thousand agents enter and leave a thousand cycles a second; a transaction for each would cost
-    more processor time than everything else in a cycle together. A single item runs at once. Where
-    a batch fails, each of its items runs again by itself, so that one item's failure is not the
-    others'.
+    more processor time than everything else in a cycle together. A single item runs at once. If a
+    batch fails, each of its items runs again alone, so that one item's failure does not fail the
+    others.
 
     Args:
         run: maps items to results, in their order.
-        most: items of one batch.
+        max_items: of one batch.
         linger_s: seconds between two batches while more than one item arrives at a time.
     """
 
     def __init__(
         self,
         run: Callable[[Sequence[K]], Awaitable[Sequence[V]]],
-        most: int = BATCH,
+        max_items: int = BATCH,
         linger_s: float = LINGER_S,
     ) -> None:
         self._run = run
-        self._most = most
+        self._max_items = max_items
         self._linger_s = linger_s
         self._waiting: list[tuple[K, asyncio.Future[V]]] = []
         self._worker: asyncio.Task[None] | None = None
 
     def __call__(self, item: K) -> asyncio.Future[V]:
-        """Return the item's result; raises what `run` raised. Cancelling does not stop the
-        batch."""
+        """Return the item's result, or raise `run`'s error. Cancelling does not stop the batch."""
         future: asyncio.Future[V] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._worker is None:
@@ -52,8 +51,8 @@ class Batcher(Generic[K, V]):
     async def _work(self) -> None:
         try:
             while self._waiting:
-                batch = self._waiting[: self._most]
-                del self._waiting[: self._most]
+                batch = self._waiting[: self._max_items]
+                del self._waiting[: self._max_items]
                 await self._run_batch(batch)
                 if len(batch) > 1:
                     # More items are likely soon, and a larger batch costs less for each of them.

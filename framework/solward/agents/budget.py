@@ -25,7 +25,7 @@ from solward.types.provider import CompletionRequest, ModelPrice, Usage
 # 2026); the smaller number estimates more tokens.
 _BYTES_PER_TOKEN = 3
 
-# Most tokens that are reserved of an answer where its provider does not say how long it can be.
+# Most tokens reserved for an answer if its provider does not say how long it can be.
 _MOST_OUTPUT = 8_192
 
 _NOTHING = Usage(cost_nanousd=0)
@@ -33,11 +33,11 @@ _NOTHING = Usage(cost_nanousd=0)
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """What one completion may use.
+    """A reservation in a model's budget for one completion.
 
     Attributes:
-        hour: since the epoch, in which it is counted.
-        is_llm: False where the provider is no model, and uses nothing unless it says so.
+        hour: hours since the epoch; the usage is counted in this hour.
+        is_llm: False if the provider is not a model; it then uses nothing unless it says so.
     """
 
     agent_id: str
@@ -48,12 +48,12 @@ class Reserved:
 
     @property
     def row(self) -> dict[str, Any]:
-        """What it adds to `agent_usage`."""
+        """The row to add to `agent_usage`."""
         usage = Usage(self.tokens, 0, self.nanousd)
         return usage_row(self.agent_id, self.hour * HOUR_MS, usage)
 
     def settled(self, usage: Usage | None) -> dict[str, Any] | None:
-        """What is to be added once the usage is known; None where it is not, and stays counted."""
+        """Return the row that corrects the reservation to `usage`; None if it must stay counted."""
         if usage is None:
             if self.is_llm:
                 return None
@@ -65,7 +65,7 @@ class Reserved:
 
 
 def usage_row(agent_id: str, ms: int, usage: Usage) -> dict[str, Any]:
-    """What a completion at `ms` adds to `agent_usage`."""
+    """Return the row of `agent_usage` to add for a completion at `ms`."""
     return {
         "agent_id": agent_id,
         "hour": ms // HOUR_MS,
@@ -89,9 +89,7 @@ class ModelBudget:
     """The budgets of all agents' models."""
 
     def __init__(self, database: Database, registry: Callable[[], Registry]) -> None:
-        """Args:
-        registry: gives the plugins as they are loaded now.
-        """
+        # `registry` returns the plugins that are loaded now.
         self._database = database
         self._registry = registry
         self._reserving: Batcher[_BudgetRequest, tuple[int, Reserved] | TokenBudgetReached] = (
@@ -102,8 +100,9 @@ class ModelBudget:
     async def reserve(
         self, agent: Agent, request: CompletionRequest
     ) -> tuple[CompletionRequest, Reserved | None]:
-        """Return the request with its answer limited to what is reserved; None where no day is
-        limited.
+        """Reserve budget for a request; return it with its answer limited, and the reservation.
+
+        The reservation is None if no day is limited.
 
         Raises:
             ProviderError: the agent's provider is not installed.
@@ -130,12 +129,12 @@ class ModelBudget:
         return replace(request, max_output_tokens=most), reserved
 
     async def failed(self, reserved: Reserved | None, error: BaseException) -> None:
-        """Give back what is reserved where the call failed in a way that costs nothing."""
+        """Give a reservation back if the call failed in a way that costs nothing."""
         if reserved is not None and isinstance(error, ProviderError) and not error.may_cost:
             await self.settle(reserved, _NOTHING)
 
     async def settle(self, reserved: Reserved, usage: Usage | None) -> None:
-        """Count what was used in place of what was reserved."""
+        """Replace a reservation by the usage."""
         row = reserved.settled(usage)
         if row is not None:
             await self._settling(row)
@@ -152,7 +151,7 @@ class ModelBudget:
         answers: list[tuple[int, Reserved] | TokenBudgetReached] = []
         async with self._database.write() as connection:
             await store.lock_agents(connection, sorted(ids))
-            # A model's budget is money too: a clock that is ahead empties no day.
+            # A model's budget is money too, so a clock that is ahead must not empty the day.
             moment = await self._database.moment(connection)
             used = await store.used(connection, list(ids), moment.window_ms // HOUR_MS)
             reserved: list[dict[str, Any]] = []
@@ -181,12 +180,12 @@ class ModelBudget:
 def output_allowance(
     budget: TokenBudget, used: TokensUsed, model: str, prompt: int, price: ModelPrice | None
 ) -> int | None:
-    """Most tokens of the model's answer; None is no limit, and only where no day is limited.
+    """Return the most tokens that the model's answer may have; None, if no day is limited.
 
     Args:
-        used: in the last day, with what is reserved.
+        used: usage of the last day, with reservations.
         prompt: tokens of the prompt.
-        price: of the model, None where it is not known.
+        price: the model's; None if it is not known.
 
     Raises:
         TokenBudgetReached: there is no room for this request.
@@ -211,7 +210,7 @@ def output_allowance(
 def _affordable(
     budget: TokenBudget, used: TokensUsed, model: str, prompt: int, price: ModelPrice | None
 ) -> int | None:
-    """Tokens of an answer that the dollars left pay for; None where that is not known."""
+    """Return the tokens of an answer that the remaining dollars pay for; None if not known."""
     limit = budget.max_nanousd_per_day
     if limit is None:
         return None

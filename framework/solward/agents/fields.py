@@ -34,9 +34,9 @@ def read_create(
 ) -> dict[str, Any]:
     """Return the attributes of an agent that a create body asks for, in either of its forms.
 
-    The second form has `maxSolPerTransaction` at the top level and no `walletId`, which is None
-    then; only there, and with a `template`, the configured default provider and model fill what is
-    missing.
+    The second form has `maxSolPerTransaction` at the top level and no `walletId`; its `wallet_id`
+    is None. In that form, and with a `template`, the default provider and model fill in for
+    missing ones.
 
     Args:
         models: installed provider -> its default model.
@@ -73,9 +73,9 @@ def read_create(
 
 
 def with_template(body: Mapping[str, Any], template: AgentTemplate) -> dict[str, Any]:
-    """Return a create body with the fields of a template, where it does not say them itself.
+    """Return a create body whose missing fields are those of a template.
 
-    A null says nothing: an agent of a template is under grants.
+    A null counts as missing, because an agent of a template must be under grants.
     """
     nested = body.get("guardrails")
     whole: dict[str, Any] = {
@@ -84,11 +84,11 @@ def with_template(body: Mapping[str, Any], template: AgentTemplate) -> dict[str,
         "grants": list(template.grants),
     } | {name: each for name, each in body.items() if each is not None}
     for name, each in template.guardrails.items():
-        # What is nested wins over what is not, so the template's is put where neither says it.
+        # A nested guardrail wins over a top-level one, so both must lack it.
         if not isinstance(nested, Mapping) or nested.get(name) is None:
             whole.setdefault(name, each)
     if whole.get("walletId") is None:
-        # A wallet is made for it: the second form, which has this number at the top level.
+        # The second form, which creates a wallet, has this number at the top level.
         whole.setdefault("maxSolPerTransaction", template.guardrails["maxSolPerTransaction"])
     return whole
 
@@ -122,11 +122,11 @@ def _budget(given: Mapping[str, Any], current: TokenBudget | None) -> TokenBudge
     """Return a token budget; a number left out stays as it is, null removes its limit.
 
     Args:
-        current: as it is; None for a new one, which begins with the default.
+        current: the agent's budget; None for a new agent, which begins with the default.
     """
     was = current or DEFAULT_BUDGET
     budget = budget_of(was.to_json() | dict(given))
-    # Whoever changes an agent and sends back what was shown chose nothing.
+    # A client that sends back the budget that it read has not chosen one.
     same = budget.max_nanousd_per_day == was.max_nanousd_per_day
     chosen = "maxUsdPerDay" in given and (current is None or not same)
     return replace(budget, usd_by_default=was.usd_by_default and not chosen)
@@ -135,7 +135,7 @@ def _budget(given: Mapping[str, Any], current: TokenBudget | None) -> TokenBudge
 def read_guardrails(
     asked: Guardrails, nested: Mapping[str, Any] | None, defaults: AgentGuardrails
 ) -> AgentGuardrails:
-    """Guardrails of a request: those of its `guardrails` object win over those beside it."""
+    """Return a request's guardrails; its `guardrails` object wins over top-level fields."""
     beside = {each.json: getattr(asked, each.name) for each in fields_of(Guardrails)}
     given = beside | {name: each for name, each in (nested or {}).items() if each is not None}
 
@@ -166,7 +166,7 @@ class AgentTemplate:
     Attributes:
         strategy: lines for a language model.
         guardrails: by the names of `POST /agents`.
-        grants: documents of grants; none where the agent signs nothing.
+        grants: documents of grants; empty if the agent signs nothing.
     """
 
     name: str
@@ -178,7 +178,7 @@ class AgentTemplate:
     grants: Sequence[Mapping[str, Any]]
 
 
-# Guardrails of an agent without grants, which never reaches them.
+# An agent without grants never reaches these guardrails.
 _LEAST: Final[Mapping[str, Decimal | int]] = {
     "maxSolPerTransaction": Decimal("0.001"),
     "maxTransactionsPerMinute": 1,
@@ -246,7 +246,7 @@ TEMPLATES: Final = {
 
 
 def template_of(body: Mapping[str, Any]) -> AgentTemplate | None:
-    """Returns the template that a create body names; None where it names none.
+    """Return the template that a create body names; None if it names none.
 
     Raises:
         InvalidRequest: there is no such template.

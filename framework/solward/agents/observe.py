@@ -43,24 +43,24 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What an agent may do by grants, as its prompt says it and as its tools show it.
+    """The permissions that an agent has by grants, for its prompt and its tools.
 
     Attributes:
-        sentences: of the grants of the agent and of its wallet, or of what holds without.
-        granted: names of the tools that it has by a grant alone.
+        sentences: of the grants of the agent and its wallet, or of the defaults without grants.
+        granted: names of the tools that the agent has only because of a grant.
     """
 
     sentences: tuple[str, ...] = (DEFAULTS_SENTENCE,)
     granted: frozenset[str] = frozenset()
 
     def offered(self, tools: Sequence[ToolDefinition]) -> tuple[ToolDefinition, ...]:
-        """Return the tools without those that only a grant allows, where there is none."""
+        """Return the tools, without those that need a grant which the agent lacks."""
         withheld = _BY_GRANT_ALONE.keys() - self.granted
         return tuple(tool for tool in tools if tool.name not in withheld)
 
 
-# Tool -> whether a grant lets something of it through. Without one tokens are refused, so a tool
-# for them would only mislead a model; and nobody makes requests that cost, unless that was said.
+# Tool -> whether a grant allows some use of it. Without a grant, tokens and paid requests are
+# refused, so offering these tools would mislead the model.
 _BY_GRANT_ALONE: Final[Mapping[str, Callable[[Grant], bool]]] = {
     "transfer_token": lambda grant: bool(grant.may & _SENDS and grant.assets.keys() - {SOL}),
     "pay_request": lambda grant: Operation.PAY in grant.may,
@@ -70,7 +70,7 @@ WITHOUT_GRANTS: Final = Permissions()
 
 
 class PermissionReader:
-    """Reads permissions; of agents whose grants did not change it asks for the version alone."""
+    """Reads permissions; while grants do not change it queries only their version."""
 
     def __init__(self, database: Database, tokens: TokenList) -> None:
         self._database = database
@@ -78,13 +78,13 @@ class PermissionReader:
         self._known: OrderedDict[tuple[str, str, str], tuple[int, Permissions]] = OrderedDict()
 
     async def __call__(self, agent: Agent) -> Permissions:
-        """What grants let an agent do now; judged anew by each transaction."""
+        """Return an agent's permissions as of now. Each transaction is judged again anyway."""
         async with self._database.read() as connection:
             [permissions] = await self.read(connection, [agent])
         return permissions
 
     async def read(self, connection: AsyncConnection, agents: Sequence[Agent]) -> list[Permissions]:
-        """What `__call__` gives, for each of these agents, in the caller's transaction."""
+        """Return the permissions of each of these agents, in the caller's transaction."""
         version = await store.version(connection)
         return [await self._of(connection, agent, version) for agent in agents]
 
@@ -109,7 +109,7 @@ class PermissionReader:
             sentences.extend(grant_sentence(grant, names) for grant in grants)
             if not grants:
                 sentences.append(read_only_sentence(each, names))
-        # Both must allow, where the wallet is under grants too.
+        # If the wallet is under grants too, both must allow the tool.
         granted = {
             tool
             for tool, lets in _BY_GRANT_ALONE.items()
@@ -120,10 +120,11 @@ class PermissionReader:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Attributes:
-    recent: the wallet's `RECENT_TRANSACTIONS` newest transactions.
-    held: what the agent asked for that waits for a person.
-    permissions: what grants let it do.
+    """The rows that the store has of an agent.
+
+    Attributes:
+        recent: the wallet's `RECENT_TRANSACTIONS` newest transactions.
+        held: the agent's transactions that wait for a person.
     """
 
     recent: Sequence[TransactionRecord] = ()
@@ -132,12 +133,12 @@ class Stored:
 
     @property
     def mark(self) -> Hashable:
-        """Another one after each transaction of the wallet that began or ended."""
+        """A value that changes whenever a transaction of the wallet begins or ends."""
         return tuple((record.id, record.status) for record in self.recent)
 
 
 class StoredReads:
-    """Reads it; raises `StoreError`."""
+    """Reads the stored rows of agents; raises `StoreError`."""
 
     def __init__(self, database: Database, permissions: PermissionReader) -> None:
         self._database = database
@@ -145,7 +146,7 @@ class StoredReads:
         self._reading: Batcher[Agent, Stored] = Batcher(self._read)
 
     def __call__(self, agent: Agent) -> Awaitable[Stored]:
-        """What the store says of an agent."""
+        """Return an agent's rows."""
         return self._reading(agent)
 
     async def _read(self, agents: Sequence[Agent]) -> list[Stored]:
@@ -162,8 +163,7 @@ class StoredReads:
 
 
 class Observed(NamedTuple):
-    """An observation, and what the agent may do by what was read with it; None where that
-    failed."""
+    """An observation, and the permissions that were read with it; None if that failed."""
 
     body: dict[str, Any]
     permissions: Permissions | None
@@ -178,21 +178,21 @@ async def observe(
     balances: Callable[[str, Hashable], Awaitable[Balances]],
     stored: Callable[[Agent], Awaitable[Stored]],
 ) -> Observed:
-    """Name, address, balances and recent transactions of the wallet, and what the agent asked for
-    that waits for a person; amounts are Decimal.
+    """Read the wallet's name, address, balances and recent transactions, and the agent's holds.
 
     Args:
         wallet: wallet id -> its name and address.
         balances: wallet id and `Stored.mark` -> its SOL and tokens.
-        stored: what the store says of an agent and its wallet.
+        stored: reads an agent's rows from the store.
 
-    Never raises: when collecting fails it is `{error, cycle, timestamp}`, and Think still runs.
+    Amounts are Decimal. Never raises: if reading fails, the body is `{error, cycle, timestamp}`,
+    and the agent still thinks.
     """
     when = {"cycle": cycle, "timestamp": iso(now_ms)}
     permissions = None
     try:
         observed = await wallet(agent.wallet_id)
-        # Before the balances: what is stored as confirmed has changed these.
+        # Before the balances, so that these include every transaction stored as confirmed.
         known = await stored(agent)
         permissions = known.permissions
         holds = await balances(agent.wallet_id, known.mark)
@@ -202,7 +202,7 @@ async def observe(
             _log.exception("observation_failed", agent_id=agent.id, cycle=cycle)
             why = "an internal error"
         return Observed({"error": f"The wallet could not be observed: {why}"} | when, permissions)
-    # Only where there is something: a model that reads of it every time asks for it.
+    # Left out if empty: a model that reads of holds in every cycle starts to ask for some.
     waiting = {"heldTransactions": [_held(each) for each in known.held]} if known.held else {}
     seen = {
         "walletName": observed.name,

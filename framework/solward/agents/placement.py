@@ -1,4 +1,4 @@
-"""Where the cycles of agents run: in this process, or on workers through a queue.
+"""Placements of agents' cycles: in this process, or on workers through a queue.
 
 Both run the same `run_cycle` on the same journal; a placement decides only when and where.
 """
@@ -20,7 +20,7 @@ from solward.support.clock import now_ms
 
 # Most cycles wait for a model: this bounds memory and open connections, not throughput.
 CONCURRENCY = 200
-# Before a cycle that could not be stored runs again.
+# The wait before a cycle that could not be stored runs again.
 RETRY_MS = 5_000
 
 _log = structlog.get_logger(__name__)
@@ -42,7 +42,7 @@ class Placement(Protocol):
         ...
 
     async def halt(self, agent_id: str) -> None:
-        """Halt an agent, whose row already says so; returns once nothing of it runs."""
+        """Halt an agent whose row already says so; return once no cycle of it runs."""
         ...
 
     async def close(self) -> None:
@@ -148,7 +148,7 @@ class EmbeddedPlacement(Runner[NextCycle | None]):
 
 
 def default(database: Database, run: RunCycle) -> Placement:
-    """On workers where several processes share the database, in this process otherwise."""
+    """Place cycles on workers if several processes share the database, else in this process."""
     if not database.shared:
         return EmbeddedPlacement(database, run)
     # Procrastinate is installed for PostgreSQL only.

@@ -136,7 +136,7 @@ def _provider_call(agent: Agent, late: str) -> Iterator[None]:
         try:
             _count_usage(name, checked_usage(error.usage))
         except ProviderError:
-            # The vendor counted something, and a budget cannot count it.
+            # The vendor's count is not usable, so the reservation must stay counted.
             error.usage, error.may_cost = None, True
         raise error from None
     except SolwardError:
@@ -159,14 +159,13 @@ def _count_usage(provider: str, usage: Usage | None) -> None:
 
 
 def completer(settings: Settings, registry: Registry, agent: Agent) -> Complete:
-    """Return the call of an agent's provider; raises `ProviderError` when it has none, or no
-    address."""
+    """Return the call of an agent's provider; raises `ProviderError` if it is missing."""
     loaded = installed(registry, agent)
     return functools.partial(loaded.complete, **_given(settings, loaded, agent))
 
 
 def streamer(settings: Settings, registry: Registry, agent: Agent) -> Stream:
-    """As `completer`, for a streamed answer."""
+    """Return the streaming call of an agent's provider; raises as `completer` does."""
     loaded = installed(registry, agent)
     return functools.partial(loaded.stream, **_given(settings, loaded, agent))
 
@@ -189,8 +188,8 @@ async def price(registry: Registry, agent: Agent) -> ModelPrice | None:
         async with asyncio.timeout(PRICE_TIMEOUT_S):
             found = await loaded.price(agent.llm_model, agent.llm_options)
     except Exception as error:
-        # A line without traceback: it is the provider's, whose host logs its bugs, and a cold start
-        # without a network makes one for each agent.
+        # Without a traceback: the plugin host logs the provider's bugs, and a cold start without a
+        # network logs this once for each agent.
         _log.warning(
             "provider_price_failed",
             agent_id=agent.id,
@@ -210,12 +209,12 @@ async def price(registry: Registry, agent: Agent) -> ModelPrice | None:
 
 
 def _reason(error: Exception) -> str:
-    """Why a provider told no price, in one line and without a secret."""
+    """Return in one line, without secrets, why a provider gave no price."""
     if isinstance(error, TimeoutError) and not str(error):
         return f"no answer within {PRICE_TIMEOUT_S:g} s"
     if isinstance(error, SolwardError | OSError):
         return " ".join(scrub_text(str(error)).split()) or type(error).__name__
-    # The type alone: others' texts may quote what the provider was lent, however it looks.
+    # Other errors' texts may quote a secret that the provider was given, so only the type is told.
     return f"an internal error ({error if isinstance(error, HostBug) else type(error).__name__})"
 
 
@@ -232,7 +231,7 @@ def installed(registry: Registry, agent: Agent) -> LoadedProvider:
 
 
 def check_options(provider: LoadedProvider, options: Mapping[str, Any]) -> None:
-    """Raises `InvalidRequest`, naming the option the provider does not take."""
+    """Raise `InvalidRequest`, naming the option, if the provider does not take an option."""
     try:
         provider.options.validate(dict(options))
     except InvalidRequest as error:
@@ -240,7 +239,7 @@ def check_options(provider: LoadedProvider, options: Mapping[str, Any]) -> None:
 
 
 def check_startable(settings: Settings, registry: Registry, agent: Agent) -> None:
-    """Raises `InvalidRequest`, saying what its provider lacks: a plugin or a key."""
+    """Raise `InvalidRequest` if the agent's provider lacks a plugin or a key."""
     try:
         spec = installed(registry, agent).spec
         settings.provider_context(spec)

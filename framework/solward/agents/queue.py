@@ -92,7 +92,7 @@ class QueuePlacement:
             await prepare(connection)
 
     async def begin(self, agent_id: str, cycle: int, due_ms: int) -> None:
-        """Create the job at once where the cycle is due; workers would within a second."""
+        """Create the job now if the cycle is due, rather than within a second as workers would."""
         async with self._database.write() as connection:
             await self._defer(connection, 1, agent_id)
 
@@ -130,8 +130,8 @@ class QueuePlacement:
             return dropped, len(await store.rearm(connection, self._clock()))
 
     async def halt(self, agent_id: str) -> None:
-        """See `Placement`. A run whose worker is dead or frozen loses its fence instead: it can
-        neither spend nor be recorded any more."""
+        """See `Placement`. A run whose worker is dead or frozen loses its fence, so that it can
+        neither spend nor be recorded."""
         async with self._database.write() as connection:
             await self._cancel(connection, agent_id)
         checked = 0.0
@@ -147,7 +147,7 @@ class QueuePlacement:
                 await asyncio.sleep(HALT_POLL_S)
 
     async def close(self) -> None:
-        """Nothing runs here."""
+        """Do nothing: no cycle runs in this process."""
 
     async def _revoke_if_dead(self, agent_id: str, fence: int) -> None:
         async with self._database.write() as connection:
@@ -198,15 +198,15 @@ def queue_errors() -> Iterator[None]:
 
 
 async def _hurried(connection: Driver[Any]) -> None:
-    """Fetch and finish jobs without waiting for the disk: a power cut may bring back some of the
-    last ones, and the fence turns their second run into nothing."""
+    """Let jobs be fetched and finished without waiting for the disk. A power cut may bring some of
+    the last ones back; the fence refuses their second run."""
     await connection.set_autocommit(True)
     await connection.execute("SET synchronous_commit = off")
 
 
 class _PatientConnector(PsycopgConnector):
-    """Ends jobs and renews heartbeats again where the database was away for a moment: a job that
-    has no end blocks its agent as long as its worker lives."""
+    """Retries when the database is away for a moment: a job that could not be ended would block
+    its agent as long as the worker lives."""
 
     async def execute_query_async(self, query: Any, **arguments: Any) -> None:
         """See `PsycopgConnector.execute_query_async`."""
@@ -223,7 +223,7 @@ class _PatientConnector(PsycopgConnector):
 
 
 class WorkerLost(SolwardError):
-    """The queue gave up on this worker, or could not be reached: start another."""
+    """The queue gave up on this worker, or could not be reached; another one must be started."""
 
 
 class Worker:
@@ -247,11 +247,11 @@ class Worker:
         self._database = database
         self._run = run
         self._stopping = asyncio.Event()
-        # It logs every job three times.
+        # procrastinate logs every job three times.
         logging.getLogger("procrastinate").setLevel(logging.WARNING)
         self._queue = QueuePlacement(database, clock)
         self._queue.app.task(name=store.TASK, queue=store.QUEUE)(self._cycle)
-        # `App.run_worker_async` makes the same, but tells nobody the id by which `ready` asks.
+        # `App.run_worker_async` would make the same worker and hide its id, which `ready` needs.
         self._worker = QueueWorker(
             self._queue.app,
             queues=[store.QUEUE],
@@ -310,7 +310,7 @@ class Worker:
         try:
             await self._run(agent_id, cycle)
         except Exception:
-            # As if the worker had died in it: `reap` makes it run again.
+            # `reap` makes it run again, as if the worker had died.
             _log.exception("cycle_not_stored", agent_id=agent_id, cycle=cycle)
 
     async def _every(self, pause_s: float, do: Callable[[], Awaitable[None]]) -> None:
@@ -358,7 +358,7 @@ _TUNE = (
 
 
 async def prepare(connection: AsyncConnection, *, makes: bool = True) -> None:
-    """Make the tables where they are missing, unless told not to; processes may start together.
+    """Make missing tables if `makes` is true; several processes may start together.
 
     Raises:
         StoreError: they are older or newer than the installed release.
@@ -372,8 +372,9 @@ async def prepare(connection: AsyncConnection, *, makes: bool = True) -> None:
 
 
 async def upgrade(database: Database) -> list[str]:
-    """Apply the migrations that the installed release ships and the database lacks, each in a
-    transaction of its own; returns their names. Interrupted, it goes on where it was.
+    """Apply the installed release's migrations that the database lacks; return their names.
+
+    Each has a transaction of its own, so an interrupted upgrade can be run again.
 
     Raises:
         StoreError: one could not be applied, or the tables are newer than the installed release.
@@ -395,8 +396,7 @@ async def upgrade(database: Database) -> list[str]:
 
 
 async def _missing(connection: AsyncConnection, *, makes: bool = True) -> list[Path]:
-    """Return the installed release's migrations that the database lacks, in their order; makes the
-    tables where there are none, unless told not to."""
+    """Return the migrations that the database lacks, in order; make missing tables if `makes`."""
     if makes:
         await lock_exclusive(connection, "jobs")
     shipped = _shipped()

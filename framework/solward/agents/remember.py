@@ -112,7 +112,7 @@ _EARLIER_ACTION = select(agents.c.id, transactions.c.action_key, *RECORD).where(
     transactions.c.action_key >= _PREFIX + ":",
     transactions.c.action_key < _PREFIX + ";",
 )
-# What it asked for that a person has not decided yet; what was decided has a record.
+# Transactions that a person has not decided yet; a decided one has a record.
 _EARLIER_HOLD = select(*holds_store.COLUMNS, agents.c.id.label("of_agent")).where(
     agents.c.id.in_(_IDS),
     holds_store.OPEN,
@@ -167,11 +167,11 @@ class EnteredCycle:
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """What a cycle changes of its agent's row, and what it reserved.
+    """The changes that a cycle makes to its agent's row, and its reservation.
 
     Attributes:
-        next_run_ms: when the next one is due.
-        reserved: of the model's budget, to be settled to the decision's usage.
+        next_run_ms: due time of the next cycle.
+        reserved: in the model's budget, to be settled to the decision's usage.
     """
 
     status: str
@@ -183,7 +183,7 @@ class CycleResult:
 
 @dataclass(frozen=True, slots=True)
 class LeavingCycle:
-    """A cycle to leave."""
+    """A cycle whose decision is to be stored, which ends it."""
 
     decision: Decision
     fence: int
@@ -222,11 +222,11 @@ class Journal:
         self._leaving: Batcher[LeavingCycle, bool] = Batcher(self._leave)
 
     def enter(self, agent_id: str, cycle: int) -> Awaitable[EnteredCycle | None]:
-        """Take the fence; None when the cycle is stale or the agent must not run."""
+        """Take the fence; return None if the cycle is stale or the agent must not run."""
         return self._entering((agent_id, cycle))
 
     def leave(self, decision: Decision, fence: int, result: CycleResult) -> Awaitable[bool]:
-        """Record the decision and advance the agent; False when it must not run further.
+        """Record the decision and advance the agent; return False if it must not run further.
 
         Nothing is recorded when another run has taken the fence.
         """
@@ -273,10 +273,10 @@ class Journal:
 async def enter(
     connection: AsyncConnection, cycles: Sequence[tuple[str, int]]
 ) -> list[Fields | None]:
-    """Take the next fence for each `(agent, cycle)`; None where it is stale or must not run.
+    """Take the next fence for each `(agent, cycle)`, unless it is stale or must not run.
 
     Returns:
-        The agents' new rows, in the order of `cycles`.
+        The agents' new rows, in the order of `cycles`; None for one that was not entered.
     """
     at_ms = now_ms()
     ids = {"of_agents": [agent_id for agent_id, _cycle in cycles]}
@@ -298,7 +298,7 @@ async def enter(
 
 
 async def abandon(connection: AsyncConnection, agent_id: str, fence: int) -> None:
-    """Undo the entering of a cycle; where another run took the fence since, nothing changes."""
+    """Undo the entering of a cycle, unless another run has taken the fence since."""
     await connection.execute(_ABANDON, {"of_agent": agent_id, "of_fence": fence})
 
 
@@ -324,9 +324,10 @@ async def recall(connection: AsyncConnection, agent_ids: Sequence[str]) -> dict[
 async def leave(
     connection: AsyncConnection, leaving: Sequence[LeavingCycle]
 ) -> list[LeftCycle | None]:
-    """Record each decision and advance its agent; None where another run took the fence.
+    """Record each decision and advance its agent, unless another run took the fence.
 
-    An agent that was stopped or paused meanwhile keeps that status.
+    An agent that was stopped or paused meanwhile keeps that status. The answer has None for a
+    cycle that was not recorded.
     """
     ids = {"of_agents": [each.decision.agent_id for each in leaving]}
     rows = {row.id: row for row in await _LOCKED_STATE.all(connection, ids)}
@@ -407,7 +408,7 @@ def record_status(
     """Record the event of an agent's new status; `idle` has none.
 
     Args:
-        by: whose doing it is, where nobody asked for it.
+        by: the principal, if it is not the one of the current request.
     """
     subject = {"agentId": agent_id, "name": name, "status": status.value}
     if error is not None:

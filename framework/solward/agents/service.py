@@ -79,12 +79,12 @@ _ACTIVE = (AgentStatus.RUNNING, AgentStatus.ERROR)
 
 
 class AgentService:
-    """Every method that names an agent raises `AgentNotFound` when there is none.
+    """The agents of a service. A method for one agent raises `AgentNotFound` if it is missing.
 
     Args:
-        registry: the plugins that are in use now.
-        ceilings: of each wallet.
-        balances: what a wallet holds, for a cycle that knows a mark of its transactions.
+        registry: returns the plugins that are in use now.
+        ceilings: limits of each wallet.
+        balances: wallet id and `Stored.mark` -> its SOL and tokens.
         hook: called after each phase of a cycle.
         place: makes the placement of cycles; `placement.default` where it is None.
     """
@@ -135,8 +135,7 @@ class AgentService:
         await self._placement.open()
 
     async def providers_in_use(self) -> frozenset[str]:
-        """Providers that somebody may soon wait for: of agents that are to run, and the default
-        one, where it has what it needs."""
+        """Return the providers of agents that are to run, and a configured default provider."""
         async with self._database.read() as connection:
             found = await store.providers_to_run(connection)
         settings = self._settings
@@ -154,9 +153,9 @@ class AgentService:
         return await run_cycle(agent_id, cycle, self.parts)
 
     async def create(self, body: Mapping[str, Any]) -> Agent:
-        """Create an agent from a request body; its second form gets a wallet of its own.
+        """Create an agent from a request body; in the second form, with a wallet of its own.
 
-        With `template` the fields that the body does not say are the template's.
+        With `template`, missing fields are taken from the template.
 
         Raises:
             InvalidRequest: naming the field.
@@ -202,11 +201,11 @@ class AgentService:
         return agent
 
     async def templates(self) -> list[dict[str, Any]]:
-        """Returns the templates as the route shows them: the fields of `POST /agents`, the grants
-        in words, and as `canLeave` the most that such an agent can move in any 24 hours."""
+        """Return the templates as the route shows them: the fields of `POST /agents`, the grants
+        as sentences, and in `canLeave` the most that such an agent can move in any 24 hours."""
         async with self._database.read() as connection:
             now = await self._database.moment(connection)
-        # Nobody has this id, and no grant is stored for it.
+        # A new id, so that no stored grant applies.
         who, ceilings = _principal(str(uuid.uuid4())), self._ceilings
         listed = []
         for each in TEMPLATES.values():
@@ -215,7 +214,7 @@ class AgentService:
             try:
                 said = await self._policies.drafted(who, each.name, list(each.grants))
             except InvalidRequest:
-                # The network lacks a token that its grants name, so no agent of it can be made.
+                # The network lacks a token that the grants name, so the template cannot be used.
                 continue
             leaving = can_leave("", ceilings, [(who, rails.limits)], {who: said.grants}, now)
             listed.append(
@@ -253,7 +252,7 @@ class AgentService:
     async def update(self, agent_id: str, body: Mapping[str, Any]) -> Agent:
         """Change fields of an agent; a running one uses them from its next cycle on.
 
-        `grants` count at once; null takes it out of grants.
+        New `grants` count at once; null removes the agent's grants.
 
         Raises:
             InvalidRequest: naming the field.
@@ -289,7 +288,7 @@ class AgentService:
                 await lock_policy(connection)
                 row = await store.get_agent(connection, agent_id, lock=True)
                 if row is None:
-                    return  # another process did it
+                    return  # another process deleted it
                 await drop_set(self._database, connection, _principal(agent_id))
                 await store.delete_agent(connection, agent_id)
                 agent = self._agent(row)
@@ -298,7 +297,7 @@ class AgentService:
                 )
 
     async def start(self, agent_id: str) -> Agent:
-        """Run its cycles, the first at once; a running agent is left as it is.
+        """Start an agent's cycles, the first one now; a running agent stays as it is.
 
         Raises:
             InvalidRequest: its provider's key is not set, or its provider is not installed.
@@ -325,15 +324,15 @@ class AgentService:
             return agent
 
     async def stop(self, agent_id: str) -> Agent:
-        """End its cycles; returns once nothing of it runs.
+        """Stop an agent; return once no cycle of it runs.
 
-        An action that spends runs to its end and is recorded first. One that never ran stays idle.
+        An action that spends runs to its end and is recorded. An agent that never ran stays idle.
         """
         async with self._lock(agent_id):
             return await self._end(agent_id, DesiredState.STOPPED)
 
     async def pause(self, agent_id: str) -> Agent:
-        """Pause a running agent until it is started; as `stop` otherwise.
+        """Pause a running agent until it is started; otherwise like `stop`.
 
         Raises:
             InvalidRequest: it is neither running nor paused.
@@ -358,9 +357,9 @@ class AgentService:
         return (completion.text or "").strip()
 
     async def chat_stream(self, agent_id: str, message: str) -> AsyncGenerator[str, None]:
-        """As `chat`, streamed; refusals are raised before the first piece.
+        """Stream the model's answer to a person; raises as `chat`, before the first piece.
 
-        Closing it ends the provider's call.
+        Closing the generator ends the provider's call.
         """
         agent, request, reserved = await self._chat_request(agent_id, message)
         provider = streamer(self._settings, self._registry(), agent)
@@ -397,8 +396,8 @@ class AgentService:
             return await tokens_of(self._database, connection, agent_id)
 
     async def limits(self, agent_id: str) -> dict[str, Any]:
-        """Return the agent's own limits, spent and reserved amounts of each, and its model's
-        tokens; what grants of it and of its wallet leave room for."""
+        """Return the agent's limits with the amounts spent and reserved in each, its model's
+        tokens, and the room that grants of the agent and its wallet leave."""
         agent = await self.get(agent_id)
         report = await limits_report(self._database, f"agent:{agent.id}", agent.limits)
         used = await self.tokens(agent_id)
@@ -408,7 +407,7 @@ class AgentService:
         return {"agentId": agent.id, "walletId": agent.wallet_id, "model": model} | report | grants
 
     async def statistics(self) -> dict[str, int]:
-        """How many agents there are, by status, as the health answer shows it."""
+        """Return the number of agents by status, as the health answer shows it."""
         async with self._database.read() as connection:
             return statistics_json(await store.count_by_status(connection))
 
@@ -439,8 +438,8 @@ class AgentService:
     async def _counted(
         self, agent: Agent, reserved: Reserved | None
     ) -> AsyncIterator[MutableSequence[Usage]]:
-        """Count the usage that the block appends. Of an answer that its reader broke off, what was
-        reserved stays counted."""
+        """Count the usage that the block appends. If the reader breaks an answer off, the
+        reservation stays counted."""
         used: MutableSequence[Usage] = []
         try:
             yield used
@@ -468,7 +467,7 @@ class AgentService:
             was = self._agent(await store.get_agent(connection, agent_id, lock=True))
             never_ran = was.status is AgentStatus.IDLE and was.desired_state is desired
             if never_ran and desired is DesiredState.STOPPED:
-                # Whether it ever ran decides who may start it, and a stop is no run.
+                # A stop must not look like a run: whether it ever ran decides who may start it.
                 return was
             if desired is DesiredState.PAUSED:
                 if was.status is AgentStatus.PAUSED:

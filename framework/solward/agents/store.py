@@ -67,7 +67,7 @@ async def providers_to_run(connection: AsyncConnection) -> set[str]:
 
 
 async def agents_to_run(connection: AsyncConnection) -> list[tuple[str, int, int | None]]:
-    """Id, cycle number and due time (ms, maybe None) of every agent that should run."""
+    """Return id, cycle number and due time (ms or None) of every agent that should run."""
     statement = select(agents.c.id, agents.c.cycle_no, agents.c.next_run_ms).where(
         agents.c.desired_state == _RUNNING
     )
@@ -92,9 +92,9 @@ async def entered(connection: AsyncConnection, agent_id: str) -> tuple[int, int]
 
 
 async def revoke_fence(connection: AsyncConnection, agent_id: str, fence: int) -> bool:
-    """Take the fence from a run whose process is dead; False where the run no longer has it.
+    """Take the fence from a run whose process is dead; return False if the run lost it before.
 
-    Should that process come back, it can neither spend for the agent nor leave the cycle.
+    If that process comes back, it can neither spend for the agent nor end the cycle.
     """
     statement = (
         update(agents)
@@ -113,7 +113,7 @@ async def delete_agent(connection: AsyncConnection, agent_id: str) -> bool:
 
 
 async def count_by_status(connection: AsyncConnection) -> dict[str, int]:
-    """Number of agents by status."""
+    """Count agents by status."""
     return {row.status: row.agents for row in await _BY_STATUS.all(connection)}
 
 
@@ -139,7 +139,7 @@ async def list_memory(
 async def used(
     connection: AsyncConnection, agent_ids: Sequence[str], hour: int
 ) -> dict[str, TokensUsed]:
-    """Usage in hour `hour` and the 24 before it. Agents without any are left out."""
+    """Return the usage of hour `hour` and the 24 before it, without agents that have none."""
     table = agent_usage.c
     statement = (
         select(
@@ -178,21 +178,20 @@ _FORGET_USAGE = delete(agent_usage).where(
 
 
 async def with_usage_before(connection: AsyncConnection, hour: int, count: int) -> list[str]:
-    """Up to `count` agents that have usage before an hour since the epoch."""
+    """Return up to `count` agents that have usage before `hour` (since the epoch)."""
     return list(await connection.scalars(_WITH_OLD_USAGE, {"b_hour": hour, "b_count": count}))
 
 
 async def forget_usage(
     connection: AsyncConnection, agent_ids: Sequence[str], hour: int, count: int
 ) -> int:
-    """Delete up to `count` rows of usage of agents before an hour since the epoch; returns how many
-    it were."""
+    """Delete up to `count` rows of usage before `hour` (since the epoch); return their number."""
     parameters = {"b_agents": list(agent_ids), "b_hour": hour, "b_count": count}
     return int((await connection.execute(_FORGET_USAGE, parameters)).rowcount)
 
 
 async def lock_agents(connection: AsyncConnection, agent_ids: Sequence[str]) -> None:
-    """Lock agents against others that do, until the transaction ends."""
+    """Lock agents until the transaction ends."""
     statement = select(agents.c.id).where(agents.c.id.in_(agent_ids)).order_by(agents.c.id)
     await connection.execute(statement.with_for_update(key_share=True))
 
@@ -208,7 +207,7 @@ _ADD_USAGE = insert_or_set(
 
 
 async def add_usage(connection: AsyncConnection, rows: Sequence[Fields]) -> None:
-    """Add usage; each row has the columns of `agent_usage`, negative where some is taken back."""
+    """Add usage; each row has the columns of `agent_usage`, negative if usage is taken back."""
     if not rows:
         return
     # In one order, so that two processes cannot deadlock on each other's rows.
@@ -225,7 +224,7 @@ TASK = "solward.run_cycle"
 
 # Each fetch reads the waiting jobs, so a longer backlog makes every fetch slower.
 BACKLOG = 1_000
-# Two and a half heartbeats.
+# Two and a half heartbeats of a worker.
 STALLED_S = 5.0
 
 # Rows that another process has locked wait for the next sweep. Procrastinate fetches jobs by id, so
@@ -284,11 +283,9 @@ async def driver(connection: AsyncConnection) -> Any:
 async def take_due(
     connection: AsyncConnection, now: int, most: int, agent_id: str | None = None
 ) -> list[tuple[str, int]]:
-    """Mark agents that are due at `now` (ms) and have no job; the caller makes their jobs in the
-    same transaction.
+    """Mark agents (or only `agent_id`) that are due at `now` (ms) and have no job.
 
-    Args:
-        agent_id: this one alone.
+    The caller makes their jobs in the same transaction.
 
     Returns:
         Agents and the numbers of their cycles, those due longest first.
@@ -303,33 +300,28 @@ async def take_due(
 
 
 async def count_waiting(connection: AsyncConnection) -> int:
-    """How many jobs wait for a worker."""
+    """Count the jobs that wait for a worker."""
     return int((await connection.execute(_WAITING, {"queue": QUEUE})).scalar_one())
 
 
 async def jobs_of(connection: AsyncConnection, agent_id: str) -> dict[int, bool]:
-    """Return the ids of an agent's jobs that wait or run, and whether a worker with a recent
-    heartbeat runs it."""
+    """Return the ids of an agent's waiting and running jobs, with whether a live worker runs it."""
     parameters = {"agent": agent_id, "stalled_s": STALLED_S}
     return {row.id: row.runs for row in await connection.execute(_OF_AGENT, parameters)}
 
 
 async def rearm(connection: AsyncConnection, now: int) -> Sequence[str]:
-    """Allow agents to be deferred again whose job ended without leaving the cycle; their ids."""
+    """Let agents whose job ended inside a cycle get a new job; return their ids."""
     return (await connection.execute(_REARM, {"now": now})).scalars().all()
 
 
 async def count_jobs(connection: AsyncConnection) -> dict[str, int]:
-    """Number of cycles' jobs by status; `stalled`: running, but without a recent heartbeat."""
+    """Count jobs by status; a `stalled` one is running, but without a recent heartbeat."""
     rows = await connection.execute(_COUNT, {"queue": QUEUE, "stalled_s": STALLED_S})
     return {row.status: row.jobs for row in rows}
 
 
 async def count_workers(connection: AsyncConnection, ids: Sequence[int] | None = None) -> int:
-    """How many of the queue's workers have a recent heartbeat.
-
-    Args:
-        ids: of these alone.
-    """
+    """Count the queue's workers with a recent heartbeat, among `ids` if they are given."""
     parameters = {"ids": None if ids is None else list(ids), "stalled_s": STALLED_S}
     return int((await connection.execute(_WORKERS, parameters)).scalar_one())

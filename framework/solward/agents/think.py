@@ -32,7 +32,7 @@ NO_REASONING = "No explicit reasoning was given."
 MAX_TEXT = 10_000
 NO_MEMORY = "No previous actions are recorded."
 
-# The store keeps more of each; ten entries of this size are prompt enough.
+# The store keeps more of each; these bound the part of a prompt that ten entries take.
 MAX_REASONING = 1_000
 MAX_ACTION = 500
 MAX_OUTCOME = 2_000
@@ -82,7 +82,7 @@ class Thought:
     Attributes:
         call: the tool call it chose; None is to wait.
         reserved: of the model's budget, to be settled to `usage`.
-        failure: the model gave no answer; the reasoning is what it said to that.
+        failure: set if the model gave no answer; the reasoning is then what it said instead.
     """
 
     reasoning: str
@@ -103,12 +103,12 @@ async def think(
     budget: ModelBudget,
     permissions: Permissions = WITHOUT_GRANTS,
 ) -> Thought:
-    """Return one completion; the first tool call is the action.
+    """Ask the model once; the first tool call of its answer is the action.
 
     Args:
         memory: the latest entries, newest first; `MEMORY_GIVEN` at most.
-        budget: where the model's tokens are reserved before it is asked.
-        permissions: for the prompt, and for which of the tools are offered.
+        budget: the model's tokens are reserved there before it is asked.
+        permissions: for the prompt and the choice of tools.
 
     Raises:
         TokenBudgetReached: no request was made.
@@ -140,7 +140,7 @@ async def think(
 
 
 def storable(text: str) -> str:
-    """`text` cut to `MAX_TEXT` characters, without characters that a database refuses."""
+    """Return `text` cut to `MAX_TEXT` characters, without those that a database refuses."""
     return cleaned(text[:MAX_TEXT])
 
 
@@ -162,13 +162,13 @@ def chat_request(
 
 
 def system_prompt(agent: Agent, network: str, permissions: Permissions = WITHOUT_GRANTS) -> str:
-    """Who the agent is, its strategy, its limits and grants, the network, and the rules."""
+    """Return the system prompt: name, strategy, limits, grants, network and rules."""
     return _system_prompt(
         agent.name, agent.strategy, agent.guardrails, network, permissions.sentences
     )
 
 
-# The same in every cycle of an agent until its settings change.
+# An agent's prompt is the same in every cycle until its settings change.
 @functools.lru_cache(maxsize=4_096)
 def _system_prompt(
     name: str, strategy: str, guardrails: AgentGuardrails, network: str, grants: tuple[str, ...]
@@ -221,7 +221,7 @@ def chat_message(message: str, memory: Sequence[MemoryEntry]) -> str:
 
 
 def memory_text(memory: Sequence[MemoryEntry]) -> str:
-    """Memory entries (newest first) as the model reads them: JSON, one a line, oldest first."""
+    """Format memory entries (newest first) for the model: JSON, one a line, oldest first."""
     if not memory:
         return NO_MEMORY
     return "Your previous actions:\n" + block("memory", "\n".join(map(_line, reversed(memory))))
@@ -251,8 +251,8 @@ def observation_block(observation: Mapping[str, Any]) -> str:
 
 
 def block(kind: str, json_text: str) -> str:
-    """JSON text inside the block `kind`; it stays JSON of the same value, but invisible characters
-    become U+FFFD."""
+    """Wrap JSON text in the block `kind`. Its value stays the same, except that invisible
+    characters become U+FFFD."""
     json_text = cleaned(json_text)
     if "<" in json_text or ">" in json_text:
         # JSON has neither outside of strings, so the escapes are always valid.
@@ -261,12 +261,12 @@ def block(kind: str, json_text: str) -> str:
 
 
 def quoted(text: str, longest: int) -> str:
-    """`text` as a JSON string, cut to `longest` characters."""
+    """Return `text` as a JSON string, cut to `longest` characters."""
     return encode_basestring(cut(text, longest))
 
 
 def cut(text: str, longest: int) -> str:
-    """`text`, or its beginning with a note of how much is missing."""
+    """Return `text`, cut to `longest` characters with a note of how many are missing."""
     if len(text) <= longest:
         return text
     return f"{text[:longest]}... ({len(text) - longest} more characters)"
