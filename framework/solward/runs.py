@@ -1,6 +1,4 @@
-"""The runner: starts what is due in this process, agents' cycles and schedules' runs, and says when
-what comes at equal distances is due next.
-"""
+"""The runner of what is due in this process: agents' cycles and schedules' runs."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from solward.context import AgentView
 from solward.support.tasks import end
 from solward.vault.money.request import Actor
 
-# The clock may be set while the runner waits.
+# Longest wait before the runner looks again, because the clock may be set meanwhile.
 LONGEST_WAIT_S = 30.0
 
 T = TypeVar("T")
@@ -32,18 +30,18 @@ class RunSkill(Protocol):
         actor: Actor,
         agent: AgentView | None = None,
     ) -> Awaitable[str]:
-        """Return the skill's text outcome; raises the skill's or the engine's error."""
+        """Run the skill and return its text; raises the skill's or the engine's error."""
         ...
 
 
 def no_hook(key: str, phase: object) -> None:
-    """Do nothing at a phase of a run."""
+    """Ignore a phase of a run; the default hook."""
 
 
 def next_due_ms(due_ms: int, pause_ms: int, now_ms: int) -> int:
     """Return the first multiple of `pause_ms` after `due_ms` that lies after `now_ms`.
 
-    Counted from when a run was due, not from when it ran, so that lateness does not add up; times
+    It counts from when a run was due, not from when it ran, so that delays do not add up. Times
     that passed while it ran are skipped.
     """
     pauses = max(1, (now_ms - due_ms) // pause_ms + 1)
@@ -54,9 +52,9 @@ class Runner(Generic[T]):
     """Starts a run of each thing when it is due, never two of one thing at once.
 
     Args:
-        name: of what is run, for logs and tasks.
+        name: names the runs in logs and tasks.
         concurrency: most runs at one time; the others wait in order of due time.
-        close_wait_s: how long runs have to end before a close cancels them.
+        close_wait_s: seconds that runs have to end before `close` cancels them.
     """
 
     def __init__(self, name: str, concurrency: int, close_wait_s: float = 0.0) -> None:
@@ -68,7 +66,7 @@ class Runner(Generic[T]):
         self._loop: asyncio.Task[None] | None = None
 
     async def turn(self) -> float:
-        """Start what is due; returns the seconds until the next look."""
+        """Start what is due; return the seconds until the next look."""
         raise NotImplementedError
 
     async def look(self) -> float:
@@ -78,14 +76,14 @@ class Runner(Generic[T]):
     def start(self) -> None:
         """Begin to look for what is due."""
         if self._loop is None:
-            # An empty context: whoever starts it must not appear in the logs and traces of all
-            # later runs.
+            # An empty context, so that the request that starts it does not appear in the logs and
+            # traces of all later runs.
             self._loop = asyncio.create_task(
                 self._work(), name=self._name, context=contextvars.Context()
             )
 
     def wake(self) -> None:
-        """Look at once."""
+        """Make the runner look now."""
         self._wake.set()
 
     async def settled(self) -> None:
@@ -94,7 +92,7 @@ class Runner(Generic[T]):
             await asyncio.wait(set(self._running.values()))
 
     async def close(self) -> None:
-        """Begin nothing any more; runs have `close_wait_s` to end, and are cancelled then."""
+        """Begin no more runs; cancel those that do not end within `close_wait_s`."""
         if self._loop is not None:
             await end([self._loop])
         tasks = set(self._running.values())

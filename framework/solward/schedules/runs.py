@@ -1,10 +1,9 @@
-"""Runs of schedules in this process, beside others on a shared database: when one is begun, what it
-is (who asks, the skill, what became of it), and how it is ended. It is begun and ended in one
-database transaction each.
+"""Runs of schedules in this process; other processes on a shared database run some too.
 
-No queue is needed: a due time is taken by one statement on its schedule's row, and the row's fence
-and owner say who runs it. A process looks again when its next schedule is due, when one was changed
-here, and on a shared database every `POLL_S`, because others change schedules and die.
+One database transaction begins a run, and one ends it. No queue is needed: one statement on its
+schedule's row takes a due time, and the row's fence and owner say which process runs it. A process
+looks again when its next schedule is due, when one was changed here, and on a shared database every
+`POLL_S`, because other processes change schedules and die.
 """
 
 from __future__ import annotations
@@ -54,28 +53,28 @@ from solward.vault.store import spending
 # Runs at one time in a process; the others wait in order of their due times.
 CONCURRENCY: Final = 20
 POLL_S: Final = 2.0
-# After the database refused.
+# The wait after the database refused.
 RETRY_S: Final = 2.0
-# Runs have so long to end before a stop interrupts them; another process goes on with those.
+# Seconds that runs have to end before a stop interrupts them; another process resumes those.
 CLOSE_WAIT_S: Final = 5.0
 
 LATE_MS: Final = MINUTE_MS
-"""A due time that is found later than this after it was missed."""
+"""A due time that is found more than this late was missed."""
 RESUMED_WITHIN_MS: Final = HOUR_MS
-"""An interrupted run is gone on with for so long after it was due, where `missed` is `skip`."""
+"""An interrupted run of a schedule that skips missed ones is resumed until so long after it was
+due."""
 MOST_ATTEMPTS: Final = 3
-"""A run that was interrupted so often has failed: it may be what ends the process."""
+"""A run that was interrupted so often has failed, because it may be what ends the process."""
 PAUSE_AFTER: Final = 5
 """Runs in a row that were refused or failed, after which a schedule pauses itself."""
 MOST_TAKEN: Final = 50
 UNREADABLE_FOR_S: Final = 300.0
-"""A schedule that cannot be read is looked at again after so long."""
+"""Seconds until a schedule that cannot be read is looked at again."""
 MAX_TOLD: Final = 500
-"""Characters of a run's text in its event: the audit log is kept for good, and a key's schedules
-may say something each minute."""
+"""Characters of a run's text in its event. The audit log is permanent, and an API key's schedules
+may write to it every minute."""
 MOST_OF_KEY: Final = 5
-"""A key's runs at one time in a process: those of one key, however long they take, leave room for
-others'."""
+"""A key's runs at one time in a process, so that long ones leave room for others'."""
 
 NO_DUE_TIME: Final = "It has no due time left"
 RUNS_DONE: Final = "It has run as often as it was to"
@@ -95,9 +94,9 @@ class SchedulePhase(StrEnum):
     ENTERED = "due_time_taken"
     """The due time is taken, durably."""
     RAN = "skill_ended"
-    """The skill ended; its transactions are durable, how it went is not stored."""
+    """The skill ended; its transactions are durable, and its outcome is not stored yet."""
     LEFT = "run_stored"
-    """How it went and the next due time are durable."""
+    """The outcome and the next due time are durable."""
 
 
 ScheduleHook = Callable[[str, SchedulePhase], None]
@@ -105,10 +104,10 @@ ScheduleHook = Callable[[str, SchedulePhase], None]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run went.
+    """The result of a run.
 
     Attributes:
-        pauses: why the schedule is to be paused at once.
+        pauses: if it is set, the schedule is paused at once for this reason.
     """
 
     status: RunStatus
@@ -120,9 +119,9 @@ class ScheduleRunner(Runner[None]):
     """Runs each schedule when it is due.
 
     Args:
-        me: this process.
-        now: by which schedules are due, in Unix milliseconds.
-        registry: the plugins of now.
+        me: this process's id.
+        now: the time that due times are compared with, in Unix milliseconds.
+        registry: returns the plugins that are in use now.
         run: runs a schedule for a due time.
         hook: called after each phase of a run (tests kill the process there).
     """
@@ -144,15 +143,15 @@ class ScheduleRunner(Runner[None]):
         self._run = run
         self._poll_s = POLL_S if database.shared else LONGEST_WAIT_S
         self._hook = hook
-        # Of each schedule that runs here, who made it.
+        # Schedule that runs here -> its maker.
         self._makers: dict[str, str] = {}
-        # When each schedule that could not be read is looked at again, in monotonic seconds.
+        # Schedule that could not be read -> when it is looked at again, in monotonic seconds.
         self._unreadable: dict[str, float] = {}
 
     async def turn(self) -> float:
         """See `Runner`."""
         if self._room <= 0:
-            return self._poll_s  # the end of a run wakes
+            return self._poll_s  # the end of a run wakes the runner before
         wait_ms = await self.wait_ms()
         if wait_ms is None or wait_ms > 0:
             return self._poll_s if wait_ms is None else min(self._poll_s, wait_ms / 1000)
@@ -160,7 +159,7 @@ class ScheduleRunner(Runner[None]):
         for schedule, due_ms in taken:
             self._makers[schedule.id] = schedule.made_by
             self._begin(schedule.id, self._one(schedule, due_ms))
-        # Where there was nothing, others have it locked: it is looked at again after a while.
+        # If nothing was found, another process has the row locked, so this one waits.
         return 0.0 if was_any else self._poll_s
 
     async def look(self) -> float:
@@ -184,12 +183,13 @@ class ScheduleRunner(Runner[None]):
             self._hook(schedule.id, SchedulePhase.RAN)
             await self.leave(schedule, due_ms, outcome)
         except TakenOver:
-            # Another process goes on with it, or it was deleted.
+            # Another process resumed it, or the schedule was deleted.
             metrics.FENCED.labels("leave").inc()
             _log.info("schedule_fenced", schedule_id=schedule.id)
             return
         except StoreError as error:
-            # It is this process's still, and run again: its money calls are known by their names.
+            # The run is still this process's. It is run again, and its money calls are not paid
+            # twice, because they have the same action keys.
             _log.warning("schedule_not_stored", schedule_id=schedule.id, error=str(error))
             await asyncio.sleep(RETRY_S)
             return
@@ -197,8 +197,7 @@ class ScheduleRunner(Runner[None]):
         self._hook(schedule.id, SchedulePhase.LEFT)
 
     async def wait_ms(self) -> int | None:
-        """Return milliseconds until this process has something to run; None where nothing is
-        due."""
+        """Return milliseconds until this process has something to run; None if nothing waits."""
         async with self._database.read() as connection:
             due_ms = await store.next_due(
                 connection, self._me, self._left_out(), _busy(self._makers.values())
@@ -208,10 +207,9 @@ class ScheduleRunner(Runner[None]):
             return max(0, due_ms - await self._now(connection))
 
     async def take_due(self, room: int) -> tuple[list[tuple[Schedule, int]], bool]:
-        """Take what is due; returns each schedule that is to run, with its due time, and whether
-        there was anything.
+        """Take due schedules; return those to run with their due times, and whether any was due.
 
-        What is not to run, because it was missed or transactions are frozen, is stored as skipped.
+        A due time that was missed, or while transactions are frozen, is stored as skipped instead.
         """
         taken: list[tuple[Schedule, int]] = []
         makers = list(self._makers.values())
@@ -235,7 +233,7 @@ class ScheduleRunner(Runner[None]):
         return taken, bool(found)
 
     def _left_out(self) -> list[str]:
-        """Schedules that are not looked at: those that run, and those that cannot be read."""
+        """Return the schedules to leave out: those that run, and those that cannot be read."""
         now = time.monotonic()
         return [*self._makers, *(each for each, at in self._unreadable.items() if at > now)]
 
@@ -245,7 +243,7 @@ class ScheduleRunner(Runner[None]):
         self._unreadable[schedule.id] = time.monotonic() + UNREADABLE_FOR_S
 
     async def leave(self, schedule: Schedule, due_ms: int, outcome: Outcome) -> Schedule:
-        """Store how a run went, and when the schedule is due next.
+        """Store a run's outcome, and when the schedule is due next.
 
         Raises:
             TakenOver: another run has the fencing token, or the schedule is gone.
@@ -257,7 +255,7 @@ class ScheduleRunner(Runner[None]):
             return await self._end(connection, stored, due_ms, outcome)
 
     async def _take(self, connection: AsyncConnection, schedule: Schedule, now: int) -> int | None:
-        """Begin a due time of a schedule whose row is locked; None where it is not to run."""
+        """Begin a due time of a schedule whose row is locked; return None if it must not run."""
         attempts = 1
         if schedule.running_due_ms is not None:
             due_ms, attempts = schedule.running_due_ms, schedule.attempts + 1
@@ -274,7 +272,7 @@ class ScheduleRunner(Runner[None]):
                 await self._end(connection, schedule, due_ms, Outcome(RunStatus.SKIPPED, text))
                 return None
             if due_ms != schedule.next_due_ms:
-                # Those before the one that runs are told by the first of them.
+                # One run, at the first of them, stands for all due times before the one that runs.
                 text = f"Missed: nothing ran between this due time and {iso(due_ms)}"
                 skipped = Outcome(RunStatus.SKIPPED, text)
                 await self._note(connection, schedule, schedule.next_due_ms, skipped, now)
@@ -325,14 +323,14 @@ class ScheduleRunner(Runner[None]):
     async def _advance(
         self, connection: AsyncConnection, schedule: Schedule, due_ms: int, **columns: Any
     ) -> Schedule:
-        """Let the schedule be due next after `due_ms`, or end; change these columns, too."""
+        """Set the schedule's first due time after `due_ms`, or end it; also change `columns`."""
         status = columns.get("status", schedule.status)
         following = None if status is ScheduleStatus.PAUSED else schedule.next_due_ms
         if following is not None and following <= due_ms:
-            # Otherwise the due times were changed meanwhile.
+            # A later one was set during the run, by a change of the due times, and stays.
             following = schedule.after(due_ms)
         if not schedule.is_unreadable:
-            # Otherwise it keeps its due time, for a machine that can read it.
+            # An unreadable one keeps its due time, for a machine that can read it.
             columns["next_due_ms"] = following
         if status is ScheduleStatus.ACTIVE and (schedule.is_done or following is None):
             columns |= ended(RUNS_DONE if schedule.is_done else NO_DUE_TIME)
@@ -347,7 +345,7 @@ class ScheduleRunner(Runner[None]):
         outcome: Outcome,
         now: int,
     ) -> None:
-        """Store what became of a due time, and tell of it."""
+        """Store a due time's outcome, and record its event."""
         status, text = outcome.status.value, outcome.text
         fields = {"status": status, "text": text, "ended_ms": now}
         await store.put_run(connection, schedule.id, due_ms, fields)
@@ -366,7 +364,7 @@ def ended(reason: str) -> dict[str, Any]:
 
 
 def _busy(makers: Iterable[str]) -> set[str]:
-    """Return the keys among the makers of runs that may have no more of them now."""
+    """Return the API keys among the makers of runs that already have `MOST_OF_KEY` runs."""
     counted = Counter(each for each in makers if is_key(each))
     return {each for each, runs in counted.items() if runs >= MOST_OF_KEY}
 
@@ -378,7 +376,7 @@ def _missed(first_ms: int, latest_ms: int) -> str:
 
 
 def _cannot_resume(schedule: Schedule, attempts: int, now: int) -> str | None:
-    """Why an interrupted run is not gone on with; None where it is."""
+    """Return why an interrupted run is not resumed; None if it is."""
     if attempts > MOST_ATTEMPTS:
         return f"The run was interrupted {MOST_ATTEMPTS} times; what it had paid stands"
     assert schedule.running_due_ms is not None
@@ -388,7 +386,7 @@ def _cannot_resume(schedule: Schedule, attempts: int, now: int) -> str | None:
 
 
 async def actor_of(schedule: Schedule, keys: KeyCallers) -> Actor:
-    """Who asks for what a schedule does: its maker's key, or the schedule itself.
+    """Return the actor of a schedule's transactions: its maker's key, or the schedule itself.
 
     Raises:
         KeyRevoked: the secret that it was made with has ended.
@@ -408,10 +406,10 @@ async def run_once(
     keys: KeyCallers,
     run_skill: RunSkill,
 ) -> Outcome:
-    """Run a schedule's skill for a due time; every refusal is an outcome.
+    """Run a schedule's skill for a due time; every refusal becomes an outcome.
 
-    Its money calls are named by schedule, due time, skill and ordinal, so that running it again
-    pays none of them again.
+    The action keys of its money calls consist of schedule, due time, skill and ordinal, so that
+    running it again pays none of them twice.
 
     Raises:
         TakenOver: another run has the fencing token.
@@ -421,7 +419,7 @@ async def run_once(
         actor = await actor_of(schedule, keys)
         skill = registry.skills.get(schedule.skill)
         _check_skill(schedule, skill)
-        # One that was interrupted was counted, and may have paid.
+        # An interrupted run was counted already, and may have paid.
         is_first = schedule.running_due_ms is None
         if is_first and schedule.key_id is not None and spends(skill):
             exceeded = await keys.count_request(schedule.key_id)

@@ -1,5 +1,5 @@
-"""A schedule, as it is asked for, stored and shown, and when it is due: at equal distances, or by a
-cron expression in a time zone."""
+"""A schedule as a request, a row and JSON, and its due times: at equal distances, or by a cron
+expression in a time zone."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from solward.vault.grants.spelling import window_ms, window_text
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_EXPRESSION: Final = 200
 _LONGEST_REASON: Final = 300
-# How far back the latest due time is looked for, the nearest first: a due time is nearly always
-# found in the first of these that has one, after few steps.
+# How far back to look for the latest due time, the shortest first. The first span that has a due
+# time has few of them, so that the search takes few steps.
 _SPANS: Final = (2 * MINUTE_MS, HOUR_MS, DAY_MS, 8 * DAY_MS, 32 * DAY_MS, 367 * DAY_MS)
 
 
@@ -35,12 +35,11 @@ class When:
     """Due times in Unix milliseconds; exactly one of `every_ms` and `cron`.
 
     Attributes:
-        first_ms: of `every_ms` the first due time, from which the others are counted; of `cron` no
-            due time is earlier.
-        end_ms: no due time is later; None where there is no end.
-        every_ms: distance of two due times.
+        first_ms: with `every_ms` the first due time; with `cron` no due time is earlier.
+        end_ms: no due time is later; None if there is no end.
+        every_ms: distance between two due times.
         cron: five fields, as Debian's cron reads them.
-        time_zone: in which `cron` is read, an IANA name.
+        time_zone: IANA name of the zone of `cron`.
     """
 
     first_ms: int
@@ -50,7 +49,7 @@ class When:
     time_zone: str = "UTC"
 
     def after(self, ms: int) -> int | None:
-        """Return the first due time that is later than `ms`; None where there is none."""
+        """Return the first due time later than `ms`; None if there is none."""
         ms = max(ms, self.first_ms - 1)
         if self.every_ms is not None:
             found: int | None = self.first_ms
@@ -63,13 +62,13 @@ class When:
         return found
 
     def latest(self, due_ms: int, now_ms: int) -> int:
-        """Return the last due time that is not later than `now_ms`, given one that is not:
-        `due_ms`.
+        """Return the last due time up to `now_ms`, given an earlier one.
 
-        Found going forward, because a time that daylight saving left out is another one going back.
+        It searches forward, because for a time that daylight saving leaves out, a search backward
+        would find another one.
         """
         if self.end_ms is not None:
-            # Otherwise a long time after it is gone through from one due time to the next.
+            # Long after the end no span has a due time, and the search would begin at `due_ms`.
             now_ms = min(now_ms, self.end_ms)
         for span in _SPANS:
             start = now_ms - span
@@ -88,7 +87,7 @@ class When:
         start = (_EPOCH + timedelta(milliseconds=ms)).astimezone(ZoneInfo(self.time_zone))
         for found in CronSim(self.cron, start):
             found_ms = (found - _EPOCH) // timedelta(milliseconds=1)
-            # In the hour that daylight saving repeats, a time may be found that has passed.
+            # In the hour that daylight saving repeats, CronSim may find a time that has passed.
             if found_ms > ms:
                 return found_ms
         return None
@@ -99,19 +98,21 @@ class Schedule(When):
     """One schedule, as its row has it.
 
     Attributes:
-        distribution: whose skill it was when it was made; another's of the same name is not run.
-        params: of the skill, as they were given.
-        has_start: `first_ms` was given as `startAt`.
-        max_runs: it ends after so many runs; None is any number.
+        distribution: the one that had the skill when the schedule was made; a skill of the same
+            name from another distribution is not run.
+        params: the skill's parameters, as they were given.
+        has_start: whether `first_ms` was given as `startAt`.
+        max_runs: it ends after so many runs; None is no limit.
         reason: why it is paused or has ended; None while it is active.
         made_by: `admin` or `key:<id>`, whose rights it has.
-        key_hash: of the key's secret that made, changed or resumed it last; it ends with that.
-        next_due_ms: None where it is not due any more, or is paused.
+        key_hash: hash of the secret that made, changed or resumed it last; if that secret ends, the
+            schedule ends.
+        next_due_ms: None if it is paused or never due again.
         running_due_ms: the due time that runs now, or was interrupted.
         owner: the process that runs it.
         fence: the fencing token of its latest run.
-        attempts: of the due time that runs.
-        runs: how many were begun.
+        attempts: how often the run of `running_due_ms` was begun.
+        runs: number of runs that were begun.
         failures: runs in a row that were refused or failed.
         is_unreadable: this machine cannot read its row, and does not run it; it is shown as paused.
     """
@@ -141,7 +142,7 @@ class Schedule(When):
 
     @property
     def principal(self) -> str:
-        """As grants and records name it."""
+        """The schedule's name in grants and records."""
         return f"schedule:{self.id}"
 
     @property
@@ -152,16 +153,16 @@ class Schedule(When):
 
     @property
     def is_done(self) -> bool:
-        """Whether it has run as often as it was to."""
+        """True if it has run `max_runs` times."""
         return self.max_runs is not None and self.runs >= self.max_runs
 
     @property
     def subject(self) -> dict[str, str]:
-        """As the audit log names it."""
+        """The schedule's ids and name for the audit log."""
         return {"scheduleId": self.id, "walletId": self.wallet_id, "name": self.name}
 
     def terms(self) -> dict[str, Any]:
-        """What it does, in the fields in which it was asked for."""
+        """Return the fields of `to_json` that a request can set."""
         return {name: value for name, value in self.to_json().items() if name in TERMS}
 
     def to_json(self) -> dict[str, Any]:
@@ -180,21 +181,22 @@ class Schedule(When):
         )
 
     def to_row(self) -> dict[str, Any]:
-        """Return its columns."""
+        """Return the columns of the schedule's row."""
         columns = {name: getattr(self, name) for name in _COLUMNS}
         texts = {"missed": self.missed.value, "status": self.status.value}
         return columns | texts | {"params": jsontext.dumps(dict(self.params))}
 
 
 TERMS: Final = frozenset(each.json for each in fields_of(NewSchedule))
-"""The fields in which a schedule is asked for, as JSON names them."""
+"""The fields that a request can set, by their JSON names."""
 _COLUMNS: Final = tuple(each.name for each in fields(Schedule) if each.name != "is_unreadable")
 
 
 def schedule_of(row: RowMapping) -> Schedule:
-    """Return the schedule of a row of the table, which another version or machine may have stored.
+    """Return the schedule of a row, which another version or machine may have stored.
 
-    One that cannot be read here is paused, with the reason: one row must not hide the others.
+    If it cannot be read here, it is returned as paused with the reason, so that one row does not
+    hide the others.
     """
     read: dict[str, Any] = {"params": {}, "missed": Missed.SKIP, "status": ScheduleStatus.PAUSED}
     try:
@@ -216,10 +218,10 @@ def read_when(asked: NewSchedule, now_ms: int) -> When:
     """Return the due times that a request asks for.
 
     Args:
-        now_ms: from which `every` counts where there is no `startAt`.
+        now_ms: `every` counts from this time if there is no `startAt`.
 
     Raises:
-        InvalidRequest: naming the field; also where no due time is left.
+        InvalidRequest: naming the field; also if no due time is left.
     """
     start, end = (None if each is None else ms_of(each) for each in (asked.start_at, asked.end_at))
     if (asked.every is None) == (asked.cron is None):
@@ -247,7 +249,7 @@ def read_when(asked: NewSchedule, now_ms: int) -> When:
 
 
 def check_cron(expression: str) -> str:
-    """Return the expression with its spaces made single; raises `InvalidRequest`."""
+    """Return a cron expression with single spaces; raises `InvalidRequest`."""
     text = " ".join(expression.split())
     if len(text) > _LONGEST_EXPRESSION or len(text.split()) != 5:
         raise InvalidRequest(_CRON_EXPECTED)
@@ -267,7 +269,7 @@ _CRON_EXPECTED = (
 
 
 def check_zone(name: str) -> str:
-    """Return the name of a time zone that this machine knows; raises `InvalidRequest`."""
+    """Return the name of a time zone; raises `InvalidRequest` if this machine does not know it."""
     try:
         return ZoneInfo(name).key
     except (ZoneInfoNotFoundError, ValueError, OSError):

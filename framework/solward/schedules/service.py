@@ -55,11 +55,11 @@ _NO_SCHEDULE: Final = "Schedule not found"
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Who makes or resumes a schedule.
+    """The principal that makes or resumes a schedule.
 
     Attributes:
         principal: `admin`, `admin:<id>` or `key:<id>`.
-        key_hash: of the key's secret that it came with.
+        key_hash: hash of the key's secret in the request.
     """
 
     principal: str
@@ -67,14 +67,14 @@ class Maker:
 
 
 class ScheduleService:
-    """Every method that names a schedule raises `NotFound` when there is none.
+    """The schedules of a service. A method for one schedule raises `NotFound` if it is missing.
 
     Args:
-        registry: the plugins that are in use now.
+        registry: returns the plugins that are in use now.
         me: this process's id.
         hook: called after each phase of a run.
-        now: by which schedules are due; None for the clock of the limits' windows, which no single
-            wrong clock moves ahead.
+        now: the time that due times are compared with; None for the clock of the limits' windows,
+            which a single wrong clock cannot move ahead.
     """
 
     def __init__(
@@ -112,8 +112,8 @@ class ScheduleService:
         """Create a schedule from a request body.
 
         Raises:
-            InvalidRequest: naming the field; also where the wallet has one of this name, or the
-                wallet or the key has as many as it may.
+            InvalidRequest: naming the field; also if the wallet has a schedule of this name, or the
+                wallet or the key has as many schedules as it may.
             WalletNotFound: no such wallet.
             SkillNotFound: no loaded skill has this name.
         """
@@ -125,7 +125,7 @@ class ScheduleService:
         async with self._database.write() as connection:
             if grants is not None:
                 await lock_policy(connection)
-            # Counts and names hold until the commit.
+            # Locked, so that the counts and names read here are right until the commit.
             await lock_exclusive(connection, _LOCK)
             now = await self._now(connection)
             schedule = Schedule(
@@ -169,15 +169,18 @@ class ScheduleService:
             return _found(await store.get(connection, schedule_id))
 
     async def actor(self, schedule_id: str) -> Actor:
-        """Return a schedule as it would ask for a transaction now, outside of any run; raises
-        `KeyRevoked` where the secret that it was made with has ended."""
+        """Return the actor of a schedule's transactions, outside of any run.
+
+        Raises:
+            KeyRevoked: the secret that it was made with has ended.
+        """
         return await actor_of(await self.get(schedule_id), self.keys)
 
     async def update(self, schedule_id: str, body: Mapping[str, Any], maker: Maker) -> Schedule:
-        """Change fields of a schedule; a run that goes on keeps those it began with.
+        """Change fields of a schedule; a run in progress keeps the old ones.
 
-        `grants` count at once; null takes it out of grants. What a key changes is bound to the
-        secret that it came with, as what it makes is.
+        New `grants` count at once; null removes the schedule's grants. A schedule that an API key
+        changes is from then on bound to the secret of that request.
 
         Raises:
             InvalidRequest: naming the field.
@@ -196,7 +199,7 @@ class ScheduleService:
             if not columns:
                 return was
             if maker.key_hash is not None:
-                # A secret that ends changes nothing that goes on after it.
+                # Bound to this secret, so that the change does not outlast it.
                 columns["key_hash"] = maker.key_hash
             schedule = replace(was, **columns)
             if "first_ms" in columns and was.next_due_ms is not None:
@@ -218,7 +221,7 @@ class ScheduleService:
         return schedule
 
     async def pause(self, schedule_id: str) -> Schedule:
-        """Run and reserve nothing any more until it is resumed; takes effect at once."""
+        """Pause a schedule: it runs and reserves nothing until it is resumed."""
         async with self._database.write() as connection:
             schedule = _found(await store.get(connection, schedule_id, lock=True))
             if schedule.status is not ScheduleStatus.ACTIVE:
@@ -231,14 +234,14 @@ class ScheduleService:
             )
 
     async def resume(self, schedule_id: str, maker: Maker) -> Schedule:
-        """Run again from the next due time on; due times meanwhile are left out.
+        """Resume a schedule from its next due time on; those that passed meanwhile do not run.
 
-        It is bound anew: to the key's secret that resumes it, or its present one where the operator
-        does, and to the distribution that has its skill now.
+        From then on it is bound to the key's secret in the request, or to the key's present one if
+        the operator resumes it, and to the distribution that has its skill now.
 
         Raises:
-            InvalidRequest: it has no due time or no run left, or its parameters do not fit its
-                skill any more; or the key that made it is gone.
+            InvalidRequest: it has no due time or no run left, its parameters do not fit its skill
+                any more, or the key that made it is gone.
             SkillNotFound: its skill is not loaded.
         """
         schedule = await self.get(schedule_id)
@@ -269,12 +272,11 @@ class ScheduleService:
         return schedule
 
     async def run_now(self, schedule_id: str, key: IdempotencyKey | None = None) -> Schedule:
-        """Make this moment a due time beside its own, which is run like any other; returns the
-        schedule, whose `next_due_ms` it is.
+        """Add a due time now, which runs like any other; return the schedule.
 
         Args:
-            key: of the request; with the same one nothing is asked for twice. The answer is stored
-                with it, in the transaction that makes the due time.
+            key: the request's; a second request with it adds nothing. The answer is stored with
+                it, in the transaction that adds the due time.
 
         Raises:
             InvalidRequest: it is not active.
@@ -292,13 +294,13 @@ class ScheduleService:
                     f"The schedule is {schedule.status} ({schedule.reason}); resume it first"
                 )
             due_ms = await self._now(connection)
-            # Two runs in one millisecond have two names.
+            # A due time names its run, so a second one in this millisecond gets the next.
             while await store.was_run(connection, schedule_id, due_ms):
                 due_ms += 1
             is_running = schedule.running_due_ms is not None
             if is_running or schedule.next_due_ms is None or schedule.next_due_ms <= due_ms:
                 raise ScheduleBusy(is_running=is_running)
-            # The end of a run finds the due time after it anew, which is the one that stood here.
+            # This replaces the regular due time, which the end of the run computes again.
             schedule = await store.change(connection, schedule, next_due_ms=due_ms)
             subject = schedule.subject | {"dueAt": iso(due_ms)}
             record_act(connection, EventKind.SCHEDULE_RUN_ASKED, subject)
@@ -309,8 +311,10 @@ class ScheduleService:
         return schedule
 
     async def delete(self, schedule_id: str) -> None:
-        """Delete a schedule with its runs and grants; what it reserves from now on is refused. Its
-        transactions stay."""
+        """Delete a schedule with its runs and grants; its transactions stay.
+
+        A run in progress can reserve nothing more.
+        """
         async with self._database.write() as connection:
             await lock_policy(connection)
             schedule = _found(await store.get(connection, schedule_id, lock=True))
@@ -323,7 +327,7 @@ class ScheduleService:
     async def runs(
         self, schedule_id: str, *, limit: int = 50, before_ms: int | None = None
     ) -> Sequence[dict[str, Any]]:
-        """Return the runs as routes show them, newest first, of due times before `before_ms`."""
+        """Return the runs before `before_ms` as routes show them, newest first."""
         async with self._database.read() as connection:
             _found(await store.get(connection, schedule_id))
             return await store.runs(connection, schedule_id, limit, before_ms)
@@ -332,7 +336,7 @@ class ScheduleService:
         return (await self._database.moment(connection)).window_ms
 
     def _columns(self, asked: NewSchedule, given: Collection[str], now: int) -> dict[str, Any]:
-        """What the given fields of a request say, as columns."""
+        """Return the columns that the given fields of a request set."""
         columns: dict[str, Any] = {}
         if "name" in given:
             columns["name"] = asked.name
@@ -384,8 +388,7 @@ def _check_name(schedule: Schedule, others: Iterable[Schedule]) -> None:
 
 
 def _changed(schedule: Schedule, body: Mapping[str, Any]) -> NewSchedule:
-    """Return the schedule as if it were asked for anew, with the fields of `body` in place of its
-    own."""
+    """Return the request for the schedule as it would be with the fields of `body`."""
     terms = schedule.terms()
     if body.get("every") is not None:
         for each in ("cron", "timeZone"):

@@ -1,8 +1,7 @@
-"""Statements on schedules and their runs: what is due, who runs it, and what became of it. Each
-function works inside the caller's transaction.
+"""Statements on schedules and their runs. Each function works inside the caller's transaction.
 
-A run is fenced: taking a due time counts the schedule's fence up, and whoever has another one can
-neither spend for it nor end it. What a process that died had begun is taken by another.
+A run is fenced: taking a due time counts the schedule's fence up, and a run with an older fence can
+neither spend for the schedule nor end. If a process dies, another one takes its runs.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from solward.schedules.schedule import Schedule, schedule_of
 _ACTIVE: Final = "active"
 
 _DUE = and_(schedules.c.status == _ACTIVE, schedules.c.next_due_ms.is_not(None))
-# Those that this process may run: no other one that lives does. Of a process that died nobody is
-# told, so what it had begun is looked for like what is due.
+# Schedules that no other living process runs. Nothing announces that a process died, so its runs
+# are looked for together with schedules that are due.
 _MINE = and_(
     _DUE,
     schedules.c.id.not_in(bindparam("running", expanding=True)),
@@ -76,7 +75,7 @@ async def listed(connection: AsyncConnection, wallet_id: str) -> list[Schedule]:
 
 
 async def count(connection: AsyncConnection, made_by: str) -> int:
-    """How many schedules somebody made."""
+    """Count the schedules that a principal made."""
     statement = select(func.count()).where(schedules.c.made_by == made_by)
     return int((await connection.execute(statement)).scalar_one())
 
@@ -102,7 +101,7 @@ async def remove(connection: AsyncConnection, schedule_id: str) -> None:
 
 
 async def was_run(connection: AsyncConnection, schedule_id: str, due_ms: int) -> bool:
-    """Return whether a due time is known."""
+    """Return whether a due time has a run, of any status."""
     statement = select(schedule_runs.c.due_ms).where(
         schedule_runs.c.schedule_id == schedule_id, schedule_runs.c.due_ms == due_ms
     )
@@ -112,7 +111,7 @@ async def was_run(connection: AsyncConnection, schedule_id: str, due_ms: int) ->
 async def runs(
     connection: AsyncConnection, schedule_id: str, limit: int, before_ms: int | None = None
 ) -> list[dict[str, Any]]:
-    """Runs as routes show them, newest first, of due times before `before_ms`."""
+    """Return the runs before `before_ms` as routes show them, newest first."""
     statement = (
         select(schedule_runs)
         .where(schedule_runs.c.schedule_id == schedule_id)
@@ -127,15 +126,17 @@ async def runs(
 
 
 def action_prefix(schedule_id: str, due_ms: int) -> str:
-    """What the action keys of a due time begin with; they are ordered by due time, which has 13
-    digits until the year 2286."""
+    """Return the prefix of a due time's action keys.
+
+    They sort by due time, because it has 13 digits until the year 2286.
+    """
     return f"schedule:{schedule_id}:{due_ms:013d}:"
 
 
 async def _made(
     connection: AsyncConnection, schedule_id: str, due_times: Sequence[int]
 ) -> dict[int, list[str]]:
-    """due time -> ids of the records it made, the first first; of some due times, newest first."""
+    """Return due time -> ids of its transactions, oldest first; `due_times` is newest first."""
     found: dict[int, list[str]] = {}
     if not due_times:
         return found
@@ -155,12 +156,12 @@ async def _made(
 async def next_due(
     connection: AsyncConnection, me: str, running: Collection[str], busy: Collection[str]
 ) -> int | None:
-    """When this process has something to run next, in ms; None where there is nothing.
+    """Return the next due time of a schedule that this process may run (ms), or None.
 
     Args:
-        me: this process.
-        running: the schedules that it runs now.
-        busy: makers of as many of those as they may have at one time.
+        me: this process's id.
+        running: schedules that run here now.
+        busy: keys that already have as many runs here as they may.
     """
     found = await _NEXT.scalar(connection, await _mine(connection, me, running, busy))
     return None if found is None else int(found)
@@ -172,23 +173,23 @@ async def take_due(
     now_ms: int,
     running: Collection[str],
     busy: Collection[str],
-    most: int,
+    max_count: int,
 ) -> list[Schedule]:
-    """Lock up to `most` schedules that are due at `now_ms` and that no living process runs.
+    """Lock and return up to `max_count` schedules that are due and that no living process runs.
 
-    Rows that another process has locked are left to it.
+    Rows that another process has locked are left out.
 
     Args:
         me, running, busy: as in `next_due`.
     """
-    parameters = await _mine(connection, me, running, busy) | {"now": now_ms, "most": most}
+    parameters = await _mine(connection, me, running, busy) | {"now": now_ms, "most": max_count}
     return [schedule_of(row) for row in (await connection.execute(_TAKE, parameters)).mappings()]
 
 
 async def _mine(
     connection: AsyncConnection, me: str, running: Collection[str], busy: Collection[str]
 ) -> dict[str, Any]:
-    # On SQLite the home's lock proves who lives, and leases are not renewed.
+    # On SQLite the home's lock proves that no other process lives, and leases are not renewed.
     clock_ms = 0 if connection.dialect.name == "sqlite" else await clock(connection)
     return {"me": me, "clock": clock_ms, "running": list(running), "busy": list(busy)}
 
@@ -196,7 +197,7 @@ async def _mine(
 async def put_run(
     connection: AsyncConnection, schedule_id: str, due_ms: int, fields: Mapping[str, Any]
 ) -> None:
-    """Store what is known of a due time: new, or in place of what was; forget the oldest."""
+    """Insert or update the run of a due time; delete the oldest beyond `RUNS_KEPT`."""
     key = and_(schedule_runs.c.schedule_id == schedule_id, schedule_runs.c.due_ms == due_ms)
     changed = await connection.execute(update(schedule_runs).where(key).values(**fields))
     if changed.rowcount:
