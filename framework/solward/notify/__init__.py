@@ -1,1 +1,1 @@
-"""Webhooks and alerts: what is told to receivers, signed and repeated until they have it."""
+"""Webhooks for holds and alerts: signed, and repeated until the receiver has them."""

@@ -1,14 +1,13 @@
-"""The alerts' webhook: an operator's receiver is told of what matters without anybody watching.
+"""The alerts' webhook, which tells an operator's receiver of alerts and important events.
 
-What is told is noted in the transaction of the event that it tells of, and grouped by what it is
-about. A group is one row, however often its alert comes: whoever causes ten thousand refusals adds
-to a count. What a group gathered since it was last told is one line of the next message, and the
-more often it was told, the longer it waits. One message at a time is sent, as
-`solward.notify.deliveries` sends: while the receiver is away, alerts gather.
+A note is stored in the transaction of its event, and grouped with others of the same subject. A
+group is one row, so ten thousand refusals only add to a count. A group's new notes are one line of
+the next message; the more often a group was told, the longer it waits. `solward.notify.deliveries`
+sends one message at a time, and while the receiver is away, notes gather.
 
-Conditions that no transaction tells are looked at from time to time (`Watch`) and raised as alerts:
-each process that has the webhook looks, and raises a condition when it begins. One that goes on is
-raised once, one that ended and came back again. What watches the metrics has the same.
+`Watch` looks for conditions that no transaction shows, and raises them as alerts. Each process with
+the webhook looks, and raises a condition when it begins; one that lasts is raised once, and one
+that ended and came back is raised again. Monitoring sees the same alerts in the metrics.
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ from solward.types.record import present
 
 Format = Literal["json", "slack"]
 
-# Lines of a message; the others of it are counted.
+# Lines of a message; further groups are only counted.
 MOST_LINES = 50
-# Characters of what may be a stranger's words.
+# Characters of a text that a third party may have written.
 MOST_TEXT = 300
-# What comes within it of the first is told with it.
+# Notes that come within this time after the first go into the same message.
 GATHER_S = 1.0
 
 _Data = Mapping[str, Any]
@@ -63,8 +62,8 @@ _Data = Mapping[str, Any]
 def _line_of(
     *same: str, by: Sequence[str] = (), **others: str
 ) -> tuple[dict[str, str], Sequence[str]]:
-    """Field of a line -> field of the event that it shows; and the fields that, with the event's
-    name, make its group. Those of `same` have the event's names."""
+    """Return line field -> event field, and the line fields that with the event's name make its
+    group. Fields in `same` have one name in both."""
     return {field: field for field in same} | others, by
 
 
@@ -91,17 +90,17 @@ _LINES: Final[dict[str, tuple[dict[str, str], Sequence[str]]]] = {
         "walletId", "principal", "transactionId", "detail", by=["walletId", "principal"]
     ),
 }
-# What else of a line a message for Slack shows.
+# Fields of a line that a message for Slack shows before its detail.
 _SHOWN = ("rule", "walletId", "agentId", "scheduleId", "adminId", "principal", "holdId")
 
 EVENTS: Final = tuple(kind for kind in map(str, _LINES) if kind != EventKind.ALERT_RAISED)
-"""The events that are told beside alerts; of schedules those that paused themselves."""
+"""The events that are told, besides alerts; a schedule's pause only if it paused itself."""
 TEST: Final = "test"
 """The name of what `solward alerts test` sends."""
 NAMES: Final = (*EVENTS, *(alert.value for alert in alerts.Alert), alerts.AUDIT_BROKEN)
-"""Everything that is told."""
+"""The names of all events and alerts that are told."""
 
-# The longest wait of a group that goes on, and what it is forgotten after.
+# The longest wait of a group with new notes; a group that is quiet for so long is deleted.
 LONGEST_WAIT_MS = HOUR_MS
 # Groups of one message.
 MOST_TAKEN = 1_000
@@ -116,10 +115,10 @@ _rows = alert_groups.c
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """How one try to tell the receiver ended.
+    """The result of a test delivery.
 
     Attributes:
-        failure: what failed, without the receiver's address; None where it was taken.
+        failure: what failed, without the receiver's address; None if the receiver took it.
     """
 
     delivery: str
@@ -131,8 +130,8 @@ class AlertWebhook(Sender):
     """The alerts' webhook of one process.
 
     Args:
-        names: of those of `NAMES` that are told.
-        interval_ms: between two messages.
+        names: those of `NAMES` that are told.
+        interval_ms: time between two messages.
     """
 
     channel = "alerts"
@@ -159,10 +158,10 @@ class AlertWebhook(Sender):
     def of(
         cls, database: Database, settings: Settings, pace: Pace | None = None
     ) -> AlertWebhook | None:
-        """Return the webhook that the settings name; None where they name none.
+        """Return the webhook that the settings name; None if they name none.
 
         Raises:
-            ConfigError: they name half of it, or what is never told.
+            ConfigError: a setting is missing, or names something that is never told.
         """
         configured = settings.alert_webhook
         if configured is None:
@@ -183,7 +182,7 @@ class AlertWebhook(Sender):
         )
 
     async def note(self, name: str, detail: str) -> None:
-        """Tell what no event of the audit log says; waits for the disk."""
+        """Store a note that has no event in the audit log; waits for the disk."""
         if name in self._names:
             async with self._database.write() as connection:
                 fields = jsontext.dumps({"detail": shown(detail)})
@@ -193,7 +192,7 @@ class AlertWebhook(Sender):
     def _concerns(self, event: str, data: Any) -> bool:
         if event not in _LINES:
             return False
-        # Whoever pauses a schedule knows of it.
+        # A principal that pauses a schedule knows of it already.
         if event == EventKind.SCHEDULE_PAUSED and data["principal"] != SERVICE:
             return False
         return _name_of(event, data) in self._names
@@ -222,10 +221,10 @@ class AlertWebhook(Sender):
 
 
 async def send_test(settings: Settings) -> Sent:
-    """Tell the receiver once, from here, that this works; nothing is stored.
+    """Send the receiver one test message from this process; nothing is stored.
 
     Raises:
-        ConfigError: there is no alerts' webhook, or half of one.
+        ConfigError: the alerts' webhook is not configured, or only in part.
     """
     configured = settings.alert_webhook
     if configured is None:
@@ -256,7 +255,7 @@ def message(groups: Sequence[Group], shape: Format, dashboard: str) -> str:
 
 
 def shown(text: str) -> str:
-    """What may be a stranger's words: on one line, bounded, without secrets."""
+    """Make a third party's text fit for a message: one line, bounded, without secrets."""
     return one_line(scrub_start(text, 4 * MOST_TEXT), MOST_TEXT)
 
 
@@ -292,7 +291,7 @@ def _line(group: Group) -> dict[str, Any]:
 
 
 def _slack_text(lines: Sequence[_Data], left_out: Mapping[str, int], dashboard: str) -> str:
-    """As Slack and what understands it show: no word of a stranger is markup or a link there."""
+    """Format lines for Slack, so that a third party's text is never markup or a link."""
     texts = []
     for line in lines:
         times = f" x{line['count']}" if line["count"] > 1 else ""
@@ -320,8 +319,8 @@ _NOTE = insert_or_set(
 )
 _DUE = select(func.min(_rows.next_ms)).where(_rows.count > 0)
 _LAST = select(func.max(_rows.told_ms))
-# Rows that somebody adds to right now wait for the next message: nobody waits for another here, so
-# the order of the locks is nobody's concern.
+# Rows that another transaction adds to right now are skipped and wait for the next message. Nothing
+# waits for a lock here, so no order of locks can deadlock.
 _WAITING = (
     select(_rows.name, _rows.fields, _rows.count, _rows.first_ms, _rows.last_ms, _rows.key)
     .where(_rows.count > 0)
@@ -345,13 +344,13 @@ _FORGET = delete(alert_groups).where(_rows.count == 0, _rows.told_ms < bindparam
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What came of one thing since it was last told.
+    """The notes of one subject since it was last told.
 
     Attributes:
         name: of an alert or of an event.
-        fields: of the latest, as JSON text.
-        count: how many came.
-        first_ms: when the first of these came, by the database's clock.
+        fields: the latest note's, as JSON text.
+        count: number of notes.
+        first_ms: when the first of them came, by the database's clock.
         last_ms: when the latest came.
     """
 
@@ -364,7 +363,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something to tell, once it is committed; `key` says with what it is grouped."""
+    """An alert or event to tell once it is committed; notes with the same `key` are one group."""
 
     key: str
     name: str
@@ -373,19 +372,19 @@ class Note:
 
 
 async def add_notes(connection: AsyncConnection, notes: Sequence[Note]) -> None:
-    """Add to groups, in the transaction of what is noted."""
+    """Add notes to their groups, in the transaction of their events."""
     now = await clock(connection)
-    # By key, so that two transactions that add to the same groups cannot deadlock.
+    # Sorted by key, so that two transactions that add to the same groups cannot deadlock.
     for each in sorted(notes, key=lambda note: note.key):
         told = {"first_ms": now, "last_ms": now, "told_ms": 0, "tells": 0, "next_ms": now}
         await connection.execute(_NOTE, asdict(each) | told)
 
 
 async def next_group_due(connection: AsyncConnection, interval_ms: int) -> int | None:
-    """Return milliseconds until a message is due, at least 0; None where nothing waits.
+    """Return milliseconds until a message is due, at least 0; None if no group waits.
 
     Args:
-        interval_ms: between two messages, whatever they tell.
+        interval_ms: time between any two messages.
     """
     due = (await connection.execute(_DUE)).scalar()
     if due is None:
@@ -395,11 +394,11 @@ async def next_group_due(connection: AsyncConnection, interval_ms: int) -> int |
 
 
 async def take_groups(connection: AsyncConnection, interval_ms: int) -> list[Group]:
-    """What the next message tells, oldest first, at most `MOST_TAKEN`; empty where none is due.
+    """Take up to `MOST_TAKEN` groups for the next message, oldest first; none if it is not due.
 
-    Of processes that ask at once, one gets it. A group that was told is told again after
-    `interval_ms` at the earliest, then after twice as long each time, up to `LONGEST_WAIT_MS`,
-    unless there is a message anyway; one that was quiet for that long begins anew.
+    If several processes ask at once, one gets them. A group that was told is due again after
+    `interval_ms`, then after twice as long each time, up to `LONGEST_WAIT_MS`, but joins an earlier
+    message of others. A group that was quiet for that long begins anew.
     """
     if not await try_lock_exclusive(connection, _LOCK):
         return []
@@ -415,9 +414,9 @@ async def take_groups(connection: AsyncConnection, interval_ms: int) -> list[Gro
 
 
 LOOK_S = 15.0
-# A condition that may pass by itself counts once it was found in so many looks in a row.
+# A condition that may pass by itself is raised once it was found in so many looks in a row.
 LOOKS = 2
-# Of those, which do: a ledger that answers late, a queue between two workers.
+# Such conditions: the ledger answers late, or the queue is between two workers.
 _PASSING = frozenset({Alert.LEDGER_AWAY, Alert.JOBS_STALLED, Alert.WORKER_MISSING})
 
 _log = structlog.get_logger(__name__)
@@ -427,13 +426,13 @@ _Condition = tuple[Alert, str]
 
 @dataclass(slots=True)
 class Watch:
-    """Looks at one process.
+    """Raises alerts for one process's conditions.
 
     Attributes:
-        ledger_health: `{healthy, network, slot}`.
-        problems: what plugins are not loaded, or were disabled.
-        crashes: how often the process of each distribution's plugins ended by itself.
-        nodes_away: the RPC nodes that have not answered for a while, by name.
+        ledger_health: returns `{healthy, network, slot}`.
+        problems: returns the plugins that are not loaded, or were disabled.
+        crashes: returns distribution -> how often its plugin host ended by itself.
+        nodes_away: returns the names of RPC nodes that have not answered for a while.
     """
 
     database: Database
@@ -449,7 +448,7 @@ class Watch:
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Inside the block, look again and again."""
+        """Look every `look_s` seconds while the block runs."""
         async with in_background(self._watch(), "solward-alert-watch"):
             yield
 
@@ -457,7 +456,7 @@ class Watch:
         """Look once, and raise what is new.
 
         Raises:
-            StoreError: nothing was raised; the next look finds it again.
+            StoreError: no alert was raised; the next look finds the conditions again.
         """
         now = await self._conditions()
         found = {each: self._found.get(each, 0) + 1 for each in now}
@@ -476,10 +475,10 @@ class Watch:
                 for alert, detail in new:
                     alerts.raise_alert(connection, alert, detail=detail)
         if broken > self._broken:
-            # No event: the audit log is what was tampered with.
+            # A note without an event, because the audit log itself was tampered with.
             detail = "The end of a chain of the audit log is not authentic"
             await self.webhook.note(AUDIT_BROKEN, detail)
-        # Only now: what could not be stored is new in the next look too.
+        # Set last, so that a condition whose alert could not be stored is new in the next look.
         self._found, self._crashes, self._broken = found, crashes, broken
 
     async def _conditions(self) -> list[_Condition]:

@@ -1,12 +1,12 @@
-"""Telling a receiver over HTTP what is stored for it: signed, at least once, across crashes.
+"""Deliveries to a receiver over HTTP: signed, at least once, even if a process crashes.
 
-What is told is a row of the transaction that it tells of, so that a process killed right after it
-loses nothing, and is sent until the receiver takes it or a day is over. Of the receiver's answer
-the status counts and nothing is read.
+A delivery is a row stored in the transaction of its event, so a process that is killed right after
+it loses nothing. It is sent until the receiver takes it or a day is over. Only the status of the
+receiver's answer counts; its body is not read.
 
-A delivery is claimed with a lease: of several processes one sends it, and where that one dies
-another does when the lease has run out. A subject, such as a hold, has one delivery that waits at
-most, and one that is being sent: what is newer supersedes, and no older one arrives after it.
+A process claims a delivery with a lease before it sends it. If it dies, another process sends it
+when the lease has ended. A subject, such as a hold, has at most one delivery that waits and one
+that is being sent. A newer delivery replaces a waiting one, and no older one arrives after it.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from solward.telemetry import metrics
 from solward.types.errors import StoreError
 from solward.types.events import Event
 
-# What each process sends at the same time.
+# Deliveries that a process sends at the same time.
 _AT_ONCE = 8
-# Between two looks for something due where none was free.
+# Least time between two looks if what is due is claimed by others.
 _LEAST_WAIT_S = 0.1
-# Rows that ended are kept for whoever asks why a person heard nothing.
+# Rows that ended are kept, so that an operator can see why a receiver heard nothing.
 KEPT_MS = 7 * DAY_MS
-# Far beyond the window in which a decision counts: a clock that is set back, by up to a day, lets
-# no nonce in again. No hold lives longer.
+# Far longer than a decision is valid, so that a clock set back by up to a day accepts no nonce
+# again. No hold lives longer.
 NONCES_KEPT_MS = 2 * DAY_MS
 
 _WAITING = "waiting"
@@ -64,17 +64,17 @@ _WAITING = "waiting"
 _log = structlog.get_logger(__name__)
 
 Channel = Literal["approvals", "alerts"]
-"""Whose receiver a delivery is for: of what waits for a person, or of alerts."""
+"""The receiver of a delivery: that of holds, or that of alerts."""
 
 _NOW: BindParameter[int] = bindparam("now")
 _rows = webhook_deliveries.c
 _sent = webhook_deliveries.alias("sent")
-# As the partial index has it, so that both databases use it.
+# Written as in the partial index, so that both databases use it.
 _IS_WAITING = _rows.state == literal_column("'waiting'")
 _FREE = _rows.lease_until_ms <= _NOW
 _OF_THE_CHANNEL = _rows.channel == bindparam("b_channel")
 _OF_THE_SUBJECT = _sent.c.subject == _rows.subject
-# A try has ended, and not well.
+# At least one try has failed.
 _FAILED = or_(_rows.tries > 1, and_(_rows.tries > 0, _rows.lease_until_ms == 0))
 _SUPERSEDE = (
     update(webhook_deliveries)
@@ -87,11 +87,11 @@ _DUE = (
         _IS_WAITING,
         _OF_THE_CHANNEL,
         _rows.next_ms <= _NOW,
-        # The next clause says it too, but PostgreSQL asks it of the state before the row was
-        # locked, and this one again of a row that another process claimed meanwhile.
+        # The next clause covers it too, but PostgreSQL evaluates that one before the row is locked.
+        # This one it evaluates again, for a row that another process claimed meanwhile.
         _FREE,
-        # Nothing of its subject is being sent. What is newer waited for the older one's lease to be
-        # committed, since it superseded that row.
+        # No delivery of its subject is being sent. A newer delivery supersedes the older one's row,
+        # so it waits until the older one's lease is committed.
         ~exists().where(_OF_THE_SUBJECT, _sent.c.lease_until_ms > _NOW),
     )
     .order_by(_rows.next_ms)
@@ -137,9 +137,9 @@ class Claimed:
     """A delivery that this process sends now.
 
     Attributes:
-        tries: with this one; a process that lost its lease finds another number.
-        created_ms: when what it tells happened.
-        claimed_ms: now, by the database's clock.
+        tries: number of tries with this one. A process that lost its lease finds another number.
+        created_ms: when the event happened.
+        claimed_ms: when it was claimed, by the database's clock.
     """
 
     id: str
@@ -153,10 +153,10 @@ class Claimed:
 async def add(
     connection: AsyncConnection, channel: Channel, delivery_id: str, subject: str, body: str
 ) -> None:
-    """Let a delivery wait, in the transaction of what it tells, in place of its subject's earlier.
+    """Store a delivery in the transaction of its event; it replaces a waiting one of its subject.
 
     Args:
-        subject: what newer deliveries of take this one's place: a hold's id.
+        subject: such as a hold's id.
     """
     now = await clock(connection)
     await connection.execute(_SUPERSEDE, {"b_subject": subject})
@@ -177,7 +177,7 @@ async def add(
 async def claim(
     connection: AsyncConnection, channel: Channel, at_most: int, lease_ms: int
 ) -> list[Claimed]:
-    """Claim what is due, oldest first; no other process gets it before the lease has run out."""
+    """Claim due deliveries, oldest first; no other process gets them until the lease ends."""
     now = await clock(connection)
     rows = (
         await connection.execute(_DUE, {"b_channel": channel, "now": now, "at_most": at_most})
@@ -196,24 +196,24 @@ async def end_try(
     state: Literal["waiting", "delivered", "given_up"],
     next_ms: int = 0,
 ) -> bool:
-    """Say how a try ended; `waiting` is tried again at `next_ms`.
+    """Store how a try ended; a `waiting` delivery is tried again at `next_ms`.
 
     Returns:
-        Whether the delivery has the state now: not where it was superseded meanwhile, or where
-        another process took it after the lease had run out.
+        Whether the delivery has this state now. It has not if it was superseded meanwhile, or if
+        another process took it after the lease had ended.
     """
     values = {"b_id": claimed.id, "b_tries": claimed.tries, "b_state": state, "b_next": next_ms}
     return bool((await connection.execute(_END_TRY, values)).scalar() == state)
 
 
 async def next_due(connection: AsyncConnection, channel: Channel) -> int | None:
-    """Return milliseconds until something is due, at least 0; None where nothing waits."""
+    """Return milliseconds until a delivery is due, at least 0; None if none waits."""
     due = (await connection.execute(_NEXT, {"b_channel": channel})).scalar()
     return None if due is None else max(0, int(due) - await clock(connection))
 
 
 async def forget_leases(connection: AsyncConnection, channel: Channel) -> None:
-    """Let everything be claimed: for the start of the one process on SQLite."""
+    """End all leases; for the start of the only process on a SQLite database."""
     await connection.execute(_FORGET_LEASES, {"b_channel": channel})
 
 
@@ -224,13 +224,13 @@ async def forget_old(connection: AsyncConnection) -> None:
 
 
 async def waiting(connection: AsyncConnection) -> dict[str, tuple[int, bool]]:
-    """Of each channel that has deliveries waiting: how many, and whether one was not taken."""
+    """Return channel -> how many deliveries wait, and whether a try of one has failed."""
     rows = await connection.execute(_WAITS)
     return {channel: (int(count), bool(failed)) for channel, count, failed in rows}
 
 
 async def take_nonce(connection: AsyncConnection, nonce: str) -> bool:
-    """Accept a nonce; False where it was accepted before."""
+    """Accept a nonce; return False if it was accepted before."""
     now = await clock(connection)
     await connection.execute(_FORGET_NONCES, {"before": now - NONCES_KEPT_MS})
     row = {"nonce": nonce, "created_ms": now}
@@ -240,16 +240,16 @@ async def take_nonce(connection: AsyncConnection, nonce: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How long a delivery takes and waits.
+    """The times of deliveries, in seconds.
 
     Attributes:
-        first_retry_s: after the first failure; doubled after each, up to `longest_retry_s`, and
-            then shortened by up to a half at random, so that many do not come at once.
-        give_up_s: after what it tells happened.
+        first_retry_s: wait after the first failure. It doubles after each, up to `longest_retry_s`,
+            and is shortened by up to a half at random, so that many do not come at once.
+        give_up_s: from the event to the last try.
         timeout_s: of the whole request.
-        lease_s: until another process may send what this one claimed; longer than `timeout_s`.
-        poll_s: between two looks for what a process that died left.
-        gather_s: from the news of something to tell to the look for it.
+        lease_s: until another process may send a claimed delivery; longer than `timeout_s`.
+        poll_s: between two looks for deliveries of a process that died.
+        gather_s: from an event to the look for its delivery.
     """
 
     first_retry_s: float = 5.0
@@ -261,16 +261,16 @@ class Pace:
     gather_s: float = 0.0
 
     def retry_ms(self, tries: int) -> int:
-        """Return the wait after as many failures."""
+        """Return the wait after `tries` failures, in milliseconds."""
         longest = min(self.longest_retry_s, self.first_retry_s * 2 ** min(tries - 1, 32))
         return int(longest * random.uniform(0.5, 1.0) * 1000)  # noqa: S311 - spreads load
 
 
 class Sender(ABC):
-    """Tells one receiver; several processes on one database share the work.
+    """Sends one receiver its deliveries; several processes on one database share the work.
 
     Attributes:
-        channel: which rows are this receiver's.
+        channel: the receiver's rows have this channel.
     """
 
     channel: Channel
@@ -284,7 +284,7 @@ class Sender(ABC):
 
     @asynccontextmanager
     async def delivering(self) -> AsyncIterator[None]:
-        """Inside the block, what is to be told is stored with what it tells of, and sent."""
+        """Store deliveries with their events, and send them, while the block runs."""
         database = self._database
         publish, earlier = database.on_committed, database.before_commit
 
@@ -317,18 +317,18 @@ class Sender(ABC):
 
     @abstractmethod
     def _concerns(self, event: str, data: Any) -> bool:
-        """Return whether an event is told."""
+        """Return whether the receiver is told of an event."""
 
     @abstractmethod
     async def _store(self, connection: AsyncConnection, events: Sequence[tuple[str, Any]]) -> None:
-        """Store what these events tell, in the transaction that recorded them."""
+        """Store deliveries or notes for these events, in the transaction that recorded them."""
 
     @abstractmethod
     def _give_up(self, connection: AsyncConnection, claimed: Claimed, failure: str) -> None:
-        """Say in the transaction that ends a delivery that its receiver was never told."""
+        """Raise an alert that the receiver was never told, in the transaction that gives up."""
 
     async def _prepare(self, connection: AsyncConnection) -> None:  # noqa: B027 - nothing to do
-        """Store what is to be told now, right before what is due is claimed."""
+        """Store deliveries that are to be sent now, right before due ones are claimed."""
 
     async def _next_due(self, connection: AsyncConnection) -> int | None:
         """Return milliseconds until something is due, at least 0; None where nothing waits."""
@@ -345,12 +345,12 @@ class Sender(ABC):
                 except StoreError as error:
                     _log.warning("webhook_waits", webhook=self.channel, error=str(error))
                 except Exception:
-                    # What is told must not end with one delivery that has a bug.
+                    # One delivery that triggers a bug must not end all others.
                     _log.exception("webhook_crashed", webhook=self.channel)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._woken.wait()
-                        # Of what comes in a rush, one look finds all.
+                        # Waits a moment, so that one look finds all of a rush.
                         await asyncio.sleep(self._pace.gather_s)
                 self._woken.clear()
 
@@ -362,7 +362,7 @@ class Sender(ABC):
         return min(self._pace.poll_s, max(_LEAST_WAIT_S, due_ms / 1000))
 
     async def _deliver_due(self, client: httpx.AsyncClient) -> bool:
-        """Send what is due, a few at a time; whether there was something."""
+        """Send a few due deliveries; return whether there were any."""
         async with self._database.write() as connection:
             await self._prepare(connection)
             lease_ms = int(self._pace.lease_s * 1000)
@@ -379,12 +379,12 @@ class Sender(ABC):
             failure = await send(client, self._url, self._secret, claimed, self._pace.timeout_s)
             await self._end_try(claimed, failure)
         except StoreError as error:
-            # It is sent again when the lease has run out.
+            # The delivery is sent again when the lease has ended.
             _log.warning(
                 "webhook_waits", webhook=self.channel, delivery=claimed.id, error=str(error)
             )
         except Exception:
-            # So is one that has a bug; those that are sent beside it go on.
+            # So is this one; the others of the group go on.
             _log.exception("webhook_crashed", webhook=self.channel, delivery=claimed.id)
 
     async def _end_try(self, claimed: Claimed, failure: str | None) -> None:
@@ -422,7 +422,7 @@ async def send(
         client: of `new_client`.
 
     Returns:
-        What failed, without the address; None where it was taken.
+        What failed, without the address; None if the receiver took it.
     """
     body, timestamp = claimed.body.encode(), str(claimed.claimed_ms // 1000)
     headers = {

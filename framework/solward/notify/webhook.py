@@ -1,6 +1,6 @@
-"""The approvals' webhook: a receiver is told of every hold, and what it decides comes back signed.
+"""The approvals' webhook: it tells a receiver of every hold, and takes its signed decisions.
 
-A receiver hears each thing at least once, the newest of a hold last
+A receiver gets each event at least once, and the newest of a hold last
 (`solward.notify.deliveries`).
 """
 
@@ -43,18 +43,18 @@ REFUSALS: Final = {
     "time": f"The decision was signed more than {WINDOW_S} s from now, by the service's clock",
     "repeated": "This decision came before: sign another one",
 }
-"""What a refused decision is answered with."""
+"""Reason -> the answer to a refused decision."""
 
 # Events whose names begin so are told.
 _KIND = "hold"
-# Refused decisions that a process writes to the audit log in a minute; the others are counted in
-# the next one that is written, so that nobody without the secret fills the database.
+# Refused decisions that a process writes to the audit log in a minute. Others are counted in the
+# next one written, so that a sender without the secret cannot fill the database.
 _REFUSALS_A_MINUTE = 10
 
 
 @dataclass(frozen=True, slots=True)
 class SentDecision:
-    """A decision as a request has it: the hold of its path, three headers, and its body."""
+    """The parts of a request that decides a hold: the id in its path, three headers, its body."""
 
     hold_id: str
     timestamp: str
@@ -79,10 +79,10 @@ class Webhook(Sender):
 
     @classmethod
     def of(cls, database: Database, settings: Settings, pace: Pace | None = None) -> Webhook | None:
-        """Return the webhook that the settings name; None where they name none.
+        """Return the webhook that the settings name; None if they name none.
 
         Raises:
-            ConfigError: they name half of it, or not where the service is called.
+            ConfigError: a setting is missing, such as the service's own address.
         """
         configured = settings.approval_webhook
         if configured is None:
@@ -96,12 +96,12 @@ class Webhook(Sender):
         )
 
     async def decide(self, approvals: Approvals, sent: SentDecision) -> Hold:
-        """Decide a hold as a receiver of the webhook says; the hold as it is then.
+        """Decide a hold as the webhook's receiver says; return the hold.
 
         Raises:
-            DecisionRefused: as `check`.
-            InvalidRequest: what was signed is no decision; names the field.
-            SolwardError: as `approvals` refuses it.
+            DecisionRefused: see `check`.
+            InvalidRequest: the signed body is no decision; names the field.
+            SolwardError: `approvals` refuses it.
         """
         await self.check(sent)
         act_as(WEBHOOK)
@@ -114,8 +114,8 @@ class Webhook(Sender):
 
         Raises:
             DecisionRefused: the secret did not sign it for this hold, or not within `WINDOW_S` of
-                now by the database's clock, or it came before. The audit log has that, without the
-                body.
+                now by the database's clock, or it came before. The audit log records the refusal
+                without the body.
         """
         refused = await self._refusal(sent)
         if refused is None:
@@ -127,7 +127,7 @@ class Webhook(Sender):
 
     async def _refusal(self, sent: SentDecision) -> str | None:
         seconds = seconds_of(sent.timestamp)
-        # Without the secret nobody learns more than this, and nothing is asked of the database.
+        # A sender without the secret learns no more than this, and causes no query.
         if seconds is None or not is_nonce(sent.nonce) or not is_hold_id(sent.hold_id):
             return "signature"
         expected = decision_signature(
@@ -149,7 +149,8 @@ class Webhook(Sender):
             return
         self._refusals.append(now)
         unwritten, self._unwritten = self._unwritten, 0
-        # Who asks is not known, so the path's text is not taken for more than it is.
+        # The sender is not known, so the id from the path is recorded only if it has the form of
+        # one.
         subject = {
             "holdId": hold_id if is_hold_id(hold_id) else None,
             "reason": reason,
@@ -175,7 +176,7 @@ class Webhook(Sender):
     async def _store(self, connection: AsyncConnection, events: Sequence[tuple[str, Any]]) -> None:
         for event, data in events:
             hold_id = str(data["id"])
-            # In an event the principal is who did it, in a hold who asks.
+            # In an event `principal` is the one that acted, in a hold the one that asked.
             hold = {name: value for name, value in data.items() if name != "asked"}
             body = {
                 "event": event,
