@@ -1,7 +1,6 @@
-"""Changes that a person or a program asked for, in the audit log: who, and what was before.
+"""Records changes in the audit log: the principal, and the fields before and after.
 
-Who is the principal of the code that runs now: whoever serves a request says so once, so no change
-that a request makes can forget it.
+The principal is set once, where a request begins, so no change that the request makes can omit it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from solward.database import outbox
 CLI = "cli"
 """The command line on a stopped service."""
 SERVICE = "service"
-"""What the service does by itself."""
+"""The principal of what the service does by itself."""
 
 _PRINCIPAL: ContextVar[str] = ContextVar("solward_principal", default=SERVICE)
 _CREDENTIAL: ContextVar[str | None] = ContextVar("solward_credential", default=None)
@@ -26,15 +25,15 @@ _Fields = Mapping[str, Any]
 
 
 def principal() -> str:
-    """Who acts: `admin`, `admin:<id>`, `key:<id>`, `cli` or `service`."""
+    """Return the current principal: `admin`, `admin:<id>`, `key:<id>`, `cli` or `service`."""
     return _PRINCIPAL.get()
 
 
 def act_as(who: str, credential: str | None = None) -> None:
-    """Let `who` act from here to the end of the current task, a request's for one.
+    """Make `who` the principal until the current task, such as a request's, ends.
 
     Args:
-        credential: the name of the admin credential that it came with.
+        credential: the name of the admin credential that was used.
     """
     _PRINCIPAL.set(who)
     _CREDENTIAL.set(credential)
@@ -54,10 +53,9 @@ def record_act(
     Args:
         event: one of `solward.types.events.EventKind`.
         subject: what was changed: its id and name.
-        before: the fields as they were; None for what is new.
-        after: the fields as they are; None for what is gone. Of fields that both have, those that
-            are equal are left out.
-        by: who did it, where that is not `principal()`.
+        before: the old fields; None for something new.
+        after: the new fields; None for something deleted. Fields equal in both are left out.
+        by: the principal, if it is not `principal()`.
     """
     outbox.record(connection, event, act(subject, before, after, by=by))
 
@@ -69,7 +67,7 @@ def act(
     *,
     by: str | None = None,
 ) -> dict[str, Any]:
-    """Return the data of such an event."""
+    """Return the data of a change's event; the arguments are those of `record_act`."""
     if before is not None and after is not None:
         before, after = _differing(before, after), _differing(after, before)
     who = by or principal()
@@ -85,7 +83,7 @@ def act(
 
 
 def _differing(fields: _Fields, others: _Fields) -> dict[str, Any]:
-    """Return the fields that `others` has otherwise or not at all."""
+    """Return the fields that `others` lacks or has with another value."""
     found: dict[str, Any] = {}
     for name, value in fields.items():
         other = others.get(name)

@@ -20,12 +20,12 @@ from solward.support.durations import MINUTE_MS
 from solward.types.events import EventKind
 from solward.types.record import TransactionRecord, TransactionStatus
 
-# This many blocked transactions of one wallet within this time are no slip: a model was fooled, or
+# So many blocked transactions of one wallet within this time mean that a model was fooled, or that
 # a program is wrong about its limits.
 BLOCKS = 5
 BLOCKS_WITHIN_MS = 10 * MINUTE_MS
 
-# From this share of its ceiling on, costs of a rolling 24 hours are near it.
+# Costs of a rolling 24 hours are near their ceiling from this share of it on.
 NEAR_CEILING_PERCENT = 80
 
 # Blocks are counted among this many newest records of the wallet, which bounds the work in a write
@@ -47,7 +47,7 @@ class Alert(StrEnum):
     GRANT_NEAR_END = "grant_near_end"
     """A grant that lets something through is nearly used up, or ends within a day."""
     HOLDS_FULL = "holds_full"
-    """A principal has as many open holds as it may: what else would wait is refused."""
+    """A principal has as many open holds as it may; further ones are refused."""
     JOBS_STALLED = "jobs_stalled"
     """Cycles of agents were given to workers that are gone, and to no other."""
     KEY_NOT_OPENED = "key_not_opened"
@@ -88,7 +88,7 @@ _DETAILS: Final[Mapping[Alert, str]] = {
     Alert.WEBHOOK_GIVEN_UP: "The receiver of APPROVAL_WEBHOOK_URL was not told of hold {hold} in"
     " {tries} tries; the last: {failure}",
 }
-"""The sentences of alerts. Whoever raises any other gives its sentence."""
+"""The sentences of alerts; for any other alert the caller gives the sentence."""
 
 
 def raise_alert(
@@ -101,9 +101,9 @@ def raise_alert(
     """Raise an alert in the database transaction that makes it true.
 
     Args:
-        about: the transaction, or a hold as its event has it; None where it is about no wallet.
-        trace: what requested it.
-        said: what its sentence in `_DETAILS` names, or the sentence itself as `detail`.
+        about: the transaction, or a hold's event data; None if no wallet is concerned.
+        trace: the trace of the request.
+        said: the fields of its sentence in `_DETAILS`, or the sentence itself as `detail`.
     """
     if isinstance(about, TransactionRecord):
         about = {
@@ -126,9 +126,9 @@ def raise_alert(
 async def blocked(
     connection: AsyncConnection, record: TransactionRecord, trace: str | None
 ) -> None:
-    """Raise the alert of repeated blocks, right after a blocked record was stored.
+    """Raise the alert of repeated blocks if the blocked record just stored is one too many.
 
-    Once for a run of blocks: again only after `BLOCKS_WITHIN_MS` without one.
+    It is raised once for a run of blocks, and again after `BLOCKS_WITHIN_MS` without a block.
     """
     newest = (
         select(transactions.c.status, transactions.c.created_ms)

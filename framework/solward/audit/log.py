@@ -1,10 +1,10 @@
-"""The audit log's read side: entries in order and by a filter, and whether every chain is whole.
+"""Reads the audit log: entries in order or by a filter, and checks of its chains.
 
-Where its chains ended can stand in a file to keep elsewhere: `{chain: [number, hash]}`.
+The ends of its chains can be written to a file to keep elsewhere: `{chain: [number, hash]}`.
 
-A page of entries that fit a filter looks at `WALKED` entries at most, and says where the next one
-goes on: at all of them, or where only rare kinds are asked for, at those. There is no index of the
-frequent ones, which every payment would have to write.
+A page of a filtered search reads `WALKED` entries at most, and says where the next page begins. If
+only rare kinds are wanted, it reads only those. Frequent kinds have no index, because every payment
+would have to write it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from solward.types.errors import AuditBroken, ConfigError
 # Entries in memory at a time.
 PAGE = 1000
 
-# Rows before which none can appear any more.
+# Settled rows: no row can appear before them any more.
 SETTLED: dict[str, ColumnElement[bool]] = {
     "sqlite": true(),
     "postgresql": audit.c.seq < OPEN_FROM,
 }
-# Built once: making a statement costs more than running it on SQLite.
+# Built once, because building a statement costs more than running it on SQLite.
 _AFTER = {
     name: select(audit)
     .where(audit.c.seq > bindparam("after"), settled)
@@ -64,12 +64,13 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One row of the table, in its order; `data` is its canonical JSON text.
+    """One row of the table, with the columns in their order.
 
     Attributes:
         seq: its place in the order of all rows.
-        chain: `wallet:<id>`, `agent:<id>`, or "" for what belongs to neither.
+        chain: `wallet:<id>`, `agent:<id>`, or "" if it belongs to neither.
         number: its place in the chain, counted from 1.
+        data: canonical JSON text.
     """
 
     seq: int
@@ -82,7 +83,7 @@ class AuditEntry:
     hash: str
 
     def to_json(self) -> dict[str, Any]:
-        """For people and clients: `{seq, timestamp, event, data, chain, number, hash}`."""
+        """Return `{seq, timestamp, event, data, chain, number, hash}`."""
         return {
             "seq": self.seq,
             "timestamp": iso(self.created_ms),
@@ -95,12 +96,12 @@ class AuditEntry:
 
 
 async def end(connection: AsyncConnection) -> int:
-    """Return the `seq` of the newest entry before which none can appear any more; 0 when empty."""
+    """Return the `seq` of the newest settled entry; 0 if there is none."""
     return int((await connection.execute(_END[connection.dialect.name])).scalar_one())
 
 
 async def after(connection: AsyncConnection, seq: int, limit: int) -> list[AuditEntry]:
-    """Up to `limit` entries, oldest first, of those above `seq`, without gaps."""
+    """Return up to `limit` entries above `seq`, oldest first and without gaps."""
     statement = _AFTER[connection.dialect.name]
     rows = await connection.execute(statement, {"after": seq, "at_most": limit})
     return [AuditEntry(*row) for row in rows]
@@ -109,7 +110,7 @@ async def after(connection: AsyncConnection, seq: int, limit: int) -> list[Audit
 async def latest(
     connection: AsyncConnection, limit: int, before: int | None = None
 ) -> list[AuditEntry]:
-    """Up to `limit` entries, newest first, of those below `before` that `after` gives too."""
+    """Return up to `limit` settled entries below `before`, newest first."""
     settled = SETTLED[connection.dialect.name]
     statement = select(audit).where(settled).order_by(audit.c.seq.desc()).limit(limit)
     if before is not None:
@@ -123,9 +124,9 @@ class Log:
 
     Attributes:
         entries: how many there are.
-        heads: chain -> where it ends.
-        first_ms: when its oldest entry was written, in Unix milliseconds; None when it is empty.
-        last_ms: when its newest entry was.
+        heads: chain -> its end.
+        first_ms: when its oldest entry was written, in Unix milliseconds; None if it is empty.
+        last_ms: when its newest entry was written.
     """
 
     entries: int
@@ -135,13 +136,13 @@ class Log:
 
     @property
     def hash(self) -> str:
-        """Where the chain of what belongs to no wallet or agent ends."""
+        """The hash at the end of the chain of entries that belong to no wallet or agent."""
         head = self.heads.get(SERVICE_CHAIN)
         return genesis(SERVICE_CHAIN) if head is None else head.hash
 
     @property
     def pruned(self) -> int:
-        """How many older entries retention cut."""
+        """The number of older entries that retention deleted."""
         return sum(head.pruned_number for head in self.heads.values())
 
 
@@ -149,14 +150,14 @@ async def verify(connection: AsyncConnection, key: bytes | None = None) -> Log:
     """Check every chain, in the one state of the database that `connection` sees.
 
     Args:
-        key: the audit key; without it the chains' ends are taken as they are.
+        key: the audit key; without it the chains' ends are not authenticated.
 
     Raises:
         AuditBroken: naming the first row that was changed, is missing or does not belong.
     """
     ends = await heads(connection)
     at = {chain: _beginning(chain, head) for chain, head in ends.items()}
-    # Of the chain without a name: what it had when the others were written.
+    # Entries of the service's chain (number -> hash) at the time when other chains were written.
     seen = {head.service_number: head.service_hash for head in ends.values()}
     entries, first_ms, last_ms = 0, None, None
     async for page in _pages(connection):
@@ -167,7 +168,7 @@ async def verify(connection: AsyncConnection, key: bytes | None = None) -> Log:
             expected = entry_hash(entry.seq, entry.created_ms, entry.event, entry.data, previous)
             genuine = (entry.number, entry.previous_hash, entry.hash)
             if genuine != (number + 1, previous, expected):
-                # The number by which lists show it, or the one after it.
+                # `seq` is the number in lists: this entry's, or the one after a missing entry.
                 place = "NO" if entry.number == number + 1 else "before NO"
                 where = f"{place} {entry.seq} of `solward audit list`"
                 raise AuditBroken(f"{_broken(entry.chain, number + 1)}, {where}")
@@ -190,7 +191,7 @@ async def verify(connection: AsyncConnection, key: bytes | None = None) -> Log:
 
 
 async def _check_all_there(connection: AsyncConnection, ends: Mapping[str, Head]) -> None:
-    """Find a chain that was taken back to an end it once had, or removed with all its traces."""
+    """Raise `AuditBroken` if a chain was cut back to an earlier end of its own, or removed."""
     service = ends.get(SERVICE_CHAIN, Head(0, GENESIS_HASH))
     for chain, head in ends.items():
         if head.service_number > service.number:
@@ -199,7 +200,7 @@ async def _check_all_there(connection: AsyncConnection, ends: Mapping[str, Head]
                 f"was written, when it had {head.service_number} entries"
             )
     if connection.dialect.name == "sqlite":
-        # Every entry ever written has one number of the log and one of its chain.
+        # Each entry ever written counted once in the log and once in its chain.
         written = int((await connection.execute(_END["sqlite"])).scalar_one())
         held = sum(head.number for head in ends.values())
         if held != written:
@@ -229,7 +230,7 @@ def _broken(chain: str, number: int) -> str:
 
 
 async def heads(connection: AsyncConnection) -> dict[str, Head]:
-    """chain -> where it ends, of every chain."""
+    """Return the head of every chain."""
     rows = await connection.execute(select(audit_heads).order_by(audit_heads.c.chain))
     return {chain: Head(*fields) for chain, *fields in rows}
 
@@ -241,8 +242,10 @@ async def find(connection: AsyncConnection, hash_: str) -> AuditEntry | None:
 
 
 async def continues(connection: AsyncConnection, log: Log, chain: str, head: Head) -> bool:
-    """Return whether a checked log continues a chain from where it once ended, unless retention cut
-    it."""
+    """Return whether a chain of a checked log goes on from an earlier head.
+
+    A head that retention has deleted since counts as continued.
+    """
     now = log.heads.get(chain)
     if now is None or now.number < head.number:
         return False
@@ -257,11 +260,11 @@ async def continues(connection: AsyncConnection, log: Log, chain: str, head: Hea
 async def verify_against(
     database: Database, earlier: str | None = None, heads: Mapping[str, Head] | None = None
 ) -> Log:
-    """Check every chain, and that they continue those seen earlier.
+    """Check every chain, and that they continue from earlier ends.
 
     Args:
         earlier: the hash of an entry that must still be there.
-        heads: where chains ended earlier.
+        heads: earlier ends of chains.
 
     Raises:
         AuditBroken: naming the first entry that was changed, is missing or does not belong.
@@ -284,10 +287,10 @@ async def verify_against(
 
 
 def read_heads(path: Path) -> dict[str, Head]:
-    """What `write` wrote.
+    """Read the heads of chains from a file that `write_heads` wrote.
 
     Raises:
-        ConfigError: it cannot be read, or is no such file.
+        ConfigError: the file cannot be read, or has another form.
     """
     try:
         ends = jsontext.read(path.read_bytes())
@@ -304,10 +307,10 @@ def read_heads(path: Path) -> dict[str, Head]:
 
 
 def write_heads(path: Path, heads: Mapping[str, Head]) -> None:
-    """Write where chains end, for its owner only, durably and in place of an earlier file.
+    """Write the heads of chains durably, readable by the owner only; replace an earlier file.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: the file cannot be written.
     """
     text = json.dumps({chain: [head.number, head.hash] for chain, head in heads.items()}, indent=1)
     try:
@@ -324,22 +327,22 @@ def _is_end(value: Any) -> bool:
 
 
 WALKED: Final = 10_000
-"""Entries that one page looks at, at most."""
-# The entries' times are of the clocks of several machines, and their order is that of commits.
+"""Entries that one page reads at most."""
+# Entries are in the order of their commits, and their times are of several machines' clocks.
 _CLOCKS_MS: Final = 10 * 60_000
 _RARE: Final = cast("ColumnElement[bool]", text(RARE))
 
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """What an entry must be; a field that is None or empty asks for nothing.
+    """Conditions that entries must meet; a field that is None or empty is no condition.
 
     Attributes:
-        kinds: of `EventKind`, any of these.
-        wallet_id: it is in the wallet's chain, or names it as its `walletId`.
-        agent_id: likewise of an agent.
-        principal: who asked for it, such as `admin` or `key:<id>`, as entries name it.
-        since_ms, until_ms: written from then on, and before then; Unix milliseconds.
+        kinds: the entry has one of these kinds of `EventKind`.
+        wallet_id: it is in the wallet's chain, or has this `walletId`.
+        agent_id: it is in the agent's chain, or has this `agentId`.
+        principal: the principal that the entry names, such as `admin` or `key:<id>`.
+        since_ms, until_ms: it was written at or after, and before; Unix milliseconds.
     """
 
     kinds: frozenset[str] = field(default_factory=frozenset)
@@ -350,7 +353,7 @@ class AuditFilter:
     until_ms: int | None = None
 
     def fits(self, entry: AuditEntry) -> bool:
-        """Return whether an entry fits."""
+        """Return whether an entry meets the conditions."""
         if self.kinds and entry.event not in self.kinds:
             return False
         if self.since_ms is not None and entry.created_ms < self.since_ms:
@@ -364,7 +367,7 @@ class AuditFilter:
         )
 
     def _names(self) -> list[tuple[str | None, str, str]]:
-        """Chain, field of the data and value, of each name that is asked for."""
+        """Return chain, field of the data and value for each id or principal in the filter."""
         return [
             (None if prefix is None else f"{prefix}:{value}", name, value)
             for prefix, name, value in (
@@ -376,7 +379,7 @@ class AuditFilter:
         ]
 
     def where(self, dialect: str) -> list[ColumnElement[bool]]:
-        """Conditions that all fitting entries meet, and few others."""
+        """Return SQL conditions that all matching entries meet, and few others."""
         found: list[ColumnElement[bool]] = []
         if self.kinds:
             found.append(audit.c.event.in_(sorted(self.kinds)))
@@ -384,7 +387,7 @@ class AuditFilter:
             found.append(audit.c.created_ms >= self.since_ms)
         if self.until_ms is not None:
             found.append(audit.c.created_ms < self.until_ms)
-        # A text search, since not every JSON text is one to PostgreSQL: `fits` looks again.
+        # A search in the text, because PostgreSQL does not read every JSON text; `fits` decides.
         place = func.instr if dialect == "sqlite" else func.strpos
         for chain, name, value in self._names():
             text = jsontext.dumps_own({name: value}, canonical=True)[1:-1]
@@ -399,11 +402,11 @@ def _named(data: Any, name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class AuditPage:
-    """Entries that fit, newest first.
+    """Matching entries, newest first.
 
     Attributes:
-        next: what `before` is of the next page, None where there is nothing further back. A page
-            may have fewer entries than were asked for, or none, and be followed by another.
+        next: the `before` of the next page; None if no page follows. A page with fewer entries
+            than the limit, or none, may be followed by another.
     """
 
     entries: tuple[AuditEntry, ...]
@@ -462,10 +465,9 @@ async def search(
 
 
 async def _first_at(connection: AsyncConnection, ms: int) -> int | None:
-    """Return the number of the first entry that was written at a time or later, None where none
-    was.
+    """Return the number of the first entry written at `ms` or later, None if there is none.
 
-    Found by halving, so as if the entries' times never went back.
+    It is a binary search, as if the entries' times never went back.
     """
     newest = (
         await connection.execute(
@@ -474,7 +476,7 @@ async def _first_at(connection: AsyncConnection, ms: int) -> int | None:
     ).first()
     if newest is None or newest.created_ms < ms:
         return None
-    # Below `low` all are earlier; at `high` one is not.
+    # All entries below `low` are earlier than `ms`, and the one at `high` is not.
     low, high = 0, int(newest.seq)
     while low < high:
         middle = (low + high) // 2
@@ -487,7 +489,7 @@ async def _first_at(connection: AsyncConnection, ms: int) -> int | None:
 
 
 async def _from(connection: AsyncConnection, seq: int) -> tuple[int, int]:
-    """Number and time of the first entry of this number or a later one."""
+    """Return number and time of the first entry whose number is `seq` or more."""
     columns = select(audit.c.seq, audit.c.created_ms)
     statement = columns.where(audit.c.seq >= seq).order_by(audit.c.seq).limit(1)
     found = (await connection.execute(statement)).one()

@@ -9,10 +9,10 @@ and whether it is the last (STREAM: Hoang, Reyhanitabar, Rogaway, Vizar, "Online
 Authenticated-Encryption and its Nonce-Reuse Misuse-Resistance", 2015), and the header is
 authenticated with it: a chunk cannot be changed, moved, repeated or cut off.
 
-Of plugins it has those of folders of their own, and what plugins keep. A restored home loads only
-what was accepted: the bytes of each folder are compared with the record of its installation, and
-what differs is left out of the home. What plugins keep is copied file by file while they go on
-writing, so it is no more than what stood in each file.
+It has the plugins of folders of their own, and the data that plugins keep. A restored home loads
+only accepted plugins: each folder is compared with the record of its installation, and left out if
+it differs. The data is copied file by file while plugins go on writing, so different files may be
+of different moments.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ FILES = (DATABASE, KEY_FILE, NEXT_KEY_FILE, LEDGER)
 FOLDERS = (layout.FOLDER, storage.FOLDER)
 # A home that a backup is restored to may have a longer path; the system's own limit is 4,096.
 _MAX_PATH: Final = 1_200
-# Of what a distribution keeps: its host may hold no more, but has a second to make them.
+# Most files of a distribution's data. A host is ended if it has more, but only within a second.
 _MAX_KEPT: Final = 1_000
 _MAX_NAMED: Final = 20
 
@@ -82,7 +82,7 @@ def write_archive(file: Path, folder: Path, manifest: Manifest, passphrase: str)
         BackupError: `file` exists already, or cannot be written.
     """
     try:
-        # An older backup may be the only good one.
+        # Not replaced, because an older backup may be the only good one.
         with whole_file(file, replace=False) as sink:
             _write(SealedWriter(sink, passphrase), folder, manifest)
     except FileExistsError:
@@ -165,7 +165,7 @@ def _store(path: Path, content: io.BufferedIOBase) -> None:
 
 
 class SealedWriter:
-    """Encrypts into `sink`; complete only after `finish`."""
+    """Encrypts into `sink`, which is complete only after `finish`."""
 
     def __init__(self, sink: IO[bytes], passphrase: str) -> None:
         kdf = new_kdf()
@@ -216,7 +216,7 @@ class SealedReader:
         self._ended = False
 
     def read(self, size: int) -> bytes:
-        """Up to `size` bytes, none at the genuine end."""
+        """Return up to `size` bytes, and none at the authenticated end."""
         while not self._plain:
             if self._ended:
                 return b""
@@ -264,7 +264,7 @@ def _header(source: IO[bytes]) -> tuple[bytes, _Header]:
     header = source.read(size) if size <= _MAX_HEADER else b""
     try:
         found = jsontext.read(header)
-        # Of a newer version nothing else is known.
+        # A newer version may have other fields, so only its number is read.
         version = found["format"]
         if type(version) is not int:
             raise TypeError
@@ -300,7 +300,7 @@ class Manifest:
         schema: the hash of the database's schema.
         keystore: `passphrase`, `file`, or `none` where there were no wallets yet.
         wallets: id -> base58 public key.
-        files: name -> bytes; those of plugins by their path in the home.
+        files: name -> bytes; a plugin's file is named by its path in the home.
     """
 
     version: str
@@ -313,7 +313,7 @@ class Manifest:
 
     @property
     def holds(self) -> list[str]:
-        """What it holds, for people: of plugins the folders alone."""
+        """The names of its files for people; of plugins only the folders."""
         folders = [name.rsplit("/")[:2] for name in self.files if name not in FILES]
         return [
             *(name for name in self.files if name in FILES),
@@ -362,13 +362,13 @@ def make_folder(folder: Path) -> None:
 
 
 def copy_plugins(home: Path, folder: Path) -> tuple[list[str], list[str]]:
-    """Copy records, unpacked wheels and what plugins keep from a home into `folder`.
+    """Copy plugins' records, unpacked wheels and data from a home into `folder`.
 
     Returns:
-        The names of the copies, and in words what is left out.
+        The names of the copies, and a sentence for each thing that is left out.
     """
     left_out: list[str] = []
-    # What stands there stays until it is copied, also where an upgrade replaces it meanwhile.
+    # In use, so that an upgrade meanwhile does not delete a folder before it is copied.
     with layout.in_use(home):
         installed, unreadable = layout.installed(home)
         left_out += unreadable.values()
@@ -385,7 +385,7 @@ def copy_plugins(home: Path, folder: Path) -> tuple[list[str], list[str]]:
 
 
 def refused(folder: Path) -> dict[str, str]:
-    """Distributions of a backup's files, in `folder`, that must not be loaded, and why."""
+    """Return the distributions in `folder` that must not be loaded, each with the reason."""
     installed, unreadable = layout.installed(folder)
     found = dict(unreadable)
     for one in installed:
@@ -401,22 +401,22 @@ def refused(folder: Path) -> dict[str, str]:
     return found
 
 
-def _copy(source: Path, target: Path, left_out: list[str], most: int | None = None) -> None:
-    """Copy the files below a folder, `most` of them, whatever they are called."""
+def _copy(source: Path, target: Path, left_out: list[str], max_files: int | None = None) -> None:
+    """Copy the files below a folder, at most `max_files` if it is given."""
     copied = unnamed = 0
     for path, file in storage.files(source):
         if "__pycache__" in path.split("/"):
-            continue  # no wheel is unpacked with it
+            continue  # Python makes it again
         try:
             path.encode()
-            if copied == most:
-                raise ValueError(f"the folder holds more than {most:,} files")
+            if copied == max_files:
+                raise ValueError(f"the folder holds more than {max_files:,} files")
             if len(os.fsencode(path)) > _MAX_PATH:
                 raise ValueError("its path is too long")
             _copy_file(file, target / path)
             copied += 1
         except FileNotFoundError:
-            continue  # removed meanwhile
+            continue  # the plugin removed it meanwhile
         except (OSError, ValueError) as error:
             if len(left_out) >= _MAX_NAMED:
                 unnamed += 1

@@ -1,4 +1,4 @@
-"""Making a backup: copies of a home's files as of one moment, also while a service writes to them.
+"""Makes a backup: copies of a home's files as of one moment, also while a service writes to them.
 
 Every transaction in the ledger's copy is recorded in the database's copy: transactions are stored
 before they are sent (docs/assurance/exactly-once.md), and no database transaction can commit
@@ -61,7 +61,7 @@ class Created:
     """A backup that was made.
 
     Attributes:
-        left_out: files and records of plugins that are not in it, and why, in words.
+        left_out: for each file or record of a plugin that is not in it, a sentence that says why.
     """
 
     manifest: Manifest
@@ -69,10 +69,9 @@ class Created:
 
 
 async def create_backup(settings: Settings, file: Path, passphrase: str) -> Created:
-    """Write database, key file, localnet ledger and plugins of the settings' home to `file`,
-    encrypted.
+    """Write database, key file, localnet ledger and plugins of a home to `file`, encrypted.
 
-    Only in a process of its own (see `copy_files`). Temporary copies are made in the home.
+    Call it in a process of its own (see `copy_files`). Temporary copies are made in the home.
 
     Raises:
         ConfigError: the database is not SQLite.
@@ -135,8 +134,8 @@ async def _describe(settings: Settings, folder: Path, plugins: list[str]) -> Man
 async def _copy_key(settings: Settings, folder: Path, newest: KeystoreRow) -> None:
     """Copy the key file, and check that it opens the copied keystore.
 
-    A descriptor's path (/dev/fd/3) means that the operator stores the key elsewhere: it is checked
-    and not copied.
+    A descriptor's path (/dev/fd/3) means that the operator stores the key elsewhere, so it is
+    checked and not copied.
     """
     original = settings.keystore_key_file or settings.solward_home / HOME_KEY_FILE
     if original.exists() and not stat.S_ISREG(original.stat().st_mode):
@@ -154,11 +153,11 @@ async def _copy_key(settings: Settings, folder: Path, newest: KeystoreRow) -> No
 
 
 def copy_files(database: Path, ledger: Path | None, folder: Path) -> None:
-    """Copy the database, and the localnet's ledger where there is one, into `folder`, each complete
-    without a write-ahead log.
+    """Copy the database, and the localnet's ledger if there is one, into `folder`.
 
-    Only in a process of its own: closing a file releases the locks of SQLite's connections to it in
-    the same process (sqlite.org, "How To Corrupt An SQLite Database File", 2.2).
+    The copies need no write-ahead log. Call it in a process of its own: closing a file releases the
+    locks of SQLite's connections to it in the same process (sqlite.org, "How To Corrupt An SQLite
+    Database File", 2.2).
 
     Raises:
         BackupError: a file cannot be read, or is written without a pause.
@@ -172,7 +171,7 @@ def copy_files(database: Path, ledger: Path | None, folder: Path) -> None:
                 _copy_ledger(database, reader, ledger, folder / LEDGER)
             os.close(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             with _connected(copy) as target:
-                # The state at the start of this connection's transaction.
+                # It copies the state at the start of this connection's transaction.
                 reader.backup(target)
     except (sqlite3.Error, OSError) as error:
         raise BackupError(f"The data of this home cannot be copied: {error}") from None
@@ -200,7 +199,7 @@ def _copy_ledger(
     log, log_copy = _log_of(ledger), _log_of(ledger_copy)
     for _ in range(_TRIES):
         before = _settled(ledger)
-        # The larger file first, while writers need not wait.
+        # The larger file is copied first, while writers need not wait.
         shutil.copyfile(ledger, ledger_copy)
         ledger_copy.chmod(0o600)
         with _no_writer(database):
@@ -239,13 +238,13 @@ def _connected(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _begin(reader: sqlite3.Connection) -> None:
-    """Fix what `reader` sees until it is closed."""
+    """Begin `reader`'s transaction, so that it sees one state until it is closed."""
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM sqlite_schema").fetchone()
 
 
 def _settled(path: Path) -> tuple[int, int]:
-    """Return the file's state, once a later change must show a new modification time."""
+    """Return the file's state once its last change is so old that a next one has another time."""
     for _ in range(_TRIES):
         if abs(time.time_ns() - path.stat().st_mtime_ns) > _SETTLED_NS:
             break

@@ -1,5 +1,5 @@
-"""Restoring a backup, and the drill that shows that it can be restored: every wallet's key is
-opened and compared with database and manifest.
+"""Restores a backup, after a drill that opens every wallet's key and compares it with database and
+manifest.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ _BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The result of a drill: `keys` open and match database and manifest.
+    """A backup that passed the drill, and was restored if that was asked for.
 
     Attributes:
-        left_out: plugins that the restored home does not have, by distribution, and why, in words.
+        keys: number of keys that open and match database and manifest.
+        left_out: distribution -> why the restored home lacks its plugins.
     """
 
     manifest: Manifest
@@ -79,13 +80,13 @@ async def verify_backup(
 async def restore_backup(
     settings: Settings, file: Path, passphrase: str, keystore_passphrase: Callable[[], str]
 ) -> Restored:
-    """Restore into the settings' home, which must be empty, after a drill that passes; frozen.
+    """Restore into the settings' home, which must be empty, if the drill passes.
 
-    On an error the home is left as it was.
+    The service is then frozen. On an error the home is left as it was.
 
     Args:
         passphrase: of the backup.
-        keystore_passphrase: called for the keystore's own, where it has one.
+        keystore_passphrase: called for the keystore's passphrase if it has one.
 
     Raises:
         ConfigError: the database of the settings is not SQLite.
@@ -109,7 +110,7 @@ async def restore_backup(
         for top in FOLDERS:
             if (folder / top).is_dir():
                 _move(folder / top, settings.solward_home / top)
-        # The database last: without it a half restored home cannot be served.
+        # The database is last, because a half restored home without it cannot be served.
         for name in (KEY_FILE, NEXT_KEY_FILE, LEDGER, DATABASE):
             if (folder / name).exists():
                 _move(folder / name, places[name])
@@ -117,19 +118,18 @@ async def restore_backup(
 
 
 def make_safe(database: Path, made: str) -> None:
-    """Let a restored database lead to nothing that was done since the backup was made.
+    """Change a restored database so that nothing done since the backup is done again.
 
-    Each wallet's pocket counters leave room for those used since: a counter that is used twice
-    would give a key that others know of already. What waited for a person expires at the next
-    start: it may have been approved and paid since; approved here it would be paid again. And the
-    service is frozen, unless it was: what was sent since is in no record, so limits do not count it
-    and callers who retry would pay again. A person looks before anything is signed.
+    Each wallet's pocket counters skip those used since: using a counter twice would give a key that
+    others know of already. Holds expire at the next start, because one that was approved and paid
+    since could be approved and paid again. The service is frozen until a person looks: transactions
+    sent since have no record, so limits do not count them, and callers who retry would pay again.
 
     Args:
-        made: when the backup was.
+        made: when the backup was made.
     """
     with closing(sqlite3.connect(database)) as connection, connection:
-        # No address: what is in between was never derived here.
+        # The address is no real one, because the skipped pockets were never derived here.
         connection.execute(
             "INSERT INTO pockets"
             " (wallet_id, counter, address, mints, state, at_risk, created_ms)"
@@ -139,7 +139,7 @@ def make_safe(database: Path, made: str) -> None:
             " GROUP BY wallets.id)",
             (SKIPPED_POCKETS, SKIPPED_POCKETS, now_ms()),
         )
-        # Before any time that the windows' clock may have when the service starts.
+        # 0 is before any time that the windows' clock may have when the service starts.
         connection.execute("UPDATE holds SET expires_ms = 0 WHERE state IN ('held', 'approved')")
         connection.execute(
             "INSERT INTO switches (scope, frozen, reason, changed_ms) VALUES ('service', 1, ?, ?)"
@@ -161,7 +161,7 @@ def _places(settings: Settings, database: Path) -> dict[str, Path]:
 
 @contextmanager
 def _empty_home(home: Path) -> Iterator[Path]:
-    """Lock the home and make a working folder in it; an error removes what was created."""
+    """Lock the home and make a working folder in it; remove what was made if the block raises."""
     existed = home.exists()
     with Home.opened(home):
         present = sorted(each.name for each in home.iterdir() if each.name != LOCK_NAME)
@@ -184,7 +184,7 @@ def _empty_home(home: Path) -> Iterator[Path]:
 
 
 def _move(source: Path, place: Path) -> None:
-    """Move a file durably, to another file system too."""
+    """Move a file durably, even to another file system."""
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         source.rename(place)
@@ -208,11 +208,11 @@ async def drill(
     passphrase: Callable[[], str],
     key_file: Path | None = None,
 ) -> int:
-    """Check that the files in `folder` can be served; returns how many keys open and match.
+    """Check that the files in `folder` can be served; return how many keys open and match.
 
     Args:
-        passphrase: called for the keystore's passphrase, where it has one.
-        key_file: the keystore's, where the backup has none.
+        passphrase: called for the keystore's passphrase if it has one.
+        key_file: the keystore's, if the backup has none.
 
     Raises:
         BackupError: a file is damaged or of another version, a key does not open, or the wallets
