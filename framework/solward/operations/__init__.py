@@ -1,1 +1,1 @@
-"""What a wallet can do with money: declared once (`declared`), planned (`@plans`), performed."""
+"""Money operations of a wallet: declared (`declared`), planned (`plans`) and performed."""

@@ -1,8 +1,8 @@
-"""What waits for a person: listed, approved and carried out, denied, expired.
+"""Holds: transactions that wait for a person, who approves or denies them.
 
-An approval is durable before anything else happens. Then the request is made again as if its caller
-asked now: planned, simulated and judged by everything; only what holds it is satisfied. The
-reservation uses the approval up, in its own database transaction, so it pays once whoever dies.
+An approval is stored first. Then the request is made again as if its principal asked now: planned,
+simulated and judged by all rules except the one that held it. The reservation uses the approval up
+in its own database transaction, so it is paid at most once, even if a process dies.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from solward.vault.store import spending
 from solward.vault.store.holds import HoldRow
 
 SWEEP_S: Final = 10.0
-"""Between two looks for what is over, and for what a dead process left approved."""
+"""Time between two looks for expired holds, and for approved ones of a process that died."""
 CLOSE_WAIT_S: Final = 5.0
 WEBHOOK: Final = "webhook"
 
 MayApprove = Callable[[AsyncConnection, str, str | None], Awaitable[bool]]
-"""Whether an API key, by its principal, was granted to approve what a wallet pays; of None: what
-any does."""
+"""Returns whether an API key (a principal) may approve what a wallet pays; None: what any wallet
+pays."""
 
 _log = structlog.get_logger(__name__)
 
@@ -70,12 +70,9 @@ class Approvals:
         may_approve: MayApprove,
         hook: StepHook = no_hook,
     ) -> None:
-        """Args:
-        actors: of each kind of principal that this process knows, one as it would ask now, outside
-            of any request or run; raises `SolwardError` where it is gone, or may not ask any more.
-        wallet_of_key: the only wallet that an API key may use, None for all; raises
-            `SolwardError` where there is no such key any more.
-        """
+        # `actors` has for each kind of principal a function that returns the actor of one, outside
+        # of any request or run. `wallet_of_key` returns the only wallet of an API key, None for
+        # all. Both raise `SolwardError` if the principal is gone or may not ask any more.
         self._database = database
         self._operations = operations
         self._actors = actors
@@ -86,7 +83,7 @@ class Approvals:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def get(self, hold_id: str) -> Hold:
-        """Return one hold, expired where its time is over; raises `NotFound`."""
+        """Return one hold, after expiring it if its time is over; raises `NotFound`."""
         return (await self._current(hold_id)).hold
 
     async def listed(
@@ -98,12 +95,12 @@ class Approvals:
         limit: int = 50,
         before: str | None = None,
     ) -> list[Hold]:
-        """Holds newest first.
+        """Return holds, newest first.
 
         Args:
-            principal: who asked.
-            is_open: only those that may still move money, or only the others.
-            before: the id of a hold: only older ones.
+            principal: the one that asked.
+            is_open: True for those that may still move money, False for the others.
+            before: id of a hold; only older ones are returned.
 
         Raises:
             InvalidRequest: `before` is no hold's id.
@@ -118,18 +115,18 @@ class Approvals:
             )  # fmt: skip
 
     async def approve(self, hold_id: str, approver: str, note: str | None = None) -> Hold:
-        """Approve a hold and carry it out; returns how it stands then.
+        """Approve a hold and carry it out; return it.
 
-        Approving what is approved or executed changes nothing.
+        Approving an approved or executed hold changes nothing.
 
         Args:
             approver: `admin`, `admin:<id>`, `webhook` or `key:<id>`.
 
         Raises:
             NotFound: no such hold, or none that the approver may see.
-            MayNotDecide: the approver may not.
-            HoldDecided: it has ended; or transactions are frozen or the agent was stopped, and it
-                waits still.
+            MayNotDecide: the approver may not decide it.
+            HoldDecided: it has ended; or it still waits, because transactions are frozen or the
+                agent was stopped.
         """
         row = await self._decidable(hold_id, approver, note)
         if row.hold.state is HoldState.HELD:
@@ -140,7 +137,7 @@ class Approvals:
                 if frozen is not None:
                     raise HoldDecided("Transactions are frozen; nothing was approved")
                 moment = await self._database.moment(connection)
-                # Otherwise it is found expired below.
+                # If its time is over, `_current` expires it below.
                 if row.hold.expires_ms > moment.window_ms:
                     await store.move(
                         connection, hold_id, (HoldState.HELD,), HoldState.APPROVED,
@@ -157,11 +154,12 @@ class Approvals:
         return row.hold
 
     async def deny(self, hold_id: str, approver: str, note: str | None = None) -> Hold:
-        """Deny a hold that waits, or was approved and is not carried out yet; its caller is
-        answered with a blocked record from now on.
+        """Deny a hold that waits, or was approved and is not carried out yet.
+
+        From now on its principal gets a blocked record as the answer.
 
         Raises:
-            As `approve`.
+            Same as `approve`.
         """
         row = await self._decidable(hold_id, approver, note)
         if row.hold.state is HoldState.DENIED:
@@ -182,15 +180,14 @@ class Approvals:
         return row.hold
 
     async def may_decide(self, principal: str) -> bool:
-        """Return whether a principal decides what others ask for: the admin, or a key that may
-        approve."""
+        """Return whether a principal may decide others' holds: an admin, or a key with a grant."""
         if is_admin(principal) or principal == WEBHOOK:
             return True
         async with self._database.read() as connection:
             return await self._may_approve(connection, principal, None)
 
     async def sweep(self) -> None:
-        """End what is over, and carry out what was approved and left by a dead process."""
+        """Expire holds, and carry out approved ones of a process that died."""
         await self._expire()
         async with self._database.read() as connection:
             left = await store.abandoned(connection, self._me)
@@ -204,7 +201,7 @@ class Approvals:
                 self._start(row)
 
     async def close(self) -> None:
-        """Wait a while for what is carried out here; the next start goes on."""
+        """Wait a while for holds that are being carried out; the next start does the rest."""
         if self._running:
             await asyncio.wait(self._running.values(), timeout=CLOSE_WAIT_S)
         for task in list(self._running.values()):
@@ -228,14 +225,14 @@ class Approvals:
                 return
             for each in hold.chain:
                 if each.startswith("schedule:") and each != hold.principal:
-                    # What a key's schedule asked for ends with it, and with its secret.
+                    # A key's schedule ends with its secret, and so does what it asked for.
                     actor = await self._actor(each) or actor
             await self._make_again(row, actor)
         except (HoldWaits, LedgerError) as waits:
             await self._note_wait(row, str(waits))
             return
         except (HoldTaken, StoreError):
-            # Another used it, or the database does not answer: then the next sweep goes on.
+            # The approval is used already, or the database is away and the next sweep tries again.
             return
         except TransactionError as ended:
             _log.info("hold_ended", hold_id=hold.id, transaction_id=ended.record.id)
@@ -243,7 +240,7 @@ class Approvals:
         except SolwardError as refused:
             error = str(refused)
         except Exception as bug:
-            # Such as a venue plugin's; its text may hold what nobody should read.
+            # Such as a bug of a venue plugin, whose text may contain secrets.
             if await self._note_wait(row, f"it failed unexpectedly ({type(bug).__name__})"):
                 _log.exception("hold_failed", hold_id=hold.id)
             return
@@ -257,7 +254,7 @@ class Approvals:
             )
 
     async def _note_wait(self, row: HoldRow, why: str) -> bool:
-        """Say why it waits; returns whether that is new."""
+        """Store why an approved hold waits; return whether the reason is new."""
         reason = f"it was approved, and waits: {why}"
         with contextlib.suppress(StoreError):
             async with self._database.write() as connection:
@@ -265,8 +262,7 @@ class Approvals:
         return reason not in row.hold.reasons
 
     async def _actor(self, principal: str) -> Actor | None:
-        """Return a principal as it would ask now; None where this process does not know its
-        kind."""
+        """Return a principal's actor; None if this process does not know its kind."""
         kind, _, own_id = principal.partition(":")
         made = self._actors.get(kind)
         return None if made is None else await made(own_id)
@@ -284,7 +280,7 @@ class Approvals:
         )
         if "operation" in recipe:
             operation = OPERATIONS[recipe["operation"]]
-            # What the plan chose where the caller left it out, such as a stake's validator.
+            # Values that the plan chose because the caller left them out, such as the validator.
             chosen = {
                 each.json: hold.details[each.detail or each.json]
                 for each in operation.fields
@@ -322,7 +318,7 @@ class Approvals:
         return row
 
     async def _check_approver(self, connection: AsyncConnection, hold: Hold, approver: str) -> None:
-        """Only the operator, the webhook, or a key that was granted it and does not ask itself."""
+        """Allow the operator, the webhook, and a key with a grant that did not ask itself."""
         if is_admin(approver) or approver == WEBHOOK:
             return
         kind, _, key_id = approver.partition(":")
@@ -334,7 +330,7 @@ class Approvals:
             raise MayNotDecide("This key has no grant to approve")
 
     async def _check_agent(self, hold: Hold) -> None:
-        """A stopped agent spends nothing: what it asked for waits until it runs again."""
+        """Refuse to approve for a stopped agent; its holds wait until it runs again."""
         if hold.agent_id is None:
             return
         async with self._database.read() as connection:
@@ -357,7 +353,7 @@ class Approvals:
             except StoreError:
                 raise
             except Exception:
-                # One that cannot be ended keeps nobody from the others.
+                # A hold that cannot be expired must not keep the others open.
                 _log.exception("hold_not_expired", hold_id=row.hold.id)
 
     async def _expire_one(self, row: HoldRow) -> None:
@@ -378,7 +374,7 @@ def _called(approver: str) -> str:
 
 @asynccontextmanager
 async def swept(approvals: Approvals) -> AsyncIterator[None]:
-    """Sweep now and then, until the block ends."""
+    """Sweep every `SWEEP_S` seconds until the block ends."""
 
     async def run() -> None:
         while True:

@@ -1,7 +1,7 @@
-"""Contacts: names for recipients, which people give for their addresses, and see in tables.
+"""Contacts: names that people give to recipients' addresses, shown in tables.
 
 A contact allows nothing: no grant, guardrail, agent or plugin reads it. Grants name addresses, or
-groups of the policy's own address book, whose changes are changes of the policy.
+groups of the policy's own address book, which is changed with the policy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from solward.types.events import EventKind
 from solward.vault.custody.model import begins_as_group, has_address_or_id
 
 MAX_CONTACTS: Final = 1_000
-# How the dashboard and the export begin what they call a wallet of the service.
+# The dashboard and the export begin the name of a wallet of the service with this word.
 _OWN: Final = skeleton("wallet")
 
 
@@ -34,7 +34,7 @@ class Contacts:
     database: Database
 
     async def listed(self) -> list[ContactRow]:
-        """Return every one, by name, and behind them the members of the policy's groups."""
+        """Return all contacts by name, and after them the members of the policy's groups."""
         async with self.database.read() as connection:
             return await store.address_book_rows(connection)
 
@@ -42,9 +42,9 @@ class Contacts:
         """Name an address, or rename it.
 
         Raises:
-            InvalidRequest: the address is none, is a wallet of the service, or can be taken for
-                another known one; the name is none, or can be taken for another contact's; there
-                are `MAX_CONTACTS` already.
+            InvalidRequest: the address is invalid, is a wallet of the service, or looks like
+                another known one; the name is invalid, or looks like another contact's; there are
+                `MAX_CONTACTS` already.
         """
         if not is_address(address):
             raise InvalidRequest("address must be an address, base58 of 32 bytes")
@@ -65,7 +65,7 @@ class Contacts:
         return made
 
     async def remove(self, address: str) -> None:
-        """Take an address's name away; raises `NotFound`."""
+        """Remove the contact of an address; raises `NotFound`."""
         async with self.database.write() as connection:
             before = await store.remove_contact(connection, address)
             if before is None:
@@ -74,7 +74,7 @@ class Contacts:
             record_act(connection, EventKind.CONTACT_CHANGED, {"address": address}, *names)
 
     async def address_of(self, recipient: str, field: str = "recipient") -> str:
-        """Return the address that an operator means, as `AddressBook.address` has it."""
+        """Return the address of a recipient: an address, a wallet's name or a contact's name."""
         if is_address(recipient):
             return recipient
         async with self.database.read() as connection:
@@ -85,7 +85,7 @@ class Contacts:
 
 def _check_name(name: str) -> None:
     is_plain = name.isprintable() and name == name.strip() and not begins_as_group(name)
-    # A list shows an address without a name as its ends around this sign.
+    # Lists shorten an address without a name with this character.
     is_address_like = "\u2026" in name or has_address_or_id(name)
     if not (is_plain and skeleton(name)) or is_address_like:
         raise InvalidRequest(
@@ -99,8 +99,8 @@ def _check_name(name: str) -> None:
 
 
 def _check_unlike(new: ContactRow, known: Sequence[ContactRow], own: Sequence[OwnWallet]) -> None:
-    """Raise `InvalidRequest` where a contact can be taken for another or for an own wallet, by its
-    address or its name."""
+    """Raise `InvalidRequest` if a contact's address or name looks like another contact's or own
+    wallet's."""
     wallets = [Known(each.address, "a wallet of this service") for each in own]
     if any(each.address == new.address for each in own):
         raise InvalidRequest("address is a wallet of this service, which is called by its own name")

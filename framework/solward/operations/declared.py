@@ -1,7 +1,7 @@
 """Every money operation, declared once.
 
 Routes, their description, skill parameters, `SkillContext`, the typed client, commands and forms
-derive from here. Defaults and bounds stand in this module and nowhere else.
+derive from here. Defaults and bounds are defined only in this module.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ class Operation:
     """One thing a wallet can do with its money.
 
     Attributes:
-        name: of the method that does it, as Python writes it.
+        name: of the Python method that does it.
         type: of its records.
         tag: its chapter in the API's description: `money`, `tokens` or `staking`.
         title: what it does, in a few words, without a full stop.
         does: a sentence for docstrings and help; it names fields in backticks.
-        note: more of it, for the API's description.
-        fields: what it takes, in the order of the command line's arguments.
-        details: what its record's details hold.
+        note: further text for the API's description.
+        fields: its parameters, in the order of the command line's arguments.
+        details: the details of its record.
         example: a request's body.
-        answer: the details its record then has.
-        refusals: texts of its 400 beside those of its fields, or errors whose status is another
-            under `ERROR_STATUS`.
-        verb: on a button.
-        progress: the same while it goes on.
-        route: the last segment of its URL where that is not its name.
-        is_flat: its answer has the details at the top level too.
+        answer: the details of the record for `example`.
+        refusals: texts of its 400 besides those of its fields, or errors with another status in
+            `ERROR_STATUS`.
+        verb: label of its button.
+        progress: the label while it is performed.
+        route: the last segment of its URL, if it is not the name.
+        is_flat: whether its answer has the details at the top level too.
         metadata: details that its answer repeats under `metadata`.
         flag: a field of its answer that is true once it is confirmed.
-        repeats: its details' `left` says how much more calls of it can take.
-        is_irreversible: nothing brings back what it takes; the dashboard asks before.
-        question: the command line asks this before; it may name fields in braces.
+        repeats: whether `left` in its details says how much further calls can take.
+        is_irreversible: whether it cannot be undone; the dashboard then asks before it.
+        question: the command line asks this first; it may name fields in braces.
     """
 
     name: str
@@ -86,9 +86,9 @@ class Operation:
         return self.route or self.name.replace("_", "-")
 
     def read(self, params: Mapping[str, object]) -> dict[str, Any]:
-        """Return the plan's arguments out of a request's; names it does not know are ignored.
+        """Return the plan's arguments from a request's parameters; unknown names are ignored.
 
-        An absent field has its default; one that is None is refused where the default is a value.
+        An absent field has its default. None is refused for a field whose default is a value.
 
         Raises:
             InvalidRequest: naming the first field that is missing or wrong.
@@ -101,12 +101,11 @@ class Operation:
         }
 
     def requested(self, wallet: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the record's details as far as a request knows them, for one that could not be
-        planned.
+        """Return the details that a request alone tells, for a record that could not be planned.
 
         Args:
             wallet: its address.
-            values: as `read` gives them.
+            values: as `read` returns them.
         """
         known = {each.detail or each.json: values[each.name] for each in self.fields}
         known["from"] = wallet
@@ -114,12 +113,12 @@ class Operation:
         return {name: known[name] for name in names if known.get(name) is not None}
 
     def schema(self) -> Schema:
-        """JSON Schema of what it takes: closed, as a skill's `parameters`."""
+        """Return the JSON Schema of its parameters, without further properties."""
         return object_schema(self.fields)
 
 
 def _example_rent(size: int) -> Decimal:
-    """Return SOL of rent, as examples show it, of an account of `size` data bytes."""
+    """Return the rent in SOL that examples show for an account of `size` data bytes."""
     return Decimal(rent_of(size, LOCALNET_RENT_PER_BYTE)).scaleb(-9)
 
 
@@ -276,7 +275,7 @@ SWAP = Operation(
 _NAME_BYTES = 32
 _SYMBOL_BYTES = 10
 _DEFAULT_SUPPLY = 1_000_000
-# A launched token's decimals, and those of a mint's that somebody else made.
+# Most decimals of a launched token, and of any mint.
 _MAX_DECIMALS = 9
 _MOST_DECIMALS = 255
 
@@ -469,8 +468,8 @@ CLOSE_ACCOUNT = Operation(
 
 # Rent that comes back: the excess of token accounts, and empty ones that can be closed.
 
-# Accounts that one transaction takes rent from: of both token programs and with a memo they fit
-# into 1,232 bytes.
+# Accounts that one transaction takes rent from. So many, of both token programs and with a memo,
+# fit into 1,232 bytes.
 MOST_AT_ONCE = 20
 
 _TAKE = Choice(
@@ -598,7 +597,7 @@ WITHDRAW_STAKE = Operation(
 )
 
 
-# Every operation above; one that is declared below this line is left out.
+# All operations above; one declared below this line would be missing.
 OPERATIONS: dict[str, Operation] = {
     declared.name: declared
     for declared in tuple(globals().values())
@@ -607,7 +606,7 @@ OPERATIONS: dict[str, Operation] = {
 
 
 def operation_parameters(name: str) -> Schema:
-    """Return the JSON Schema of what an operation takes, as a skill that calls it declares it.
+    """Return the JSON Schema of an operation's parameters, for the skill that calls it.
 
     Args:
         name: of the context's method, such as `swap`.
@@ -619,7 +618,7 @@ def operation_parameters(name: str) -> Schema:
 
 
 def recipient_fields(name: str) -> tuple[Recipient, ...]:
-    """Return the fields of an operation, or of the built-in skill of its name, that say who is
-    paid; none of any other skill."""
+    """Return the fields that name the recipient, of an operation or the built-in skill of its name;
+    none for any other skill."""
     fields = OPERATIONS[name].fields if name in OPERATIONS else ()
     return tuple(each for each in fields if isinstance(each, Recipient))

@@ -1,4 +1,4 @@
-"""API keys as callers: who asks with one, by its limits of now, and how often it may."""
+"""API keys as principals: their actors with present limits, and their rate of requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def key_limits(spending_limit_lamports: int, max_costs_lamports: int) -> ScopeLi
     """Return the ceilings of a key, in lamports in any 24 hours."""
     return ScopeLimits(
         daily_lamports=spending_limit_lamports,
-        # The wallet's costs are everybody's: who may spend little may use up little of them.
+        # All principals share the wallet's ceiling of costs, so a key with a low spending limit may
+        # use up little of it.
         daily_costs_lamports=min(max_costs_lamports, spending_limit_lamports),
     )
 
@@ -27,12 +28,12 @@ def limits_of(key: Credential) -> ScopeLimits:
 
 
 def actor_of_key(key: Credential, hash_: str) -> Actor:
-    """Return a key for whom nothing is reserved once the secret with this hash has ended."""
+    """Return a key's actor; nothing is reserved for it once the secret with this hash has ended."""
     return Actor(key.principal, limits=((key.principal, limits_of(key)),), api_key=hash_)
 
 
 class KeyCallers:
-    """The API keys of the service, for what is done for one outside of its requests."""
+    """The API keys of the service, for work done for a key outside of its requests."""
 
     def __init__(self, credentials: Credentials, limiter: Limiter, policies: Policies) -> None:
         self._credentials = credentials
@@ -40,13 +41,13 @@ class KeyCallers:
         self._policies = policies
 
     async def actor(self, key_id: str) -> Actor:
-        """Return a key with the limits of now; raises `KeyRevoked` where it has ended."""
+        """Return a key's actor with its present limits; raises `KeyRevoked`."""
         key = await self._key(key_id)
         return actor_of_key(key, key.hash)
 
     async def bound(self, key_id: str, hash_: str) -> Actor:
-        """As `actor`, for whom nothing is reserved once the secret with this hash has ended; raises
-        `KeyRevoked` where it has."""
+        """Return a key's actor, for whom nothing is reserved once the secret with this hash has
+        ended; raises `KeyRevoked` if it has already."""
         key = await self._credentials.find(hash_)
         if key is None or key.id != key_id:
             raise KeyRevoked
@@ -57,8 +58,8 @@ class KeyCallers:
         return (await self._key(key_id)).hash
 
     async def count_request(self, key_id: str) -> str | None:
-        """Count what may spend as one of the key's requests; why it is one too many, and is not
-        counted, else None; raises `KeyRevoked`."""
+        """Count a run that may spend as one of the key's requests; raises `KeyRevoked`. If it is
+        one too many, it is not counted and the reason is returned."""
         key = await self._key(key_id)
         try:
             await self._limiter.take(key.id, key.rate_limit)
@@ -67,7 +68,7 @@ class KeyCallers:
         return None
 
     async def wallet_of(self, key_id: str) -> str | None:
-        """Return the only wallet that it may use, None for all; raises `KeyRevoked`."""
+        """Return the only wallet that a key may use, None for all; raises `KeyRevoked`."""
         return (await self._key(key_id)).wallet_id
 
     async def of_wallet(self, wallet_id: str) -> WalletKeys:
@@ -85,7 +86,7 @@ class KeyCallers:
         """Delete a key at once, with its grants and its count of requests; raises `NotFound`."""
         await self._credentials.revoke(key_id, is_admins=False)
         await self._limiter.forget(key_id)
-        # Last: it is never there without its grants.
+        # Grants are removed last, so that the key never exists without them.
         await self._policies.forget(key_principal(key_id))
 
     async def _key(self, key_id: str) -> Credential:

@@ -1,4 +1,4 @@
-"""Performing operations: routes and skills all come through here."""
+"""Performs money operations, for routes and for skills."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ from solward.vault.money.engine import Engine
 from solward.vault.money.plugin_entries import PluginEntries
 from solward.vault.money.request import Actor, Draft, HoldWaits, PocketDraft, PocketTaken
 
-# Of a swap whose pocket another process used first.
+# Tries of a swap or call whose pocket another process used first.
 _POCKET_TRIES = 5
 
 
 @dataclass(slots=True)
 class _Turn:
-    """Who may buy now, and how many want to."""
+    """The lock of a wallet's purchases of one mint, and how many wait for it or hold it."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     wanted: int = 0
@@ -86,16 +86,16 @@ class Operations:
 
     @property
     def entries(self) -> PluginEntries:
-        """What plugins keep for wallets."""
+        """The entries that plugins keep for wallets."""
         return self._engine.entries
 
     def use_venues(self, venues: Sequence[Venue]) -> None:
-        """Swap by these from now on."""
+        """Set the venues to use from now on."""
         self._sources["venues"] = replace(self.venues, loaded=tuple(venues))
 
     @property
     def venues(self) -> Venues:
-        """Those that swaps may use."""
+        """The venues that swaps may use."""
         found: Venues = self._sources["venues"]
         return found
 
@@ -109,19 +109,19 @@ class Operations:
         at_least: Mapping[str, int] = MappingProxyType({}),
         venue: str | None = None,
     ) -> TransactionRecord:
-        """Validate, plan, and hand the draft to the engine.
+        """Perform an operation: validate it, plan it, and hand the draft to the engine.
 
         Args:
             name: of a declared operation.
             params: its fields by their JSON names; others are ignored.
             at_least: mint -> units that a swap must bring, whatever its slippage.
-            venue: the name of the only one that may make a swap.
+            venue: name of the only venue that may make a swap.
 
         Raises:
             WalletNotFound: no such wallet.
-            InvalidRequest: bad input, named; nothing is stored.
-            TransactionFailed: the ledger did not answer; the record holds what was requested.
-            Otherwise what `Engine.execute` raises.
+            InvalidRequest: bad input; names it, and nothing is stored.
+            TransactionFailed: the ledger did not answer; the record has the requested details.
+            The errors of `Engine.execute`.
         """
         with self._engine.deadline():
             return await self._perform(name, wallet_id, actor, params, at_least, venue)
@@ -141,8 +141,8 @@ class Operations:
         wallet = await self._wallets.get(wallet_id)
         plan = PLANS[name]
         if "ledger" in plan.sources:
-            # An earlier run of this action may have left a state in which it cannot be planned
-            # again. Other plans depend on their parameters alone, and the engine finds the action.
+            # An earlier run of this action may have changed the ledger so that it cannot be planned
+            # again. Other plans depend only on their parameters, and the engine finds the action.
             known = await self._engine.known_action(actor)
             if known is not None:
                 return known
@@ -156,8 +156,8 @@ class Operations:
         if "pocket" not in plan.sources:
             return await self._planned(operation, plan, wallet, actor, values, more)
         bought = self._tokens.resolve(values["output_token"], "outputToken")
-        # SOL arrives on an account of the pocket's own, whatever else the wallet gets meanwhile. A
-        # dry run, which no rate counts, takes nobody's turn.
+        # SOL arrives on an account of the pocket, so what else the wallet gets meanwhile does not
+        # matter. A dry run does not wait, and no real purchase waits for it.
         alone = bought != WRAPPED_SOL_MINT and not actor.dry_run
         async with self._turn(wallet.id, bought) if alone else contextlib.nullcontext():
             for _ in range(_POCKET_TRIES):
@@ -200,17 +200,17 @@ class Operations:
         except InvalidRequest as error:
             if planned.pocket is None:
                 raise
-            # The venue made these bytes, so they are not the caller's bad request.
+            # The venue made these bytes, so the caller's request is not at fault.
             told = InvalidRequest(f"The swap venue's transaction was refused: {error}")
             raise await self._engine.refuse(wallet_id, actor, planned.intent, told) from None
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
-        """Return the best that the venues offer for a swap with these parameters; sends nothing."""
+        """Return the venues' best quote for a swap with these parameters; sends nothing."""
         with self._engine.deadline():
             return await read_quote(**self._of(("venues", "tokens", "ledger")), **SWAP.read(params))
 
     async def reclaimable(self, wallet_id: str) -> Reclaimable:
-        """What `reclaim_rent` would take by as many calls as it needs; sends nothing.
+        """Return the rent that calls of `reclaim_rent` would take back; sends nothing.
 
         Raises:
             WalletNotFound: no such wallet.
@@ -228,11 +228,11 @@ class Operations:
         instructions: Sequence[Instruction],
         wire: bytes | None,
     ) -> TransactionRecord:
-        """Send a transaction that a plugin skill made itself, of this wallet alone.
+        """Send a transaction that a plugin skill made itself, signed by this wallet alone.
 
         Raises:
             InvalidRequest: a value or a type that does not fit; names the field.
-            Otherwise what `Engine.execute` raises.
+            The errors of `Engine.execute`.
         """
         wallet = await self._wallets.get(wallet_id)
         draft = plugin_draft(wallet.address, declared, instructions, wire)
@@ -247,12 +247,12 @@ class Operations:
 
         Raises:
             InvalidRequest: a value that does not fit; names the field.
-            Otherwise what `Engine.use_pocket` raises.
+            The errors of `Engine.use_pocket`.
         """
         request = _owned(read_request(request), actor)
         wallet = await self._wallets.get(wallet_id)
         ledger: ReadLedger = self._sources["ledger"]
-        # What it calls is the skill's own code, which only the skill can run again.
+        # No recipe: the call is built by the skill's own code, which only the skill can run again.
         actor = replace(actor, recipe=None)
         for _ in range(_POCKET_TRIES):
             async with self._pocket(wallet_id, request) as pocket:
@@ -282,8 +282,7 @@ class Operations:
 
     @asynccontextmanager
     async def _turn(self, wallet_id: str, mint: str) -> AsyncIterator[None]:
-        """Yield one purchase of a mint by a wallet at a time: each asserts what the wallet then
-        holds."""
+        """Let a wallet buy a mint once at a time, because each purchase asserts the balance."""
         key = (wallet_id, mint)
         turn = self._purchases.setdefault(key, _Turn())
         turn.wanted += 1
@@ -297,10 +296,10 @@ class Operations:
 
 
 def _owned(request: PocketRequest, actor: Actor) -> PocketRequest:
-    """Return the request, its position that of the distribution which asks.
+    """Return the request with its position's name below that of the plugin's distribution.
 
-    Whoever uses a position can take all that is in it: a name that another distribution chose is
-    another position. No distribution's name has a slash.
+    A skill that uses a position can take all that is in it, so distributions must not share names.
+    No distribution's name has a slash.
     """
     owner = next((via for via in actor.via if via.startswith(_DISTRIBUTION)), None)
     if request.position is None or owner is None:
@@ -312,7 +311,7 @@ _DISTRIBUTION = "plugin:"
 
 
 def _shortest(value: Decimal) -> str:
-    """Return one text for equal numbers, however large their exponents are."""
+    """Return a text that is the same for equal numbers, and short for large exponents."""
     sign, digits, exponent = value.as_tuple()
     shown = "".join(map(str, digits)).rstrip("0")
     if not shown or not isinstance(exponent, int):
@@ -323,8 +322,7 @@ def _shortest(value: Decimal) -> str:
 def _recipe(
     operation: Operation, params: Mapping[str, Any], values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the declared fields as they were given, and as they were read: 0.5 and 0.50 are one,
-    and so are 1 and 1.0."""
+    """Return the operation's recipe: its fields as given, and as read, where 0.5 equals 0.50."""
     given = {each.json: params[each.json] for each in operation.fields if each.json in params}
     read = {
         name: _shortest(Decimal(value)) if type(value) in (int, Decimal) else str(value)

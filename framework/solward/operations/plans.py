@@ -11,11 +11,11 @@ from solward.operations.declared import Operation
 from solward.types.guardrail import Intent
 from solward.vault.money.request import Draft, PocketDraft
 
-# A faucet signs an airdrop itself, so there is nothing to draft: the intent and its lamports.
+# An airdrop is its intent and lamports, because the faucet makes and signs the transaction.
 Planned: TypeAlias = Draft | PocketDraft | tuple[Intent, int]
 Function = TypeVar("Function", bound=Callable[..., Planned | Awaitable[Planned]])
 
-# What a plan may read; it gets those that its parameters name.
+# The sources that a plan may read; it gets those among its parameters.
 SOURCES = ("ledger", "tokens", "network", "venues", "limits", "pocket", "versions")
 
 
@@ -33,9 +33,9 @@ PLANS: dict[str, Plan] = {}
 def plans(operation: Operation) -> Callable[[Function], Function]:
     """Register the plan of an operation.
 
-    It is called with the wallet's address, the sources it names and the operation's fields by
-    keyword, each as the field's `read` gives it. It raises `InvalidRequest` for what the ledger
-    shows to be impossible, and `LedgerError` where that does not answer.
+    It is called with the wallet's address and, by keyword, the sources it names and the operation's
+    fields as `read`. It raises `InvalidRequest` if the ledger's state makes the operation
+    impossible, and `LedgerError` if the ledger does not answer.
 
     Raises:
         TypeError: its parameters are not the operation's fields.

@@ -1,8 +1,8 @@
-"""A transaction that a plugin made itself: plain values, and a type that its bytes bear out; its
-call of any program, with a pocket; and how it is made again once a person approved it.
+"""Transactions that plugins make themselves: checks of values and type, calls of programs with a
+pocket, and recipes to make one again after an approval.
 
-A plugin's values may be of classes of its own, whose comparisons answer as it likes. Limits are
-comparisons, so only exact built-in types pass on from here.
+A plugin's values may have classes of its own, whose comparisons can return anything. Limits are
+comparisons, so values are converted to exact built-in types here.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ _MAX_NAME = 64
 def plugin_draft(
     wallet: str, declared: Intent, instructions: Iterable[object], wire: object = None
 ) -> Draft:
-    """Return the draft of a transaction that a skill made, of this wallet alone.
+    """Return the draft of a transaction that a skill made, signed by this wallet alone.
 
     Args:
-        declared: as the skill declares it; its wallet is not read.
+        declared: the skill's declaration; its wallet is not read.
         wire: a whole transaction, in place of instructions.
 
     Raises:
-        InvalidRequest: a value of another kind, or a type or a detail that is not what the bytes
-            do; names the field.
+        InvalidRequest: a value has another type, or the bytes do not match the declared type or a
+            detail; names the field.
     """
     made = tuple(_instruction(each) for each in instructions)
     if wire is not None and not isinstance(wire, bytes | bytearray | memoryview):
@@ -98,7 +98,7 @@ def plugin_draft(
 
 
 def plain(value: object) -> Any:
-    """JSON-like data in exact built-in types; anything else is returned as it is."""
+    """Convert JSON-like data to exact built-in types; anything else is returned as it is."""
     kind = type(value)
     if value is None or kind in (bool, int, str, Decimal):
         return value
@@ -115,17 +115,17 @@ def plain(value: object) -> Any:
     return value
 
 
-# What a type says of the bytes.
+# Types of transactions, as their bytes show them.
 
 
 @dataclass(frozen=True, slots=True)
 class _Stated:
-    """A type that the instructions show by themselves, with every detail it has.
+    """A type of transaction that its instructions alone show, with all its details.
 
     Attributes:
-        text: what it is, for the refusal.
-        details: wallet, instructions of the kind, the given details -> those the service states;
-            None where the instructions are not one such thing of this wallet.
+        text: its description, for the refusal.
+        details: wallet, instructions of the kind and given details -> details that the service
+            states; None if the instructions are not one such transaction of this wallet.
     """
 
     text: str
@@ -150,7 +150,7 @@ def _transfer(wallet: str, calls: Sequence[Call], _given: Mapping[str, Any]) -> 
 
 
 def _is_token(kind: Token, accounts: int) -> Callable[[Call], bool]:
-    """Return whether it is a checked instruction: its amount and decimals are in its data."""
+    """Return a test for a checked instruction, whose data has amount and decimals."""
 
     def found(call: Call) -> bool:
         return (
@@ -168,7 +168,7 @@ def _amount(calls: Sequence[Call]) -> Decimal:
 
 
 def _same(calls: Sequence[Call], *parts: int) -> bool:
-    """Return whether all have the same program, decimals and these accounts."""
+    """Return whether all calls have the same program, decimals and accounts at `parts`."""
     seen = {(c.program, c.data[9], *(c.accounts[at] for at in parts)) for c in calls}
     return len(seen) == 1
 
@@ -182,8 +182,8 @@ def _all_own(wallet: str, calls: Sequence[Call], source: int, mint: int) -> bool
 
 
 def _token_transfer(wallet: str, calls: Sequence[Call], given: Mapping[str, Any]) -> Details | None:
-    # Source, mint, receiver, authority. Of another account than the wallet's associated one the
-    # bytes do not say whose tokens move: the wallet may be its delegate.
+    # Source, mint, receiver, authority. The source must be the wallet's associated account, because
+    # of another account the wallet may be only the delegate, and the bytes do not tell the owner.
     _source, mint, account, authority = calls[0].accounts
     if not _same(calls, 1, 2, 3) or authority != wallet or not _all_own(wallet, calls, 0, 1):
         return None
@@ -231,19 +231,18 @@ _STATED: Final[Mapping[str, _Stated]] = {
         "a BurnChecked of one mint by the wallet", _is_token(Token.BURN_CHECKED, 3), _burn
     ),
 }
-# What a plugin's own transaction may be called; every other type is made by its operation alone.
+# The types that a plugin's own transaction may declare; others are made only by their operation.
 TYPES: Final = (*_STATED, TransactionType.SWAP, TransactionType.OTHER)
 
 
 def _is_neutral(call: Call) -> bool:
-    """Return whether it moves nothing by itself: compute budget, memo, opening an associated
-    account."""
+    """Return whether a call moves nothing: compute budget, memo, opening an associated account."""
     if call.program == ASSOCIATED_TOKEN_PROGRAM:
         return call.data in ASSOCIATED_TOKEN_CREATIONS
     return call.program == COMPUTE_BUDGET_PROGRAM or call.program in MEMO_PROGRAMS
 
 
-# A swap is shown by what leaves and what must arrive; simulation and ledger hold it to that.
+# A swap is declared by what leaves and what must arrive, which simulation and ledger enforce.
 MAX_DETAILS_BYTES: Final = 16 * 1024
 _SWAP_AMOUNTS: Final = ("inputAmount", "outputAmount", "slippageBps", "priceImpact")
 
@@ -269,7 +268,7 @@ def _swap(intent: Intent, made: tuple[Instruction, ...], wire: bytes | None) -> 
 
 
 def _with_details(intent: Intent, stated: Details) -> Intent:
-    """Return the intent with the details that its bytes state, and the plugin's own words apart."""
+    """Return the intent with details from its bytes, and the plugin's own details apart."""
     for name, value in stated.items():
         if name in intent.details and intent.details[name] != value:
             raise InvalidRequest(f"details.{name} must be {value}, as in the transaction")
@@ -278,7 +277,7 @@ def _with_details(intent: Intent, stated: Details) -> Intent:
 
 
 def with_plugin_details(stated: Mapping[str, Any], words: Mapping[str, Any]) -> Details:
-    """Returns what the service states, and a plugin's words in a namespace of their own."""
+    """Return the service's details, with a plugin's own details under `PLUGIN_DETAILS`."""
     return {**stated, PLUGIN_DETAILS: dict(words)} if words else dict(stated)
 
 
@@ -308,7 +307,7 @@ def _number(data: bytes) -> int:
 def _instruction(value: object) -> Instruction:
     if not isinstance(value, Instruction):
         raise InvalidRequest("instructions must be instructions of solders")
-    # A copy: the skill may change its own while this one is judged.
+    # A copy, because the skill could change its own while this one is judged.
     return Instruction.from_bytes(bytes(value))
 
 
@@ -320,12 +319,12 @@ def _units(value: object, field: str) -> int:
 
 
 def plain_units(value: Mapping[str, int], field: str) -> dict[str, int]:
-    """mint -> units in exact built-in types; raises InvalidRequest that names the field."""
+    """Return mint -> units in exact built-in types; raises `InvalidRequest` naming the field."""
     return {plain_text(mint, field): _units(units, field) for mint, units in value.items()}
 
 
 def plain_text(value: object, field: str) -> str:
-    """Text of the exact type; raises InvalidRequest that names the field."""
+    """Return text of the exact type `str`; raises `InvalidRequest` naming the field."""
     found = plain(value)
     if type(found) is not str:
         raise InvalidRequest(f"{field} must be text")
@@ -337,8 +336,11 @@ def _texts(values: Iterable[object], field: str) -> frozenset[str]:
 
 
 def plain_details(value: Mapping[str, Any]) -> Details:
-    """JSON data in exact built-in types; raises InvalidRequest for anything else, and for text and
-    numbers that lists and exports of all records could not write."""
+    """Return JSON data in exact built-in types.
+
+    Raises:
+        InvalidRequest: it is no JSON, or has text or numbers that lists and exports cannot write.
+    """
     try:
         text = jsontext.dumps(plain(value))
         found: Details = jsontext.loads(text)
@@ -347,7 +349,7 @@ def plain_details(value: Mapping[str, Any]) -> Details:
     if unfit := jsontext.unfit(found, "details"):
         raise InvalidRequest(f"{unfit}; nothing was sent")
     if len(text.encode()) > MAX_DETAILS_BYTES:
-        # Every list of records reads them, those that were refused too.
+        # Lists of records read the details of every record, even of refused ones.
         raise InvalidRequest(
             f"details must be at most {MAX_DETAILS_BYTES >> 10} KiB of JSON; nothing was sent"
         )
@@ -355,11 +357,10 @@ def plain_details(value: Mapping[str, Any]) -> Details:
 
 
 def read_request(given: PocketRequest) -> PocketRequest:
-    """Return a skill's request in exact built-in values, read once; refused where it cannot be
-    meant.
+    """Return a skill's request in exact built-in types, each value read once.
 
     Raises:
-        InvalidRequest: naming the field.
+        InvalidRequest: a value does not fit; names the field.
     """
     request = PocketRequest(
         build=given.build,
@@ -398,10 +399,10 @@ def read_request(given: PocketRequest) -> PocketRequest:
 async def plan_use(
     wallet: str, pocket: Pocket, ledger: ReadLedger, request: PocketRequest
 ) -> PocketDraft:
-    """Return the funding of a checked request, declared as what it is.
+    """Return the draft that funds a pocket for a checked request.
 
     Raises:
-        InvalidRequest: a token is no mint, or one that cannot be put into a pocket.
+        InvalidRequest: a token is no mint, or cannot be put into a pocket.
         LedgerError: the ledger did not answer.
     """
     sides, rent = [], 0
@@ -450,7 +451,7 @@ def _amounts(amounts: Mapping[str, int], field: str, *, least: int) -> None:
 
 
 def recipe_of(instructions: Sequence[Instruction], intent: Intent) -> dict[str, Any]:
-    """JSON-able; no blockhash is in it, nor anything else of a node."""
+    """Return JSON from which the transaction can be made again; nothing in it is from a node."""
     declared = {each.name: getattr(intent, each.name) for each in fields(Intent)} | {"wallet": ""}
     return {
         "instructions": [base64.b64encode(bytes(each)).decode() for each in instructions],
@@ -462,7 +463,7 @@ def recipe_of(instructions: Sequence[Instruction], intent: Intent) -> dict[str, 
 
 
 def read_recipe(recipe: Mapping[str, Any]) -> tuple[Intent, list[Instruction]]:
-    """What the plugin declared and made; the wallet is the engine's to say.
+    """Return the intent and instructions of a recipe; the engine sets the wallet.
 
     Raises:
         InvalidRequest: a version of Solward with other declarations stored it.

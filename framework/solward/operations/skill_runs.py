@@ -1,4 +1,4 @@
-"""Runs of skills: what a skill gets for one run on a wallet, and the money calls that it makes."""
+"""Runs of skills: the context of one run on a wallet, and its money calls."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class SkillRuns:
         actor: Actor,
         agent: AgentView | None = None,
     ) -> str:
-        """Run a skill on a wallet, parameters validated and time limited; returns its text.
+        """Run a skill on a wallet, with validated parameters and a time limit; return its text.
 
         Raises:
             SkillNotFound: no loaded skill has this name.
@@ -89,8 +89,8 @@ class SkillRuns:
         settings = await self.plugin_state.settings_of(skill)
         called = replace(actor, call=skill.parameters.validate(params))
         context = self.context(skill, wallet, called, agent, settings)
-        # Models read what it says: no secret that a skill was given by its settings goes there, and
-        # skills of one distribution share a process.
+        # Models read the text, so secrets of settings are removed, even another skill's: skills of
+        # one distribution share a process.
         try:
             return concealed(await run_skill(skill, params, context, emit=self.events.publish))
         except SolwardError as error:
@@ -111,8 +111,7 @@ class SkillRuns:
     ) -> SkillContext:
         """Return a skill's context for one run on a wallet.
 
-        Its secrets and its folder are for a skill that runs in this process; a plugin host has a
-        context of its own.
+        Its secrets and folder are for a skill in this process; a plugin host makes its own context.
         """
         spec = skill.spec
         via = (f"skill:{spec.name}", f"plugin:{canonical(skill.distribution)}")
@@ -136,8 +135,8 @@ class SkillRuns:
 class SkillCalls:
     """The money calls of one run of a skill, with the actor's rights and the skill's effects.
 
-    The service's own side of a context: wallet, actor and lifetime are these, whatever a skill does
-    to what it holds.
+    This is the service's side of a context: a skill that changes its context's objects does not
+    change the wallet, actor and lifetime used here.
     """
 
     operations: Operations
@@ -150,7 +149,7 @@ class SkillCalls:
     async def money(
         self, asked: MoneyRequest, ordinal: int, remember: Sequence[Put] = ()
     ) -> TransactionRecord | PaidAnswer:
-        """Do what is asked as the run's money call number `ordinal`."""
+        """Perform a request as the run's money call number `ordinal`."""
         actor, wallet = self._numbered(ordinal, remember), self.wallet_id
         match asked:
             case OperationRequest():
@@ -166,34 +165,32 @@ class SkillCalls:
                     wallet, actor, replace(asked, build=contained_build)
                 )
             case PayRequest():
-                # Without the most to pay only the operator may ask, and no skill is the operator.
+                # Only the operator may leave `max` out, and no skill is the operator.
                 max_parts(asked.max)
                 return await self.payments.pay(wallet, actor, asked)
 
     async def _build(self, build: Build, address: str) -> bytes | Sequence[Instruction]:
-        # The skill's own code, which must not outlive its call.
+        # `build` is the skill's own code, which must not run after its call.
         self.lifetime.check()
         return await contained(build(address))
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
-        """Quote a swap; a skill that declares READ may, too."""
+        """Quote a swap; also allowed for a skill that declares READ."""
         self.lifetime.check()
         return await self.operations.quote(plain(params))
 
     async def keep(self, what: str, **asked: Any) -> Any:
-        """Ask the plugin's store or history; a skill that declares READ may write there, too."""
+        """Call the plugin's store or history; a skill that declares READ may also write there."""
         return await self.operations.entries.keep(what, self.wallet_id, self._keeper(), **asked)
 
     def _keeper(self) -> Actor:
-        """Return the actor of a call that moves nothing, fenced as those that do."""
+        """Return the actor of a call that moves no money, fenced like that of one that does."""
         self.lifetime.check()
-        # The lifetime is checked again where the amount is reserved: the call may end while this
-        # one is prepared.
+        # The reservation checks the lifetime again, because the run may end before it.
         return replace(self.actor, checks=(*self.actor.checks, self.lifetime.check))
 
     def _numbered(self, ordinal: int, remember: Sequence[Put]) -> Actor:
-        """Return the actor of one money call; numbered, so that a repeated cycle never pays
-        twice."""
+        """Return the actor of one money call; its number keeps a repeated run from paying twice."""
         self.lifetime.check()
         if self.effects is not Effects.SPEND:
             raise SkillError("read_only", "This skill declares READ and may not transact")

@@ -1,5 +1,5 @@
-"""SOL: sending it, a test network's faucet, wrapping it (wSOL) and back; and the rent of token
-accounts that comes back to a wallet: what there is, and the transaction that takes it."""
+"""Plans for SOL: transfers, airdrops, wrapping and unwrapping, and taking back the rent of token
+accounts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from solward.vault.money.request import Draft
 
 
 def parse_address(value: object, field: str) -> Pubkey:
-    """Return a base58 address as given by a caller; raises `InvalidRequest` naming `field`."""
+    """Return a caller's base58 address; raises `InvalidRequest` naming `field`."""
     if isinstance(value, str):
         try:
             return Pubkey.from_string(value)
@@ -72,7 +72,7 @@ def plan_transfer(wallet: str, *, to: str, amount: Decimal | int) -> Draft:
 
 @plans(AIRDROP)
 def plan_airdrop(wallet: str, network: str, *, amount: Decimal | int) -> tuple[Intent, int]:
-    """Declare a request to the faucet: the intent and its lamports.
+    """Return the intent and the lamports of a request to the faucet.
 
     Raises:
         InvalidRequest: `amount` is no amount or too large, or the network has no faucet.
@@ -88,19 +88,19 @@ def plan_airdrop(wallet: str, network: str, *, amount: Decimal | int) -> tuple[I
 
 @plans(WRAP_SOL)
 async def plan_wrap_sol(wallet: str, *, ledger: ReadLedger, amount: Decimal | int) -> Draft:
-    """Add `amount` SOL to the wallet's wrapped SOL account, opened where there is none.
+    """Add `amount` SOL to the wallet's wrapped SOL account, opened if there is none.
 
-    The account is created idempotently even where it exists: the program then checks that it is
-    still the wallet's.
+    The account is created idempotently even if it exists, because the program then checks that it
+    is still the wallet's.
 
     Raises:
-        InvalidRequest: the amount is none.
+        InvalidRequest: `amount` is no amount.
         LedgerError: the ledger did not answer.
     """
     lamports = sol_to_lamports(amount, "amount")
     account = associated_address(wallet, WRAPPED_SOL_MINT, TOKEN_PROGRAM)
     existing = await ledger.account(account)
-    # Lamports somebody sent to the address before do not open it.
+    # Lamports that were sent to the address earlier do not open it.
     is_open = existing is not None and existing.owner == TOKEN_PROGRAM
     rent = 0 if is_open else TOKEN_ACCOUNT_RENT
     intent = Intent(
@@ -153,8 +153,8 @@ async def plan_unwrap_sol(wallet: str, *, ledger: ReadLedger) -> Draft:
     return Draft(intent, (close_account(account, TOKEN_PROGRAM, wallet, wallet),))
 
 
-# Extensions of a Token-2022 account that close with it: immutable owner, required memos, CPI guard,
-# tokens that cannot be transferred, a hook, a pause. Of withheld fees it is asked for itself.
+# Extensions with which a Token-2022 account may be closed: immutable owner, required memos, CPI
+# guard, non-transferable tokens, a hook, a pause. Withheld fees are checked apart.
 _CLOSE_WITH_IT: Final = frozenset({7, 8, 11, 13, 15, 27})
 _WITHHELD_FEES: Final = 2
 _DEFAULT_STATE: Final = 6
@@ -163,7 +163,7 @@ _FROZEN: Final = b"\x02"
 
 @dataclass(frozen=True, slots=True)
 class RentHeld:
-    """Rent that a token account of the wallet gives back: all of it where `closes`."""
+    """Rent that a token account gives back: all of it if `closes`, else its excess."""
 
     account: str
     mint: str
@@ -173,13 +173,13 @@ class RentHeld:
 
     @property
     def sol(self) -> Decimal:
-        """All that it gives back."""
+        """`lamports` in SOL."""
         return lamports_to_sol(self.lamports)
 
 
 @dataclass(frozen=True, slots=True)
 class RentKept:
-    """A token account that keeps rent which others would give back, and why."""
+    """A token account that keeps its rent, and the reason."""
 
     account: str
     mint: str
@@ -188,13 +188,13 @@ class RentKept:
 
 @dataclass(frozen=True, slots=True)
 class Reclaimable:
-    """What a wallet's token accounts give back, the most first, and those that do not."""
+    """The rent that a wallet's token accounts give back, most first, and those that keep it."""
 
     accounts: tuple[RentHeld, ...]
     kept: tuple[RentKept, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """`GET /wallets/:id/reclaimable`."""
+        """Return the answer of `GET /wallets/:id/reclaimable`."""
         return {
             "reclaimable": lamports_to_sol(sum(each.lamports for each in self.accounts)),
             "accounts": [answer_json(wallets.RentHeld, each) for each in self.accounts],
@@ -203,7 +203,7 @@ class Reclaimable:
 
 
 async def read_reclaimable(ledger: ReadLedger, wallet: str) -> Reclaimable:
-    """Reads what the token accounts of a wallet give back; raises `LedgerError`."""
+    """Read the rent that a wallet's token accounts give back; raises `LedgerError`."""
     holdings = {each.account: each for each in await ledger.holdings(wallet)}
     mints = {each.mint for each in holdings.values()}
     states = await ledger.accounts([*holdings, *sorted(mints - holdings.keys())])
@@ -215,7 +215,7 @@ async def read_reclaimable(ledger: ReadLedger, wallet: str) -> Reclaimable:
     for address, holding in holdings.items():
         state = states[address]
         held = token_account(state, strict=True)
-        # Strangers open accounts for a wallet too, and it may be closed by now.
+        # The account may be closed by now, or have another owner.
         if state is None or held is None or held.owner != wallet:
             continue
         is_native = held.rent_reserve is not None
@@ -237,7 +237,7 @@ async def read_reclaimable(ledger: ReadLedger, wallet: str) -> Reclaimable:
 
 
 def _open_for(held: TokenAccount, state: Account, mint: Mint | None, wallet: str) -> str | None:
-    """Why an empty account of the wallet is not closed, None where it may be."""
+    """Return why an empty account of the wallet must stay open; None if it may be closed."""
     if held.close_authority not in (None, wallet):
         return f"only {held.close_authority} may close it"
     if mint is not None and not held.is_frozen:
@@ -255,10 +255,10 @@ def _open_for(held: TokenAccount, state: Account, mint: Mint | None, wallet: str
 
 @plans(RECLAIM_RENT)
 async def plan_reclaim_rent(wallet: str, *, ledger: ReadLedger, take: str) -> Draft:
-    """Take back what fits into one transaction, the most first.
+    """Take back as much rent as fits into one transaction, the largest amounts first.
 
     Raises:
-        InvalidRequest: there is nothing, or no more than the network's fee.
+        InvalidRequest: there is none, or no more than the network's fee.
         LedgerError: the ledger did not answer.
     """
     found = await read_reclaimable(ledger, wallet)
@@ -270,7 +270,7 @@ async def plan_reclaim_rent(wallet: str, *, ledger: ReadLedger, take: str) -> Dr
         kept = "".join(f"; {each.account} stays: {each.reason}" for each in found.kept[:3])
         raise InvalidRequest(f"There is no rent to reclaim{few}{kept}")
     draft = _draft(wallet, taken, len(wanted) - len(taken))
-    # A cluster whose first token program is older knows no excess.
+    # A cluster with an older SPL Token program cannot withdraw its accounts' excess.
     known = [each for each in wanted if each.closes or each.program != TOKEN_PROGRAM]
     if not known or len(known) == len(wanted):
         return draft
@@ -278,7 +278,7 @@ async def plan_reclaim_rent(wallet: str, *, ledger: ReadLedger, take: str) -> Dr
     return Draft(draft.intent, draft.instructions, otherwise=otherwise)
 
 
-# By `closes`.
+# `closes` -> the value of `take`.
 _TAKEN: Final = {True: "empty", False: "excess"}
 
 
@@ -295,7 +295,7 @@ def _draft(wallet: str, taken: Sequence[RentHeld], left: int) -> Draft:
             "left": left,
         },
     )
-    # A price of 0 stands: a bid could be more than what comes back, and nothing is urgent.
+    # The price is 0, because a bid could cost more than the rent, and nothing is urgent.
     return Draft(intent, (set_compute_unit_price(0), *_instructions(wallet, taken)))
 
 

@@ -1,32 +1,29 @@
-"""Staking SOL with a validator, unstaking it, and withdrawing it.
+"""Plans that stake SOL with a validator, unstake it and withdraw it.
 
 Each stake is an account of its own, at an address derived from the wallet and a random seed, so
-that the wallet's signature alone creates it; the wallet is its staker and its withdrawer.
-Layouts: solana-stake-interface. What the Stake program would refuse is refused as bad input, before
-a fee is paid.
+that the wallet's signature alone creates it. The wallet is its staker and withdrawer. Layouts:
+solana-stake-interface. What the Stake program would refuse is refused here, before a fee is paid.
 
-The validator a stake goes to where the caller names none.
-
-Pure: the same vote accounts and the same wallet always give the same choice. A validator qualifies
-that
+If the caller names no validator, one is chosen. The same vote accounts and the same wallet always
+give the same choice. A validator qualifies if it
 
 1. is not delinquent and charges at most `MAX_COMMISSION_PERCENT`,
 2. voted in each of the last complete epochs, and earned at least `MIN_CREDITS_PERCENT` of the
    median validator's vote credits in each.
 
-Of those it prefers, in this order,
+Qualified validators are ranked by, in this order,
 
-1. one that is not among the validators that together hold more than a third of the stake and so
-   could halt the network (the superminority), and has at least `MIN_STAKE_PERCENT` of the median
-   validator's stake, because a vote account without stakers costs little to make; next one with
-   less; next one of the superminority, since a network may have no other,
+1. stake: first one outside the superminority (the validators that together hold more than a third
+   of the stake and so could halt the network) with at least `MIN_STAKE_PERCENT` of the median
+   validator's stake, because a vote account without stakers costs little; then one with less; then
+   one of the superminority, since a network may have no other,
 2. the lower commission,
 3. more vote credits in its worst epoch, in whole percent of the median, 100 at most,
-4. the lower hash of wallet and vote account, so that equal validators share the wallets, and a
-   wallet keeps its validator while others come and go.
+4. the lower hash of wallet and vote account, so that wallets are spread over equal validators, and
+   a wallet keeps its validator while others come and go.
 
-Sources: `getVoteAccounts` of Solana's JSON-RPC, whose word alone this is: a node that lies can have
-its own validator chosen. The stake stays the wallet's: it decides who earns a commission, no more.
+The only source is the node's `getVoteAccounts`, so a node that lies can have its own validator
+chosen. That decides only which validator earns a commission: the stake stays the wallet's.
 """
 
 from __future__ import annotations
@@ -80,7 +77,7 @@ MAX_COMMISSION_PERCENT: Final = 10
 MIN_CREDITS_PERCENT: Final = 90
 MIN_STAKE_PERCENT: Final = 10
 EPOCHS: Final = 4
-"""Complete epochs looked at: a node lists five, of which one is not over."""
+"""Number of complete epochs judged; a node lists five epochs, and the newest is not over."""
 
 
 @plans(STAKE)
@@ -93,8 +90,8 @@ async def plan_stake(
         validator: its vote account; None leaves it to `choose_validator`.
 
     Raises:
-        InvalidRequest: the amount is none, or below what the network delegates at least and the
-            rent; the validator is no vote account, or left out where none can be chosen.
+        InvalidRequest: `amount` is no amount, or less than the network's minimum and the rent; the
+            validator is no vote account, or is left out and none can be chosen.
         LedgerError: the ledger did not answer.
     """
     lamports = sol_to_lamports(amount, "amount")
@@ -145,11 +142,11 @@ async def plan_stake(
 
 @plans(UNSTAKE)
 async def plan_unstake(wallet: str, *, ledger: ReadLedger, stake_account: str) -> Draft:
-    """Deactivate a stake, which cools down until the end of the epoch, as a rule.
+    """Deactivate a stake, which usually cools down until the end of the epoch.
 
     Raises:
-        InvalidRequest: no stake account of which the wallet is the staker; not delegated, or
-            deactivated already.
+        InvalidRequest: it is no stake account with the wallet as its staker, is not delegated, or
+            is deactivated already.
         LedgerError: the ledger did not answer.
     """
     stake = await _stake(ledger, stake_account)
@@ -189,8 +186,8 @@ async def plan_withdraw_stake(wallet: str, *, ledger: ReadLedger, stake_account:
     """Withdraw all of an inactive stake, its rent reserve included, to the wallet.
 
     Raises:
-        InvalidRequest: no stake account of which the wallet is the withdrawer; not inactive, or
-            locked.
+        InvalidRequest: it is no stake account with the wallet as its withdrawer, is not inactive,
+            or is locked.
         LedgerError: the ledger did not answer.
     """
     stake = await _stake(ledger, stake_account)
@@ -236,8 +233,10 @@ async def _stake(ledger: ReadLedger, given: str) -> Stake:
 
 
 async def _minimum_delegation(ledger: ReadLedger) -> int:
-    """Lamports; 1 where the node does not know the method: the Stake program then refuses less than
-    its minimum in the simulation, before a fee is paid."""
+    """Return the minimum delegation in lamports; 1 if the node does not know the method.
+
+    The Stake program then refuses a smaller one in the simulation, before a fee is paid.
+    """
     try:
         return await ledger.stake_minimum_delegation()
     except LedgerRejected as error:
@@ -280,7 +279,7 @@ def _readonly(account: str) -> AccountMeta:
 
 
 class _Weight(IntEnum):
-    """How a validator's stake stands to the network's, the preferred one first."""
+    """Rank of a validator's stake, preferred first."""
 
     ORDINARY = 0
     SMALL = 1
@@ -289,7 +288,7 @@ class _Weight(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChosenValidator:
-    """A vote account, and the grounds on which it was chosen."""
+    """A vote account, and why it was chosen."""
 
     address: str
     reason: str
@@ -352,28 +351,30 @@ _WORDS: Final = {
 
 
 class _History:
-    """Vote credits of the last complete epochs, as a part of the median validator's."""
+    """The vote credits of validators in the last complete epochs."""
 
     def __init__(self, accounts: Sequence[VoteAccount]) -> None:
         self._credits = {each.address: dict(each.epoch_credits) for each in accounts}
         earned: dict[int, list[int]] = {}
         for by_epoch in self._credits.values():
             for epoch, count in by_epoch.items():
-                # Of those that voted: accounts without votes, which cost nothing, would lower it.
+                # Accounts without votes cost nothing, and would lower the median.
                 if count:
                     earned.setdefault(epoch, []).append(count)
-        # The newest epoch is not over: early in it nobody has credits to compare.
+        # Without the newest epoch, which is not over; early in it no validator has credits.
         self.epochs = sorted(earned)[:-1][-EPOCHS:]
         self._medians = {epoch: median_low(earned[epoch]) for epoch in self.epochs}
 
     @property
     def known(self) -> str:
-        """How many epochs are looked at, in words."""
+        """The number of epochs judged, in words."""
         return _counted(len(self.epochs), "complete epoch")
 
     def percent(self, account: VoteAccount) -> int:
-        """Credits of its worst epoch in whole percent of the median, 100 at most; 0 where it did
-        not vote in one."""
+        """Return the credits of its worst epoch in whole percent of the median, 100 at most.
+
+        It is 0 if the validator did not vote in one of the epochs.
+        """
         earned = self._credits[account.address]
         return min(
             (min(100, earned.get(epoch, 0) * 100 // self._medians[epoch]) for epoch in self.epochs),
@@ -383,7 +384,7 @@ class _History:
 
 def _weights(accounts: Sequence[VoteAccount]) -> Mapping[str, _Weight]:
     total = sum(each.activated_stake for each in accounts)
-    # Without those that have no stake at all, which may be any number.
+    # Without accounts that have no stake, of which anybody can make any number.
     staked = [each.activated_stake for each in accounts if each.activated_stake] or [0]
     least = Fraction(median_low(staked) * MIN_STAKE_PERCENT, 100)
     weights: dict[str, _Weight] = {}
@@ -404,8 +405,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def recorded_stakes(ledger: ReadLedger, database: Database, wallet_id: str) -> RecordedStakes:
-    """Return the ledger, which has a wallet's stakes by its records where no RPC provider lists
-    them."""
+    """Return a ledger that finds a wallet's stakes in its records if no RPC node lists them."""
 
     async def recorded() -> Sequence[str]:
         async with database.read() as connection:

@@ -1,10 +1,8 @@
-"""Selling one token for another at a venue, bound to the venue's quote.
+"""Plans that sell one token for another at a venue, bound to the venue's quote.
 
-The instructions of a swap that wallet and pocket sign together, pure.
-
-The wallet funds the pocket, the pocket trades, an assertion holds the trade to its minimum, and
-what is left is closed back to the wallet: one transaction, which does all of it or nothing. The
-venue's instruction does not name the wallet, so it can take only what the pocket holds.
+In one transaction, signed by wallet and pocket, the wallet funds the pocket, the pocket trades, an
+assertion fails it below the minimum, and the rest is closed back to the wallet. The venue's
+instruction does not name the wallet, so it can take only what the pocket holds.
 """
 
 from __future__ import annotations
@@ -58,36 +56,36 @@ from solward.vault.money.judge.building import LARGEST, TooLarge, Versions, comp
 from solward.vault.money.pocket.instructions import PocketToken, close, funding, open_account, send
 from solward.vault.money.request import Draft, PocketCall, PocketDraft, PocketUse
 
-# No trade moves a price by more; what a venue says beyond it is not a number to keep.
+# Highest price impact that is accepted from a venue; no trade moves a price by more.
 _MOST_IMPACT = 100
 _IMPACT_DECIMALS = 9
 
-# The price of a trade is compared with that of this part of it, if that gives enough units for the
-# comparison to mean something: a thousand are off by a thousandth at most.
+# The price of a trade is compared with that of this part of it, if that gives at least a thousand
+# units, so that rounding changes its price by at most a thousandth.
 _SMALL_SHARE = 1_000
 _LEAST_COMPARED = 1_000
 
-# Where a transaction is too large, the venue is asked for a route over fewer accounts.
+# If a transaction is too large, the venue is asked for a route over fewer accounts.
 _MAX_ACCOUNTS = (None, 40, 30, 20)
-# Of the right size, to measure a transaction with.
+# A blockhash for measuring a transaction's size.
 _ANY_BLOCKHASH = str(Hash.default())
 
-# Two signatures; a swap that costs more than a tenth of what it moves is refused.
+# The fee of two signatures. A swap that costs more than a tenth of what it moves is refused.
 _NETWORK_FEE = 10_000
 _FEE_SHARE = 10
 
-# What a whole transaction may cost its pocket beside the amount: the network fee and its priority,
-# accounts for both tokens, and what an account must keep to exist.
+# The most that a venue's whole transaction may cost its pocket besides the amount: network fee and
+# priority, accounts for both tokens, and the minimum balance of an account.
 _CALL_COSTS = 1_000_000 + 2 * TOKEN_ACCOUNT_RENT + most_rent(0)
-# What a pocket has for it; most of it comes back. A venue that sponsors takers of less than 0.01
-# SOL would add a signer of its own, which no call may have.
+# Lamports that a pocket gets for these costs; most come back. Venues that sponsor takers with less
+# than 0.01 SOL would add a signer of their own, which no call may have.
 _FLOAT = 2 * _CALL_COSTS
 
-# Accounts of the taker that a venue may ask for beside those of the two mints.
+# Accounts of the taker that a venue may ask for besides those of the two mints.
 MAX_EXTRA_ACCOUNTS = 3
 
-# What Solward's own instructions use beside the venue's: 13,000 to 23,000 were measured, and an
-# associated account costs up to 10,000 more where its address is found late.
+# Compute units of Solward's own instructions: 13,000 to 23,000 were measured, and deriving an
+# associated account's address can take up to 10,000 more.
 _OWN_UNITS = 100_000
 _MAX_UNITS = 1_400_000
 
@@ -96,11 +94,11 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SwapLimits:
-    """What bounds a swap beside its request.
+    """Bounds of a swap, in addition to its request.
 
     Attributes:
         max_slippage_bps: of the settings, in basis points.
-        at_least: mint -> units that were shown to who approved it; no less may arrive.
+        at_least: mint -> units that the approver was shown; no less may arrive.
     """
 
     max_slippage_bps: int
@@ -115,7 +113,7 @@ class _Swap:
     """The request in mints and units.
 
     Attributes:
-        amount: what leaves the wallet. The request sells less where the mint withholds a fee.
+        amount: units that leave the wallet. The request sells less if the mint withholds a fee.
     """
 
     request: QuoteRequest
@@ -126,7 +124,7 @@ class _Swap:
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """One of the two tokens: its side of the swap, and the rent of an account for it."""
+    """A token of a swap, and the rent of an account for it."""
 
     side: PocketToken
     rent: int
@@ -134,15 +132,14 @@ class _Token:
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """A venue's quote, and how far it moves the price: as the venue says or as its own prices show,
-    whichever is more."""
+    """A venue's quote, and its price impact: the venue's number, or if more, that of its prices."""
 
     venue: Venue
     quote: Quote
     impact: Decimal
 
 
-# What a venue gave: its instruction, its newer quote, and further accounts of the pocket.
+# A venue's instruction, its newer quote, and further accounts of the pocket.
 _Answered: TypeAlias = tuple[SwapInstructions, Quote, tuple[_Token, ...]]
 
 
@@ -161,13 +158,12 @@ async def plan_swap(
     amount: Decimal | int,
     slippage_bps: int,
 ) -> Draft | PocketDraft:
-    """Have the venues quote, fetch the best one's swap, and bind it to what its quote promised.
+    """Have the venues quote, fetch the best one's swap, and bind it to its quote.
 
-    A venue's instruction gets into a transaction of Solward's own, which wallet and `pocket` sign
-    and which fails where less than the quoted minimum arrives. A whole transaction is signed by the
-    pocket alone, after the wallet has put into it what is sold. Where a venue fails to make its
-    instruction, the next best makes the swap; where it wants a taker with funds, the pocket gets
-    them first, and signs a transaction of Solward's own if the venue makes an instruction then.
+    If the venue makes an instruction, Solward makes the transaction, which wallet and `pocket` sign
+    and which fails if less than the quoted minimum arrives. If it makes a whole transaction, only
+    the pocket signs that, after the wallet has funded it. If a venue fails, the next best is used.
+    If it wants a taker with funds, the pocket is funded first, and then signs alone.
 
     Raises:
         InvalidRequest: naming the field, or the venue's reason to refuse.
@@ -198,14 +194,14 @@ async def plan_swap(
         except SolwardError as error:
             if _wants_funds(error):
                 return _in_steps(wallet, pocket, ledger, swap, offer, at_least)
-            # The best one's reason is the one to tell.
+            # If all fail, the error of the best venue is raised.
             failed = failed or error
     assert failed is not None
     raise failed
 
 
 def _worth(quote: Quote) -> tuple[int, int]:
-    """What sorts quotes of the same swap: what arrives, then what must."""
+    """Return the sort key of quotes for the same swap: what arrives, then the minimum."""
     return quote.out_amount, quote.minimum_out
 
 
@@ -218,9 +214,11 @@ async def _one_transaction(
     at_least: int,
     versions: Versions,
 ) -> Draft:
-    """Return the swap over the widest route that fits: in version 1, whose bytes have every
-    account, where the cluster takes it; otherwise, and where no route fits so, in version 0 with
-    lookup tables."""
+    """Return the swap over the widest route that fits into a transaction.
+
+    It is of version 1, whose bytes have every account, if the cluster takes that and a route fits;
+    otherwise of version 0 with lookup tables.
+    """
     venue, source, target = offer.venue, swap.source.side, swap.target.side
     made = PocketSwap(
         wallet=wallet,
@@ -233,11 +231,11 @@ async def _one_transaction(
     )
 
     async def drafted(answered: _Answered, version: int) -> Draft | None:
-        """None where it does not fit."""
+        """Return the draft in a version; None if it does not fit."""
         answer, newer, extra = answered
-        # The first quote is what the slippage was given for; a newer one may only promise more.
+        # The slippage was given for the first quote, so a newer one may only promise more.
         least = max(offer.quote.minimum_out, newer.minimum_out, at_least)
-        # Read last, so that the venue cannot wait until something else has arrived.
+        # Read last, so that a slow venue cannot let another arrival count as its own.
         held = None if target.is_sol else await _held(ledger, wallet, target)
         tokens = tuple(each.side for each in extra)
         rents = [each.rent for each in (swap.source, *extra)]
@@ -263,7 +261,7 @@ async def _one_transaction(
         if draft is not None:
             return draft
         too_large.append(answered)
-    # Built again, on what the wallet holds now: the venue was asked again since.
+    # Built again, because the wallet's balance may have changed since.
     for answered in too_large if version and versions.may_fall_back else ():
         draft = await drafted(answered, 0)
         if draft is not None:
@@ -277,8 +275,10 @@ async def _one_transaction(
 async def _answers(
     ledger: ReadLedger, wallet: str, made: PocketSwap, request: QuoteRequest, offer: _Offer
 ) -> AsyncIterator[_Answered]:
-    """Yield the venue's instruction over ever fewer accounts, its newer quote, and further accounts
-    of the pocket that it needs; each is checked."""
+    """Yield checked answers of the venue over fewer and fewer accounts.
+
+    An answer is its instruction, its newer quote, and the pocket's further accounts.
+    """
     venue = offer.venue
     for max_accounts in _MAX_ACCOUNTS:
         try:
@@ -288,7 +288,7 @@ async def _answers(
         except InvalidRequest:
             if max_accounts is None:
                 raise
-            # It has no shorter route: what is wrong with the swap is its size.
+            # The venue has no shorter route, so the caller reports that the swap is too large.
             return
         newer = _checked(answer.quote, request)
         check_swap(answer.swap, wallet, made.pocket)
@@ -314,8 +314,7 @@ def _based_on(
     version: int,
     held: int | None,
 ) -> Draft:
-    """Return the swap in one transaction, with the wallet's account of what is bought holding
-    `held`."""
+    """Return the swap in one transaction, if the wallet already has `held` of what it buys."""
     if (held or 0) + made.minimum > U64_MAX:
         raise LedgerUnavailable("The venue's quote promises more than an account can hold")
     target, swap = made.target, replace(made, held=held)
@@ -335,7 +334,7 @@ def _based_on(
     )
     if made.source.is_sol:
         return draft
-    # The same swap, with the pocket's input account left for a later sweep.
+    # A second draft of the swap leaves the pocket's input account open for a later sweep.
     assert draft.pocket is not None
     kept = swap.instructions(answer.swap, answer.compute_units, close_source=False)
     left_open = replace(
@@ -355,7 +354,7 @@ def _otherwise(draft: Draft) -> Draft:
 
 
 async def _held(ledger: ReadLedger, wallet: str, side: PocketToken) -> int | None:
-    """Return units on the wallet's own account of a mint, None where there is no account."""
+    """Return the units on the wallet's own account of a mint; None if there is no account."""
     address = side.account(wallet)
     state = await ledger.account(address)
     account = token_account(state)
@@ -369,7 +368,7 @@ async def _held(ledger: ReadLedger, wallet: str, side: PocketToken) -> int | Non
 async def _extra(
     ledger: ReadLedger, answer: SwapInstructions, swap: PocketSwap
 ) -> tuple[_Token, ...]:
-    """Further accounts of the pocket that the venue asks for."""
+    """Return the tokens of further accounts of the pocket that the venue asks for."""
     own = {side.mint for side in swap.opens}
     mints = [mint for mint in dict.fromkeys(answer.accounts) if mint not in own]
     if len(mints) > MAX_EXTRA_ACCOUNTS:
@@ -387,15 +386,14 @@ async def _alone(
 ) -> PocketCall:
     """Return the venue's instruction in a transaction that a funded pocket signs alone.
 
-    It fails where less than `least` arrives, so that a venue that says that it wants funds gains
-    nothing by it.
+    It fails if less than `least` arrives, so a venue gains nothing by asking for funds first.
     """
     made = PocketSwap(
         wallet=pocket,
         pocket=pocket,
         source=swap.source.side,
         target=swap.target.side,
-        # What arrived of it.
+        # Without the transfer fee, which the funding has paid.
         amount=swap.request.amount,
         minimum=least,
         held=None,
@@ -404,7 +402,7 @@ async def _alone(
         built = replace(
             made, minimum=max(least, newer.minimum_out), extra=tuple(each.side for each in extra)
         )
-        # Somebody may have sent a unit to its account; the sweep closes that.
+        # Left open, because a unit that anybody sent to the account would make its close fail.
         instructions = built.instructions(answer.swap, answer.compute_units, close_source=False)
         draft = Draft(_intent(pocket, swap, offer, least), instructions, tables=answer.tables)
         try:
@@ -418,14 +416,17 @@ async def _alone(
 def _in_steps(
     wallet: str, pocket: Pocket, ledger: ReadLedger, swap: _Swap, offer: _Offer, at_least: int
 ) -> PocketDraft:
-    """What the pocket signs alone once it is funded: a transaction of Solward's own around the
-    venue's instruction, or the venue's whole one where it makes no other."""
+    """Return a swap in steps: the wallet funds the pocket, which then signs alone.
+
+    The pocket signs a transaction of Solward's own around the venue's instruction, or the venue's
+    whole transaction if it makes no instruction.
+    """
     venue, source, target = offer.venue, swap.source.side, swap.target.side
     lamports = _FLOAT + (swap.amount if source.is_sol else 0)
     tokens = [] if source.is_sol else [(source, swap.amount)]
     least = offer.quote.minimum_out
     if at_least:
-        # What returns is counted with what the call may cost.
+        # SOL returns less the costs of the call, which `returns` below subtracts.
         least = max(least, at_least + (_CALL_COSTS if target.is_sol else 0))
     intent = replace(
         _intent(wallet, swap, offer, least),
@@ -453,7 +454,7 @@ def _in_steps(
             mints=(source.mint, target.mint),
             output_mint=None if target.is_sol else target.mint,
             leaves=True,
-            # Fee and rent are the pocket's, and out of the same lamports.
+            # The pocket pays fee and rent from the same lamports.
             returns={target.mint: least - _CALL_COSTS if target.is_sol else least},
             venue=venue.name,
         ),
@@ -462,7 +463,7 @@ def _in_steps(
 
 
 def _intent(wallet: str, swap: _Swap, offer: _Offer, least: int) -> Intent:
-    """What leaves and what must arrive; rent and accounts depend on how the swap is made."""
+    """Return the swap's intent, without rent and accounts, which depend on how it is made."""
     request, source, target = swap.request, swap.source.side, swap.target.side
     return Intent(
         type=TransactionType.SWAP,
@@ -494,7 +495,7 @@ async def read_quote(
     amount: Decimal | int,
     slippage_bps: int,
 ) -> Quote:
-    """Return the best that the venues offer for `amount` whole units of a token; sends nothing.
+    """Return the venues' best quote for `amount` whole units of a token; sends nothing.
 
     Raises:
         InvalidRequest: naming the field, or the venue's reason to refuse.
@@ -510,7 +511,7 @@ async def read_quote(
 
 
 async def _offer(venue: Venue, request: QuoteRequest) -> _Offer:
-    """Return the venue's quote, and its price for a thousandth of the amount beside it."""
+    """Return a venue's offer, whose impact is compared with its price for a thousandth of it."""
     small = replace(request, amount=max(1, request.amount // _SMALL_SHARE))
     quote, little = await asyncio.gather(
         venue.plugin.quote(request, venue.context),
@@ -521,11 +522,11 @@ async def _offer(venue: Venue, request: QuoteRequest) -> _Offer:
         raise quote
     quote = _checked(quote, request)
     impact = max(quote.price_impact, Decimal(0))
-    # A venue may trade no such amount; then there is nothing to compare.
+    # A venue may not trade such a small amount; then nothing is compared.
     if isinstance(little, Quote):
         little = _plain(little)
     if isinstance(little, Quote) and little.in_amount == small.amount < request.amount:
-        # What the small trade lost to rounding counts against the large one.
+        # One unit more, because the small trade may have lost it to rounding.
         fair = Decimal(little.out_amount + 1) * request.amount / small.amount
         if little.out_amount >= _LEAST_COMPARED:
             impact = max(impact, 1 - quote.out_amount / fair)
@@ -573,21 +574,21 @@ async def _read_request(
 
 
 async def _token(ledger: ReadLedger, address: str, field: str) -> _Token:
-    """Return a token of a swap, with the lamports of rent an account for it takes."""
+    """Return a token of a swap, with the rent of an account for it in lamports."""
     if address == WRAPPED_SOL_MINT:
         return _Token(PocketToken(address, TOKEN_PROGRAM, SOL_DECIMALS), TOKEN_ACCOUNT_RENT)
     mint = await read_mint(ledger, address, field)
     if mint.runs_hook:
-        # The hook's program wants accounts that the wallet's signature must not meet.
+        # The hook's program would get accounts together with the wallet's signature.
         raise InvalidRequest(f"{field}: {address} has a transfer hook, so it cannot be swapped")
     side = PocketToken(address, mint.program, mint.decimals, TRANSFER_FEE in mint.extensions)
     return _Token(side, most_rent(associated_account_size(mint)))
 
 
 def _plain(quote: Quote) -> Quote:
-    """Return a quote in exact built-in types: what is checked is what counts afterwards.
+    """Return a quote in exact built-in types.
 
-    A plugin's values may be of classes of its own, whose comparisons answer as it likes.
+    A plugin's values may have classes of its own, whose comparisons can return anything.
     """
     said = {each.name: getattr(quote, each.name) for each in fields(Quote)}
     found = Quote(**{name: it if name == "raw" else plain(it) for name, it in said.items()})
@@ -600,10 +601,11 @@ def _plain(quote: Quote) -> Quote:
 
 
 def _checked(given: Quote, request: QuoteRequest) -> Quote:
-    """Return a quote in plain values, refused where it is for something else, or promises less than
-    the slippage allows.
+    """Return a quote in plain values, after checking it against the request.
 
-    It is the venue's fault, not the caller's: the swap is recorded as failed.
+    Raises:
+        LedgerUnavailable: the quote is for something else, or promises less than the slippage
+            allows. The venue is at fault, so the swap is recorded as failed.
     """
     quote = _plain(given)
     requested = (request.input_mint, request.output_mint, request.amount, request.slippage_bps)
@@ -624,14 +626,14 @@ def _checked(given: Quote, request: QuoteRequest) -> Quote:
 
 @dataclass(frozen=True, slots=True)
 class PocketSwap:
-    """A swap as it was quoted.
+    """A quoted swap.
 
     Attributes:
         amount: units of `source` that leave the wallet.
-        minimum: least units of `target` that must arrive.
-        held: units the wallet's own account of `target` holds before; None where there is no
-            account yet. Not read where the target is SOL.
-        extra: further mints of which the venue needs an account of the pocket.
+        minimum: units of `target` that must arrive.
+        held: units that the wallet's own account of `target` holds before; None if it has no
+            account yet. Not used if the target is SOL.
+        extra: further mints for which the venue needs an account of the pocket.
     """
 
     wallet: str
@@ -645,32 +647,32 @@ class PocketSwap:
 
     @property
     def destination(self) -> str:
-        """Where the venue delivers: the wallet's own account, for SOL the pocket's."""
+        """The account to which the venue delivers: the wallet's, or the pocket's for SOL."""
         owner = self.pocket if self.target.is_sol else self.wallet
         return self.target.account(owner)
 
     @property
     def opens(self) -> tuple[PocketToken, ...]:
-        """The accounts that are made for the pocket, at the wallet's cost."""
+        """The tokens of accounts that the wallet opens for the pocket."""
         return (self.source, *([self.target] if self.target.is_sol else []), *self.extra)
 
     def instructions(
         self, swap: Instruction, compute_units: int | None, *, close_source: bool = True
     ) -> tuple[Instruction, ...]:
-        """Everything in order.
+        """Return all instructions of the transaction, in order.
 
         Args:
-            swap: the venue's.
-            compute_units: what the venue says it needs, None where it says nothing.
-            close_source: False leaves the pocket's input account: a single unit that somebody sends
-                to it makes its close fail.
+            swap: the venue's instruction.
+            compute_units: the venue's need; None if it gives none.
+            close_source: False leaves the pocket's input account open, because a single unit that
+                anybody sends to it makes its close fail.
         """
         return (
             *_limit(compute_units),
             *self._fund(),
             *self._prepare(),
             swap,
-            # Nothing that is not understood may stand between the assertion and the end.
+            # Only Solward's own instructions may follow the assertion.
             *self._finish(close_source),
         )
 
@@ -692,7 +694,7 @@ class PocketSwap:
             yield open_account(self.wallet, self.pocket, token)
 
     def _finish(self, close_source: bool) -> Iterator[Instruction]:
-        # A transfer to itself moves nothing, and fails where the account holds less.
+        # The assertion: a transfer to itself moves nothing, and fails if the account holds less.
         target, account = self.target, self.destination
         owner, least = self.wallet, (self.held or 0) + self.minimum
         if target.is_sol:
@@ -708,7 +710,7 @@ def check_swap(swap: Instruction, wallet: str, pocket: str) -> None:
     """Refuse a venue's instruction that names the wallet or needs another signature.
 
     Raises:
-        LedgerUnavailable: it is the venue's fault.
+        LedgerUnavailable: it does; the venue is at fault.
     """
     owner, taker = Pubkey.from_string(wallet), Pubkey.from_string(pocket)
     if swap.program_id == owner or any(meta.pubkey == owner for meta in swap.accounts):

@@ -1,16 +1,16 @@
-"""Launching, minting, sending and burning tokens, giving up authorities and closing accounts, of
-SPL Token and Token-2022 mints.
+"""Plans for tokens of SPL Token and Token-2022: launch, mint, send and burn them, give up
+authorities, and close accounts.
 
-The mint is read from the ledger before anything is built, so what the token program would refuse
-is refused as bad input, before a fee is paid.
+The mint is read from the ledger first, so what the token program would refuse is refused as bad
+input, before a fee is paid.
 
 Layouts: spl-token-2022-interface (MetadataPointer, instruction 39.0) and
-spl-token-metadata-interface (Initialize, told by its eight-byte discriminator; TokenMetadata).
+spl-token-metadata-interface (Initialize, known by its eight-byte discriminator; TokenMetadata).
 
-Who may receive follows the field's own tools (`spl-token transfer`, `getAssociatedTokenAddress`):
-a wallet's address, whose associated account is opened where it is missing, or a token account of
-the same mint. An address without a private key, or a program's account, is refused: what is sent
-to it may be lost; the token account such an owner has already can be named instead.
+As with `spl-token transfer` and `getAssociatedTokenAddress`, a recipient is a wallet's address,
+whose associated account is opened if it is missing, or a token account of the same mint. An address
+without a private key, or a program's account, is refused, because tokens sent to it may be lost; a
+token account that it already has can be named instead.
 """
 
 from __future__ import annotations
@@ -108,11 +108,11 @@ async def plan_mint_supply(
     amount: Decimal | int,
     decimals: int | None,
 ) -> Draft:
-    """Mint `amount` whole tokens to the wallet's associated account, opened where there is none.
+    """Mint `amount` whole tokens to the wallet's associated account, opened if there is none.
 
     Raises:
         InvalidRequest: no such mint; `decimals` is not the mint's; the wallet is not its mint
-            authority; the amount is none, or the supply would not fit a u64.
+            authority; `amount` is no amount, or the supply would not fit a u64.
         LedgerError: the ledger did not answer.
     """
     found = await _mint(ledger, tokens, mint)
@@ -127,11 +127,11 @@ async def plan_mint_supply(
         )
     account = associated_address(wallet, found.address, found.program)
     state = await ledger.account(account)
-    # Lamports somebody sent to the address before do not open it.
+    # Lamports that were sent to the address earlier do not open it.
     is_open = state is not None and state.owner == found.program
     opening = []
-    # An existing one may have been given away before the wallet was imported: CreateIdempotent
-    # checks its owner. Under Token-2022 the owner is immutable.
+    # An existing account may have been given away before the wallet was imported, so
+    # CreateIdempotent checks its owner. Under Token-2022 the owner is immutable.
     if not is_open or found.program == TOKEN_PROGRAM:
         opening.append(open_associated(wallet, wallet, found.address, found.program))
     intent = Intent(
@@ -152,10 +152,10 @@ async def plan_mint_supply(
 async def plan_burn(
     wallet: str, *, ledger: ReadLedger, tokens: TokenList, mint: str, amount: Decimal | int
 ) -> Draft:
-    """Destroy `amount` whole tokens the wallet holds, from its associated account first.
+    """Burn `amount` whole tokens of the wallet, from its associated account first.
 
     Raises:
-        InvalidRequest: no such mint, or none a burn is possible of; the amount is none, or more
+        InvalidRequest: no such mint, or its tokens cannot be burned; `amount` is no amount, or more
             than the wallet holds.
         LedgerError: the ledger did not answer.
     """
@@ -213,19 +213,19 @@ async def plan_close_account(
     """Close an empty token account of the wallet; its rent comes back to the wallet.
 
     Args:
-        mint: or the account itself. The mint may be gone: a stranger can open an account for the
-            wallet and close its mint.
+        mint: the mint, or the account itself. The mint may be gone, since anybody can open an
+            account for the wallet and close its mint.
 
     Raises:
-        InvalidRequest: no such mint; the wallet has no account of it, or none that is empty.
+        InvalidRequest: no such mint; the wallet has no account of it, or no empty one.
         LedgerError: the ledger did not answer.
     """
     given = tokens.resolve(mint, "mint")
     held = [each for each in await ledger.holdings(wallet) if given in (each.mint, each.account)]
     if not held:
-        # It says what is wrong with the mint, where something is.
+        # This raises the right error if the mint is invalid.
         held = await accounts_of(ledger, wallet, await read_mint(ledger, given))
-    # Of several empty ones the associated one.
+    # Empty accounts first, and of these the associated one.
     held.sort(key=lambda each: (each.units, not _is_associated(each, wallet), each.account))
     empty = held[0]
     if empty.units:
@@ -288,8 +288,11 @@ def _check_authority(mint: Mint, wallet: str, kind: str) -> None:
 
 
 async def accounts_of(ledger: ReadLedger, wallet: str, mint: Mint) -> list[TokenHolding]:
-    """Return the wallet's token accounts of a mint, at least one: the associated one first, then
-    the fullest."""
+    """Return the wallet's token accounts of a mint: the associated one first, then by balance.
+
+    Raises:
+        NotEnough: there is none.
+    """
     own = associated_address(wallet, mint.address, mint.program)
     held = [each for each in await ledger.holdings(wallet) if each.mint == mint.address]
     if not held:
@@ -300,8 +303,11 @@ async def accounts_of(ledger: ReadLedger, wallet: str, mint: Mint) -> list[Token
 async def _taken(
     ledger: ReadLedger, wallet: str, mint: Mint, units: int
 ) -> list[tuple[TokenHolding, int]]:
-    """Return the wallet's token accounts to take `units` from, and how many from each; raises
-    `NotEnough` where it holds fewer."""
+    """Return the wallet's token accounts to take `units` from, and the units from each.
+
+    Raises:
+        NotEnough: the wallet holds fewer.
+    """
     held = await accounts_of(ledger, wallet, mint)
     balance = sum(holding.units for holding in held)
     if units > balance:
@@ -346,7 +352,7 @@ async def plan_launch_token(
     signature alone creates it.
 
     Raises:
-        InvalidRequest: the supply is none.
+        InvalidRequest: the supply is no amount.
         LedgerError: the ledger did not answer.
     """
     units = to_units(initial_supply, decimals, "initialSupply")
@@ -365,10 +371,10 @@ async def plan_launch_token(
         extensions=_EXTENSIONS,
     )
     account = associated_address(wallet, mint.address, mint.program)
-    # Each after its length; the last is the address of more metadata.
+    # Each text follows its length; the last is the address of further metadata.
     encoded = (name.encode(), symbol.encode(), b"")
     texts = b"".join(len(each).to_bytes(4, "little") + each for each in encoded)
-    # The metadata is written by growing the account, whose rent must be there before.
+    # Writing the metadata grows the account, which must have the rent for it before.
     mint_rent = await rent_now(
         ledger, _MINT_WITH_POINTER_BYTES + TOKEN_METADATA_FIXED_BYTES + len(texts)
     )
@@ -434,16 +440,16 @@ async def plan_transfer_token(
 ) -> Draft:
     """Send `amount` whole tokens, from the wallet's associated account first.
 
-    Of a mint with a transfer fee less arrives, which the details say; all of it leaves and counts.
+    With a transfer fee of the mint, `amount` leaves and counts, and less arrives (`received`).
 
     Args:
         mint: a mint address or a known symbol.
         to: a wallet's address, or a token account of the mint.
 
     Raises:
-        InvalidRequest: no such mint, or one whose tokens do not move by themselves; wrapped SOL;
-            the amount is none, more than the wallet holds, or no more than the mint's fee; `to` is
-            the wallet itself, has no private key, or is an account that cannot hold the tokens.
+        InvalidRequest: no such mint, or its tokens cannot be transferred; wrapped SOL; `amount` is
+            no amount, more than the wallet holds, or no more than the mint's fee; `to` is the
+            wallet itself, has no private key, or is an account that cannot hold the tokens.
         LedgerError: the ledger did not answer.
     """
     found = await read_mint(ledger, tokens.resolve(mint, "mint"))
@@ -464,7 +470,7 @@ async def plan_transfer_token(
     rent = 0
     opening = []
     if account != str(recipient):
-        # Also where it exists: the program then checks that it is still the receiver's.
+        # Even if it exists, because the program then checks that it is still the receiver's.
         opening.append(open_associated(wallet, owner, found.address, found.program))
         rent = await _rent(ledger, owner, account, found)
     intent = Intent(
@@ -488,12 +494,12 @@ async def plan_transfer_token(
 
 def _check_mint(mint: Mint) -> None:
     if mint.address == WRAPPED_SOL_MINT:
-        # SOL limits bound SOL however it is wrapped; sent as a token it would pass them by.
+        # The limits of SOL would not count it if it was sent as a token.
         raise InvalidRequest("mint: wrapped SOL is not sent as a token; unwrap it and send SOL")
     if NON_TRANSFERABLE in mint.extensions:
         raise InvalidRequest(f"mint: {mint.address} has tokens that cannot be transferred")
     if mint.runs_hook:
-        # Its program wants accounts that the wallet's signature must not meet.
+        # The hook's program would get accounts together with the wallet's signature.
         raise InvalidRequest(
             f"mint: {mint.address} has a transfer hook, a program that each transfer must call, so"
             " it cannot be sent"
@@ -503,14 +509,14 @@ def _check_mint(mint: Mint) -> None:
 async def _receiver(
     ledger: ReadLedger, wallet: str, recipient: Pubkey, mint: Mint
 ) -> tuple[str, str]:
-    """Who will own the tokens, and in which token account."""
+    """Return the owner that will have the tokens, and its token account."""
     state = await ledger.account(str(recipient))
     check_recipient("to", str(recipient), state, mint.address)
     given = token_account(state)
     if given is not None:
         owner, account = given.owner, str(recipient)
     elif state is None and not recipient.is_on_curve():
-        # It may be the address of a token account that is not open; a vault has SOL.
+        # It may be the address of a token account that is not open; a program's vault has SOL.
         raise InvalidRequest(
             "to is an address without a private key that nothing was sent to, which might not spend"
             " what it gets; a program's vault has a token account of the mint that can be named"
@@ -530,11 +536,11 @@ async def _receiver(
 
 
 async def _rent(ledger: ReadLedger, owner: str, account: str, mint: Mint) -> int:
-    """Return lamports that opening the receiver's associated account takes at most; 0 where it is
+    """Return the most lamports that opening the receiver's associated account takes; 0 if it is
     open."""
     existing = token_account(await ledger.account(account))
     if existing is None:
-        # Lamports somebody sent to the address before do not open it.
+        # Lamports that were sent to the address earlier do not open it.
         return most_rent(associated_account_size(mint))
     if existing.owner != owner:
         raise InvalidRequest(
@@ -546,11 +552,11 @@ async def _rent(ledger: ReadLedger, owner: str, account: str, mint: Mint) -> int
 def _transfer(
     wallet: str, mint: Mint, account: str, holding: TokenHolding, units: int, fee: int | None
 ) -> Instruction:
-    """Send units of a holding; `fee` is what the mint withholds, None where it has no fee."""
+    """Send units of a holding; `fee` are units that the mint withholds, None if it has no fee."""
     source, address, program = holding.account, mint.address, mint.program
     if fee is None:
         return send_tokens(address, program, mint.decimals, source, account, wallet, units)
-    # States the fee, and fails where another is in force as it lands: as said, or not at all.
+    # The instruction states the fee, and fails if another fee is in force when it lands.
     return Instruction(
         Pubkey.from_string(program),
         _WITH_FEE.pack(TOKEN_TRANSFER_CHECKED_WITH_FEE, units, mint.decimals, fee),

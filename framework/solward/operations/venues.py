@@ -1,4 +1,4 @@
-"""The venues of a swap: which of them are asked, all at once, and what they offer."""
+"""The venues of a swap: the choice of those to ask, and their offers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from solward.types.venue import BEST_VENUE, VenueContext
 
 T = TypeVar("T")
 
-# How long a swap waits for further venues once one has made an offer. Without any offer it waits
-# on: each venue's own requests end sooner or later.
+# Seconds that a swap waits for all venues. Without any offer by then it waits for the first one,
+# since each venue's own requests end sooner or later.
 OFFERS_S = 5.0
 
 
@@ -30,7 +30,7 @@ class Venue:
     """A venue plugin with what the service gives to it.
 
     Attributes:
-        lacks: what the operator has to set before it can be asked; None where nothing.
+        lacks: what the operator must set before it can be asked; None if nothing is missing.
     """
 
     plugin: LoadedVenue
@@ -39,7 +39,7 @@ class Venue:
 
     @property
     def name(self) -> str:
-        """As its plugin declares it."""
+        """The name that its plugin declares."""
         return self.plugin.spec.name
 
 
@@ -48,17 +48,17 @@ class Venues:
     """The loaded venues.
 
     Attributes:
-        chosen: the name of the one that swaps use, or `best`.
+        chosen: name of the venue that swaps use, or `best`.
     """
 
     loaded: tuple[Venue, ...]
     chosen: str = BEST_VENUE
 
     def enabled(self) -> tuple[Venue, ...]:
-        """Return those that a swap asks, at least one.
+        """Return the venues that a swap asks, at least one.
 
         Raises:
-            NoVenue: none is loaded, or not the chosen one, or it lacks a setting.
+            NoVenue: no venue is loaded, the chosen one is not, or it lacks a setting.
         """
         if not self.loaded:
             raise NoVenue("No swap venue plugin is loaded")
@@ -79,11 +79,11 @@ class Venues:
 async def every_offer(
     venues: Sequence[Venue], ask: Callable[[Venue], Coroutine[Any, Any, T]]
 ) -> list[T]:
-    """What the venues answer, in their order; one that fails is left out while another answers.
+    """Return the venues' answers, in their order, without those of venues that failed.
 
     Raises:
-        InvalidRequest: every venue refused, with the reason of each.
-        LedgerUnavailable: every venue failed. Of a single venue whatever it raises.
+        InvalidRequest: every venue refused; has the reason of each.
+        LedgerUnavailable: every venue failed. The error of a single venue is raised as it is.
     """
     if len(venues) == 1:
         return [await ask(venues[0])]
@@ -113,5 +113,5 @@ def _succeeded(task: asyncio.Task[T]) -> bool:
 
 
 def _reason(error: BaseException | None) -> str:
-    # Another error's text is the plugin's own, which may quote whatever it likes.
+    # Any other error's text is the plugin's own, which may contain anything.
     return str(error) if isinstance(error, SolwardError) else type(error).__name__

@@ -1,1 +1,1 @@
-"""Paying for requests over HTTP: what is asked of a seller, which offer is paid, the answer."""
+"""Payments for HTTP requests: the request to a seller, the choice of an offer, and the answer."""

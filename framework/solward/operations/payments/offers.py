@@ -1,5 +1,6 @@
-"""Which of a seller's offers may be paid, which is, and the transaction that pays it; what an offer
-says is the seller's word.
+"""Offers of sellers: checks that one may be paid, the choice, and the transaction that pays it.
+
+An offer's values are the seller's and not trusted.
 """
 
 from __future__ import annotations
@@ -44,18 +45,18 @@ from solward.types.record import TransactionType
 from solward.types.site import without_default_port
 from solward.vault.money.request import Draft, Payment
 
-# Micro-lamports for a compute unit: the least that a payment sets.
+# The lowest price of a compute unit that a payment sets, in micro-lamports.
 LEAST_UNIT_PRICE: Final = 1
 
-# Mint extensions of Token-2022 by which more leaves, less arrives, others move or stop it, or the
-# amount is hidden or shown as another (`ExtensionType`): transfer fee, confidential transfer,
+# Mint extensions of Token-2022 (`ExtensionType`) with which more leaves, less arrives, others can
+# move or stop tokens, or the amount is hidden or differs: transfer fee, confidential transfer,
 # default state of accounts, non-transferable, interest, permanent delegate, transfer hook,
 # confidential fee, confidential mint and burn, scaled amounts, pausable.
 _REFUSED_EXTENSIONS: Final = frozenset(
     {TRANSFER_FEE, 4, 6, NON_TRANSFERABLE, 10, 12, TRANSFER_HOOK, 16, 24, 25, 26}
 )
-# A sponsored one costs nothing. Push is the last: who is paid before he says whether he takes it
-# keeps the money, and sellers of MPP do not say that they take none; by default some do not.
+# Sponsored payments cost no fee. Push is last, because the seller is paid before it has accepted
+# the payment, and sellers of MPP do not announce that they refuse push, as some do by default.
 _PREFERENCE: Final = (PaymentMode.SPONSORED, PaymentMode.UNSPONSORED, PaymentMode.PUSH)
 
 # An address with a host, a path, a query, a name, or a first segment without a dot. Programs read
@@ -67,17 +68,17 @@ _RESOURCE: Final = re.compile(
     re.IGNORECASE,
 )
 
-# Of a memo that only makes equal payments distinct: as hexadecimal digits.
+# Random bytes, written in hexadecimal, of a memo that only makes equal payments distinct.
 _NONCE_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """What a payment is made in.
+    """The asset of a payment.
 
     Attributes:
         mint: `SOL` or a mint.
-        program: the mint's token program; None of SOL.
+        program: the mint's token program; None for SOL.
     """
 
     mint: str
@@ -87,7 +88,7 @@ class Asset:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """An offer that may be paid, and how."""
+    """An offer that may be paid, and a mode in which it may be."""
 
     protocol: str
     offer: PaymentOffer
@@ -96,25 +97,25 @@ class Chosen:
 
 
 class Assets:
-    """What payments may be made in; kept in memory, since of a mint none of it changes."""
+    """A cache of the assets that payments may be made in; a mint's properties never change."""
 
     def __init__(self, ledger: ReadLedger) -> None:
         self._ledger = ledger
         self._known: dict[str, Asset | str] = {SOL: Asset(SOL, SOL_DECIMALS)}
 
     async def get(self, mint: str) -> Asset:
-        """Decimals and program of an asset; asks the ledger once.
+        """Return an asset with its decimals and program; asks the ledger once.
 
         Raises:
-            PaymentRefused: `asset_refused`: it is no mint, or one of which another amount could
-                leave or arrive than is paid.
+            PaymentRefused: `asset_refused`: it is no mint, or has an extension with which another
+                amount than the paid one could leave or arrive.
             LedgerError: the ledger did not answer.
         """
         found = self._known.get(mint)
         if found is None:
             found = await self._read(mint)
             if len(self._known) > _MOST_KNOWN:
-                # Sellers name mints; none may fill the memory.
+                # Cleared, because sellers name the mints and must not fill the memory.
                 self._known = {SOL: self._known[SOL]}
             self._known[mint] = found
         if isinstance(found, str):
@@ -123,12 +124,12 @@ class Assets:
 
     async def _read(self, address: str) -> Asset | str:
         if address in (WRAPPED_SOL_MINT, TOKEN_2022_WRAPPED_SOL_MINT):
-            # Ceilings bound SOL however it is wrapped; sent as a token it would pass them by.
+            # The ceilings of SOL would not count it if it was sent as a token.
             return "wrapped SOL is not paid with; a seller may ask for SOL"
         try:
             mint = await read_mint(self._ledger, address, "asset")
         except InvalidRequest:
-            # It may be made later.
+            # Not cached, because the mint may be created later.
             raise PaymentRefused("asset_refused", f"{address} is no mint here") from None
         if mint.program != TOKEN_PROGRAM and _REFUSED_EXTENSIONS.intersection(mint.extensions):
             return (
@@ -143,12 +144,12 @@ _MOST_KNOWN: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What an offer must fit.
+    """The terms that an offer must fit.
 
     Attributes:
         networks: names and CAIP-2 ids of the service's own ledger.
         wallet: the payer's address.
-        managed: keys of wallets of this service, of those that the offers name as sponsors.
+        managed: sponsors named in the offers that are keys of this service's wallets.
         resource_sites: see PAYMENTS_RESOURCE_SITES.
     """
 
@@ -160,7 +161,7 @@ class Terms:
     resource_sites: Collection[str] = ()
 
     def most_of(self) -> tuple[Most, str] | None:
-        """`max` and the asset that it names: `SOL` or a mint.
+        """Return the request's `max` and its asset, `SOL` or a mint; None if there is no `max`.
 
         Raises:
             InvalidRequest: neither a known symbol nor a mint.
@@ -172,14 +173,14 @@ class Terms:
         return most, SOL if mint == WRAPPED_SOL_MINT else mint
 
     def name_of(self, asset: str) -> str:
-        """Return an asset for people: its symbol where it has one."""
+        """Return an asset's symbol, or its mint if it has none."""
         return asset if asset == SOL else self.tokens.symbol_of(asset) or asset
 
 
 async def acceptable(
     offer: PaymentOffer, terms: Terms, assets: Assets
 ) -> tuple[Asset, tuple[PaymentMode, ...]]:
-    """What a payment of an offer is made in, and the ways in which it may be paid.
+    """Return an offer's asset, and the modes in which it may be paid.
 
     Raises:
         PaymentRefused: it may not be paid; `code` says why.
@@ -227,15 +228,15 @@ async def acceptable(
 
 
 def preferred(candidates: Sequence[Chosen]) -> Chosen:
-    """Return the one that is paid: by mode, then in the sellers' own order."""
+    """Return the candidate to pay: by mode, then in the seller's order."""
     return min(candidates, key=lambda each: _PREFERENCE.index(each.mode))
 
 
 def refused(site: str, reasons: Sequence[tuple[str, InvalidRequest]]) -> PaymentRefused:
-    """Return the refusal where no offer of a seller may be paid.
+    """Return the error for a seller none of whose offers may be paid.
 
     Args:
-        reasons: protocol -> why one of its offers may not be.
+        reasons: protocols, each with why one of its offers may not be paid.
     """
     if not reasons:
         return PaymentRefused(
@@ -251,12 +252,12 @@ def refused(site: str, reasons: Sequence[tuple[str, InvalidRequest]]) -> Payment
 
 
 def shown(text: str) -> str:
-    """What a seller wrote, in quotation marks."""
+    """Return a seller's text on one line and in quotation marks."""
     return jsontext.dumps(one_line(text))
 
 
 def _check_words(offer: PaymentOffer) -> None:
-    """Refuse values that no offer has, whatever plugin read them."""
+    """Refuse values that no valid offer has; the plugin that read them is not trusted."""
     split = sum(each.units for each in offer.splits if type(each.units) is int)
     amounts = (offer.units, *(each.units for each in offer.splits))
     if not all(type(each) is int and 1 <= each <= MAX_UNITS for each in amounts):
@@ -286,8 +287,8 @@ def _check_words(offer: PaymentOffer) -> None:
 
 
 def _check_resource(offer: PaymentOffer, terms: Terms) -> None:
-    """Refuse an offer for another site. The scheme and its default port do not count: a seller
-    behind a TLS proxy is itself called by http."""
+    """Refuse an offer for another site. The scheme and its default port do not count, because a
+    seller behind a TLS proxy is itself called by http."""
     request, named = terms.request, offer.resource
     if named is None or named == request.url:
         return
@@ -321,7 +322,7 @@ def _modes(offer: PaymentOffer, terms: Terms) -> tuple[PaymentMode, ...]:
     if offer.fee_payer is None:
         problem = PaymentRefused("fee_payer_missing", "it names nobody who pays the network fee")
     elif offer.fee_payer == terms.wallet or offer.fee_payer in terms.managed:
-        # Signed by the wallet as its authority, it would be signed as the payer of the fee.
+        # The wallet's signature as the tokens' authority would also make it pay the fee.
         problem = PaymentRefused(
             "fee_payer_own", "it has a wallet or pocket of this service pay the network fee"
         )
@@ -364,7 +365,7 @@ def payment_draft(wallet: str, request: SellerRequest, chosen: Chosen) -> Draft:
             for to, units in parts
         ]
         receivers = {*accounts, *accounts.values()}
-    # Without a signer, which `spl.memo` always names: the wallet signs the message already.
+    # Built without `spl.memo`, which always names a signer; the wallet signs the message already.
     memos = [] if memo is None else [Instruction(MEMO_PROGRAM_ID, memo.encode(), [])]
     is_sol = asset.mint == SOL
     site = site_name(request.site)

@@ -1,5 +1,5 @@
-"""Paying for a request: ask, choose an offer, hand a payment over, ask again, keep the answer and
-show it."""
+"""Payment for a request: ask the seller, choose an offer, ask again with a payment, and store the
+answer."""
 
 from __future__ import annotations
 
@@ -77,18 +77,17 @@ from solward.vault.store.payments import PaymentRow, StoredAnswer
 
 T = TypeVar("T")
 
-# A seller may compute what is asked for before it asks for a payment, or begins to answer a paid
-# request: for as long as it may settle the bytes that it was shown, and a while more; but no longer
-# than a caller waits altogether.
+# A seller may compute the answer before it asks for a payment, or before it begins to answer a paid
+# request. It then has as long as it could settle the payment, and `ANSWER_MARGIN_S` more, but at
+# most the time that a caller waits in all.
 ASK_WAIT_S: Final = 15.0
 ANSWER_MARGIN_S: Final = 10.0
-# What is answered usually lands within it.
+# A payment usually lands within this time after its answer.
 SETTLE_WAIT_S: Final = 2.0
 _CLOSE_WAIT_S: Final = 5.0
-# Payers of fees that are remembered to be no wallets: sellers name them, and none may fill the
-# memory.
+# Most fee payers remembered as not being wallets; sellers name them and must not fill the memory.
 _MOST_STRANGERS: Final = 1_000
-# The kept answers to one principal take at most a tenth of the room of all, beside its newest.
+# Stored answers to one principal take at most a tenth of all room, besides its newest answer.
 ONE_IN: Final = 10
 
 _log = structlog.get_logger(__name__)
@@ -96,13 +95,13 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PaymentQuote:
-    """What a request would cost, and whether it would be paid.
+    """The result of a dry run of a payment.
 
     Attributes:
-        answer: of the seller to the request without a payment.
-        payment: what would be paid; None where the seller asks for nothing.
-        trial: the judgement, without anything stored or signed; None likewise.
-        description: what is sold, as the seller says; one line.
+        answer: the seller's to the request without a payment.
+        payment: the payment that would be made; None if the seller asks for none.
+        trial: its judgement, with nothing stored or signed; None if there is no payment.
+        description: the seller's description of its goods; one line.
     """
 
     answer: PaidAnswer
@@ -112,7 +111,7 @@ class PaymentQuote:
     description: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As a dry run of the route answers: `offer` is what would be paid, null for nothing."""
+        """Return the route's answer to a dry run; `offer` is null if nothing would be paid."""
         status = {"status": self.answer.status}
         if self.payment is None or self.trial is None:
             return {
@@ -136,8 +135,8 @@ class Payments:
     """Payments over HTTP of every wallet of a service.
 
     Attributes:
-        answers_max_bytes: of sellers' answers, of all principals together; see `ONE_IN`.
-        localnet_as: whose offers count as the localnet's; see PAYMENTS_LOCALNET_AS.
+        answers_max_bytes: bytes of all stored answers of sellers; see `ONE_IN`.
+        localnet_as: the network whose offers count as the localnet's; see PAYMENTS_LOCALNET_AS.
         resource_sites: see PAYMENTS_RESOURCE_SITES.
     """
 
@@ -162,26 +161,26 @@ class Payments:
         self._assets = Assets(self.ledger)
 
     def use_protocols(self, protocols: Mapping[str, LoadedPayment]) -> None:
-        """Pay by these from now on."""
+        """Set the payment protocols to use from now on."""
         self._protocols = protocols
 
     async def pay(self, wallet_id: str, actor: Actor, request: PayRequest) -> PaidAnswer:
-        """Make a request, and pay for it where the seller asks for that: once, whatever it answers.
+        """Make a request, and pay for it at most once if the seller asks for a payment.
 
-        The same action, or Idempotency-Key, asked for again gets the answer that is stored; where
-        none came, the same payment is shown again while it may land. A caller that is cancelled
-        cancels nothing that was signed.
+        A repeated action or Idempotency-Key gets the stored answer. If no answer came, the same
+        payment is shown again while it may land. Cancelling the call cancels nothing that was
+        signed.
 
         Returns:
-            The seller's answer, of any status, 0 where none came in time; `payment` says what was
-            paid.
+            The seller's answer, of any status, or of status 0 if none came in time; `payment` says
+            what was paid.
 
         Raises:
             WalletNotFound: no such wallet.
             InvalidRequest: a field is wrong; names it.
             PaymentRefused: no offer of the seller may be paid; nothing was judged or stored.
             IdempotencyInFlight: the same request is being made.
-            Otherwise what `Engine.hand_over` and `Engine.execute` raise.
+            The errors of `Engine.hand_over` and `Engine.execute`.
         """
         wallet = await self.wallets.get(wallet_id)
         asked = read_request(request, needs_most=not actor.is_admins)
@@ -192,10 +191,10 @@ class Payments:
             return await self._first(wallet, actor, asked)
 
     async def quote(self, wallet_id: str, actor: Actor, request: PayRequest) -> PaymentQuote:
-        """What `pay` would pay now: makes the request without a payment; nothing is stored.
+        """Make the request without a payment, and return what `pay` would pay; nothing is stored.
 
         Raises:
-            As `pay`, before anything is judged.
+            Same as `pay` before anything is judged.
         """
         wallet = await self.wallets.get(wallet_id)
         asked = read_request(request, needs_most=not actor.is_admins)
@@ -211,15 +210,15 @@ class Payments:
         return PaymentQuote(answer, draft.payment, trial, symbol, description)
 
     async def again(self, transaction_id: str, request: SellerRequest | PayRequest) -> PaidAnswer:
-        """What became of a payment whose request is made again.
+        """Return the answer to a payment whose request is made again; nothing is signed.
 
-        The stored answer; where there is none, the same payment shown again while the seller may
-        take it, but not while the wallet is frozen. Nothing is signed.
+        If no answer is stored, the same payment is shown again while the seller can settle it, but
+        not while the wallet is frozen.
 
         Raises:
             InvalidRequest: it paid for another request.
             TransactionError: it was blocked or failed, and the seller gave no answer.
-            IdempotencyInFlight: it is being shown.
+            IdempotencyInFlight: it is being shown to the seller.
         """
         asked = (
             read_request(request, needs_most=False) if isinstance(request, PayRequest) else request
@@ -227,7 +226,7 @@ class Payments:
         try:
             record, row, wire = await self.engine.payment(transaction_id)
         except NotFound:
-            # Refused before anything of it was reserved.
+            # The payment was refused before anything was reserved, so only a record may exist.
             async with self.database.read() as connection:
                 refused_record = await transaction_store.get(connection, transaction_id)
             if refused_record is None:
@@ -251,7 +250,7 @@ class Payments:
         else:
             async with self.database.read() as connection:
                 frozen = await spending.freeze_reason(connection, wallet.id)
-            # Who has the bytes may use them; who has them not yet gets none while it is frozen.
+            # A seller that has the bytes can use them; no other gets them while it is frozen.
             shown = wire is not None and frozen is None
             proof = PaymentProof(row.mode, wallet.address, wire=wire) if shown else None
         if proof is None:
@@ -259,10 +258,10 @@ class Payments:
         return await self._shielded(self._show(record, asked, row.protocol, offer, proof))
 
     async def stored(self, transaction_id: str, given: StoredAnswer | None = None) -> PaidAnswer:
-        """Return a payment with the answer that is kept of it.
+        """Return a payment with its stored answer.
 
         Args:
-            given: the answer as it came; newer ones may have taken its room since.
+            given: the answer as it came, because newer answers may have taken its room.
 
         Raises:
             NotFound: no such payment.
@@ -281,7 +280,7 @@ class Payments:
     async def listed(
         self, wallet_id: str | None, limit: int, before: str | None
     ) -> list[PaymentView]:
-        """Return the newest payments, of one wallet or all, older than that of the record `before`.
+        """Return payments of one wallet or all, newest first, older than the payment `before`.
 
         Raises:
             WalletNotFound: no such wallet.
@@ -306,12 +305,14 @@ class Payments:
 
     @property
     def _most_of_one(self) -> int:
-        """Bytes of offers and answers that are kept of one principal."""
+        """Most bytes of stored offers and answers of one principal."""
         return self.answers_max_bytes // ONE_IN
 
     async def close(self) -> None:
-        """Wait a while for sellers' answers, then close the connections; what is cut off is found
-        at the next start, as after a crash at that point."""
+        """Wait a while for sellers' answers, then close the connections.
+
+        The next start deals with interrupted payments as after a crash.
+        """
         if self._running:
             _, late = await asyncio.wait(self._running, timeout=_CLOSE_WAIT_S)
             for task in late:
@@ -321,11 +322,11 @@ class Payments:
         await self.sites.close()
 
     async def _known(self, actor: Actor) -> str | None:
-        """Return the id of the payment of an action that was asked for before."""
+        """Return the id of the payment that an earlier call of the action made, or None."""
         try:
             record = await self.engine.known_action(actor)
         except TransactionError as error:
-            # Its seller may have answered all the same.
+            # The seller of a failed payment may still have answered.
             record = error.record
         return None if record is None else record.id
 
@@ -378,7 +379,7 @@ class Payments:
             except PaymentRefused as error:
                 reasons.append((name, error))
             except LedgerError as error:
-                # The account that an odd offer names may be one that no node answers.
+                # No node may have an answer for the account that an odd offer names.
                 unread = error
             else:
                 candidates += [Chosen(name, offer, mode, asset) for mode in modes]
@@ -404,8 +405,10 @@ class Payments:
         return Terms(request, networks, wallet.address, self.tokens, managed, sites)
 
     async def _managed(self, payers: Set[str]) -> frozenset[str]:
-        """Return those that are keys of wallets of this service. A reservation asks again: who is
-        none when he is met first is not asked about before it from then on."""
+        """Return the payers that are keys of this service's wallets.
+
+        One that is not is remembered; the reservation checks it again.
+        """
         if not payers:
             return frozenset()
         async with self.database.read() as connection:
@@ -424,12 +427,13 @@ class Payments:
         draft: Draft,
     ) -> PaidAnswer:
         if chosen.mode is PaymentMode.PUSH:
-            # Shown once it has landed. A known action may have paid for another request.
+            # `again` shows it once it has landed, and checks that a known action paid for this
+            # request.
             record = await self.engine.execute(wallet.id, actor, draft)
             return await self.again(record.id, request)
         handed = await self.engine.hand_over(wallet.id, actor, draft)
         if handed.wire is None:
-            # The action became known meanwhile: another process made it, or a caller that left.
+            # Another process, or a caller that left, has made the action's payment meanwhile.
             return await self.again(handed.record.id, request)
         proof = PaymentProof(chosen.mode, wallet.address, wire=handed.wire)
         return await self._show(handed.record, request, chosen.protocol, chosen.offer, proof)
@@ -442,8 +446,7 @@ class Payments:
         offer: PaymentOffer,
         proof: PaymentProof,
     ) -> PaidAnswer:
-        """Make the request with its payment, and keep what is answered; then wait a little for the
-        ledger."""
+        """Make the request with its payment, store the answer, and wait a little for the ledger."""
         protocol = self._protocols.get(protocol_name)
         if protocol is None:
             raise PaymentRefused(
@@ -486,7 +489,7 @@ class Payments:
 
     @contextmanager
     def _alone(self, actor: Actor) -> Iterator[None]:
-        """Yield one request at a time of an action, or of an Idempotency-Key."""
+        """Refuse a second request of the same action or Idempotency-Key while the block runs."""
         key = actor.action_key
         if key is None and actor.idempotency is not None:
             key = actor.idempotency.scope
@@ -515,7 +518,7 @@ class Payments:
 
 
 def answer_wait_s(slot_s: float) -> float:
-    """How long a seller has to begin its answer to a payment, where a slot takes `slot_s`."""
+    """Return the seconds that a seller has to begin its answer to a payment."""
     return min(ANSWER_WAIT_S, BLOCKHASH_BLOCKS * slot_s + ANSWER_MARGIN_S)
 
 
@@ -531,7 +534,7 @@ def _as_paid(found: SiteAnswer) -> PaidAnswer:
 
 
 def stored_answer(row: PaymentRow, view: PaymentView) -> PaidAnswer:
-    """What a seller answered to a payment; status 0 where no answer came."""
+    """Return a seller's answer to a payment; its status is 0 if none came."""
     answer = row.answer
     if answer is None:
         return PaidAnswer(status=0, headers=(), body=b"", payment=view)
@@ -540,7 +543,7 @@ def stored_answer(row: PaymentRow, view: PaymentView) -> PaidAnswer:
         headers=answer.headers,
         body=answer.body,
         payment=view,
-        # What broke off is kept as far as it came, and counts as no answer.
+        # An answer that broke off is stored as far as it came, and counts as none.
         truncated=len(answer.body) >= MAX_ANSWER_BYTES
         or answer.served is Served.UNKNOWN
         or not answer.is_whole,
@@ -548,7 +551,7 @@ def stored_answer(row: PaymentRow, view: PaymentView) -> PaidAnswer:
 
 
 def response_json(answer: PaidAnswer) -> dict[str, Any] | None:
-    """Return a seller's answer as the API shows it; null where none came."""
+    """Return a seller's answer as the API shows it; None if none came."""
     if not answer.status:
         return None
     headers: dict[str, str] = {}
@@ -566,7 +569,7 @@ def response_json(answer: PaidAnswer) -> dict[str, Any] | None:
 
 
 def paid_json(answer: PaidAnswer) -> dict[str, Any]:
-    """Return an answer and what was paid for it, as the API shows them."""
+    """Return an answer and its payment as the API shows them."""
     payment = answer.payment
     return {
         "response": response_json(answer),
@@ -577,7 +580,7 @@ def paid_json(answer: PaidAnswer) -> dict[str, Any]:
 def _text(body: bytes, truncated: bool) -> str | None:
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        # A character that is cut at the end is left out.
+        # If the text is truncated, a character that is cut at its end is left out.
         return decoder.decode(body, final=not truncated)
     except UnicodeDecodeError:
         return None

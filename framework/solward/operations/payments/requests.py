@@ -1,9 +1,8 @@
-"""A request that may be paid for: checked as its caller gives it, and recognised again; and the
-HTTP client that makes it: one request to one site, addresses checked, answers bounded.
+"""A request that may be paid for: its checks and fingerprint, and the HTTP client that makes it.
 
-By https alone, but for loopback addresses that the operator named. A name is resolved here and the
-connection made to an address that was checked, as for plugin hosts (`hosts/egress`). Nothing is
-followed, decoded, remembered between requests or read from the environment.
+Only https is allowed, except for loopback addresses that the operator named. A name is resolved
+here, and the connection is made to a checked address, as for plugin hosts (`hosts/egress`). The
+client follows no redirects, decodes nothing, has no cookies and does not read the environment.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ MAX_HEADER_BYTES: Final = 16 << 10
 _NO_BODY: Final = frozenset({"GET", "HEAD"})
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
-# Visible ASCII and spaces, as every server reads it alike.
+# Visible ASCII and spaces, which every server reads in the same way.
 _VALUE: Final = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]{0,8190}[\x21-\x7e])?|")
-# Of the connection and the message's frame, which are the service's.
+# Headers of the connection and of the message's frame, which only the service sets.
 _FRAME: Final = frozenset(
     {
         "accept-encoding",
@@ -74,7 +73,7 @@ _FRAME: Final = frozenset(
 )
 _ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _UNRESERVED: Final = re.compile(r"[A-Za-z0-9._~-]")
-# By which protocols show a payment: nobody but the service shows one.
+# Headers with which protocols show a payment, which only the service may do.
 _PAYMENT: Final = frozenset({"payment-signature", "x-payment"})
 _PAYMENT_SCHEME: Final = re.compile(r"payment(?:[\s,]|$)", re.IGNORECASE)
 
@@ -92,7 +91,7 @@ class SellerRequest:
     """A checked request.
 
     Attributes:
-        url: as it is requested, without a fragment.
+        url: without a fragment.
         path: path and query as they are sent.
         fingerprint: SHA-256 of method, address, headers and body, hex.
     """
@@ -109,14 +108,13 @@ class SellerRequest:
 
     @property
     def shown_url(self) -> str:
-        """The address without its query, which may hold what is not to be stored; in one
-        spelling, so that a price does not rise unseen under another (RFC 3986, 6.2.2)."""
+        """The address without its query, which may have secrets; in one spelling (RFC 3986, 6.2.2),
+        so that a higher price under another spelling is noticed."""
         return _ESCAPED.sub(_unescaped, self.url.partition("?")[0])
 
 
 def address_of(text: str, field: str) -> tuple[str, Site, str]:
-    """Return an address as it is requested, without its fragment; its site, and its path with
-    query.
+    """Return an address without its fragment, its site, and its path with query.
 
     Raises:
         InvalidRequest: naming `field`.
@@ -135,13 +133,13 @@ def address_of(text: str, field: str) -> tuple[str, Site, str]:
         site, path = split_url(made)
     except (httpx.InvalidURL, SkillError, ValueError):
         raise InvalidRequest(expected) from None
-    # By another spelling it would be a site under which nothing is granted or known.
+    # A site in another spelling would match no grant.
     read_site(site_name(site), field)
     return made, site, path
 
 
 def read_request(request: PayRequest, *, needs_most: bool) -> SellerRequest:
-    """Check what a caller gives.
+    """Check a caller's request.
 
     Args:
         needs_most: whether `max` must be given.
@@ -178,13 +176,13 @@ def read_request(request: PayRequest, *, needs_most: bool) -> SellerRequest:
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    """What needs no escape plainly, what does in capitals."""
+    """Return an escaped character plainly if it may be, otherwise its escape in capitals."""
     character = chr(int(escape[0][1:], 16))
     return character if _UNRESERVED.fullmatch(character) else escape[0].upper()
 
 
 def read_headers(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Headers that a caller may send; raises `InvalidRequest` naming one that it may not."""
+    """Return a caller's headers; raises `InvalidRequest`, naming one that it may not send."""
     if len(given) > MAX_HEADERS or sum(map(len, (*given, *given.values()))) > MAX_HEADER_BYTES:
         raise InvalidRequest(
             f"headers must be at most {MAX_HEADERS}, of {MAX_HEADER_BYTES >> 10} KiB together"
@@ -211,8 +209,7 @@ def read_headers(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def shown_headers(made: Mapping[str, str], protocol: str) -> tuple[tuple[str, str], ...]:
-    """Return the headers by which a protocol shows a payment; raises `PaymentRefused` for
-    others."""
+    """Return a protocol's headers that show a payment; raises `PaymentRefused` if unfit."""
     found = tuple(made.items())
     fits = 0 < len(found) <= 8 and sum(len(n) + len(v) for n, v in found) <= 2 * MAX_HEADER_BYTES
     for name, value in found:
@@ -226,18 +223,18 @@ def shown_headers(made: Mapping[str, str], protocol: str) -> tuple[tuple[str, st
 def with_headers(
     given: tuple[tuple[str, str], ...], more: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
-    """Headers with `more` in place of those of the same name."""
+    """Return the headers with `more` in place of those of the same name."""
     names = {name.lower() for name, _ in more}
     return (*(each for each in given if each[0].lower() not in names), *more)
 
 
 MAX_ANSWER_BYTES: Final = 1 << 20
-"""Of an answer's body that is kept: reading stops there."""
+"""Bytes of an answer's body that are read and stored."""
 _OF_ONE: Final = 4
 _LIMITS: Final = Limits(response_bytes=2 * MAX_ANSWER_BYTES, connect_s=10.0, at_once=32)
-# Sent where the caller gives none of the name.
+# Sent unless the caller gives a header of the name.
 _DEFAULTS: Final = (("Accept", "*/*"), ("User-Agent", f"solward/{version('solward')}"))
-# Of the connection; and what would be kept of a visit, which nothing is.
+# Headers of the connection, and cookies, which the service does not keep.
 _DROPPED: Final = frozenset(
     {
         "connection",
@@ -256,11 +253,11 @@ _DROPPED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SiteAnswer:
-    """What a site answered.
+    """A site's answer.
 
     Attributes:
         truncated: the body has more than was read, or ended before it was whole.
-        broken: it ended, or took too long, before it was whole.
+        broken: the body ended early or took too long.
     """
 
     answer: HttpAnswer
@@ -269,7 +266,7 @@ class SiteAnswer:
 
 
 class Sites:
-    """Requests to sellers, of one service."""
+    """The HTTP client for requests to sellers."""
 
     def __init__(
         self,
@@ -279,25 +276,25 @@ class Sites:
         dial: Dial | None = None,
         trusted: ssl.SSLContext | None = None,
     ) -> None:
-        """Args:
-        private: sites, as grants name them, that may be on this machine or a private network.
-        resolve: instead of the machine's own resolver.
-        dial: instead of a TCP connection.
-        trusted: certificates; those of httpx, or of SSL_CERT_FILE, where it is not given.
+        """Take what tests replace: `resolve`, `dial` and `trusted`.
+
+        Args:
+            private: sites, as grants name them, that may be on this machine or a private network.
+            trusted: certificates; by default those of httpx, or of SSL_CERT_FILE.
         """
         self._private = frozenset(private)
         self._resolve = resolve
         self._dial = dial or dial_tcp
         self._trusted = trusted
         self._pools: dict[bool, httpcore.AsyncConnectionPool] = {}
-        # Sellers may take long to answer, and whoever asks them may be many: neither keeps the
-        # operator and agents out, nor one principal the others.
+        # Slow sellers and many requests of API keys must not keep the operator and agents out, nor
+        # one principal the others.
         self._gates = {is_keys: asyncio.Semaphore(_LIMITS.at_once) for is_keys in (True, False)}
         self._own: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._pace = ReadPace(_LIMITS.chunks_a_second)
 
     def check(self, site: Site) -> None:
-        """Whether requests may go to a site at all.
+        """Refuse a site that no request may go to.
 
         Raises:
             PaymentRefused: `https_only`.
@@ -318,15 +315,15 @@ class Sites:
         *,
         who: str = ADMIN,
     ) -> SiteAnswer:
-        """Make one request; a principal has `_OF_ONE` under way at most.
+        """Make one request; a principal has at most `_OF_ONE` under way.
 
         Args:
-            headers: in place of the caller's of the same name.
+            headers: these replace the caller's of the same name.
             who: the principal that asks.
 
         Raises:
-            PaymentRefused: `https_only`, `address_refused`, `answer_too_large`, or `no_answer`:
-                whether the request came there is not known.
+            PaymentRefused: `https_only`, `address_refused`, `answer_too_large`, or `no_answer`, in
+                which case the request may have arrived.
         """
         site = request.site
         self.check(site)
@@ -396,7 +393,7 @@ class Sites:
     async def _body(
         self, response: httpcore.Response, reading: AnswerReading, until: float
     ) -> tuple[bytes, bool, bool]:
-        """At most `MAX_ANSWER_BYTES`; whether that is all, and whether it broke off."""
+        """Return at most `MAX_ANSWER_BYTES`, whether that is all, and whether it broke off."""
         body = bytearray()
         assert isinstance(response.stream, AsyncIterable)
         chunks = aiter(response.stream)
@@ -424,8 +421,8 @@ class Sites:
                 self._trusted = tls_context()
             pool = self._pools[private] = httpcore.AsyncConnectionPool(
                 ssl_context=self._trusted,
-                # As many as the gate lets in. None is used again: what a site sends beyond an
-                # answer would be its answer to the next request, of another wallet.
+                # The gate bounds them. No connection is used again, because bytes that a site sends
+                # after its answer would be read as the answer to another wallet's next request.
                 max_connections=None,
                 max_keepalive_connections=0,
                 network_backend=CheckedConnections(

@@ -1,8 +1,8 @@
-"""Changes of grants and of the address book: together, by version, and without a fresh start.
+"""Changes of grants and of the address book, which have one version together.
 
-Each holds the lock that every reservation shares, as a freeze does: what is reserved after it is
-judged by it. A grant that is new starts with what its principal moved in its windows and it would
-have covered, so that writing a grant anew gives back nothing.
+Each change holds the lock that every reservation shares, as a freeze does, so later reservations
+are judged by it. A new grant starts with the amounts that its principal moved in its windows and
+that it would have covered, so that rewriting a grant does not reset its limits.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def read_policy(
     """Return the policy in force.
 
     Args:
-        principals: whose grants to read; None for everybody's.
+        principals: those whose grants to read; None for all.
     """
     sets = await (
         store.all_sets(connection) if principals is None else store.sets_of(connection, principals)
@@ -68,12 +68,12 @@ async def replace_policy(
     *,
     if_version: int | None = None,
 ) -> int:
-    """Put every principal under exactly these grants, and replace the book; returns the version.
+    """Put every principal under exactly these grants, and replace the book; return the version.
 
     A principal that `sets` lacks is no longer under grants.
 
     Args:
-        if_version: what it was written for; None for any.
+        if_version: the version that must be in force; None for any.
 
     Raises:
         PolicyChanged: another version is in force.
@@ -97,14 +97,14 @@ async def replace_policy(
 async def replace_set(
     database: Database, who: str, grants: Sequence[Grant] | None, *, if_version: int | None = None
 ) -> int:
-    """Replace one principal's grants; None takes it out of grants. As `replace_policy`."""
+    """Replace one principal's grants, as `replace_policy` does; None takes it out of grants."""
     async with database.write() as connection:
         await lock_policy(connection, if_version)
         return await put_set(database, connection, who, grants)
 
 
 async def lock_policy(connection: AsyncConnection, if_version: int | None = None) -> None:
-    """Keep reservations and other changes out until the transaction ends; its first lock.
+    """Lock out reservations and other changes until the transaction ends; take it first of all.
 
     Raises:
         PolicyChanged: another version than `if_version` is in force.
@@ -127,7 +127,7 @@ async def put_set(
 
 
 async def drop_set(database: Database, connection: AsyncConnection, who: str) -> None:
-    """Drop the grants of a principal that is gone, if it has any; as `put_set`."""
+    """Drop the grants of a deleted principal, if it has any, under `lock_policy`."""
     if await store.sets_of(connection, [who]):
         await put_set(database, connection, who, None)
 
@@ -135,10 +135,10 @@ async def drop_set(database: Database, connection: AsyncConnection, who: str) ->
 async def may_approve(
     database: Database, connection: AsyncConnection, who: str, wallet_id: str | None = None
 ) -> bool:
-    """Return whether a principal's grants let it decide now what is held for others.
+    """Return whether a principal's grants let it decide others' holds now.
 
     Args:
-        wallet_id: whose money is held; None for that of any wallet.
+        wallet_id: the wallet of the hold; None for any wallet.
     """
     found = (await store.sets_of(connection, [who])).get(who)
     if not found:
@@ -178,7 +178,7 @@ def _audited(grants: Sequence[Grant] | None) -> dict[str, Any]:
     return {"grants": None if grants is None else [stored_form(grant) for grant in grants]}
 
 
-# What new grants start with.
+# The amounts that new grants start with.
 
 # Ids of one query.
 _PAGE: Final = 500
@@ -189,8 +189,8 @@ _RESERVED = (
     .order_by(reservations.c.created_ms)
 )
 _COUNTING = _RESERVED.where(reservations.c.scope == bindparam("b_scope"))
-# Of these every transaction has reservations; schedules, skills, plugins and sites stand in its
-# chain alone.
+# Kinds of principals that have reservations of their transactions; schedules, skills, plugins and
+# sites are only in a transaction's chain.
 _SCOPES = ("wallet:", "agent:", "key:")
 _LOCK_PENDING = (
     select(transactions.c.id)
@@ -206,11 +206,11 @@ _KEPT = select(reservations.c.transaction_id, reservations.c.asset, reservations
 
 @dataclass(frozen=True, slots=True)
 class _Counting:
-    """A transaction that counts in a scope: as it was judged, and what of it still counts.
+    """A transaction that counts in a scope.
 
     Attributes:
-        reserved_ms: the stamp of its reservations.
-        kept: asset -> units, which its end may have lowered.
+        reserved_ms: the time of its reservations.
+        kept: asset -> units that still count, which its end may have lowered.
     """
 
     judged: Judged
@@ -231,7 +231,7 @@ async def _counting(connection: AsyncConnection, who: str, after_ms: int) -> lis
     kept: dict[str, dict[str, int]] = {}
     for wallet_id, ids in by_wallet.items():
         for start in range(0, len(ids), _PAGE):
-            # Until the caller's transaction ends no end of theirs changes what still counts.
+            # Locked, so that they do not end, and change the units, before the caller's commit.
             await connection.execute(_LOCK_PENDING, {"ids": ids[start : start + _PAGE]})
             parameters = {"ids": ids[start : start + _PAGE], "b_wallet": wallet_id}
             for id_, asset, units in await connection.execute(_KEPT, parameters):
@@ -249,14 +249,14 @@ async def _through(connection: AsyncConnection, who: str, after_ms: int) -> list
         judged_effects.c.chain.contains(f'"{who}"', autoescape=True),
     )
     rows = await connection.execute(statement, {"b_after": after_ms})
-    # Databases compare letters each in its own way.
+    # Compared again here, because databases differ in how they compare letters.
     return [dict(row._mapping) for row in rows if who in json.loads(row.chain)]
 
 
 async def _seed(
     connection: AsyncConnection, who: str, grants: Sequence[Grant], now_ms: int
 ) -> None:
-    """Let each grant have counted what its principal moved that it would have covered."""
+    """Count in each new grant what its principal moved and the grant would have covered."""
     longest = max(grant.longest_ms for grant in grants)
     moved = await _counting(connection, who, now_ms - longest)
     named = [address for each in moved for address in addresses(each.judged.case.lines)]
@@ -292,7 +292,7 @@ async def _seed(
 
 
 def _covered(grant: Grant, case: Case, counting: _Counting) -> dict[str, int]:
-    """asset -> what a transaction counts in a grant, as far as it still counts at all."""
+    """Return asset -> units that a transaction still counts in a grant."""
     found: dict[str, int] = {}
     lines = case.lines or (None,)
     for at, line in enumerate(lines):
@@ -306,12 +306,12 @@ def _covered(grant: Grant, case: Case, counting: _Counting) -> dict[str, int]:
             is_covered = covers(grant, line, case)
         if not is_covered:
             continue
-        # Its slot in the rate.
+        # 0 units, for its slot in the rate.
         found.setdefault(SOL, 0)
         if at == 0 and case.costs_lamports:
             kept = counting.kept.get(COSTS, 0)
             if all(each is None or each.asset != SOL for each in lines):
-                # What a token's swap lent its pocket: costs of grants, SOL of the wallet.
+                # SOL lent to the pocket of a token's swap is costs in grants, and SOL in limits.
                 kept += counting.kept.get(SOL, 0)
             found[COSTS] = min(case.costs_lamports, kept)
         if line is None or not line.units or not counting.kept.get(line.asset, 0):
@@ -320,7 +320,7 @@ def _covered(grant: Grant, case: Case, counting: _Counting) -> dict[str, int]:
             units = found.get(line.asset, 0) + line.units
             found[line.asset] = min(units, counting.kept[line.asset])
         elif ANY_ASSET in grant.assets:
-            # Without a price no grant counted it in dollars either.
+            # Without a price it counts nothing, as no grant counted it in dollars then.
             worth = case.dollars[at]
             found[USD] = found.get(USD, 0) + (worth if isinstance(worth, int) else 0)
     return found

@@ -1,7 +1,7 @@
-"""The policy as people write it: documents and sentences, read and shown with this service's names.
+"""The policy as people write it: documents and sentences, with this service's names.
 
-A policy says who may do what; the vault keeps it and judges by it (`operations.policies.changes`).
-Wherever grants are read, one of them may be the sentence that says it.
+A policy says which principal may do what. The vault stores it and judges by it
+(`operations.policies.changes`). Wherever a grant's document is read, its sentence may be given.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from solward.vault.grants.model import Grant
 from solward.vault.grants.spelling import Names
 
 KeyNames = Callable[[], Awaitable[Mapping[str, str]]]
-"""id -> name of the API keys that this process knows and the database may not."""
+"""Returns id -> name of API keys, including those that are not in the database."""
 
 
 class ServiceNames(Names):
-    """Every name of the service; plugins are named as installed, however that is written."""
+    """All names of the service; a plugin is found under any spelling of its distribution."""
 
     __slots__ = ()
 
@@ -52,11 +52,11 @@ class ServiceNames(Names):
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """Grants of one principal that are not stored.
+    """Grants of one principal that are not stored yet.
 
     Attributes:
-        sentences: one for each of them, or that it may only read.
-        names: with which they were read.
+        sentences: one for each grant, or one that says that the principal may only read.
+        names: the names with which the grants were read.
     """
 
     grants: tuple[Grant, ...]
@@ -75,9 +75,7 @@ class Policies:
         registry: Callable[[], Registry],
         key_names: KeyNames,
     ) -> None:
-        """Args:
-        registry: gives the plugins as they are loaded now.
-        """
+        # `registry` returns the plugins that are loaded now.
         self._database = database
         self._tokens = tokens
         self._ledger = ledger
@@ -85,8 +83,8 @@ class Policies:
         self._key_names = key_names
 
     async def show(self) -> dict[str, Any]:
-        """Return the policy in force: `policy`, its document, and `sentences`, one for each of its
-        grants and then one for each principal that may only read, in their order."""
+        """Return the policy in force: its document as `policy`, and `sentences`: one per grant,
+        then one per principal that may only read, in their order."""
         stored, names = await self._now()
         return _shown(stored, names)
 
@@ -101,21 +99,21 @@ class Policies:
         return policy
 
     async def check(self, document: object) -> dict[str, Any]:
-        """As `read`, shown as `show` does; nothing changes."""
+        """Return a document's policy in the form of `show`; nothing changes. Errors: see `read`."""
         return _shown(*await self._read(document))
 
     async def replace(self, document: object) -> dict[str, Any]:
-        """Put every principal under exactly the grants of a document; returns it as `show`.
+        """Put every principal under exactly the grants of a document; return it as `show` does.
 
         Raises:
-            PolicyChanged: the document says another version than the one in force.
+            PolicyChanged: the document has another version than the one in force.
             InvalidRequest: it has no `grants`; or no `readOnly`, which would free a principal that
-                may only read; or as `read`.
-            LedgerError: as `read`.
+                may only read; or see `read`.
+            LedgerError: see `read`.
         """
         policy = await self.read(document)
         if isinstance(document, dict) and document.get("grants") is None:
-            # A body that was lost, or names the book alone, would take away every bound.
+            # A lost body, or one that has only the book, would otherwise remove every grant.
             raise InvalidRequest(
                 "grants is required and must be an array; [] puts nobody under grants"
             )
@@ -124,7 +122,7 @@ class Policies:
             freed = sorted(who for who, grants in stored.sets.items() if not grants)
             freed = [who for who in freed if who not in policy.sets]
             if freed:
-                # As a body without `grants`: what may only read could pay.
+                # Without this check, a principal that may only read could then pay.
                 raise InvalidRequest(
                     "readOnly is required and must be an array: the policy in force has"
                     f" {', '.join(freed[:3])} in it"
@@ -135,16 +133,16 @@ class Policies:
         return await self.show()
 
     async def show_one(self, principal: str) -> dict[str, Any]:
-        """Return one principal: its kind and id as `principal`, `grants` (None where it is not
-        under grants), `sentences`, and the `version` of the policy.
+        """Return one principal: its kind and id as `principal`, `grants` (None if it is not under
+        grants), `sentences`, and the `version` of the policy.
 
         Args:
-            principal: as a grant's `who` may say it.
+            principal: in any form of a grant's `who`.
 
         Raises:
             NotFound: no such principal.
         """
-        # One that is gone is known by its grants alone.
+        # A deleted principal is known only by its grants.
         stored, names = await self._now((principal,))
         who = _principal(principal, names)
         if who != principal:
@@ -154,15 +152,17 @@ class Policies:
     async def put(
         self, principal: str, value: object, *, version: int | None = None
     ) -> dict[str, Any]:
-        """Replace one principal's grants by a JSON array; None takes it out of grants. Returns it
-        as `show_one`.
+        """Replace one principal's grants by a JSON array; None takes it out of grants.
 
         Args:
-            version: of the policy that the change was written for; None for any.
+            version: of the policy that must be in force; None for any.
+
+        Returns:
+            The principal, as `show_one` does.
 
         Raises:
             NotFound: no such principal.
-            InvalidRequest, LedgerError, PolicyChanged: as `replace`; nothing changed.
+            InvalidRequest, LedgerError, PolicyChanged: see `replace`; nothing changed.
         """
         _, names = await self._now((principal,))
         who = _principal(principal, names)
@@ -176,33 +176,33 @@ class Policies:
 
         Args:
             who: its kind and id.
-            name: what people call it.
+            name: its name, for people.
 
         Raises:
-            InvalidRequest, LedgerError: as `read`.
+            InvalidRequest, LedgerError: see `read`.
         """
         return (await self.drafted(who, name, value)).grants
 
     async def drafted(self, who: str, name: str, value: object) -> Drafted:
-        """As `grants_of`, with the sentences that say them."""
+        """Return the same as `grants_of`, with the grants' sentences and names."""
         value, names = await self._spelled(value, (), who, name)
         grants = read_grants(value, "grants", names, who)
         return Drafted(grants, _sentences(who, grants, names), names)
 
     async def begin(self, who: str, name: str, value: object) -> None:
-        """Store the first grants of a key before it is stored itself, so that it is never there
-        without them. As `grants_of`."""
+        """Store a key's first grants, before the key itself, so that it never exists without them.
+        Arguments and errors are those of `grants_of`."""
         await store.replace_set(self._database, who, await self.grants_of(who, name, value))
 
     async def forget(self, who: str) -> None:
-        """Drop the grants of a principal that is gone."""
+        """Drop the grants of a deleted principal."""
         async with self._database.write() as connection:
             await store.lock_policy(connection)
             await store.drop_set(self._database, connection, who)
 
     async def grants_by_principal(self, who: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Of each of these principals that is under grants: `grants`, their documents, and
-        `sentences`, as `show` has them."""
+        """Return principal -> its `grants` as documents and their `sentences`, for each of these
+        that is under grants."""
         stored, names = await self._now(who)
         return {
             each: {
@@ -225,8 +225,7 @@ class Policies:
     async def _now(
         self, principals: Collection[str] | None = None
     ) -> tuple[GrantPolicy, ServiceNames]:
-        """Return the policy of these principals, of all where it is None, with every name there
-        is."""
+        """Return the policy of these principals, or of all, with all names of the service."""
         async with self._database.read() as connection:
             stored = await store.read_policy(connection, principals)
             rows = await self._rows(connection, stored)
@@ -239,13 +238,13 @@ class Policies:
         who: str = "",
         name: str = "",
     ) -> tuple[object, ServiceNames]:
-        """Grants as documents where some are sentences; every name there is, and the decimals of
-        the mints that they name.
+        """Return grants as documents, where some may be sentences, and the service's names with
+        the decimals of the mints that the grants name.
 
         Args:
-            principals: whose stored grants say decimals already; None for everybody's.
-            who: whose the grants are, which a sentence need not say; empty where each says it.
-            name: what people call it, where it is not stored yet.
+            principals: those whose stored grants have decimals already; None for all.
+            who: the grants' principal, which a sentence may then omit; empty if each names it.
+            name: the name of `who`, if it is not stored yet.
 
         Raises:
             InvalidRequest: a sentence is not understood.
@@ -268,7 +267,7 @@ class Policies:
             ]
         for mint in mints_named([] if grants is None else grants):
             if known_decimals(mint) is None and mint not in mints:
-                # What is no mint is refused where it stands in the document.
+                # An address that is no mint is refused when the document is read.
                 with contextlib.suppress(InvalidRequest):
                     mints[mint] = (await read_mint(self._ledger, mint)).decimals
         return grants, names
@@ -276,7 +275,7 @@ class Policies:
     async def _rows(
         self, connection: AsyncConnection, stored: GrantPolicy
     ) -> dict[str, dict[str, str]]:
-        """kind -> id -> name."""
+        """Return kind -> id -> name, of everything that a grant can name."""
         registry = self._registry()
         plugins = {canonical(each.distribution) for each in registry.skills.values()}
         rows = {
@@ -288,7 +287,7 @@ class Policies:
             "plugin": {name: name for name in plugins},
         }
         for who in stored.sets:
-            # What is gone keeps its grants, and the policy that says so can be put again.
+            # A deleted principal keeps its grants, so that the policy shown can be put again.
             kind, _, own_id = who.partition(":")
             rows.setdefault(kind, {}).setdefault(own_id, own_id)
         return rows
@@ -329,7 +328,7 @@ def _shown_one(
 
 
 def _shown(policy: GrantPolicy, names: ServiceNames) -> dict[str, Any]:
-    # Those that may only read last, as the document has them.
+    # Sorted so that principals that may only read are last, as in the document.
     sets = sorted(policy.sets.items(), key=lambda each: not each[1])
     sentences = [said for who, grants in sets for said in _sentences(who, grants, names)]
     return {"policy": policy_json(policy, names), "sentences": sentences}

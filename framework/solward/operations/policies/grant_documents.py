@@ -1,8 +1,8 @@
-"""Grants as JSON: the document that people write, read exactly, and the form that is stored.
+"""Grants as JSON: reads and writes the documents that people use.
 
-A document says symbols, names and whole units; the stored form mints, ids and integers. Every
-refusal is an `InvalidRequest` that names the path, such as `grants[3].assets.USDC.perTx`, and what
-was expected there.
+A document has symbols, names and whole units; a `Grant` has mints, ids and integers. Every refusal
+is an `InvalidRequest` that names the path, such as `grants[3].assets.USDC.perTx`, and what was
+expected there.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ MAX_NAMED: Final = 100
 """Most assets, recipients, sites or bought mints that one grant names."""
 MAX_WINDOWS: Final = 4
 MAX_RATE: Final = 1_000_000
-"""Most transactions that a window of `rate` may say."""
+"""Most transactions in a window of `rate`."""
 MAX_ADDRESSES: Final = 1_000
-"""Most addresses of one name, and most names, of the address book."""
+"""Most addresses of one name of the address book, and most names in it."""
 MAX_BPS: Final = 10_000
 
 _KINDS = ("wallet", "agent", "key", "schedule", "plugin", "skill", "site")
@@ -67,9 +67,9 @@ FIELDS: Final = (
     *("who", "wallet", "may", "assets", "to", "new", "via"),
     *("costs", "rate", "hours", "until", "swap"),
 )
-"""Of a grant's document."""
+"""The fields of a grant's document."""
 
-# `[0-9]`, never `\d`: that is every script's digits.
+# `[0-9]`, because `\d` matches the digits of every script.
 _AMOUNT = re.compile(r"(0|[1-9][0-9]{0,39})(?:\.([0-9]{1,40}))?")
 _HOURS = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9]) UTC")
 _UNTIL = re.compile(
@@ -82,13 +82,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class GrantPolicy:
-    """All that is granted.
+    """All grants, and the address book.
 
     Attributes:
-        sets: principal -> its grants in written order; empty where it may only read. One that is
-            missing is not under grants.
+        sets: principal -> its grants in written order; empty if it may only read. A missing
+            principal is not under grants.
         book: the address book: name of a group -> its addresses.
-        version: that the document was made from, None where it does not say.
+        version: the version that the document was made from; None if it has none.
     """
 
     sets: Mapping[str, tuple[Grant, ...]]
@@ -99,7 +99,7 @@ class GrantPolicy:
 def read_policy(value: object, names: Names) -> GrantPolicy:
     """Return a whole policy: `{"version": 7, "book": {...}, "grants": [...], "readOnly": [...]}`.
 
-    Grants may name what its own `book` has, and nothing else of an address book.
+    Grants may name only groups of the document's own `book`.
 
     Raises:
         InvalidRequest: naming the path.
@@ -142,10 +142,10 @@ def read_grants(
 
     Args:
         path: of the array, for refusals.
-        who: the principal all are for, which they may then leave out.
+        who: the principal of all grants, which they may then omit.
 
     Raises:
-        InvalidRequest: naming the path; also more than 100 grants of a principal, or two equal.
+        InvalidRequest: naming the path; also for more than 100 grants of a principal, or two equal.
     """
     found: dict[tuple[str, str], str] = {}
     count: Counter[str] = Counter()
@@ -163,11 +163,11 @@ def read_grants(
 
 
 def read_grant(value: object, path: str, names: Names, who: str | None = None) -> Grant:
-    """Return a grant as people write it; raises `InvalidRequest` naming the path.
+    """Return a grant from its document; raises `InvalidRequest` naming the path.
 
     Args:
         path: of the grant, for refusals.
-        who: the principal it is for, which it may then leave out.
+        who: the principal of the grant, which it may then omit.
     """
     fields = _object(value, path, FIELDS)
     principal = _who(fields, path, names, who)
@@ -186,9 +186,9 @@ def read_grant(value: object, path: str, names: Names, who: str | None = None) -
 
 
 def mints_named(value: object) -> frozenset[str]:
-    """Addresses that a document names as assets, whatever else it says.
+    """Return the addresses that a document names as assets, even if it is invalid.
 
-    The service looks up the decimals of those that no list has before the document is read.
+    The service looks up the decimals of unknown ones before it reads the document.
     """
     grants = value if isinstance(value, list) else [value]
     found: set[str] = set()
@@ -218,7 +218,7 @@ def grant_json(grant: Grant, names: Names) -> dict[str, Any]:
 
 
 def grant_sentence(grant: Grant, names: Names) -> str:
-    """Return all that a grant says, in one sentence; what it leaves at its default is not said."""
+    """Return a grant as one sentence, which omits fields that have their default."""
     return document_sentence(grant_json(grant, names), names)
 
 
@@ -323,7 +323,7 @@ def _assets_json(limits: Mapping[str, AssetLimit], names: Names) -> dict[str, An
 
 
 def _asset(word: str, path: str, names: Names) -> tuple[str, int]:
-    """Return the asset and its decimals that a symbol, a mint or `*` stands for."""
+    """Return the asset of a symbol, a mint or `*`, and its decimals."""
     if word == ANY_ASSET:
         return ANY_ASSET, USD_DECIMALS
     mint = names.tokens.resolve(word, path)
@@ -425,7 +425,7 @@ def _check_via(fields: Mapping[str, Any], path: str, principal: str) -> None:
     if principal.startswith(SITE):
         raise InvalidRequest(f"{path}: is not expected beside a site's own who")
     if fields["may"] != [Operation.PAY]:
-        # It would read as if it bounded the other operations too.
+        # With another operation, `via` would read as if it bounded that one too.
         raise InvalidRequest(f'{path}: may is expected to be ["pay"] alone')
 
 
@@ -510,18 +510,18 @@ def _swap_json(swap: SwapBounds, names: Names) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How one field of a grant is read and written.
+    """The reader and writer of one field of a grant.
 
     Attributes:
-        read: from a document's value and its path; raises `InvalidRequest` naming it.
-        write: as a document has it.
+        read: reads a document's value, given its path; raises `InvalidRequest` naming it.
+        write: returns the document's value.
     """
 
     read: Callable[[object, str, Names], object]
     write: Callable[[Any, Names], object]
 
 
-# In the order in which they are read; those that a document need not have.
+# The optional fields of a document, in the order in which they are read.
 _FORMS: Final = {
     "wallet": _Form(_wallet, lambda wallet, _: wallet),
     "assets": _Form(_assets, _assets_json),
@@ -539,7 +539,7 @@ _FORMS: Final = {
 }
 # Field of the document -> attribute of the grant.
 _ATTRIBUTES: Final = {each.encode_name: each.name for each in structs.fields(Grant)}
-# A document says what differs from it.
+# A document has only fields that differ from this grant's.
 _PLAIN: Final = Grant("", "", frozenset())
 
 
@@ -550,17 +550,16 @@ def _members(value: object, path: str, name: str) -> tuple[str, ...]:
         )
 
     def address(each: object, at: str) -> str:
-        # No contact's name: it may be another's when the document is put again.
+        # A contact's name is refused, because it may belong to another address later.
         if not isinstance(each, str) or not is_address(each):
             raise InvalidRequest(f"{at}: an address, base58 of 32 bytes, is expected")
         return each
 
-    # A name is stored with its addresses.
     return tuple(_all_of(value, path, MAX_ADDRESSES, "address", address))
 
 
 def _object(value: object, path: str, known: Sequence[str] | None) -> dict[str, Any]:
-    """Return a JSON object; of the `known` fields alone, where there are such."""
+    """Return a JSON object; if `known` is given, it may have only these fields."""
     if not isinstance(value, dict):
         raise InvalidRequest(f"{path}: an object is expected, not {_kind(value)}")
     for key in value:
@@ -572,7 +571,7 @@ def _object(value: object, path: str, known: Sequence[str] | None) -> dict[str, 
 
 
 def _items(value: object, path: str, most: int | None) -> Iterator[tuple[str, object]]:
-    """Path and value of each item of a JSON array."""
+    """Return path and value of each item of a JSON array."""
     if not isinstance(value, list):
         raise InvalidRequest(f"{path}: an array is expected, not {_kind(value)}")
     if most is not None and len(value) > most:
@@ -583,7 +582,7 @@ def _items(value: object, path: str, most: int | None) -> Iterator[tuple[str, ob
 def _all_of(
     value: object, path: str, most: int, what: str, read: Callable[[object, str], str]
 ) -> list[str]:
-    """Return the items of a JSON array, each read by its path: at least one, and none twice."""
+    """Return the items of a JSON array, read by `read`: at least one, and none twice."""
     found: dict[str, None] = {}
     for at, each in _items(value, path, most):
         item = read(each, at)

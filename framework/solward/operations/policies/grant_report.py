@@ -1,4 +1,4 @@
-"""What grants and limits leave room for, and the most that can leave a wallet in a day."""
+"""Reports of the room in grants and limits, and of the most that can leave a wallet in a day."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from solward.vault.money.judge.granting import names_of, room_at, used
 from solward.vault.store import grants as store
 from solward.vault.store import spending
 
-# When more is left is said of a window that is this full, in percent.
+# A window that is this full, in percent, is reported with the time when it has room again.
 _NEARLY_FULL: Final = 80
 SWAPS: Final = "agents, keys and schedules without grants may swap any token"
-"""Why nothing bounds what can leave of a token."""
+"""The reason why nothing bounds the amount of a token that can leave."""
 
 Caller = tuple[str, ScopeLimits]
-"""Who may use a wallet: an agent or a key, with its ceilings."""
+"""An agent, a key or a schedule that may use a wallet, with its ceilings."""
 
 Alike = tuple[ScopeLimits, int]
-"""The ceilings of keys without grants, and how many keys have these."""
+"""The ceilings of keys without grants, and the number of keys that have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class WalletKeys:
     """The keys that may use a wallet.
 
     Attributes:
-        single: as principals, with their ceilings: all that are under grants.
-        alike: the ceilings of others, and how many have these.
+        single: keys with their ceilings, at least all that are under grants.
+        alike: the ceilings of the other keys, and the number of keys that have them.
     """
 
     single: Sequence[Caller]
@@ -71,15 +71,15 @@ async def wallet_grants(
     alike: Sequence[Alike] = (),
     within: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """`grants`, of the wallet and of everybody who may use it, and `canLeave`: of one moment.
+    """Return `grants`, of the wallet and all that may use it, and `canLeave`, as of one moment.
 
     Args:
         ceilings: of the wallet.
         callers: every agent, key and operator's schedule that may use it.
-        shown: the principals that `grants` has; None for all of them.
+        shown: the principals to have in `grants`; None for all.
         alike: keys that may use it and are not among `callers`.
-        within: principals with grants of their own, which let nothing leave that another one's
-            would not: schedules that keys made.
+        within: principals whose grants only narrow those of another one, so that they do not count
+            for `canLeave`: schedules that keys made.
     """
     wallet = f"wallet:{wallet_id}"
     principals = [wallet, *(who for who, _ in callers), *within]
@@ -96,7 +96,7 @@ async def wallet_grants(
 async def principal_grants(
     database: Database, tokens: TokenList, principals: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """`grants_report` of those of these principals that are under grants."""
+    """Return `grants_report` of those of these principals that are under grants."""
     async with database.read() as connection:
         now = await database.moment(connection)
         sets = await _sets(connection, principals)
@@ -123,11 +123,11 @@ async def grants_report(
     now: Moment,
     wallet_id: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Of each principal its grants as sentences, and of each limit what is used and left.
+    """Return each principal's grants with sentences, and the used and left amounts of each limit.
 
     Args:
         sets: principal -> its grants, in the order of the answer.
-        wallet_id: leaves out the grants for other wallets alone; the rest keep their numbers.
+        wallet_id: omits grants that are only for other wallets; the rest keep their numbers.
     """
     needs = {need for each in sets.values() for grant in each for need, _, _ in _limits(grant)}
     counted = await used(connection, needs, now.window_ms)
@@ -150,7 +150,7 @@ async def grants_report(
 
 def _limits(grant: Grant) -> Iterator[tuple[Need, int, Window]]:
     for counted, decimals, window in grant.limits():
-        # To a grant that approves alone no transaction is charged.
+        # A grant that only approves is never charged.
         if grant.may or counted not in (COSTS, RATE):
             yield (grant.scope, counted, window.length_ms), decimals, window
 
@@ -164,7 +164,7 @@ async def _limit_json(
     names: Names,
     now_ms: int,
 ) -> dict[str, Any]:
-    """Amounts are text in whole units, dollars for `*`; of `RATE` they are transactions."""
+    """Return a limit as JSON: amounts are text in whole units, dollars or transactions."""
     asset, most = need[1], window.most
     room_ms = None
     if counted and counted * 100 >= most * _NEARLY_FULL:
@@ -186,10 +186,11 @@ async def _limit_json(
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """The most of one asset in 24 hours: smallest units, and dollars of it beside them.
+    """The most of one asset that can leave in 24 hours.
 
     Attributes:
-        units: None where nothing bounds it.
+        units: smallest units; None if nothing bounds them.
+        micro_dollars: worth of it that may leave in addition to `units`.
     """
 
     units: int | None
@@ -198,13 +199,13 @@ class _Bound:
 
 @dataclass(frozen=True, slots=True)
 class CanLeave:
-    """The most that can leave a wallet in any 24 hours, whoever asks but the operator.
+    """The most that can leave a wallet in any 24 hours by all principals except the operator.
 
     Attributes:
-        bounds: asset (`ANY_ASSET` in micro-dollars: every one that is not named; `COSTS`) ->
-            smallest units; None where nothing bounds it.
+        bounds: asset -> smallest units; None if nothing bounds it. `ANY_ASSET` stands for every
+            asset that is not named, in micro-dollars; `COSTS` is one too.
         decimals: of these assets.
-        dollars: asset that is named -> micro-dollars of it that grants in dollars allow beside.
+        dollars: named asset -> micro-dollars of it that grants in dollars allow in addition.
     """
 
     bounds: Mapping[str, int | None]
@@ -212,11 +213,10 @@ class CanLeave:
     dollars: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self, wallet_id: str | None, names: Names) -> dict[str, Any]:
-        """`assets`: name -> `most` in whole units (dollars for `*`), null where nothing bounds it
-        and then `reason`; `sentence` says the same.
+        """Return `assets`, name -> `most` in whole units (dollars for `*`), and a `sentence`.
 
-        Args:
-            wallet_id: as of `can_leave_sentence`.
+        If nothing bounds an asset, its `most` is null and it has a `reason`. `wallet_id` is that of
+        `can_leave_sentence`.
         """
         assets: dict[str, Any] = {}
         for asset, units in self.bounds.items():
@@ -248,14 +248,13 @@ def can_leave(
 ) -> CanLeave:
     """Return the most that can leave a wallet in any 24 hours; pure.
 
-    All agents, keys and schedules that may use it at once: what each may by its ceilings and
-    grants, added up, and at most what the wallet's own ceilings and grants allow. The operator is
-    none of them.
+    It is the sum of what the ceilings and grants of all agents, keys and schedules allow, but at
+    most what the wallet's own allow. The operator's own actions are not counted.
 
     Args:
         ceilings: of the wallet.
-        sets: principal -> its grants, of those under grants.
-        alike: keys beside `callers`.
+        sets: principal -> its grants, for principals under grants.
+        alike: keys that are not among `callers`.
     """
     wallet = f"wallet:{wallet_id}"
     asking = list(callers)
@@ -264,7 +263,7 @@ def can_leave(
         for grant in sets.get(who, ()):
             decimals |= {each.asset: each.decimals for each in grant.assets.values()}
     for mint in sorted(ceilings.daily_tokens.keys() - decimals.keys()):
-        # Smallest units where nobody says what a whole one is.
+        # 0 decimals, so smallest units, if the mint's are not known.
         decimals[mint] = known_decimals(mint) or 0
     decimals[ANY_ASSET] = USD_DECIMALS
     bounds: dict[str, int | None] = {}
@@ -272,7 +271,7 @@ def can_leave(
     lends = any(_lends(sets.get(who, ())) for who in (wallet, *(each for each, _ in asking)))
     for asset in decimals:
         parts = [_of_caller(who, limits, asset, wallet_id, sets, now) for who, limits in asking]
-        # Which of the keys without grants it is makes no difference.
+        # All keys without grants have the same bound, so the prefix stands for any of them.
         parts += [
             _of_all(_of_caller(KEY_PRINCIPAL_PREFIX, limits, asset, wallet_id, sets, now), keys)
             for limits, keys in alike
@@ -295,9 +294,9 @@ def _of_caller(
     now: Moment,
 ) -> _Bound:
     if is_key(who) and limits.daily_lamports == 0:
-        # It signs nothing.
+        # The key may not sign anything.
         return _Bound(0)
-    # The wallet's grants and the caller's each may count a loan where the other does not.
+    # Either the wallet's grants or the caller's may count loans to pockets as costs.
     lends = any(_lends(sets.get(each, ())) for each in (who, f"wallet:{wallet_id}"))
     ceiling = _of_ceilings(limits, asset, lends=lends)
     if who in sets:
@@ -306,8 +305,10 @@ def _of_caller(
 
 
 def _lends(grants: Sequence[Grant]) -> bool:
-    """Return whether swaps of tokens are granted, whose pockets are lent SOL for fee and rent: a
-    grant counts it as costs, and ceilings as SOL."""
+    """Return whether grants allow swaps of tokens.
+
+    Their pockets are lent SOL for fee and rent, which grants count as costs and ceilings as SOL.
+    """
     return any(
         Operation.SWAP in grant.may and any(asset != SOL for asset in grant.assets)
         for grant in grants
@@ -345,7 +346,7 @@ def _of_grants(grants: Sequence[Grant], asset: str, wallet_id: str, now: Moment)
 
 
 def _in_a_day(limit: AssetLimit, rates: Sequence[Window]) -> int:
-    """Return the most in any 24 hours, which so many windows cover."""
+    """Return the most that a limit allows in any 24 hours, in smallest units."""
     most = min(_times(window) * window.most for window in limit.windows)
     if limit.per_tx is not None and rates:
         most = min(most, limit.per_tx * min(_times(rate) * rate.most for rate in rates))
@@ -357,7 +358,7 @@ def _times(window: Window) -> int:
 
 
 def _of_all(one: _Bound, callers: int) -> _Bound:
-    """Of so many callers with the same bound."""
+    """Return the bound of several callers that have the same one each."""
     units = None if one.units is None else one.units * callers
     return _Bound(units, one.micro_dollars * callers)
 
@@ -369,20 +370,21 @@ def _added(parts: Sequence[_Bound]) -> _Bound:
 
 
 def _least(one: _Bound, other: _Bound) -> _Bound:
-    """At least what both allow."""
+    """Return a bound that is at least as much as both bounds together allow."""
     if one.units is None or other.units is None:
         return other if one.units is None else one
-    # Each bounds it. Units are compared with units alone: what a dollar buys is not known here.
+    # Units can be compared only with units, because prices are not known here; otherwise either
+    # bound is right, and the one with fewer dollars is taken.
     if one.micro_dollars or other.micro_dollars:
         return min(one, other, key=lambda each: (each.micro_dollars, each.units))
     return _Bound(min(one.units, other.units))
 
 
 async def limits_report(database: Database, scope: str, limits: ScopeLimits) -> dict[str, Any]:
-    """Return one scope's limits as JSON: SOL as Decimal, a limit that is not set as None.
+    """Return one scope's limits as JSON: SOL as Decimal, None for a limit that is not set.
 
-    `spent` is what ended in the rolling 24 hours, `reserved` what unfinished transactions hold,
-    `left` what another transaction may take.
+    `spent` is of transactions that ended in the last 24 hours, `reserved` of unfinished ones, and
+    `left` is the room for another one.
     """
     return (await limits_reports(database, {scope: limits}))[scope]
 
@@ -390,7 +392,7 @@ async def limits_report(database: Database, scope: str, limits: ScopeLimits) -> 
 async def limits_reports(
     database: Database, limits: Mapping[str, ScopeLimits]
 ) -> dict[str, dict[str, Any]]:
-    """scope -> its `limits_report`, all of one moment."""
+    """Return scope -> its `limits_report`, all as of one moment."""
     mints = {mint for each in limits.values() for mint in each.daily_tokens}
     async with database.read() as connection:
         now = (await database.moment(connection)).window_ms

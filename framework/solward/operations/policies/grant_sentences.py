@@ -1,7 +1,7 @@
-"""Grants in words: what one says as a sentence and back, and what can leave, for people and models.
+"""Sentences of grants for people and models, read back into documents, and of what can leave.
 
-Plain text of one line. What others named is written as `vault.grants.spelling` has it: a sentence
-is read as the document that it says, which `grant_documents` checks.
+A sentence is plain text of one line; `vault.grants.spelling` quotes names that others chose. It is
+read as a document, which `grant_documents` checks.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _FIRST: Final = re.compile(rf"(?:\$({_AMOUNT})|({_AMOUNT}) ([A-Za-z0-9]+)) ({_PE
 _FURTHER: Final = re.compile(rf"\$?({_AMOUNT}) ({_PERIOD})")
 _RATE: Final = re.compile(rf"([0-9]+)(?: transactions?)? ({_PERIOD})")
 _IN: Final = re.compile(r"in ([0-9]+) (minute|hour|day)s")
-# Every word that a sentence may have after what may be done, beside numbers, names and units.
+# All words that may follow the operations in a sentence, besides numbers, names and units.
 _VOCABULARY: Final = (
     "a above an and any anybody as asked asset at by day days fees from hour hours impact in into"
     " is least minute minutes most new nothing of once only operator or other own person price"
@@ -72,7 +72,7 @@ _WORDS: Final = frozenset(_VOCABULARY.split())
 
 
 def document_sentence(document: Mapping[str, Any], names: Names) -> str:
-    """Return all that a grant's document says, in one sentence; of one that `grant_json` wrote."""
+    """Return the sentence of a grant's document that `grant_json` wrote."""
     who, may = document["who"], document["may"]
     is_site = who.startswith(SITE)
     does = BE_PAID if is_site else joined([_MAY_WORDS[each] for each in may])
@@ -100,17 +100,17 @@ DEFAULTS_SENTENCE: Final = (
 
 
 def read_only_sentence(who: str, names: Names) -> str:
-    """Of a principal under grants that has none."""
+    """Return the sentence of a principal that is under grants and has none."""
     if who.startswith(SITE):
         return f"{capital(principal_name(who, names))} may not be paid."
     return f"{capital(principal_name(who, names))} may only read."
 
 
 def read_sentence(text: str) -> dict[str, Any]:
-    """Return the document of the grant that such a sentence is of, for `read_grant` to check.
+    """Return the document of a grant's sentence, for `read_grant` to check.
 
     Raises:
-        InvalidRequest: it is no sentence of a grant; says which words are not understood.
+        InvalidRequest: it is no sentence of a grant; names the words that are not understood.
     """
     head = _HEAD.match(text)
     if head is None or not text.endswith("."):
@@ -151,12 +151,12 @@ def read_sentence(text: str) -> dict[str, Any]:
 def can_leave_sentence(
     wallet_id: str | None, amounts: Mapping[str, tuple[int, int] | None], names: Names
 ) -> str:
-    """Return the most that can leave a wallet today, whoever asks but the operator.
+    """Return the sentence about the most that can leave a wallet today, not by the operator.
 
     Args:
         wallet_id: None for the wallet of an agent that is not made yet.
         amounts: asset (`ANY_ASSET` in micro-dollars, `COSTS` in lamports too) -> smallest units and
-            decimals; None where nothing bounds it. What is missing cannot leave.
+            decimals; None if nothing bounds it. A missing asset cannot leave.
     """
     assets = [each for each in sorted_assets(amounts) if each != COSTS]
     other = _other(len(assets) == 1)
@@ -177,7 +177,7 @@ def can_leave_sentence(
 
 
 def beside_sentence(assets: Sequence[str]) -> str:
-    """Of assets by name: that the dollars `can_leave_sentence` says may leave as these too."""
+    """Return the sentence that the dollars of `can_leave_sentence` include these assets."""
     return (
         f"What it says in dollars may leave as {joined(list(assets))} too,"
         " beside their own amounts."
@@ -185,7 +185,7 @@ def beside_sentence(assets: Sequence[str]) -> str:
 
 
 def _limits(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the asset's name and the limits of each asset."""
+    """Yield each asset's name and limits."""
     for name, limit in document.get("assets", {}).items():
         yield name, limit["usd"] if name == ANY_ASSET else limit
 
@@ -204,7 +204,7 @@ def _other(is_alone: bool) -> str:
 
 
 def _asks(document: Mapping[str, Any]) -> Iterator[str]:
-    """When a person is asked, and that nothing goes to somebody new."""
+    """Yield the clauses about asking a person and about new recipients."""
     holds = [
         f"${limit['hold']}" if name == ANY_ASSET else f"{limit['hold']} {name}"
         for name, limit in _limits(document)
@@ -229,15 +229,15 @@ def _rates(rates: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """A field of the document as a clause of its sentence, and back.
+    """A field of the document, and how its clause of the sentence is written and read.
 
     Attributes:
-        path: the field; before a dot, the one that it is in.
+        path: the field, such as `rate` or `swap.into`.
         before: words before the value.
         after: words after it.
-        pattern: of the value's words.
-        write: the value's words.
-        read: the value of such words.
+        pattern: regular expression of the value's words.
+        write: returns the value's words.
+        read: returns the value of such words.
     """
 
     path: str
@@ -363,7 +363,7 @@ def _read_percent(text: str) -> int:
 
 
 def _read_name(text: str) -> str:
-    """Return the id that stands in parentheses, else the name or id itself."""
+    """Return the id in parentheses, or if there is none the name or id itself."""
     match = re.fullmatch(rf"{_QUOTED} \((.+)\)", text)
     said = match[1] if match else text
     return str(json.loads(said)) if said.startswith('"') else said
@@ -377,7 +377,7 @@ def _known(words: Mapping[str, str], text: str) -> str:
 
 
 def _missing(text: str) -> str:
-    """What of a sentence's form a text lacks first."""
+    """Return the first part of a sentence's form that a text lacks."""
     subject, may, _ = text.partition(" may ")
     kind = subject.partition(" ")[0]
     if not may:
@@ -390,11 +390,11 @@ def _missing(text: str) -> str:
 
 
 def _unclear(text: str) -> InvalidRequest:
-    """Names the first word that no sentence has, and the one that may have been meant."""
+    """Return the error for a text; it names the first unknown word and one that may be meant."""
     text = text.strip()[:60]
     before, unknown = "", None
     for word in re.findall(r"[^\s,;]+", text):
-        # A unit stands behind an amount.
+        # A word after an amount is a unit.
         is_unit = re.fullmatch(rf"\$?{_AMOUNT}", before) is not None
         if not (is_unit or word in _WORDS or re.fullmatch(rf"\$?{_AMOUNT}%?", word)):
             unknown = word
@@ -427,11 +427,11 @@ _CLAUSES: Final = (
 
 
 def _each(window: str) -> str:
-    """`a day` for `24h`, `in 3 days`."""
+    """Return a window in words: `a day` for `24h`, `in 3 days`."""
     return _EACH.get(window) or f"in {length_text(window)}"
 
 
 def _items(text: str, last: str = " and ") -> list[str]:
-    """Return the items of such a list."""
+    """Return the items of a list in words, such as "a, b and c"."""
     *first, end = text.split(last)
     return [*(each for part in first for each in part.split(", ")), end]

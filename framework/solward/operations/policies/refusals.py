@@ -1,4 +1,4 @@
-"""What was refused and why: the rule, its numbers, and what the transaction could have taken."""
+"""Refused transactions: the rule, its numbers, and what the transaction could have taken."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ from solward.vault.store.transactions import RECORD, record_of
 
 
 async def refusals(database: Database, wallet_id: str | None, limit: int) -> dict[str, Any]:
-    """`refusals`, the newest ones of a wallet or all (see `record_json`), and `lastDay`: how many
-    in 24 hours, `byRule`, and whether that is all of them (`isComplete`) or of the newest
-    `REFUSALS_OF` transactions."""
+    """Return `refusals`, the newest of a wallet or all (see `record_json`), and `lastDay`.
+
+    `lastDay` has the `count` of 24 hours and the counts `byRule`. If `isComplete` is false, they
+    are only of the newest `REFUSALS_OF` transactions.
+    """
     async with database.read() as connection:
         now = await database.moment(connection)
         records = await refused(connection, wallet_id, limit)
@@ -34,11 +36,11 @@ async def refusals(database: Database, wallet_id: str | None, limit: int) -> dic
 
 
 async def record_json(database: Database, record: TransactionRecord) -> dict[str, Any]:
-    """Return a record, with its fee where that is known.
+    """Return a record as JSON, with its fee if that is known.
 
-    A blocked one has `refusal` (`rule`, `reason` and `numbers`, empty where the reason says none);
-    what was judged by its bytes has `couldLeave`: the `lines` that these could take, as a hold has
-    them, and `costsLamports` of fee and rent.
+    A blocked one has `refusal`: `rule`, `reason` and `numbers`, which may be empty. One that was
+    judged by its bytes has `couldLeave`: the `lines` that the bytes could take, in the form of a
+    hold's, and `costsLamports` of fee and rent.
     """
     async with database.read() as connection:
         (found,) = await _with_reasons(connection, [record])
@@ -71,7 +73,7 @@ async def _with_reasons(
 
 
 def _line(stored: dict[str, Any]) -> dict[str, Any]:
-    """As a hold has it."""
+    """Return a stored line in the form of a hold's."""
     line = stored | {"units": str(stored["units"])}
     line.pop("program", None)
     return line
@@ -115,7 +117,7 @@ _FIRST_AMONG = Prepared(
 async def refused(
     connection: AsyncConnection, wallet_id: str | None, limit: int, among: int = REFUSALS_OF
 ) -> list[TransactionRecord]:
-    """Return the newest blocked records, of one wallet or all, among so many newest of all."""
+    """Return the newest blocked records, of one wallet or all, among the `among` newest records."""
     parameters = _of_wallet(wallet_id) | {"b_limit": limit, "b_among": among}
     rows = await _REFUSED[wallet_id is not None].all(connection, parameters)
     return [record_of(row) for row in rows]
@@ -124,8 +126,8 @@ async def refused(
 async def refused_by_rule(
     connection: AsyncConnection, wallet_id: str | None, since_ms: int, among: int = REFUSALS_OF
 ) -> tuple[dict[str, int], bool]:
-    """rule -> how many it refused since then, most first; and whether so many newest records reach
-    back so far."""
+    """Return rule -> how many transactions it refused since then, most first, and whether the
+    `among` newest records reach back so far."""
     parameters = _of_wallet(wallet_id) | {"b_since": since_ms, "b_among": among}
     rows = await _REFUSED_SINCE[wallet_id is not None].all(connection, parameters)
     counted = Counter(applied[-1] for (applied,) in rows if applied)
@@ -148,7 +150,7 @@ _NUMBERS = Prepared(
 async def refusal_numbers(
     connection: AsyncConnection, transaction_ids: Collection[str]
 ) -> dict[str, dict[str, str]]:
-    """id -> the numbers that its refusal was stored with, of those that have some."""
+    """Return id -> the numbers stored with its refusal, for those that have some."""
     if not transaction_ids:
         return {}
     rows = await _NUMBERS.all(connection, {"b_ids": list(transaction_ids)})
@@ -165,8 +167,8 @@ _LINES = Prepared(
 async def _leaving(
     connection: AsyncConnection, transaction_ids: Sequence[str]
 ) -> dict[str, tuple[list[dict[str, Any]], int]]:
-    """id -> the lines and lamports of fee and rent that its bytes could take, of those judged by
-    their bytes."""
+    """Return id -> the lines, and the lamports of fee and rent, that its bytes could take, for
+    transactions that were judged by their bytes."""
     if not transaction_ids:
         return {}
     rows = await _LINES.all(connection, {"ids": [*transaction_ids]})

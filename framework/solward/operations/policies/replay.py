@@ -1,19 +1,18 @@
-"""A policy judges again what was judged before, read page by page, beside the event loop: what
-another one would have changed.
+"""Replays judged transactions under a draft of the policy, to show what it would have changed.
 
-The facts stay as they were: what was requested, by whom and when, what it was worth, who had been
-paid, what the ledger made of it. Verdicts and counters follow the policy, by the same `decide` as
-then. Two policies are followed side by side, the one in force and the draft:
+The facts stay as they were: the request, its principal and time, its worth, the recipients paid
+before, and the result on the ledger. Verdicts and counters follow the policy, by the same `decide`.
+The policy in force and the draft are replayed side by side:
 
-- What the policy in force judged is stored with the sums that it was judged by. It takes them
-  again, so it says what it said, whatever was released, credited or carried over to an edited grant
-  in between. For a grant of both policies the draft takes them too, less what the policy in force
-  charged within the window, plus what it charged itself.
-- Every other sum, of a grant that the draft adds or of what an older policy judged, is what the
-  replay charged itself.
+- A transaction that the policy in force judged is stored with the sums used then. The policy in
+  force uses them again, so its verdict is the same, whatever was released, credited or carried over
+  to an edited grant since. For a grant of both policies, the draft uses them too, less what the
+  policy in force charged within the window, plus what the draft charged.
+- Every other sum, of a grant that the draft adds or of a transaction that an older policy judged,
+  is what the replay itself charged.
 
-So the policy in force changes nothing. What an older policy judged is compared with what the policy
-in force says of it, not with what was said then, and is marked.
+So the policy in force changes nothing. A transaction that an older policy judged is marked, and
+compared with the verdict of the policy in force, not with the verdict of then.
 """
 
 from __future__ import annotations
@@ -52,17 +51,17 @@ from solward.vault.store import recipients as recipient_store
 from solward.vault.store import transactions as transaction_store
 
 MOST_REPLAYED: Final = 200_000
-"""Most transactions of one replay; some thousand take a second."""
+"""Most transactions of one replay, which judges some thousand a second."""
 
 
 class Kept(StrEnum):
-    """What of a transaction still counts in the limits."""
+    """The part of a transaction that still counts in the limits."""
 
     ALL = "all"
     COSTS = "costs"
-    """It failed on the ledger: its fee and its slot in the rate."""
+    """Its fee and its slot in the rate, because it failed on the ledger."""
     NOTHING = "nothing"
-    """It never landed."""
+    """Nothing, because it never landed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +75,14 @@ class CompiledPolicy:
     def of(
         cls, sets: Mapping[str, Sequence[Grant]], book: Mapping[str, Sequence[str]]
     ) -> CompiledPolicy:
-        """Return a policy as it is read: principal -> its grants in written order, name ->
-        addresses."""
+        """Compile a policy: principal -> its grants in written order, name -> addresses."""
         return cls(
             {who: compile_grants(grants) for who, grants in sets.items()},
             {name: frozenset(addresses) for name, addresses in book.items()},
         )
 
     def of_chain(self, case: Case) -> list[CompiledGrants]:
-        """Of the principals of a transaction that are under grants."""
+        """Return the grants of each principal in a transaction's chain that is under grants."""
         return [self.sets[who] for who in case.chain if who in self.sets]
 
     @property
@@ -99,10 +97,10 @@ class Past:
     """A stored transaction.
 
     Attributes:
-        kept: what of it still counts. Of one that was held and made later, what was made counts,
-            and not the hold as well.
-        facts: its case with every fact that is known of that time by now, those that no grant then
-            looked at as well; None where the stored case has them.
+        kept: the part that still counts. If a hold was approved, the transaction made counts, and
+            the hold does not.
+        facts: its case with all facts of that time that are known now, including those that no
+            grant needed then; None if the stored case has them.
     """
 
     judged: Judged
@@ -112,14 +110,15 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One transaction of which the draft says something else than the policy in force.
+    """A transaction with different verdicts of the draft and of the policy in force.
 
     Attributes:
-        then: what was said of it.
-        in_force: what the policy in force says of it: `then`, unless an older policy said that.
-        now: what the draft says of it.
-        findings: why the draft refuses or holds it; where it allows it, why the other does not.
-        is_older: an older policy had judged it.
+        then: the verdict of then.
+        in_force: the verdict of the policy in force: `then`, unless an older policy judged it.
+        now: the draft's verdict.
+        findings: why the draft refuses or holds it; if it allows it, why the policy in force does
+            not.
+        is_older: an older policy judged it.
     """
 
     judged: Judged
@@ -132,14 +131,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay found.
+    """The result of a replay, in numbers of transactions.
 
     Attributes:
-        judged: transactions that grants were asked about.
-        others: those that a rule before them refused, which no grant changes.
-        older: of those judged, what an older policy had judged.
-        older_differ: of these, of which the policy in force says something else than was said.
-        changed: of which the draft says something else, all of them.
+        judged: those that were judged by grants.
+        others: those that an earlier rule refused, which no grant changes.
+        older: those among `judged` that an older policy judged.
+        older_differ: those among `older` with another verdict of the policy in force.
+        changed: those with another verdict of the draft.
         changes: the first of these.
     """
 
@@ -156,8 +155,8 @@ class Replay:
 
     Args:
         version: of the policy in force.
-        report_from_ms: what is older only fills the windows.
-        most: changes that are kept; all are counted.
+        report_from_ms: earlier transactions only fill the windows.
+        max_changes: changes that are kept; all are counted.
     """
 
     def __init__(
@@ -167,13 +166,13 @@ class Replay:
         draft: CompiledPolicy,
         *,
         report_from_ms: int = 0,
-        most: int = 1_000,
+        max_changes: int = 1_000,
     ) -> None:
         self._in_force = _Track(in_force)
         self._draft = _Track(draft)
         self._version = version
         self._report_from_ms = report_from_ms
-        self._most = most
+        self._max_changes = max_changes
         self._counts = Replayed()
         self._changes: list[Change] = []
 
@@ -183,7 +182,7 @@ class Replay:
             self._one(each)
 
     def result(self) -> Replayed:
-        """What was found so far."""
+        """Return the result so far."""
         return replace(self._counts, changes=tuple(self._changes))
 
     def _one(self, past: Past) -> None:
@@ -203,8 +202,8 @@ class Replay:
             live = self._in_force.judge(judged.case, judged, judged.used, None)
             draft = self._draft.judge(facts, judged, judged.used, self._in_force)
         in_force, now = _verdict(live), _verdict(draft)
-        # Where both say the same, it became of it what did: a plugin may have refused it, or a
-        # person allowed it.
+        # If the verdict is the same, the transaction ended as it did: a plugin may have refused it,
+        # or a person approved it.
         is_made = judged.outcome == ALLOWED if in_force == then else in_force == ALLOWED
         self._in_force.charge(judged.case, live, past.kept, is_made)
         is_made = is_made if now == in_force else now == ALLOWED
@@ -219,14 +218,16 @@ class Replay:
             older_differ=counts.older_differ + (is_older and in_force != then),
             changed=counts.changed + (now != before),
         )
-        if now != before and len(self._changes) < self._most:
+        if now != before and len(self._changes) < self._max_changes:
             findings = _findings(live if now == ALLOWED else draft)
             self._changes.append(Change(judged, then, before, now, findings, is_older))
 
 
 def _facts(policy: CompiledPolicy, stored: Case, known: Case) -> Case:
-    """Return a case with what is known by now, where the policy did not look at it then: what it
-    looked at is exact, such as whom the wallet had paid by then."""
+    """Return a case with the stored facts that the policy used then, and with those known now.
+
+    Stored facts are exact, such as the recipients that the wallet had paid by then.
+    """
     under = policy.of_chain(stored)
     if under:
         known = replace(known, lines=stored.lines, own=stored.own)
@@ -240,7 +241,7 @@ def _facts(policy: CompiledPolicy, stored: Case, known: Case) -> Case:
 
 
 class _Track:
-    """One policy, and what it has charged."""
+    """A policy, and the sums that it charged in the replay."""
 
     def __init__(self, policy: CompiledPolicy) -> None:
         self.policy = policy
@@ -249,10 +250,10 @@ class _Track:
     def judge(
         self, facts: Case, judged: Judged, stored: Mapping[Need, int], in_force: _Track | None
     ) -> Decision:
-        """Decide by the stored sums where there are some, otherwise by its own.
+        """Decide by the stored sums if there are some, otherwise by this track's own.
 
         Args:
-            in_force: the track that the stored sums are of; None where it is this one.
+            in_force: the track to which the stored sums belong; None for this one.
         """
         case = replace(
             facts, book=self.policy.book, dollars=line_dollars(facts.lines, judged.prices)
@@ -271,10 +272,10 @@ class _Track:
         return decide(self.policy.sets, case, used)
 
     def charge(self, case: Case, decision: Decision, kept: Kept, is_made: bool) -> None:
-        """Count what is made, as far as it still counts."""
+        """Count a transaction that is made, as far as it still counts."""
         if not is_made or kept == Kept.NOTHING:
             return
-        # As it is reserved: by the later of both clocks.
+        # The later of both clocks, as in a reservation.
         at_ms = max(case.now_ms)
         for charge in decision.charges:
             if kept == Kept.ALL or charge.asset == COSTS:
@@ -309,7 +310,7 @@ class _Counter:
             self._sums[index] += units
 
     def since(self, before_ms: int) -> int:
-        """What is later than `before_ms`."""
+        """Return the units later than `before_ms`."""
         return self._sums[-1] - self._sums[bisect_right(self._times, before_ms)]
 
 
@@ -327,11 +328,11 @@ def _findings(decision: Decision) -> tuple[Finding, ...]:
 async def replay_stored(
     database: Database, tokens: TokenList, days: int, draft: GrantPolicy | None = None
 ) -> dict[str, Any]:
-    """What a draft would have changed in the last days, as JSON; without one, the policy in force.
+    """Return as JSON what a draft (or the policy in force) would have changed in the last days.
 
     Raises:
-        InvalidRequest: `days` is out of range, or so much was judged in them that it would take too
-            long.
+        InvalidRequest: `days` is out of range, or more than `MOST_REPLAYED` transactions were
+            judged.
     """
     if isinstance(days, bool) or not isinstance(days, int) or not 1 <= days <= MAX_DAYS:
         raise InvalidRequest(f"days must be a whole number from 1 to {MAX_DAYS}")
@@ -348,7 +349,7 @@ async def replay_stored(
             f"days must be fewer: {count} transactions were judged in them and in the longest"
             f" window before, and at most {MOST_REPLAYED} are replayed"
         )
-    run = Replay(in_force, version, drafted, report_from_ms=from_ms, most=MOST_CHANGES)
+    run = Replay(in_force, version, drafted, report_from_ms=from_ms, max_changes=MOST_CHANGES)
     while seq:
         async with database.read() as connection:
             page, seq = await judged_page(connection, seq)
@@ -382,7 +383,7 @@ _KEPT_BY_FAILED = select(
 
 
 async def first_judged(connection: AsyncConnection, after_ms: int) -> tuple[int, int]:
-    """Since a time: the `seq` of what was judged first, and how much was; 0, 0 for nothing."""
+    """Return the first `seq` judged after a time, and how many were; 0, 0 if none were."""
     row = (await connection.execute(_FIRST_JUDGED, {"b_after": after_ms})).one()
     return int(row[0] or 0), int(row[1])
 
@@ -390,8 +391,10 @@ async def first_judged(connection: AsyncConnection, after_ms: int) -> tuple[int,
 async def judged_page(
     connection: AsyncConnection, seq: int, size: int = _PAGE
 ) -> tuple[list[Past], int]:
-    """What was judged from `seq` on, in the order in which it was, at most `size`, with what the
-    service gave back of it; and the `seq` to go on from, 0 where nothing is left."""
+    """Return up to `size` transactions from `seq` on, in the order in which they were judged.
+
+    The second value is the `seq` of the next page, 0 if there is none.
+    """
     found = await connection.execute(_PAGE_JUDGED, {"b_seq": seq, "b_size": size})
     rows = [dict(row._mapping) for row in found]
     failed = [
@@ -405,7 +408,7 @@ async def judged_page(
     for row in rows:
         left, kept = counted.get(row["transaction_id"]), Kept.ALL
         if row["state"] == HoldState.EXECUTED.value:
-            # It was approved, and what it asked for was judged for itself.
+            # The transaction that was made after the approval was judged and counts itself.
             kept = Kept.NOTHING
         elif left is not None and not any(left[asset] for asset in left if asset != COSTS):
             kept = Kept.COSTS if left else Kept.NOTHING
@@ -414,12 +417,12 @@ async def judged_page(
 
 
 class _Facts(NamedTuple):
-    """What is known by now of some transactions.
+    """Facts about some transactions that are known now.
 
     Attributes:
         wallets: address of a wallet of this service -> when it was made.
-        paid: wallet, address -> when it was paid first, and by which transaction.
-        launched: wallet, mint.
+        paid: wallet and address -> when the wallet paid it first, and by which transaction.
+        launched: wallets, each with a mint that it launched.
     """
 
     wallets: Mapping[str, int]
@@ -427,7 +430,7 @@ class _Facts(NamedTuple):
     launched: Collection[tuple[str, str]]
 
     def of(self, past: Past) -> Case:
-        """Return the case of a transaction with what was so at its time."""
+        """Return a transaction's case with the facts as they were at its time."""
         case = past.judged.case
         at_ms = case.now_ms[0]
         own = {each for each in addresses(case.lines) if self.wallets.get(each, at_ms + 1) <= at_ms}
