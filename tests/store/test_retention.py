@@ -39,7 +39,7 @@ from solward.types.errors import AuditBroken, ConfigError, StoreError
 from solward.types.payment import PaymentMode, Served
 from solward.vault.custody import Wallets
 from solward.vault.grants.decide import Case
-from solward.vault.grants.judged import Judged, to_row
+from solward.vault.grants.judged import JudgedCase, to_row
 from solward.vault.store import judged, payments
 from solward.vault.store.payments import PaymentRow, StoredAnswer
 
@@ -487,7 +487,7 @@ async def test_what_no_window_and_no_replay_counts_goes_unless_its_end_is_not_kn
             }  # fmt: skip
             await connection.execute(insert(transactions), [record])
             case = Case(str(WALLET_ROW["id"]), ("wallet:w", "agent:a"), (), 5_000, (ms, ms))
-            row = to_row(Judged(id_, "other", case, "allowed", 1)) | {"created_ms": ms}
+            row = to_row(JudgedCase(id_, "other", case, "allowed", 1)) | {"created_ms": ms}
             await judged.note_judged(connection, row)
             rows = [
                 {"transaction_id": id_, "scope": scope, "asset": "SOL", "created_ms": ms,
@@ -496,7 +496,7 @@ async def test_what_no_window_and_no_replay_counts_goes_unless_its_end_is_not_kn
             ]  # fmt: skip
             await connection.execute(insert(reservations), rows)
         # Of a hold, which is no transaction.
-        held = to_row(Judged("h", "other", case, "held", 1)) | {"created_ms": 4}
+        held = to_row(JudgedCase("h", "other", case, "held", 1)) | {"created_ms": 4}
         await judged.note_judged(connection, held)
     assert await retain(database, settings(), NOW) == Retained(judged=5)
     async with database.read() as connection:

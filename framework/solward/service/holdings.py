@@ -35,9 +35,9 @@ from solward.types.ledger import Account, TokenHolding
 from solward.types.money import SOL_DECIMALS
 from solward.vault.custody import Wallets
 from solward.vault.grants.dollars import NOT_ASKED, AssetPrice, NoPrice, micro_dollars
-from solward.vault.ledger.answers import Malformed
+from solward.vault.ledger.answers import MalformedAnswer
 from solward.vault.ledger.client import Ledger
-from solward.vault.ledger.patience import READ_WAIT_S, left, within
+from solward.vault.ledger.patience import READ_WAIT_S, seconds_left, within
 from solward.vault.money.judge.prices import Prices
 
 # How late, with `Display.observed`, a token account may show that somebody else opened at his own
@@ -57,7 +57,7 @@ _LISTINGS: Final = 32
 # not wait for a wallet that strangers opened thousands of accounts for; its own are listed anew.
 _SHARED: Final = 100
 # What may be of one wallet among those that are read together.
-_OF_ONE: Final = (LedgerRejected, Malformed)
+_OF_ONE: Final = (LedgerRejected, MalformedAnswer)
 _STOPS: Final = "The ledger is not asked any more: the service stops"
 
 T = TypeVar("T")
@@ -309,7 +309,7 @@ async def _await(task: asyncio.Task[T]) -> T:
     if task.done() and not task.cancelled():
         return task.result()
     try:
-        async with asyncio.timeout(left(READ_WAIT_S)):
+        async with asyncio.timeout(seconds_left(READ_WAIT_S)):
             return await asyncio.shield(task)
     except TimeoutError:
         raise LedgerUnavailable("The ledger did not answer in time") from None

@@ -57,9 +57,9 @@ from solward.vault.grants.model import (
     Finding,
     Hours,
     NewRecipient,
+    Reason,
     SwapBounds,
     SwapTerms,
-    Why,
     Window,
 )
 
@@ -84,7 +84,7 @@ EVERYTHING = (
 def test_no_grant_refuses_everything(line: Line) -> None:
     verdict = Policy(empty=[AGENT]).judge(line, launched=frozenset({OWN_TOKEN}))
     assert verdict.is_judged
-    assert verdict.refused == Finding(Why.NO_GRANT, AGENT, line)
+    assert verdict.refused == Finding(Reason.NO_GRANT, AGENT, line)
 
 
 @promise("empty-grants-sign-nothing")
@@ -129,7 +129,7 @@ def test_a_grant_with_sites_pays_for_requests_to_them_alone() -> None:
     for sites in ((), ("site:b.example",), ("site:a.example:8443",), ("skill:a.example",)):
         refused = policy.decide(through(*sites)).refused
         assert refused is not None
-        assert (refused.why, refused.number) == (Why.VIA, 1)
+        assert (refused.why, refused.number) == (Reason.VIA, 1)
         assert refused.detail == "127.0.0.1:4021 or a.example"
 
 
@@ -241,7 +241,7 @@ def test_a_grant_for_every_asset_leaves_out_those_it_names() -> None:
 
 def test_a_grant_of_one_wallet_is_for_no_other() -> None:
     verdict = Policy(grant("a", limit(USDC), wallet="pocket")).judge(paid(1))
-    assert verdict.refused == Finding(Why.WALLET, AGENT, paid(1), 1, detail="pocket")
+    assert verdict.refused == Finding(Reason.WALLET, AGENT, paid(1), 1, detail="pocket")
     assert said(Policy(grant("a", limit(USDC), wallet="w")).judge(paid(1))) == "allowed"
 
 
@@ -287,7 +287,7 @@ def test_every_principal_binds(tight: int) -> None:
     assert charged(fits) == {"g0", "g1", "g2", "g3"}
     verdict = policy.judge(paid(6), chain=chain)
     assert verdict.refused is not None
-    assert (verdict.refused.who, verdict.refused.why) == (chain[tight], Why.WINDOW)
+    assert (verdict.refused.who, verdict.refused.why) == (chain[tight], Reason.WINDOW)
 
 
 @promise("refusal-beats-hold")
@@ -309,7 +309,7 @@ def test_all_that_would_be_asked_is_asked_at_once() -> None:
     )
     verdict = policy.judge(paid(5))
     assert [(each.who, each.why) for each in verdict.held] == [
-        (WALLET, Why.ABOVE_HOLD), (AGENT, Why.NEW_RECIPIENT), (AGENT, Why.ABOVE_HOLD),
+        (WALLET, Reason.ABOVE_HOLD), (AGENT, Reason.NEW_RECIPIENT), (AGENT, Reason.ABOVE_HOLD),
     ]  # fmt: skip
     assert (verdict.held[0].limit, verdict.held[0].requested) == (3, 5)
 
@@ -342,7 +342,7 @@ def test_lines_of_one_transaction_add_up_in_a_grant() -> None:
     assert said(policy.judge(paid(3), paid(3, to=STRANGER))) == "per_tx"
     verdict = policy.judge(paid(3), paid(1, to=STRANGER))
     assert [(each.why, each.limit, each.requested) for each in verdict.held] == [
-        (Why.ABOVE_HOLD, 3, 4)
+        (Reason.ABOVE_HOLD, 3, 4)
     ]
     assert Charge(f"grant:{AGENT}#a", USDC, 4) in verdict.charges
     assert said(policy.judge(paid(2), paid(1, to=STRANGER))) == "allowed"
@@ -441,7 +441,7 @@ def test_inflow_restores_nothing() -> None:
 def test_an_asset_of_other_decimals_than_the_grants_is_refused(decimals: int | None) -> None:
     verdict = Policy(grant("a", limit(USDC))).judge(paid(1, decimals=decimals))
     line = paid(1, decimals=decimals)
-    assert verdict.refused == Finding(Why.DECIMALS, AGENT, line, 1, limit=6, requested=decimals)
+    assert verdict.refused == Finding(Reason.DECIMALS, AGENT, line, 1, limit=6, requested=decimals)
 
 
 # Waiting for a person.
@@ -552,10 +552,10 @@ def test_one_who_looks_like_somebody_paid_is_new_and_shown() -> None:
     line = paid(1, SOL, to=alike)
     asks = Policy(grant("a", limit(SOL), new=NewRecipient.HOLD))
     verdict = asks.judge(line, paid=frozenset({VENDOR}), lookalikes={alike: VENDOR})
-    assert verdict.held == (Finding(Why.NEW_RECIPIENT, AGENT, line, 1, detail=VENDOR),)
+    assert verdict.held == (Finding(Reason.NEW_RECIPIENT, AGENT, line, 1, detail=VENDOR),)
     refuses = Policy(grant("a", limit(SOL), new=NewRecipient.REFUSE))
     refused = refuses.judge(line, paid=frozenset({VENDOR}), lookalikes={alike: VENDOR})
-    assert refused.refused == Finding(Why.NEW_RECIPIENT, AGENT, line, 1, detail=VENDOR)
+    assert refused.refused == Finding(Reason.NEW_RECIPIENT, AGENT, line, 1, detail=VENDOR)
 
 
 # Times.
@@ -592,7 +592,7 @@ def test_hours_and_the_end_hold_by_every_clock() -> None:
     ends = Policy(grant("a", limit(USDC), until_ms=outside))
     for clocks in ((within, outside), (outside, within)):
         verdict = day.judge(paid(1), now_ms=clocks)
-        assert verdict.refused == Finding(Why.HOURS, AGENT, paid(1), 1, detail="07:00-22:00 UTC")
+        assert verdict.refused == Finding(Reason.HOURS, AGENT, paid(1), 1, detail="07:00-22:00 UTC")
         assert said(ends.judge(paid(1), now_ms=clocks)) == "ended"
     assert said(day.judge(paid(1), now_ms=(within, within))) == "allowed"
 
@@ -601,7 +601,9 @@ def test_a_grant_ends_at_its_end() -> None:
     policy = Policy(grant("a", limit(USDC), until_ms=NOON))
     assert said(policy.judge(paid(1), now_ms=(NOON - 1,))) == "allowed"
     verdict = policy.judge(paid(1), now_ms=(NOON,))
-    assert verdict.refused == Finding(Why.ENDED, AGENT, paid(1), 1, detail="2024-10-04T12:00:00Z")
+    assert verdict.refused == Finding(
+        Reason.ENDED, AGENT, paid(1), 1, detail="2024-10-04T12:00:00Z"
+    )
 
 
 # Dollars.
@@ -625,7 +627,7 @@ def test_without_a_price_of_now_an_asset_in_dollars_is_refused() -> None:
     policy = Policy(grant("a", limit(ANY_ASSET)), grant("b", limit(USDC), may="burn"))
     verdict = policy.judge(paid(1), dollars=("its price is 61 s old, and counts for 60 s",))
     assert verdict.refused is not None
-    assert verdict.refused.why == Why.PRICE
+    assert verdict.refused.why == Reason.PRICE
     assert verdict.refused.detail == "its price is 61 s old, and counts for 60 s"
     assert said(policy.judge(paid(1))) == "price"
     # Where another grant names the asset no price is needed.
@@ -639,7 +641,7 @@ def test_dollars_have_their_own_most_at_once_and_amount_to_ask_for() -> None:
     assert said(policy.judge(paid(1), dollars=(4,))) == "held"
     verdict = policy.judge(paid(1), dollars=(6,))
     assert verdict.refused == Finding(
-        Why.PER_TX, AGENT, paid(1), 1, limit=5, requested=6, decimals=6, counted_as=USD
+        Reason.PER_TX, AGENT, paid(1), 1, limit=5, requested=6, decimals=6, counted_as=USD
     )
 
 
@@ -686,11 +688,11 @@ def test_a_swap_keeps_the_grants_bounds(
 def test_a_refused_swap_says_the_bound_and_what_was_asked() -> None:
     bounds = SwapBounds(slippage_bps=100, impact_bps=200, into=frozenset({SOL}))
     policy = Policy(grant("a", limit(USDC), may="swap", swap=bounds))
-    found = Finding(Why.SLIPPAGE, AGENT, SWAPPED, 1, limit=100, requested=300)
+    found = Finding(Reason.SLIPPAGE, AGENT, SWAPPED, 1, limit=100, requested=300)
     assert policy.judge(SWAPPED, swap=SwapTerms(300, 0, SOL)).refused == found
-    found = Finding(Why.IMPACT, AGENT, SWAPPED, 1, limit=200, requested=None)
+    found = Finding(Reason.IMPACT, AGENT, SWAPPED, 1, limit=200, requested=None)
     assert policy.judge(SWAPPED, swap=SwapTerms(0, None, SOL)).refused == found
-    found = Finding(Why.INTO, AGENT, SWAPPED, 1, detail=BONK)
+    found = Finding(Reason.INTO, AGENT, SWAPPED, 1, detail=BONK)
     assert policy.judge(SWAPPED, swap=SwapTerms(0, 0, BONK)).refused == found
 
 
@@ -717,7 +719,7 @@ def test_costs_have_room_for_a_day() -> None:
     assert said(policy.spend(paid(1))) == "allowed"
     verdict = policy.judge(paid(1), now_ms=(NOON + DAY - 1,))
     assert verdict.refused == Finding(
-        Why.COSTS, AGENT, None, 1, 2 * FEE, 2 * FEE, FEE, 9, DAY, counted_as=COSTS
+        Reason.COSTS, AGENT, None, 1, 2 * FEE, 2 * FEE, FEE, 9, DAY, counted_as=COSTS
     )
     assert said(policy.judge(paid(1), now_ms=(NOON + DAY,))) == "allowed"
 
@@ -804,7 +806,9 @@ def test_a_rate_counts_transactions_not_lines() -> None:
     assert said(policy.spend(paid(1), paid(1, SOL), paid(2))) == "allowed"
     assert said(policy.spend(paid(1), now_ms=(NOON + 1,))) == "allowed"
     verdict = policy.judge(paid(1), now_ms=(NOON + 2,))
-    assert verdict.refused == Finding(Why.RATE, AGENT, None, 1, 2, 2, 1, 0, MINUTE, counted_as=RATE)
+    assert verdict.refused == Finding(
+        Reason.RATE, AGENT, None, 1, 2, 2, 1, 0, MINUTE, counted_as=RATE
+    )
     assert said(policy.judge(paid(1), now_ms=(NOON + MINUTE,))) == "allowed"
 
 
@@ -817,13 +821,13 @@ def test_a_refusal_says_what_is_left_of_the_window_that_lasts() -> None:
     policy.reserve([Charge(f"grant:{AGENT}#a", USDC, 7)])
     verdict = policy.judge(paid(2))
     assert verdict.refused == Finding(
-        Why.WINDOW, AGENT, paid(2), 1, 20, 19, 2, 6, DAY, counted_as=USDC
+        Reason.WINDOW, AGENT, paid(2), 1, 20, 19, 2, 6, DAY, counted_as=USDC
     )
     policy.rows.clear()
     policy.reserve([Charge(f"grant:{AGENT}#a", USDC, 7)])
     verdict = policy.judge(paid(2))
     assert verdict.refused == Finding(
-        Why.WINDOW, AGENT, paid(2), 1, 8, 7, 2, 6, HOUR, counted_as=USDC
+        Reason.WINDOW, AGENT, paid(2), 1, 8, 7, 2, 6, HOUR, counted_as=USDC
     )
 
 
@@ -834,29 +838,29 @@ def test_a_refusal_names_the_grant_that_came_nearest_and_of_equals_the_first() -
     smaller = grant("d", limit(USDC, per_tx=1))
     verdict = Policy(elsewhere, others, small, smaller).judge(paid(3))
     assert verdict.refused == Finding(
-        Why.PER_TX, AGENT, paid(3), 3, limit=2, requested=3, decimals=6, counted_as=USDC
+        Reason.PER_TX, AGENT, paid(3), 3, limit=2, requested=3, decimals=6, counted_as=USDC
     )
     refused = Policy(elsewhere, others).judge(paid(3)).refused
     assert refused is not None
-    assert (refused.why, refused.number) == (Why.RECIPIENT, 2)
+    assert (refused.why, refused.number) == (Reason.RECIPIENT, 2)
     refused = Policy(elsewhere, structs.replace(elsewhere, id="other")).judge(paid(3)).refused
     assert refused is not None
-    assert (refused.why, refused.number) == (Why.WALLET, 1)
+    assert (refused.why, refused.number) == (Reason.WALLET, 1)
 
 
 def test_a_refusal_is_of_the_line_that_does_not_fit() -> None:
     policy = Policy(grant("a", limit(USDC, (DAY, 5))))
     refused = policy.judge(paid(1), paid(2, BONK)).refused
-    assert refused == Finding(Why.NO_GRANT, AGENT, paid(2, BONK))
+    assert refused == Finding(Reason.NO_GRANT, AGENT, paid(2, BONK))
     refused = policy.judge(paid(3), paid(4)).refused
-    assert refused == Finding(Why.WINDOW, AGENT, paid(4), 1, 5, 0, 7, 6, DAY, counted_as=USDC)
+    assert refused == Finding(Reason.WINDOW, AGENT, paid(4), 1, 5, 0, 7, 6, DAY, counted_as=USDC)
     # Of the ways to share out lines the one that came furthest, and of its grants the nearest.
     two = Policy(grant("a", limit(USDC, (DAY, 5))), grant("b", limit(USDC, per_tx=5)))
     refused = two.judge(paid(3), paid(4), paid(2)).refused
     assert refused is None
     refused = two.judge(paid(3), paid(4), paid(4, to=STRANGER)).refused
     line = paid(4, to=STRANGER)
-    assert refused == Finding(Why.WINDOW, AGENT, line, 1, 5, 0, 7, 6, DAY, counted_as=USDC)
+    assert refused == Finding(Reason.WINDOW, AGENT, line, 1, 5, 0, 7, 6, DAY, counted_as=USDC)
 
 
 # Without grants.
@@ -889,7 +893,7 @@ def test_agents_and_keys_without_grants_spend_sol_and_swap_and_send_no_token(
     assert (said(verdict), verdict.is_judged) == (expected, judged)
     assert not verdict.charges
     if verdict.refused is not None:
-        assert verdict.refused == Finding(Why.DEFAULT, who, line)
+        assert verdict.refused == Finding(Reason.DEFAULT, who, line)
 
 
 @promise("wallet-grants-bind-admin")

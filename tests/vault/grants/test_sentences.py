@@ -33,7 +33,7 @@ from solward.operations.policies.grant_sentences import (
 )
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import COSTS, SOL, Intent, Line, Operation
-from solward.vault.grants.model import ANY_ASSET, RATE, USD, Finding, Grant, Why, Window
+from solward.vault.grants.model import ANY_ASSET, RATE, USD, Finding, Grant, Reason, Window
 from solward.vault.grants.sentences import (
     finding_refusal,
     finding_sentence,
@@ -200,7 +200,7 @@ def test_no_name_forges_a_sentence(names: list[str], wallet: str) -> None:
         # One line, and read back it is this grant of this agent and wallet.
         assert sentence.isprintable()
         assert read(read_sentence(sentence), known) == grant
-        finding = Finding(Why.NO_GRANT, grant.who, BURN_BONK)
+        finding = Finding(Reason.NO_GRANT, grant.who, BURN_BONK)
         refusal = finding_sentence(finding, known)
         assert refusal.isprintable()
         assert refusal.endswith(" has no grant to burn BONK.")
@@ -221,7 +221,9 @@ def _outside_quotes(sentence: str, agent: str, known: Names) -> str:
 @promise("names-forge-no-grant")
 def test_a_name_that_means_somebody_else_is_never_a_plain_word() -> None:
     known = known_names({"agent": {"a1": "a2", "a2": "scout", "a3": "scout"}, "wallet": {}})
-    finding = {each: Finding(Why.NO_GRANT, f"agent:{each}", None) for each in known.rows["agent"]}
+    finding = {
+        each: Finding(Reason.NO_GRANT, f"agent:{each}", None) for each in known.rows["agent"]
+    }
     texts = {each: finding_sentence(found, known) for each, found in finding.items()}
     rest = "has no grant to make a transaction."
     assert texts == {
@@ -258,17 +260,17 @@ def test_a_site_is_paid_and_nobody_else_is(text: str) -> None:
 PAY_SELLER = replace(PAY_USDC, operation=Operation.PAY, owner=VENDOR)
 FINDINGS: dict[str, Finding] = {
     "Grant 1 lets agent scout pay through api.example.com only.": Finding(
-        Why.VIA, SCOUT, PAY_SELLER, 1, detail="api.example.com"
+        Reason.VIA, SCOUT, PAY_SELLER, 1, detail="api.example.com"
     ),
-    "Agent scout has no grant to pay USDC.": Finding(Why.NO_GRANT, SCOUT, PAY_SELLER),
+    "Agent scout has no grant to pay USDC.": Finding(Reason.NO_GRANT, SCOUT, PAY_SELLER),
     "Site 127.0.0.1:4021 has no grant to be paid USDC.": Finding(
-        Why.NO_GRANT, "site:127.0.0.1:4021", PAY_SELLER
+        Reason.NO_GRANT, "site:127.0.0.1:4021", PAY_SELLER
     ),
     f"Grant 2 does not let site a.example be paid USDC to {VENDOR}.": Finding(
-        Why.RECIPIENT, "site:a.example", PAY_SELLER, 2
+        Reason.RECIPIENT, "site:a.example", PAY_SELLER, 2
     ),
     "3 USDC is more than the 2 USDC at once that grant 1 gives site a.example.": Finding(
-        Why.PER_TX,
+        Reason.PER_TX,
         "site:a.example",
         PAY_SELLER,
         1,
@@ -276,42 +278,42 @@ FINDINGS: dict[str, Finding] = {
         requested=3_000_000,
         decimals=6,
     ),
-    "Agent scout has no grant to burn BONK.": Finding(Why.NO_GRANT, SCOUT, BURN_BONK),
-    "Agent scout has no grant to make a transaction.": Finding(Why.NO_GRANT, SCOUT),
-    "Agent scout has no grant to transfer USDC.": Finding(Why.DEFAULT, SCOUT, PAY_USDC),
+    "Agent scout has no grant to burn BONK.": Finding(Reason.NO_GRANT, SCOUT, BURN_BONK),
+    "Agent scout has no grant to make a transaction.": Finding(Reason.NO_GRANT, SCOUT),
+    "Agent scout has no grant to transfer USDC.": Finding(Reason.DEFAULT, SCOUT, PAY_USDC),
     "Agent scout has no grant to launch a token.": Finding(
-        Why.NO_GRANT, SCOUT, Line(Operation.LAUNCH, PEPE, 0)
+        Reason.NO_GRANT, SCOUT, Line(Operation.LAUNCH, PEPE, 0)
     ),
     "Agent scout has no grant to fund an own wallet with SOL.": Finding(
-        Why.NO_GRANT, SCOUT, Line(Operation.FUND, SOL, 1, VENDOR, VENDOR, 9)
+        Reason.NO_GRANT, SCOUT, Line(Operation.FUND, SOL, 1, VENDOR, VENDOR, 9)
     ),
     "Grant 3 of agent scout is for wallet pocket only.": Finding(
-        Why.WALLET, SCOUT, PAY_USDC, 3, detail=POCKET
+        Reason.WALLET, SCOUT, PAY_USDC, 3, detail=POCKET
     ),
     f"Grant 3 does not let agent scout transfer USDC to {VENDOR}.": Finding(
-        Why.RECIPIENT, SCOUT, PAY_USDC, 3
+        Reason.RECIPIENT, SCOUT, PAY_USDC, 3
     ),
     "Grant 1 does not let agent scout swap USDC at jupiter.": Finding(
-        Why.RECIPIENT, SCOUT, Line(Operation.SWAP, USDC, 1, "venue:jupiter", decimals=6), 1
+        Reason.RECIPIENT, SCOUT, Line(Operation.SWAP, USDC, 1, "venue:jupiter", decimals=6), 1
     ),
     f"{VENDOR} was never paid from this wallet; grant 3 of agent scout pays nobody new.": Finding(
-        Why.NEW_RECIPIENT, SCOUT, PAY_USDC, 3
+        Reason.NEW_RECIPIENT, SCOUT, PAY_USDC, 3
     ),
     f"{VENDOR} was never paid from this wallet, though it looks like {STRANGER}, which was; grant "
     "3 of agent scout pays nobody new.": Finding(
-        Why.NEW_RECIPIENT, SCOUT, PAY_USDC, 3, detail=STRANGER
+        Reason.NEW_RECIPIENT, SCOUT, PAY_USDC, 3, detail=STRANGER
     ),
     "Grant 3 of agent scout applies at 07:00-22:00 UTC only.": Finding(
-        Why.HOURS, SCOUT, PAY_USDC, 3, detail="07:00-22:00 UTC"
+        Reason.HOURS, SCOUT, PAY_USDC, 3, detail="07:00-22:00 UTC"
     ),
     "Grant 3 of agent scout ended at 2026-12-31T00:00:00Z.": Finding(
-        Why.ENDED, SCOUT, PAY_USDC, 3, detail="2026-12-31T00:00:00Z"
+        Reason.ENDED, SCOUT, PAY_USDC, 3, detail="2026-12-31T00:00:00Z"
     ),
     "6 USDC is more than the 5 USDC at once that grant 3 gives agent scout.": Finding(
-        Why.PER_TX, SCOUT, PAY_USDC, 3, limit=5_000_000, requested=6_000_000, decimals=6
+        Reason.PER_TX, SCOUT, PAY_USDC, 3, limit=5_000_000, requested=6_000_000, decimals=6
     ),
     "$1.2 of BONK is more than the $1 at once that grant 3 gives agent scout.": Finding(
-        *(Why.PER_TX, SCOUT, BURN_BONK, 3),
+        *(Reason.PER_TX, SCOUT, BURN_BONK, 3),
         limit=1_000_000,
         requested=1_200_000,
         decimals=6,
@@ -319,18 +321,18 @@ FINDINGS: dict[str, Finding] = {
     ),
     "Grant 3 of agent scout has 1.2 of 20 USDC left in 24 hours; 3 are asked; room at 14:05 "
     "UTC.": Finding(
-        *(Why.WINDOW, SCOUT, PAY_USDC, 3, 20_000_000, 18_800_000, 3_000_000, 6, DAY, ROOM),
+        *(Reason.WINDOW, SCOUT, PAY_USDC, 3, 20_000_000, 18_800_000, 3_000_000, 6, DAY, ROOM),
         counted_as=USDC,
         now_ms=ROOM - HOUR,
     ),
     "Grant 3 of agent scout has 0 of 20 USDC left in 24 hours; 1 is asked; room at 2026-11-22 "
     "14:05 UTC.": Finding(
-        *(Why.WINDOW, SCOUT, PAY_USDC, 3, 20_000_000, 20_000_000, 1_000_000, 6, DAY, ROOM),
+        *(Reason.WINDOW, SCOUT, PAY_USDC, 3, 20_000_000, 20_000_000, 1_000_000, 6, DAY, ROOM),
         now_ms=ROOM - DAY,
     ),
     "Grant 3 of agent scout has 0 of 20 USDC left in 7 days; 1 is asked; room at 2026-11-22 14:05 "
     "UTC.": Finding(
-        Why.WINDOW,
+        Reason.WINDOW,
         SCOUT,
         PAY_USDC,
         3,
@@ -343,50 +345,50 @@ FINDINGS: dict[str, Finding] = {
         now_ms=ROOM - 6 * DAY,
     ),
     "Grant 3 of agent scout has $0.5 of $3 left in 36 hours; $0.600001 of BONK is asked.": Finding(
-        *(Why.WINDOW, SCOUT, BURN_BONK, 3, 3_000_000, 2_500_000, 600_001, 6, 36 * HOUR),
+        *(Reason.WINDOW, SCOUT, BURN_BONK, 3, 3_000_000, 2_500_000, 600_001, 6, 36 * HOUR),
         counted_as=USD,
     ),
     "21 USDC is more than the 20 USDC in 24 hours that grant 3 gives agent scout.": Finding(
-        Why.WINDOW, SCOUT, PAY_USDC, 3, 20_000_000, 20_000_000, 21_000_000, 6, DAY, ROOM
+        Reason.WINDOW, SCOUT, PAY_USDC, 3, 20_000_000, 20_000_000, 21_000_000, 6, DAY, ROOM
     ),
     "0.02 SOL of fees and rent is more than the 0.01 SOL of fees and rent in 24 hours that grant 3 "
     "gives agent scout.": Finding(
-        *(Why.COSTS, SCOUT, None, 3, 10_000_000, 0, 20_000_000, 9, DAY),
+        *(Reason.COSTS, SCOUT, None, 3, 10_000_000, 0, 20_000_000, 9, DAY),
         counted_as=COSTS,
     ),
     "Grant 3 of agent scout allows 5 transactions in a minute; 5 were made; room at 14:05 "
     "UTC.": Finding(
-        *(Why.RATE, SCOUT, None, 3, 5, 5, 1, 0, 60_000, ROOM), counted_as=RATE, now_ms=ROOM - 1
+        *(Reason.RATE, SCOUT, None, 3, 5, 5, 1, 0, 60_000, ROOM), counted_as=RATE, now_ms=ROOM - 1
     ),
     "Grant 3 of agent scout allows 1 transaction in an hour; 1 was made.": Finding(
-        Why.RATE, SCOUT, None, 3, 1, 1, 1, 0, HOUR, counted_as=RATE
+        Reason.RATE, SCOUT, None, 3, 1, 1, 1, 0, HOUR, counted_as=RATE
     ),
     "Grant 3 of agent scout has 0.001 of 0.01 SOL of fees and rent left in 24 hours; 0.002 is "
     "asked.": Finding(
-        *(Why.COSTS, SCOUT, None, 3, 10_000_000, 9_000_000, 2_000_000, 9, DAY),
+        *(Reason.COSTS, SCOUT, None, 3, 10_000_000, 9_000_000, 2_000_000, 9, DAY),
         counted_as=COSTS,
     ),
     "Grant 3 of agent scout pays no network fee and no rent.": Finding(
-        Why.COSTS, SCOUT, None, 3, 0, 0, 5_000, 9, counted_as=COSTS
+        Reason.COSTS, SCOUT, None, 3, 0, 0, 5_000, 9, counted_as=COSTS
     ),
     "2.5% slippage is more than the 1% that grant 3 gives agent scout.": Finding(
-        Why.SLIPPAGE, SCOUT, None, 3, limit=100, requested=250
+        Reason.SLIPPAGE, SCOUT, None, 3, limit=100, requested=250
     ),
     "The price impact is not known; grant 3 of agent scout allows at most 1%.": Finding(
-        Why.IMPACT, SCOUT, None, 3, limit=100
+        Reason.IMPACT, SCOUT, None, 3, limit=100
     ),
     f"Grant 3 does not let agent scout swap into {PEPE}.": Finding(
-        Why.INTO, SCOUT, None, 3, detail=PEPE
+        Reason.INTO, SCOUT, None, 3, detail=PEPE
     ),
-    "Agent scout has no grant to swap into BONK.": Finding(Why.INTO, SCOUT, None, detail=BONK),
+    "Agent scout has no grant to swap into BONK.": Finding(Reason.INTO, SCOUT, None, detail=BONK),
     "The transaction says 9 for the decimals of USDC; grant 3 of agent scout was written for "
-    "6.": Finding(Why.DECIMALS, SCOUT, PAY_USDC, 3, limit=6, requested=9),
+    "6.": Finding(Reason.DECIMALS, SCOUT, PAY_USDC, 3, limit=6, requested=9),
     "The transaction does not say the decimals of USDC; grant 3 of agent scout was written for "
-    "6.": Finding(Why.DECIMALS, SCOUT, PAY_USDC, 3, limit=6),
+    "6.": Finding(Reason.DECIMALS, SCOUT, PAY_USDC, 3, limit=6),
     "What BONK is worth is not known, and grant 3 of agent scout counts in dollars: no source "
-    "\\n has it.": Finding(Why.PRICE, SCOUT, BURN_BONK, 3, detail="no source \n has it"),
+    "\\n has it.": Finding(Reason.PRICE, SCOUT, BURN_BONK, 3, detail="no source \n has it"),
     "3 USDC is more than the 2 USDC above which grant 3 of agent scout asks a person.": Finding(
-        Why.ABOVE_HOLD, SCOUT, PAY_USDC, 3, limit=2_000_000, requested=3_000_000, decimals=6
+        Reason.ABOVE_HOLD, SCOUT, PAY_USDC, 3, limit=2_000_000, requested=3_000_000, decimals=6
     ),
 }
 
@@ -400,7 +402,7 @@ def test_15_a_refusal_says_what_was_asked_what_is_allowed_and_what_is_left(
 
 def test_a_refusal_for_decimals_has_them_as_its_numbers() -> None:
     for requested in (9, None):
-        finding = Finding(Why.DECIMALS, SCOUT, PAY_USDC, 3, limit=6, requested=requested)
+        finding = Finding(Reason.DECIMALS, SCOUT, PAY_USDC, 3, limit=6, requested=requested)
         numbers = finding_refusal(finding, KNOWN).numbers
         assert numbers is not None
         asked = {} if requested is None else {"asked": "9"}
@@ -408,11 +410,11 @@ def test_a_refusal_for_decimals_has_them_as_its_numbers() -> None:
 
 
 def test_every_reason_has_its_sentence() -> None:
-    assert {finding.why for finding in FINDINGS.values()} == set(Why)
+    assert {finding.why for finding in FINDINGS.values()} == set(Reason)
 
 
-@pytest.mark.parametrize("why", Why)
-def test_a_finding_of_which_little_is_known_has_a_sentence_too(why: Why) -> None:
+@pytest.mark.parametrize("why", Reason)
+def test_a_finding_of_which_little_is_known_has_a_sentence_too(why: Reason) -> None:
     for finding in (
         Finding(why, SCOUT),
         Finding(why, "plugin:solward-weather", PAY_USDC),
@@ -429,7 +431,7 @@ def held(lines: Sequence[Line], intent: Intent = SENDS, **more: Any) -> str:
 
 def test_what_waits_for_a_person_says_who_asks_what_to_whom_and_why() -> None:
     above = Finding(
-        Why.ABOVE_HOLD, SCOUT, PAY_USDC, 3, limit=2_000_000, requested=3_000_000, decimals=6
+        Reason.ABOVE_HOLD, SCOUT, PAY_USDC, 3, limit=2_000_000, requested=3_000_000, decimals=6
     )
     unknown = Line(Operation.TRANSFER, PEPE, 12, STRANGER)
     assert held((PAY_USDC, BURN_BONK, unknown)) == (
@@ -439,7 +441,7 @@ def test_what_waits_for_a_person_says_who_asks_what_to_whom_and_why() -> None:
     assert reason_sentence(above, KNOWN) == (
         "3 USDC is more than the 2 USDC above which grant 3 of agent scout asks a person."
     )
-    alike = Finding(Why.NEW_RECIPIENT, SCOUT, PAY_USDC, 3, detail=STRANGER)
+    alike = Finding(Reason.NEW_RECIPIENT, SCOUT, PAY_USDC, 3, detail=STRANGER)
     assert reason_sentence(alike, KNOWN) == (
         f"{VENDOR} was never paid from this wallet, though it looks like {STRANGER}, which was;"
         " grant 3 of agent scout asks a person about such."

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from solward.types.guardrail import Line, Operation
 from solward.vault.grants.dollars import NoPrice, Price
-from solward.vault.grants.judged import Judged, from_row, to_row
+from solward.vault.grants.judged import JudgedCase, from_row, to_row
 from solward.vault.grants.model import Case, SwapTerms
 
 words = st.text(max_size=6)
@@ -54,7 +54,7 @@ prices = st.builds(Price, st.fractions(0, 10**9), st.integers(0, 255), st.intege
 
 @given(
     st.builds(
-        Judged,
+        JudgedCase,
         transaction_id=words,
         type=words,
         case=cases,
@@ -65,7 +65,7 @@ prices = st.builds(Price, st.fractions(0, 10**9), st.integers(0, 255), st.intege
         used=st.dictionaries(st.tuples(words, words, st.integers(1, 2**40)), units, max_size=3),
     )
 )
-def test_a_stored_case_is_the_same_case(judged: Judged) -> None:
+def test_a_stored_case_is_the_same_case(judged: JudgedCase) -> None:
     row = to_row(judged)
     assert from_row(row) == judged
     assert row["created_ms"] == judged.case.now_ms[0]
@@ -73,5 +73,5 @@ def test_a_stored_case_is_the_same_case(judged: Judged) -> None:
 
 def test_a_list_that_lists_nothing_lets_nothing_be_bought() -> None:
     case = Case("w", ("wallet:w",), (), 0, (1, 1), listed=frozenset())
-    judged = Judged("t", "swap", case, "allowed", 3, {"SOL": Price(Fraction(1, 3), 9, 5)})
+    judged = JudgedCase("t", "swap", case, "allowed", 3, {"SOL": Price(Fraction(1, 3), 9, 5)})
     assert from_row(to_row(judged)).case.listed == frozenset()

@@ -40,7 +40,7 @@ from solward.solana.programs import (
     WRAPPED_SOL_MINT,
 )
 from solward.types.guardrail import Outflow
-from solward.vault.guardrails.worst_case import Unbounded, known_lines, worst_case
+from solward.vault.guardrails.worst_case import NoBound, known_lines, worst_case
 
 W, STRANGER, ACCOUNT, OTHER, MINT = (Pubkey(bytes([n]) * 32) for n in (7, 8, 9, 10, 11))
 NATIVE = Pubkey.from_string(WRAPPED_SOL_MINT)
@@ -277,7 +277,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_bounded_is_refused(name: str, payer: Pubkey) -> None:
     instructions, rule = REFUSED[name]
-    with pytest.raises(Unbounded) as refused:
+    with pytest.raises(NoBound) as refused:
         worst_case(message(*instructions, payer=payer), str(W))
     assert refused.value.rule == rule
 
@@ -285,7 +285,7 @@ def test_what_cannot_be_bounded_is_refused(name: str, payer: Pubkey) -> None:
 def judged(*instructions: Instruction) -> Outflow | tuple[str, str]:
     try:
         return worst_case(message(*instructions), str(W))
-    except Unbounded as refused:
+    except NoBound as refused:
         return refused.reason, refused.rule
 
 
@@ -343,7 +343,7 @@ def test_a_malformed_batch_is_refused_by_what_is_wrong(name: str) -> None:
     made, named = MALFORMED[name]
     for program in (TOKEN_PROGRAM, TOKEN_2022_PROGRAM):
         one = Instruction(Pubkey.from_string(program), bytes(made.data), made.accounts)
-        with pytest.raises(Unbounded, match=named) as refused:
+        with pytest.raises(NoBound, match=named) as refused:
             worst_case(message(pay(1), one), str(W))
         assert refused.value.rule == "program_allowlist"
 
@@ -355,7 +355,7 @@ def test_a_sponsors_durable_nonce_is_refused_wherever_it_is_advanced(at: int) ->
     sponsor = PAYERS["another's fee"]
     steps = [sent(5, STRANGER), call(MEMO_PROGRAM, b"hello", W)]
     steps.insert(at, system(4, b"", ACCOUNT, SYSVAR, sponsor))
-    with pytest.raises(Unbounded, match="durable nonce"):
+    with pytest.raises(NoBound, match="durable nonce"):
         worst_case(message(*steps, payer=sponsor), str(W))
 
 
@@ -379,7 +379,7 @@ def test_what_a_sponsor_signs_for_itself_takes_nothing_of_the_wallet(step: Instr
 
 @promise("undecoded-is-refused", "undecoded-gets-no-key")
 def test_an_undecoded_program_with_the_wallets_key_is_referred_to_a_pocket() -> None:
-    with pytest.raises(Unbounded, match=r"context\.pocket"):
+    with pytest.raises(NoBound, match=r"context\.pocket"):
         worst_case(message(call(str(OTHER), b"", W)), str(W))
 
 
@@ -402,7 +402,7 @@ def test_an_account_of_a_lookup_table_beside_the_wallet_is_refused() -> None:
         [CompiledInstruction(1, struct.pack("<IQ", 2, 5), bytes([0, 3]))],
         [table],
     )
-    with pytest.raises(Unbounded, match="lookup table"):
+    with pytest.raises(NoBound, match="lookup table"):
         worst_case(made, str(W))
 
 
@@ -447,7 +447,7 @@ def test_the_fee_of_version_1_is_the_configs_and_no_instructions() -> None:
     ],
 )
 def test_version_1_without_a_limit_is_refused(limit: str, named: str) -> None:
-    with pytest.raises(Unbounded, match=f"version 1 sets no limit of {named}"):
+    with pytest.raises(NoBound, match=f"version 1 sets no limit of {named}"):
         worst_case(v1(pay(5), **{limit: 0}), str(W))
 
 

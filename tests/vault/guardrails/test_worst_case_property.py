@@ -27,7 +27,7 @@ from tests.vault.guardrails.world import STAKE, SYSTEM, TOKEN, TOKEN_2022, World
 from solward.solana.message import AnyMessage
 from solward.solana.programs import MEMO_PROGRAM, PRECOMPILES
 from solward.types.guardrail import Outflow
-from solward.vault.guardrails.worst_case import Unbounded, worst_case
+from solward.vault.guardrails.worst_case import NoBound, worst_case
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def world() -> World:
 def by_bytes(world: World, case: Case, message: AnyMessage) -> Outflow | None:
     try:
         found = worst_case(message, str(world.own))
-    except Unbounded:
+    except NoBound:
         return None
     assert_adds_up(found)
     return found

@@ -22,7 +22,7 @@ from solward.vault.ledger import patience
 from solward.vault.ledger.answers import MAX_WAIT_S, wait_of
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.failover import FailoverTransport, Node
-from solward.vault.ledger.patience import NodeBusy, left, within
+from solward.vault.ledger.patience import NodeBusy, seconds_left, within
 from solward.vault.ledger.transport import HttpTransport
 
 NOW = 1_800_000_000.0
@@ -176,17 +176,17 @@ async def test_a_deadline_ends_the_waiting_and_is_the_earlier_of_two(
     monkeypatch.setattr(patience, "asyncio", SimpleNamespace(sleep=sleep))
     with within(0.6):
         with within(30):
-            assert left() == 0.6
+            assert seconds_left() == 0.6
         with within(30, own=True):
-            assert left() == 30
+            assert seconds_left() == 30
         async with provider(error(500, -32000, "oops")) as (ledger, asked):
             with pytest.raises(LedgerUnavailable, match="No ledger node answered getSlot"):
                 await ledger.slot()
         # The second pause would have ended after the deadline.
         assert len(pauses) == 1
         assert asked.count("getSlot") == 2
-        assert left() == 0.6 - sum(pauses)
-    assert left() == 0
+        assert seconds_left() == 0.6 - sum(pauses)
+    assert seconds_left() == 0
 
 
 # What a provider does not serve.

@@ -20,7 +20,7 @@ from solward.support.durations import DAY_MS, MINUTE_MS
 from solward.types.errors import PolicyChanged
 from solward.types.guardrail import Line, Operation
 from solward.vault.grants import judged as judged_form
-from solward.vault.grants.judged import ALLOWED, Judged
+from solward.vault.grants.judged import ALLOWED, JudgedCase
 from solward.vault.grants.model import Case
 from solward.vault.store import spending, window_sums
 from solward.vault.store.window_sums import Counted
@@ -125,7 +125,7 @@ class Past:
         case = Case("w", ("wallet:w", WHO, *via), lines, 5_000, (at, at))
         counted = {"SOL": 0, "COSTS": 5_000, asset: units if kept is None else kept}
         async with self.database.write() as connection:
-            row = judged_form.to_row(Judged(id_, "transfer", case, ALLOWED, 0))
+            row = judged_form.to_row(JudgedCase(id_, "transfer", case, ALLOWED, 0))
             await connection.execute(insert(judged_effects), [row])
             await spending.reserve(connection, id_, ["wallet:w", WHO], counted, at)
 

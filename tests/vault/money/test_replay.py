@@ -26,7 +26,14 @@ from solward.resources.policy import ReplayVerdict
 from solward.types.guardrail import Line, Operation
 from solward.vault.grants.decide import Need, decide, needed
 from solward.vault.grants.dollars import Price, line_dollars
-from solward.vault.grants.judged import ALLOWED, GRANTS_RULE, HELD, REFUSED, Judged, grants_outcome
+from solward.vault.grants.judged import (
+    ALLOWED,
+    GRANTS_RULE,
+    HELD,
+    REFUSED,
+    JudgedCase,
+    grants_outcome,
+)
 from solward.vault.grants.model import (
     ANY_ASSET,
     RATE,
@@ -35,7 +42,7 @@ from solward.vault.grants.model import (
     Charge,
     Grant,
     NewRecipient,
-    Why,
+    Reason,
     Window,
 )
 
@@ -114,7 +121,9 @@ class History:
         name = str(len(self.past))
         if outcome == ALLOWED:
             self.rows[name] = [(charge, self.ms) for charge in decision.charges]
-        judged = Judged(name, "transfer", case, outcome, self.version, prices or {}, used, verdict)
+        judged = JudgedCase(
+            name, "transfer", case, outcome, self.version, prices or {}, used, verdict
+        )
         self.past.append(Past(judged))
         return outcome
 
@@ -152,7 +161,12 @@ def test_a_lower_limit_refuses_what_is_beyond_it_and_nothing_else() -> None:
     assert [twenty.judged.transaction_id, five.judged.transaction_id] == ["2", "3"]
     assert (twenty.then, twenty.now) == (ReplayVerdict.ALLOWED, ReplayVerdict.REFUSED)
     (finding,) = twenty.findings
-    assert (finding.why, finding.limit, finding.used, finding.requested) == (Why.WINDOW, 70, 70, 20)
+    assert (finding.why, finding.limit, finding.used, finding.requested) == (
+        Reason.WINDOW,
+        70,
+        70,
+        20,
+    )
 
 
 def test_a_higher_limit_allows_what_was_refused_and_counts_it() -> None:
@@ -217,9 +231,9 @@ def test_what_failed_on_the_ledger_keeps_its_slot_and_its_costs() -> None:
     history.past[0] = replace(history.past[0], kept=Kept.COSTS)
     assert history.replayed(policy(grant(name="lower", most=90))).changed == 0
     rated = grant(name="rated", rates=(Window(HOUR, 1),))
-    assert history.replayed(policy(rated)).changes[0].findings[0].why == Why.RATE
+    assert history.replayed(policy(rated)).changes[0].findings[0].why == Reason.RATE
     cheap = grant(name="cheap", costs_lamports=9_999)
-    assert history.replayed(policy(cheap)).changes[0].findings[0].why == Why.COSTS
+    assert history.replayed(policy(cheap)).changes[0].findings[0].why == Reason.COSTS
 
 
 @promise("other-refusals-stay")
@@ -281,7 +295,7 @@ def test_the_drafts_address_book_is_used() -> None:
     history = History(policy(shop, book={"vendors": ["shop"]}))
     assert history.ask(10) == ALLOWED
     (change,) = history.replayed(policy(shop, book={"vendors": []})).changes
-    assert change.findings[0].why == Why.RECIPIENT
+    assert change.findings[0].why == Reason.RECIPIENT
 
 
 @promise("older-policy-marked")

@@ -14,7 +14,7 @@ from solward.database.database import Database
 from solward.database.tables import holds, reservations, transactions, wallets
 from solward.operations.policies.replay import Kept, first_judged, judged_page
 from solward.types.record import HoldState, TransactionStatus
-from solward.vault.grants.judged import Judged, to_row
+from solward.vault.grants.judged import JudgedCase, to_row
 from solward.vault.grants.model import Case
 from solward.vault.store import judged as judged_store
 
@@ -23,7 +23,7 @@ MINT = "So1dTokenNobodyLists11111111111111111111111"
 
 async def judged(connection: AsyncConnection, id_: str, ms: int, verdict: str = "allowed") -> None:
     case = Case("w", ("wallet:w", "agent:a"), (), 5_000, (ms, ms))
-    await judged_store.note_judged(connection, to_row(Judged(id_, "other", case, verdict, 1)))
+    await judged_store.note_judged(connection, to_row(JudgedCase(id_, "other", case, verdict, 1)))
 
 
 async def ended(

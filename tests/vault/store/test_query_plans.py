@@ -28,7 +28,9 @@ from solward.vault.store import (
 from solward.vault.store import judged as judged_store
 from solward.vault.store.attempts import Attempt, AttemptState, Settlement
 
-JUDGED = judged.to_row(judged.Judged("t1", "transfer", Case("w", (), (), 1, (1, 1)), "allowed", 0))
+JUDGED = judged.to_row(
+    judged.JudgedCase("t1", "transfer", Case("w", (), (), 1, (1, 1)), "allowed", 0)
+)
 OF_OPEN = (
     "SCAN transactions USING INDEX ix_transactions_pending",
     "SCAN holds USING INDEX uq_holds_open",

@@ -25,7 +25,7 @@ from solward.types.events import EventKind
 from solward.types.guardrail import COSTS, SOL
 from solward.vault.grants.decide import covers, is_in_time, is_via
 from solward.vault.grants.dollars import line_dollars
-from solward.vault.grants.judged import Judged, from_row
+from solward.vault.grants.judged import JudgedCase, from_row
 from solward.vault.grants.model import (
     ANY_ASSET,
     USD,
@@ -213,7 +213,7 @@ class _Counting:
         kept: asset -> units that still count, which its end may have lowered.
     """
 
-    judged: Judged
+    judged: JudgedCase
     reserved_ms: int
     kept: Mapping[str, int]
 

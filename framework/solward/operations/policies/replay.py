@@ -41,8 +41,8 @@ from solward.types.record import HoldState, TransactionStatus
 from solward.vault.grants import judged as judged_form
 from solward.vault.grants.decide import CompiledGrants, Need, compile_grants, decide, needed
 from solward.vault.grants.dollars import NOT_ASKED, line_dollars
-from solward.vault.grants.judged import ALLOWED, Judged, from_row
-from solward.vault.grants.model import RATE, Case, Charge, Decision, Finding, Grant, Why
+from solward.vault.grants.judged import ALLOWED, JudgedCase, from_row
+from solward.vault.grants.model import RATE, Case, Charge, Decision, Finding, Grant, Reason
 from solward.vault.grants.sentences import finding_sentence, reason_sentence
 from solward.vault.money.judge.grant_case import addresses, funded, recipients
 from solward.vault.money.judge.granting import names_in
@@ -103,7 +103,7 @@ class Past:
             grant needed then; None if the stored case has them.
     """
 
-    judged: Judged
+    judged: JudgedCase
     kept: Kept = Kept.ALL
     facts: Case | None = None
 
@@ -121,7 +121,7 @@ class Change:
         is_older: an older policy judged it.
     """
 
-    judged: Judged
+    judged: JudgedCase
     then: ReplayVerdict
     in_force: ReplayVerdict
     now: ReplayVerdict
@@ -248,7 +248,7 @@ class _Track:
         self._counters: dict[tuple[str, str], _Counter] = {}
 
     def judge(
-        self, facts: Case, judged: Judged, stored: Mapping[Need, int], in_force: _Track | None
+        self, facts: Case, judged: JudgedCase, stored: Mapping[Need, int], in_force: _Track | None
     ) -> Decision:
         """Decide by the stored sums if there are some, otherwise by this track's own.
 
@@ -316,7 +316,7 @@ class _Counter:
 
 def _verdict(decision: Decision) -> ReplayVerdict:
     refused = decision.refused
-    if refused and refused.why == Why.PRICE and refused.detail == NOT_ASKED.reason:
+    if refused and refused.why == Reason.PRICE and refused.detail == NOT_ASKED.reason:
         return ReplayVerdict.UNKNOWN
     return ReplayVerdict(judged_form.grants_outcome(decision))
 

@@ -39,9 +39,9 @@ from solward.vault.grants.model import (
     Grant,
     Hours,
     NewRecipient,
+    Reason,
     SwapBounds,
     SwapTerms,
-    Why,
     Window,
 )
 from solward.vault.grants.spelling import hours_text, joined, time_text
@@ -55,22 +55,22 @@ _NEARNESS: Final = {
     why: place
     for place, why in enumerate(
         (
-            Why.NO_GRANT,
-            Why.WALLET,
-            Why.VIA,
-            Why.RECIPIENT,
-            Why.ENDED,
-            Why.HOURS,
-            Why.NEW_RECIPIENT,
-            Why.INTO,
-            Why.SLIPPAGE,
-            Why.IMPACT,
-            Why.DECIMALS,
-            Why.PRICE,
-            Why.PER_TX,
-            Why.WINDOW,
-            Why.RATE,
-            Why.COSTS,
+            Reason.NO_GRANT,
+            Reason.WALLET,
+            Reason.VIA,
+            Reason.RECIPIENT,
+            Reason.ENDED,
+            Reason.HOURS,
+            Reason.NEW_RECIPIENT,
+            Reason.INTO,
+            Reason.SLIPPAGE,
+            Reason.IMPACT,
+            Reason.DECIMALS,
+            Reason.PRICE,
+            Reason.PER_TX,
+            Reason.WINDOW,
+            Reason.RATE,
+            Reason.COSTS,
         )
     )
 }
@@ -288,15 +288,15 @@ def _has_default(line: Line, case: Case) -> bool:
     return line.asset != SOL and line.operation != Operation.LAUNCH
 
 
-def _refused_by_default(line: Line, case: Case) -> Why | None:
+def _refused_by_default(line: Line, case: Case) -> Reason | None:
     if line.operation == Operation.SWAP:
         into = _into(case)
         if case.listed is None or into == SOL or into in case.listed:
             return None
-        return Why.INTO
+        return Reason.INTO
     if line.operation == Operation.BURN and line.asset in case.launched:
         return None
-    return Why.DEFAULT
+    return Reason.DEFAULT
 
 
 def _into(case: Case) -> str | None:
@@ -307,7 +307,7 @@ def _into(case: Case) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shared:
+class _ChargePlan:
     held: tuple[Finding, ...]
     charges: tuple[Charge, ...]
 
@@ -322,7 +322,7 @@ class _Option:
     """Whether a person is asked, whatever the amount, because the recipient is new."""
 
 
-_Match: TypeAlias = tuple[Sequence[_Candidate], tuple[Why, _Candidate] | None]
+_Match: TypeAlias = tuple[Sequence[_Candidate], tuple[Reason, _Candidate] | None]
 
 
 class _Principal:
@@ -364,7 +364,7 @@ class _Principal:
     def _match(self, at: int) -> _Match:
         line = self.lines[at]
         matched: list[_Candidate] = []
-        nearest: tuple[Why, _Candidate] | None = None
+        nearest: tuple[Reason, _Candidate] | None = None
         # Cached, because many grants name the same recipients.
         reached: dict[tuple[str, ...], bool] = {}
         for each in self.compiled.candidates(line):
@@ -378,7 +378,7 @@ class _Principal:
                 nearest = why, each
         return matched, nearest
 
-    def share_out(self) -> _Shared | Finding:
+    def share_out(self) -> _ChargePlan | Finding:
         """Return the charges to each grant and what waits for a person, or why grants refuse."""
         options: list[Sequence[_Option]] = []
         for at in range(len(self.lines)):
@@ -404,15 +404,15 @@ class _Principal:
         for at, option in enumerate(placed):
             candidate, limit, whom = option.candidate, option.candidate.limit, self.lines[at]
             if option.asks:
-                key = Why.NEW_RECIPIENT, (whom and (whom.owner or whom.account)) or ""
-                held.setdefault(key, self._finding(Why.NEW_RECIPIENT, candidate, at))
+                key = Reason.NEW_RECIPIENT, (whom and (whom.owner or whom.account)) or ""
+                held.setdefault(key, self._finding(Reason.NEW_RECIPIENT, candidate, at))
             if limit is not None:
                 key = candidate.scope, limit.counted_as
                 if _is_above_hold(limit, charges[key]):
-                    above = self._finding(Why.ABOVE_HOLD, candidate, at, charges[key])
+                    above = self._finding(Reason.ABOVE_HOLD, candidate, at, charges[key])
                     held.setdefault(key, above)
         reserved = tuple(Charge(*key, units) for key, units in charges.items())
-        return _Shared(tuple(held.values()), reserved)
+        return _ChargePlan(tuple(held.values()), reserved)
 
     def _options(self, at: int) -> Sequence[_Option] | Finding:
         """Return the grants with room for the line alone, or why there is none."""
@@ -427,7 +427,7 @@ class _Principal:
                 found.append(_Option(each, units, asks))
             elif nearest is None or _NEARNESS[why] > _NEARNESS[nearest[0]]:
                 nearest = why, each, units
-            elif why is nearest[0] is Why.COSTS and self._costs_left(each) > self._costs_left(
+            elif why is nearest[0] is Reason.COSTS and self._costs_left(each) > self._costs_left(
                 nearest[1]
             ):
                 # Name the grant for which the fee bid must be lowered least.
@@ -435,7 +435,7 @@ class _Principal:
         if found:
             return found
         if nearest is None:
-            return Finding(Why.NO_GRANT, self.who, self.lines[at])
+            return Finding(Reason.NO_GRANT, self.who, self.lines[at])
         why, each, units = nearest
         return self._finding(why, each, at, units)
 
@@ -445,23 +445,23 @@ class _Principal:
 
     # Checks of one grant, in the order of `_NEARNESS`.
 
-    def _mismatch(self, each: _Candidate, at: int, *, is_reached: bool) -> Why | None:
+    def _mismatch(self, each: _Candidate, at: int, *, is_reached: bool) -> Reason | None:
         """Return why the grant does not fit the line, whatever was used; None if it fits."""
         grant, limit, case, line = each.grant, each.limit, self.case, self.lines[at]
         if grant.wallet is not None and grant.wallet != case.wallet_id:
-            return Why.WALLET
+            return Reason.WALLET
         if not is_via(grant, case.chain):
-            return Why.VIA
+            return Reason.VIA
         if not is_reached:
-            return Why.RECIPIENT
+            return Reason.RECIPIENT
         if _has_ended(grant, case.now_ms):
-            return Why.ENDED
+            return Reason.ENDED
         if not _is_in_hours(grant, case.now_ms):
-            return Why.HOURS
+            return Reason.HOURS
         if line is None:
             return None
         if grant.new == NewRecipient.REFUSE and _is_new(line, case):
-            return Why.NEW_RECIPIENT
+            return Reason.NEW_RECIPIENT
         if grant.swap is not None and line.operation == Operation.SWAP:
             why = _swap_mismatch(grant.swap, case.swap)
             if why is not None:
@@ -469,28 +469,28 @@ class _Principal:
         if limit is None:
             return None
         if limit.asset != ANY_ASSET and line.decimals != limit.decimals:
-            return Why.DECIMALS
+            return Reason.DECIMALS
         if limit.asset == ANY_ASSET and isinstance(self.dollars(at), str):
-            return Why.PRICE
+            return Reason.PRICE
         return None
 
-    def full(self, each: _Candidate, total: int, at: int) -> Why | None:
+    def full(self, each: _Candidate, total: int, at: int) -> Reason | None:
         """Return why the grant has no room for `total` units in this transaction, or None."""
         grant, limit, case = each.grant, each.limit, self.case
         if limit is not None:
             if limit.per_tx is not None and total > limit.per_tx:
-                return Why.PER_TX
+                return Reason.PER_TX
             if self._full_window(each, limit.counted_as, limit.windows, total) is not None:
-                return Why.WINDOW
+                return Reason.WINDOW
         if self._full_window(each, RATE, grant.rates, 1) is not None:
-            return Why.RATE
+            return Reason.RATE
         if case.costs_lamports:
             # Costs are charged with the first line. A grant that allows none is for transactions
             # without any.
             costs = self.used[each.scope, COSTS, COSTS_WINDOW_MS] if at == 0 else 0
             added = case.costs_lamports if at == 0 else 0
             if costs + added > grant.costs_lamports or not grant.costs_lamports:
-                return Why.COSTS
+                return Reason.COSTS
         return None
 
     def _full_window(
@@ -520,34 +520,34 @@ class _Principal:
 
     # Findings.
 
-    def _finding(self, why: Why, each: _Candidate, at: int, asked: int = 0) -> Finding:
+    def _finding(self, why: Reason, each: _Candidate, at: int, asked: int = 0) -> Finding:
         """Return the finding; `asked` are the units of this transaction in the grant."""
         grant, limit, line, case = each.grant, each.limit, self.lines[at], self.case
         # The rate and the costs are about the transaction, not a line of it.
-        is_whole = why in (Why.RATE, Why.COSTS)
+        is_whole = why in (Reason.RATE, Reason.COSTS)
         found = Finding(why, self.who, None if is_whole else line, each.number)
-        if why == Why.SLIPPAGE and grant.swap is not None:
+        if why == Reason.SLIPPAGE and grant.swap is not None:
             asks = None if case.swap is None else case.swap.slippage_bps
             return replace(found, limit=grant.swap.slippage_bps, requested=asks)
-        if why == Why.IMPACT and grant.swap is not None:
+        if why == Reason.IMPACT and grant.swap is not None:
             asks = None if case.swap is None else case.swap.impact_bps
             return replace(found, limit=grant.swap.impact_bps, requested=asks)
-        if why == Why.RATE:
+        if why == Reason.RATE:
             window = self._full_window(each, RATE, grant.rates, 1)
             return self._counted(replace(found, counted_as=RATE, decimals=0), each, window, 1)
-        if why == Why.COSTS:
+        if why == Reason.COSTS:
             # Not charged here: the grant is for transactions that cost nothing.
             window = Window(COSTS_WINDOW_MS, grant.costs_lamports) if at == 0 else None
             found = replace(found, counted_as=COSTS, decimals=SOL_DECIMALS)
             return self._counted(found, each, window, case.costs_lamports)
-        if limit is not None and why in (Why.WINDOW, Why.PER_TX, Why.ABOVE_HOLD):
+        if limit is not None and why in (Reason.WINDOW, Reason.PER_TX, Reason.ABOVE_HOLD):
             found = replace(found, counted_as=limit.counted_as, decimals=limit.decimals)
-            if why == Why.WINDOW:
+            if why == Reason.WINDOW:
                 window = self._full_window(each, limit.counted_as, limit.windows, asked)
                 return self._counted(found, each, window, asked)
-            most = limit.per_tx if why == Why.PER_TX else limit.hold
+            most = limit.per_tx if why == Reason.PER_TX else limit.hold
             return replace(found, limit=most, requested=asked)
-        if limit is not None and line is not None and why == Why.DECIMALS:
+        if limit is not None and line is not None and why == Reason.DECIMALS:
             return replace(found, limit=limit.decimals, requested=line.decimals)
         return replace(found, detail=self._detail(why, grant, at))
 
@@ -561,21 +561,21 @@ class _Principal:
             found, limit=window.most, used=used, requested=asked, window_ms=window.length_ms
         )
 
-    def _detail(self, why: Why, grant: Grant, at: int) -> str | None:
+    def _detail(self, why: Reason, grant: Grant, at: int) -> str | None:
         line = self.lines[at]
-        if why == Why.WALLET:
+        if why == Reason.WALLET:
             return grant.wallet
-        if why == Why.VIA:
+        if why == Reason.VIA:
             return _sites(grant.via)
-        if why == Why.ENDED and grant.until_ms is not None:
+        if why == Reason.ENDED and grant.until_ms is not None:
             return time_text(grant.until_ms // 1_000 * 1_000)
-        if why == Why.HOURS and grant.hours is not None:
+        if why == Reason.HOURS and grant.hours is not None:
             return hours_text(grant.hours)
-        if why == Why.INTO:
+        if why == Reason.INTO:
             return _into(self.case)
-        if why == Why.PRICE:
+        if why == Reason.PRICE:
             return str(self.dollars(at))
-        if why == Why.NEW_RECIPIENT and line is not None:
+        if why == Reason.NEW_RECIPIENT and line is not None:
             alike = self.case.lookalikes
             return alike.get(line.owner or "") or alike.get(line.account or "")
         return None
@@ -593,7 +593,7 @@ def _sites(via: Sequence[str]) -> str:
 class _Miss:
     """A grant without room for line `at` after the lines before it; `total` units in all."""
 
-    why: Why
+    why: Reason
     option: _Option
     at: int
     total: int
@@ -654,7 +654,7 @@ class _Search:
                 self._totals[key] = before
         return False
 
-    def _miss(self, why: Why, option: _Option, at: int, total: int) -> None:
+    def _miss(self, why: Reason, option: _Option, at: int, total: int) -> None:
         kept = self._nearest
         if kept is None or (at, _NEARNESS[why]) > (kept.at, _NEARNESS[kept.why]):
             self._nearest = _Miss(why, option, at, total)
@@ -669,18 +669,18 @@ def _is_above_hold(limit: AssetLimit | None, total: int) -> bool:
     return limit is not None and limit.hold is not None and total > limit.hold
 
 
-def _swap_mismatch(bounds: SwapBounds, terms: SwapTerms | None) -> Why | None:
+def _swap_mismatch(bounds: SwapBounds, terms: SwapTerms | None) -> Reason | None:
     if bounds.into and (terms is None or terms.into not in bounds.into):
-        return Why.INTO
+        return Reason.INTO
     # An unknown number is refused if the grant bounds it.
     if bounds.slippage_bps is not None:
         slippage = None if terms is None else terms.slippage_bps
         if slippage is None or slippage > bounds.slippage_bps:
-            return Why.SLIPPAGE
+            return Reason.SLIPPAGE
     if bounds.impact_bps is not None:
         impact = None if terms is None else terms.impact_bps
         if impact is None or impact > bounds.impact_bps:
-            return Why.IMPACT
+            return Reason.IMPACT
     return None
 
 

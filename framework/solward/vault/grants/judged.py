@@ -34,7 +34,7 @@ def grants_outcome(decision: Decision) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedCase:
     """A transaction, the sums it was judged by, what grants said of it and its outcome.
 
     The outcome differs from what grants said if another rule refused it or asked a person, if it
@@ -76,7 +76,7 @@ _TERMS: Final = {
 }
 
 
-def to_row(judged: Judged) -> dict[str, Any]:
+def to_row(judged: JudgedCase) -> dict[str, Any]:
     """Return column -> value; the time is by the first of the case's clocks, the database's."""
     case: dict[str, Any] = msgspec.to_builtins(judged.case, order="sorted")
     terms = {
@@ -105,7 +105,7 @@ def to_row(judged: Judged) -> dict[str, Any]:
     }
 
 
-def from_row(row: Mapping[str, Any]) -> Judged:
+def from_row(row: Mapping[str, Any]) -> JudgedCase:
     """Return the transaction from a row that `to_row` made."""
     terms = json.loads(row["terms"])
     case = {
@@ -115,7 +115,7 @@ def from_row(row: Mapping[str, Any]) -> Judged:
         "costs_lamports": row["costs_lamports"],
         **{of_case: terms[name] for of_case, name in _TERMS.items() if name in terms},
     }
-    return Judged(
+    return JudgedCase(
         transaction_id=row["transaction_id"],
         type=row["type"],
         case=msgspec.convert(case, Case),

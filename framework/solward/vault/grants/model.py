@@ -247,7 +247,7 @@ class Charge:
     units: int
 
 
-class Why(StrEnum):
+class Reason(StrEnum):
     """The reasons for which a line is refused or held: the keys of the table of sentences."""
 
     NO_GRANT = "no_grant"
@@ -296,7 +296,7 @@ class Finding:
             asset, basis points and decimals.
     """
 
-    why: Why
+    why: Reason
     who: str
     line: Line | None = None
     number: int | None = None

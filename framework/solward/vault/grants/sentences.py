@@ -20,7 +20,7 @@ from solward.types.guardrail import SOL, Intent, Line, Operation
 from solward.types.money import SOL_DECIMALS, amount_text, format_amount
 from solward.types.record import PLUGIN_DETAILS, TransactionType
 from solward.types.site import SITE
-from solward.vault.grants.model import RATE, USD, Finding, Why, Window
+from solward.vault.grants.model import RATE, USD, Finding, Reason, Window
 from solward.vault.grants.spelling import (
     BE_PAID,
     SENT,
@@ -48,7 +48,7 @@ _NONE_OWN: Final[Mapping[str, str]] = MappingProxyType({})
 
 def finding_refusal(finding: Finding, names: Names) -> Refusal:
     """Return why a principal's grants refuse a transaction, with the numbers of the sentence."""
-    said = _FINDINGS[finding.why](finding, _Words(finding, names))
+    said = _FINDINGS[finding.why](finding, _FindingWords(finding, names))
     return said if isinstance(said, Refusal) else Refusal(said)
 
 
@@ -59,8 +59,8 @@ def finding_sentence(finding: Finding, names: Names) -> str:
 
 def reason_sentence(finding: Finding, names: Names) -> str:
     """Return why a person is asked, for a finding of `Decision.held`."""
-    if finding.why is Why.NEW_RECIPIENT:
-        grant = _Words(finding, names).grant
+    if finding.why is Reason.NEW_RECIPIENT:
+        grant = _FindingWords(finding, names).grant
         return f"{_somebody_new(finding)}; {grant} asks a person about such."
     return finding_sentence(finding, names)
 
@@ -106,7 +106,7 @@ def hold_sentence(
 
 
 @dataclass(frozen=True, slots=True)
-class _Act:
+class _ActionText:
     """The text for what a transaction of one type does, if its lines do not say it.
 
     Attributes:
@@ -118,44 +118,44 @@ class _Act:
     fixed: tuple[str, ...]
 
 
-_ACTS: Final[Mapping[str, _Act]] = {
-    TransactionType.STAKE: _Act(
+_ACTS: Final[Mapping[str, _ActionText]] = {
+    TransactionType.STAKE: _ActionText(
         "stake {amount} SOL with validator {validator}", ("amount", "validator")
     ),
-    TransactionType.UNSTAKE: _Act(
+    TransactionType.UNSTAKE: _ActionText(
         "unstake {amount} SOL of stake {stakeAccount} at validator {validator}",
         ("stakeAccount", "validator"),
     ),
-    TransactionType.WITHDRAW_STAKE: _Act(
+    TransactionType.WITHDRAW_STAKE: _ActionText(
         "withdraw {amount} SOL of stake {stakeAccount} to the wallet", ("stakeAccount",)
     ),
-    TransactionType.WRAP_SOL: _Act(
+    TransactionType.WRAP_SOL: _ActionText(
         "wrap {amount} SOL in its account {account}", ("amount", "account")
     ),
-    TransactionType.UNWRAP_SOL: _Act(
+    TransactionType.UNWRAP_SOL: _ActionText(
         "unwrap {amount} SOL by closing its account {account}", ("account",)
     ),
-    TransactionType.TOKEN_LAUNCH: _Act(
+    TransactionType.TOKEN_LAUNCH: _ActionText(
         "launch token {name} ({symbol}) with {decimals} decimals, and mint {supply} of it to the"
         " wallet",
         ("name", "symbol", "decimals", "supply"),
     ),
-    TransactionType.MINT_SUPPLY: _Act(
+    TransactionType.MINT_SUPPLY: _ActionText(
         "mint {amount} of token {mint} to its account {account}", ("amount", "mint", "account")
     ),
-    TransactionType.REVOKE_AUTHORITY: _Act(
+    TransactionType.REVOKE_AUTHORITY: _ActionText(
         "give up the {authorityType} authority of token {mint} for ever", ("authorityType", "mint")
     ),
-    TransactionType.CLOSE_ACCOUNT: _Act(
+    TransactionType.CLOSE_ACCOUNT: _ActionText(
         "close its account {account} of token {mint}", ("account", "mint")
     ),
-    TransactionType.RECLAIM_RENT: _Act(
+    TransactionType.RECLAIM_RENT: _ActionText(
         "take back {reclaimed} SOL of rent, by closing {closed} empty token accounts and reducing"
         " {reduced}",
         ("reclaimed", "closed", "reduced"),
     ),
-    TransactionType.AIRDROP: _Act("ask the faucet for {amount} SOL", ("amount",)),
-    TransactionType.PAYMENT: _Act("{asked} for {method} {url}", ("method", "url")),
+    TransactionType.AIRDROP: _ActionText("ask the faucet for {amount} SOL", ("amount",)),
+    TransactionType.PAYMENT: _ActionText("{asked} for {method} {url}", ("method", "url")),
 }
 # Most characters shown of a plugin's own words.
 _MOST_SAID: Final = 500
@@ -223,7 +223,7 @@ def left_sentence(
 # Findings.
 
 
-class _Words:
+class _FindingWords:
     """The parts of the sentence about one finding.
 
     Attributes:
@@ -267,12 +267,12 @@ class _Words:
         return Refusal(f"{self.asked} is more than the {_most(n)}{more} that {self.gives}.", n)
 
 
-def _other_wallet(finding: Finding, w: _Words) -> str:
+def _other_wallet(finding: Finding, w: _FindingWords) -> str:
     wallet = f"{named('wallet', finding.detail, w.names)} only" if finding.detail else "another"
     return f"{capital(w.grant)} is for wallet {wallet}."
 
 
-def _via(finding: Finding, w: _Words) -> str:
+def _via(finding: Finding, w: _FindingWords) -> str:
     number, sites = finding.number, finding.detail or "other sites"
     may = f"{capital(w.who)} may" if number is None else f"Grant {number} lets {w.who}"
     return f"{may} pay through {sites} only."
@@ -283,26 +283,26 @@ def _somebody_new(finding: Finding) -> str:
     return f"{_address(finding.line)} was never paid from this wallet{alike}"
 
 
-def _window(finding: Finding, w: _Words) -> Refusal | str:
-    if finding.why is Why.COSTS and not finding.limit:
+def _window(finding: Finding, w: _FindingWords) -> Refusal | str:
+    if finding.why is Reason.COSTS and not finding.limit:
         return f"{capital(w.grant)} pays no network fee and no rent."
     if (finding.requested or 0) > (finding.limit or 0):
         return w.than(_within(w.n))
     asked = w.asked if w.n.unit is None else w.n.asked
-    is_one = w.n.unit is None or asked == "1" or finding.why is Why.COSTS
+    is_one = w.n.unit is None or asked == "1" or finding.why is Reason.COSTS
     wanted = f"{asked} {'is' if is_one else 'are'} asked"
     has = f"{capital(w.grant)} has {_left(w.n)}{_within(w.n)}"
     return Refusal(f"{has}; {wanted}{_room(finding)}", w.n)
 
 
-def _rate(finding: Finding, w: _Words) -> Refusal:
+def _rate(finding: Finding, w: _FindingWords) -> Refusal:
     limit, used = finding.limit or 0, finding.used or 0
     n = _limit_numbers(RATE, 0, w.names, limit, used=used, window_ms=finding.window_ms)
     made = f"{n.used} {'was' if used == 1 else 'were'} made"
     return Refusal(f"{capital(w.grant)} allows {_most(n)}{_within(n)}; {made}{_room(finding)}", n)
 
 
-def _bound(what: str, finding: Finding, w: _Words) -> Refusal:
+def _bound(what: str, finding: Finding, w: _FindingWords) -> Refusal:
     most = f"{hundredths(finding.limit or 0)}%"
     if finding.requested is None:
         n = RefusalNumbers(limit=most, unit=what)
@@ -311,12 +311,12 @@ def _bound(what: str, finding: Finding, w: _Words) -> Refusal:
     return Refusal(f"{n.asked} {n.unit} is more than the {n.limit} that {w.gives}.", n)
 
 
-def _into(finding: Finding, w: _Words) -> str:
+def _into(finding: Finding, w: _FindingWords) -> str:
     bought = asset_unit(finding.detail, w.names) if finding.detail else "what it would buy"
     return f"{w.lets_not} swap into {bought}."
 
 
-def _decimals(finding: Finding, w: _Words) -> Refusal:
+def _decimals(finding: Finding, w: _FindingWords) -> Refusal:
     says, known = finding.requested, finding.limit
     n = RefusalNumbers(
         asked=None if says is None else str(says),
@@ -328,34 +328,34 @@ def _decimals(finding: Finding, w: _Words) -> Refusal:
     return Refusal(f"The transaction {said} the decimals of {w.asset}; {written}.", n)
 
 
-def _price(finding: Finding, w: _Words) -> str:
+def _price(finding: Finding, w: _FindingWords) -> str:
     reason = f": {_one_line(finding.detail)}" if finding.detail else ""
     return f"What {w.asset} is worth is not known, and {w.grant} counts in dollars{reason}."
 
 
-def _no_grant(_finding: Finding, w: _Words) -> str:
+def _no_grant(_finding: Finding, w: _FindingWords) -> str:
     return f"{capital(w.who)} has no grant to {w.does}."
 
 
-_FINDINGS: Final[Mapping[Why, Callable[[Finding, _Words], Refusal | str]]] = {
-    Why.NO_GRANT: _no_grant,
-    Why.DEFAULT: _no_grant,
-    Why.WALLET: _other_wallet,
-    Why.VIA: _via,
-    Why.RECIPIENT: lambda f, w: f"{w.lets_not} {w.does} {_to(f.line)}.",
-    Why.NEW_RECIPIENT: lambda f, w: f"{_somebody_new(f)}; {w.grant} pays nobody new.",
-    Why.HOURS: lambda f, w: f"{capital(w.grant)} applies at {f.detail or 'other hours'} only.",
-    Why.ENDED: lambda f, w: f"{capital(w.grant)} ended{f' at {f.detail}' if f.detail else ''}.",
-    Why.PER_TX: lambda _, w: w.than(" at once"),
-    Why.WINDOW: _window,
-    Why.RATE: _rate,
-    Why.COSTS: _window,
-    Why.SLIPPAGE: partial(_bound, "slippage"),
-    Why.IMPACT: partial(_bound, "price impact"),
-    Why.INTO: _into,
-    Why.DECIMALS: _decimals,
-    Why.PRICE: _price,
-    Why.ABOVE_HOLD: lambda _, w: (
+_FINDINGS: Final[Mapping[Reason, Callable[[Finding, _FindingWords], Refusal | str]]] = {
+    Reason.NO_GRANT: _no_grant,
+    Reason.DEFAULT: _no_grant,
+    Reason.WALLET: _other_wallet,
+    Reason.VIA: _via,
+    Reason.RECIPIENT: lambda f, w: f"{w.lets_not} {w.does} {_to(f.line)}.",
+    Reason.NEW_RECIPIENT: lambda f, w: f"{_somebody_new(f)}; {w.grant} pays nobody new.",
+    Reason.HOURS: lambda f, w: f"{capital(w.grant)} applies at {f.detail or 'other hours'} only.",
+    Reason.ENDED: lambda f, w: f"{capital(w.grant)} ended{f' at {f.detail}' if f.detail else ''}.",
+    Reason.PER_TX: lambda _, w: w.than(" at once"),
+    Reason.WINDOW: _window,
+    Reason.RATE: _rate,
+    Reason.COSTS: _window,
+    Reason.SLIPPAGE: partial(_bound, "slippage"),
+    Reason.IMPACT: partial(_bound, "price impact"),
+    Reason.INTO: _into,
+    Reason.DECIMALS: _decimals,
+    Reason.PRICE: _price,
+    Reason.ABOVE_HOLD: lambda _, w: (
         f"{w.asked} is more than the {_most(w.n)} above which {w.grant} asks a person."
     ),
 }

@@ -44,7 +44,7 @@ from solward.solana.tokens import mint_account, token_account
 from solward.types.guardrail import TransactionEffects
 from solward.vault.guardrails.comparison import compare, measure
 from solward.vault.guardrails.simulation import Invocation, Simulation, UntrustedSimulation, View
-from solward.vault.guardrails.worst_case import Unbounded, worst_case
+from solward.vault.guardrails.worst_case import NoBound, worst_case
 
 
 def analyse(
@@ -65,7 +65,7 @@ def analyse(
     effects = simulated_effects(message, keys, simulation, wallet, managed, pocket, regulated_mints)
     try:
         return replace(effects, outflow=worst_case(message, wallet))
-    except Unbounded as refused:
+    except NoBound as refused:
         violations = ((refused.rule, refused.reason), *effects.violations)
         return replace(effects, violations=violations)
 

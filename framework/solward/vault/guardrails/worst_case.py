@@ -73,7 +73,7 @@ from solward.types.money import SOL_DECIMALS
 _NATIVE_MINTS = frozenset({WRAPPED_SOL_MINT, TOKEN_2022_WRAPPED_SOL_MINT})
 
 
-class Unbounded(Exception):
+class NoBound(Exception):
     """A transaction that the wallet's key must not sign; `rule` names the refusing guardrail."""
 
     def __init__(self, reason: str, rule: str = "program_allowlist") -> None:
@@ -86,7 +86,7 @@ def worst_case(message: AnyMessage, wallet: str) -> Outflow:
     """Return the most `message` can take from `wallet` whatever the ledger's state; pure.
 
     Raises:
-        Unbounded: it may take more than its bytes say, or give control away.
+        NoBound: it may take more than its bytes say, or give control away.
         MalformedTransaction: the message is not well formed.
     """
     check_message(message)
@@ -97,17 +97,17 @@ def worst_case(message: AnyMessage, wallet: str) -> Outflow:
     else:
         _check_compute_budget(calls)
     if advances_nonce(message):
-        raise Unbounded("a durable nonce would keep the transaction valid for ever")
+        raise NoBound("a durable nonce would keep the transaction valid for ever")
     for call in calls:
         if call.program in PRECOMPILES:
-            raise Unbounded(f"program {call.program} costs a fee for each signature it checks")
+            raise NoBound(f"program {call.program} costs a fee for each signature it checks")
         if is_batch(call.program, call.data):
             _refuse_batch(call)
         if wallet not in call.accounts:
             continue
         accounts = tuple(account for account in call.accounts if account is not None)
         if len(accounts) < len(call.accounts):
-            raise Unbounded(
+            raise NoBound(
                 f"an instruction of {_name(call.program)} names the wallet beside an account that a"
                 " lookup table holds"
             )
@@ -132,7 +132,7 @@ def known_lines(calls: Sequence[Call], payer: str) -> tuple[Line, ...]:
     for call in calls:
         accounts = tuple(account for account in call.accounts if account is not None)
         if payer in accounts and len(accounts) == len(call.accounts):
-            with suppress(Unbounded):
+            with suppress(NoBound):
                 _bound_of(_Call(call.program, call.data, accounts), bound)
             is_token = call.program in TOKEN_PROGRAMS and accounts[2:3] == (payer,)
             if is_token and (call.data[:1] in _TAKES_ALL or _unwraps_untold(call.data)):
@@ -161,7 +161,7 @@ def _refuse_batch(call: Call) -> None:
     try:
         batch_parts(call.data, len(call.accounts))
     except MalformedTransaction as error:
-        raise Unbounded(f"an instruction of {_name(call.program)} is malformed: {error}") from None
+        raise NoBound(f"an instruction of {_name(call.program)} is malformed: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,26 +266,26 @@ def _bound_of(call: _Call, bound: _Bound) -> None:
         return
     forms = _FORMS.get(call.program)
     if forms is None:
-        raise Unbounded(
+        raise NoBound(
             f"program {call.program} would get the wallet's signature, and what it does with it is"
             " not known; run it with a pocket (context.pocket)"
         )
     kind = _kind(call)
     if kind in _AUTHORITIES.get(call.program, frozenset()):
-        raise Unbounded(
+        raise NoBound(
             f"instruction {_number_of(kind)} of {_name(call.program)} gives control away",
             "authority_change",
         )
     form = forms.get(kind)
     if form is None:
-        raise Unbounded(
+        raise NoBound(
             f"instruction {_number_of(kind)} of {_name(call.program)} is not allowed with the"
             " wallet's key"
         )
     stands = {at for at, account in enumerate(call.accounts) if account == bound.wallet}
     exact = len(call.accounts) == form.accounts and form.data in (None, len(call.data))
     if not exact or not stands.issubset(form.wallet_at):
-        raise Unbounded(
+        raise NoBound(
             f"instruction {_number_of(kind)} of {_name(call.program)} has {len(call.accounts)}"
             f" accounts and {len(call.data)} bytes with the wallet at {sorted(stands)}; expected"
             f" {form.accounts} accounts"
@@ -310,7 +310,7 @@ def _transfer(call: _Call, bound: _Bound) -> None:
 def _transfer_with_seed(call: _Call, bound: _Bound) -> None:
     # data: number, lamports, length of the seed, seed, owner.
     if len(call.data) != 12 + 8 + call.u64(12) + 32:
-        raise Unbounded("a System transfer with a seed is malformed")
+        raise NoBound("a System transfer with a seed is malformed")
     if call.accounts[1] == bound.wallet:
         bound.pay(call.accounts[2], call.u64(4))
 
@@ -329,7 +329,7 @@ def _create_account_with_seed(call: _Call, bound: _Bound) -> None:
     # number, base, length of the seed, seed, lamports, space, owner.
     seed = call.u64(36)
     if len(call.data) != 44 + seed + 8 + 8 + 32 or call.accounts[0] != bound.wallet:
-        raise Unbounded("a CreateAccountWithSeed is malformed, or the wallet is not its funder")
+        raise NoBound("a CreateAccountWithSeed is malformed, or the wallet is not its funder")
     _pay_new(call.accounts[1], call.u64(44 + seed), bound)
 
 
@@ -412,9 +412,9 @@ def _creation(data: bytes) -> tuple[str, int] | None:
 def _open_associated(call: _Call, bound: _Bound) -> None:
     funder, account, owner, mint, system, program = call.accounts
     if program not in TOKEN_PROGRAMS or system != SYSTEM_PROGRAM:
-        raise Unbounded("an associated token account would be opened with unknown programs")
+        raise NoBound("an associated token account would be opened with unknown programs")
     if account != associated_address(owner, mint, program):
-        raise Unbounded(f"{account} is not the associated token account of {owner} for {mint}")
+        raise NoBound(f"{account} is not the associated token account of {owner} for {mint}")
     bound.owners[account] = owner
     if funder == bound.wallet:
         classic = program == TOKEN_PROGRAM
@@ -440,7 +440,7 @@ def _transfer_checked(call: _Call, bound: _Bound) -> None:
 
 def _transfer_checked_with_fee(call: _Call, bound: _Bound) -> None:
     if call.program != TOKEN_2022_PROGRAM or call.data[:2] != TOKEN_TRANSFER_CHECKED_WITH_FEE:
-        raise Unbounded("this instruction of the transfer fee extension is not allowed")
+        raise NoBound("this instruction of the transfer fee extension is not allowed")
     bound.take(Operation.TRANSFER, call.accounts[1], call.u64(2), call, call.accounts[2])
 
 
@@ -470,7 +470,7 @@ def _is_own(account: str, mint: str, call: _Call, bound: _Bound) -> bool:
 
 def _close_account(call: _Call, bound: _Bound) -> None:
     if call.accounts[1] != bound.wallet:
-        raise Unbounded(
+        raise NoBound(
             f"account {call.accounts[0]} would be closed to {call.accounts[1]}, which is not the"
             f" wallet {bound.wallet}"
         )
@@ -478,7 +478,7 @@ def _close_account(call: _Call, bound: _Bound) -> None:
 
 def _withdraw_excess(call: _Call, bound: _Bound) -> None:
     if call.accounts[1] != bound.wallet:
-        raise Unbounded(
+        raise NoBound(
             f"what {call.accounts[0]} holds beyond its rent would go to {call.accounts[1]}, which"
             f" is not the wallet {bound.wallet}, and the bytes do not say how much that is"
         )
@@ -487,11 +487,11 @@ def _withdraw_excess(call: _Call, bound: _Bound) -> None:
 def _unwrap(call: _Call, bound: _Bound) -> None:
     all_of_it = call.data == TOKEN_UNWRAP_ALL
     if not all_of_it and not _states_amount(call.data):
-        raise Unbounded("an UnwrapLamports is malformed")
+        raise NoBound("an UnwrapLamports is malformed")
     if bound.wallet == call.accounts[1]:
         return
     if all_of_it:
-        raise Unbounded(
+        raise NoBound(
             f"all wrapped SOL of {call.accounts[0]} would go to {call.accounts[1]}, which is not"
             f" the wallet {bound.wallet}, and the bytes do not say how much that is"
         )
@@ -505,7 +505,7 @@ def _set_authority(call: _Call, bound: _Bound) -> None:
     to_wallet = len(call.data) == 35 and call.data[2] == 1 and key_at(call.data, 3) == bound.wallet
     if kind not in _GIVEN_UP or not (to_nobody or to_wallet):
         name = TOKEN_AUTHORITIES.get(kind, f"authority {kind}")
-        raise Unbounded(f"{name} of {call.accounts[0]} would be given away", "authority_change")
+        raise NoBound(f"{name} of {call.accounts[0]} would be given away", "authority_change")
     if kind in _OF_MINTS:
         bound.launch(call.accounts[0])
 
@@ -519,12 +519,12 @@ _GIVEN_UP = frozenset({0, 1, 3})
 def _describe_mint(call: _Call, bound: _Bound) -> None:
     metadata, update_authority, mint, mint_authority = call.accounts
     if metadata != mint or mint not in bound.mints or mint_authority != bound.wallet:
-        raise Unbounded(
+        raise NoBound(
             "metadata is written only into a mint of the wallet that this transaction creates"
         )
     if update_authority != bound.wallet:
         text = f"update_authority of {mint} would pass to {update_authority}"
-        raise Unbounded(text, "authority_change")
+        raise NoBound(text, "authority_change")
 
 
 _Kind: TypeAlias = int | bytes
@@ -624,7 +624,7 @@ def _check_config(config: TransactionConfig) -> None:
         ("bytes of loaded accounts", config.loaded_accounts_data_size_limit),
     ):
         if not limit:
-            raise Unbounded(f"a message of version 1 sets no limit of {name}, so it can only fail")
+            raise NoBound(f"a message of version 1 sets no limit of {name}, so it can only fail")
 
 
 def _check_compute_budget(calls: Sequence[Call]) -> None:
@@ -639,11 +639,11 @@ def _check_compute_budget(calls: Sequence[Call]) -> None:
             continue
         kind = call.data[0] if call.data else -1
         if COMPUTE_BUDGET_SIZES.get(kind) != len(call.data) or kind in found:
-            raise Unbounded("a Compute Budget instruction is malformed, repeated or not known")
+            raise NoBound("a Compute Budget instruction is malformed, repeated or not known")
         if call.accounts:
-            raise Unbounded("a Compute Budget instruction has accounts")
+            raise NoBound("a Compute Budget instruction has accounts")
         found.add(kind)
         if kind == SET_UNIT_PRICE:
             price = int.from_bytes(call.data[1:9], "little")
     if price and SET_UNIT_LIMIT not in found:
-        raise Unbounded("a price of compute units is set without a limit of them")
+        raise NoBound("a price of compute units is set without a limit of them")

@@ -60,19 +60,19 @@ class NoAnswer(Exception):
     """The reason why a node did not answer, without its address."""
 
 
-class Malformed(LedgerUnavailable):
+class MalformedAnswer(LedgerUnavailable):
     """A node's result that is not what its method gives."""
 
 
-class OfRequest(LedgerUnavailable):
+class RequestFailure(LedgerUnavailable):
     """A call without a result, for which the request alone may be at fault and not the node."""
 
 
-class OfAnother(LedgerUnavailable):
+class ForeignResponse(LedgerUnavailable):
     """A response to another request of this process, or to none."""
 
 
-class TooLong(NoAnswer):
+class LongAnswer(NoAnswer):
     """An answer with a longer body than is read."""
 
     def __init__(self, most: int) -> None:
@@ -98,7 +98,7 @@ def parsed(body: bytes) -> Any:
 
 def unanswered(method: str, error: NoAnswer) -> LedgerUnavailable:
     """Return the error of a call that got no answer."""
-    kind = OfRequest if isinstance(error, TooLong) else LedgerUnavailable
+    kind = RequestFailure if isinstance(error, LongAnswer) else LedgerUnavailable
     return kind(f"The ledger did not answer {method} ({error})")
 
 
@@ -113,7 +113,7 @@ def result(
 
     Raises:
         NodeBusy: the node says that it answers later.
-        OfAnother: the response has another id.
+        ForeignResponse: the response has another id.
         LedgerRejected, LedgerUnavailable: see `Transport.call`.
     """
     is_own = _is_own(number, answer)
@@ -125,7 +125,7 @@ def result(
     else:
         if is_own:
             return found
-    raise OfAnother(f"The ledger's answer to {method} is that to another request")
+    raise ForeignResponse(f"The ledger's answer to {method} is that to another request")
 
 
 def _is_own(number: int | None, answer: Any) -> bool:

@@ -20,7 +20,7 @@ from solward.telemetry import metrics, tracing
 from solward.types.errors import ConfigError, LedgerError, LedgerRejected, LedgerUnavailable
 from solward.types.ledger import NOT_SERVED, Account, TokenHolding, VoteAccount
 from solward.types.money import U64_MAX
-from solward.vault.ledger.answers import RATE_CODES, Malformed
+from solward.vault.ledger.answers import RATE_CODES, MalformedAnswer
 from solward.vault.ledger.patience import NodeBusy, patiently, pause
 from solward.vault.ledger.protocol import (
     CONFIRMED,
@@ -39,7 +39,7 @@ from solward.vault.ledger.protocol import (
     refuses_confirmed,
     together_s,
 )
-from solward.vault.ledger.transport import ManyNodes, SeesChanges, Transport
+from solward.vault.ledger.transport import ChangeCounter, ManyNodes, Transport
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ _MAX_DECIMALS = 255
 
 
 @dataclass(slots=True)
-class _Known:
+class _SharedFacts:
     """The knowledge that ledgers over the same nodes share.
 
     Attributes:
@@ -97,12 +97,12 @@ class Ledger:
     known) or `LedgerRejected` (a JSON-RPC error object).
     """
 
-    def __init__(self, transport: Transport, known: _Known | None = None) -> None:
+    def __init__(self, transport: Transport, known: _SharedFacts | None = None) -> None:
         self._transport = transport
-        self._known = _Known() if known is None else known
+        self._known = _SharedFacts() if known is None else known
         # Checked once: isinstance of a protocol looks up each of its members.
         self._many = transport if isinstance(transport, ManyNodes) else None
-        self._sees = transport if isinstance(transport, SeesChanges) else None
+        self._counter = transport if isinstance(transport, ChangeCounter) else None
         self._over_nodes: dict[Transport, Ledger] = {}
         self._slot_time = SlotTime()
         self._is_without_confirmed = False
@@ -126,7 +126,7 @@ class Ledger:
             found = self._over_nodes[node] = Ledger(node, self._known)
         return found
 
-    def beside(self, node: Ledger) -> tuple[Ledger, ...]:
+    def other_nodes(self, node: Ledger) -> tuple[Ledger, ...]:
         """Return the usable nodes other than `node`, which is one of `nodes()`."""
         return tuple(each for each in self.nodes() if each._transport is not node._transport)
 
@@ -204,7 +204,7 @@ class Ledger:
     def changes(self) -> int:
         """The number of ledger changes that this process knows of: transactions that a node said
         have landed; on the embedded ledger, also whatever else changed an account."""
-        seen = 0 if self._sees is None else self._sees.changes
+        seen = 0 if self._counter is None else self._counter.changes
         return self._known.landed + seen
 
     @property
@@ -591,14 +591,14 @@ def _at(finalized: bool) -> dict[str, str]:
     return _FINALIZED if finalized else _CONFIRMED
 
 
-def _malformed(method: str | None = None) -> Malformed:
+def _malformed(method: str | None = None) -> MalformedAnswer:
     to = "" if method is None else f" to {method}"
-    return Malformed(f"The ledger's answer{to} has an unexpected shape")
+    return MalformedAnswer(f"The ledger's answer{to} has an unexpected shape")
 
 
 @contextlib.contextmanager
 def _shaped(method: str) -> Iterator[None]:
-    """Raise `Malformed` if an answer lacks what the block reads of it."""
+    """Raise `MalformedAnswer` if an answer lacks what the block reads of it."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -641,12 +641,12 @@ def _address(value: Any) -> str:
 
 def _read_each(method: str, items: Any, read: Callable[[Any], T]) -> list[T]:
     """Return what `read` makes of each entry of a list that strangers can add to, without those
-    that it cannot read; raises `Malformed` if it can read none."""
+    that it cannot read; raises `MalformedAnswer` if it can read none."""
     if not isinstance(items, list):
         raise _malformed(method)
     found: list[T] = []
     for item in items:
-        with contextlib.suppress(KeyError, TypeError, ValueError, Malformed):
+        with contextlib.suppress(KeyError, TypeError, ValueError, MalformedAnswer):
             found.append(read(item))
     if items and not found:
         raise _malformed(method)
@@ -724,6 +724,6 @@ def _status(value: Any) -> SignatureStatus | None:
         confirmation = value["confirmationStatus"]
         if isinstance(confirmation, str | None):
             return SignatureStatus(_u64(value["slot"]), value["err"], confirmation)
-    except (KeyError, TypeError, Malformed):
+    except (KeyError, TypeError, MalformedAnswer):
         pass
     return _UNREAD

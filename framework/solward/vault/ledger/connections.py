@@ -25,7 +25,7 @@ import httpx
 
 from solward.support.streams import Stream, dial_tcp
 from solward.support.tls import tls_context
-from solward.vault.ledger.answers import NoAnswer, TooLong
+from solward.vault.ledger.answers import LongAnswer, NoAnswer
 
 # Errors that mean that no whole answer came.
 FAILURES: Final = (
@@ -194,7 +194,7 @@ class _Connection:
             found += event.data
             parts += 1
             if max(len(found), parts * _LEAST_PART) > most:
-                raise TooLong(most)
+                raise LongAnswer(most)
         return Answer(head.status_code, answered, bytes(found), self.abort)
 
     async def connect(self, there: bytes, headers: _Headers) -> int:

@@ -28,7 +28,7 @@ from solward.types.errors import (
     LedgerUnavailable,
     SolwardError,
 )
-from solward.vault.ledger.answers import ONCE, OPTIONAL, UNHEALTHY, OfRequest
+from solward.vault.ledger.answers import ONCE, OPTIONAL, UNHEALTHY, RequestFailure
 from solward.vault.ledger.patience import NodeBusy, NodeDenies, patiently
 from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT
 from solward.vault.ledger.transport import Transport
@@ -278,7 +278,7 @@ class Node:
             raise
         except LedgerUnavailable as error:
             if method not in ONCE | OPTIONAL:
-                is_its = isinstance(error, OfRequest)
+                is_its = isinstance(error, RequestFailure)
                 self._failed(began, str(error), (method, params) if is_its else None)
             raise
         except asyncio.CancelledError:

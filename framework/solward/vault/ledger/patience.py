@@ -72,7 +72,7 @@ def within(seconds: float, *, own: bool = False) -> Iterator[None]:
         _deadline.reset(token)
 
 
-def left(default: float = 0.0) -> float:
+def seconds_left(default: float = 0.0) -> float:
     """Return seconds until the deadline, 0 once it has passed; `default` where none is set."""
     deadline = _deadline.get()
     return default if deadline is None else max(0.0, deadline - time.monotonic())
@@ -80,7 +80,7 @@ def left(default: float = 0.0) -> float:
 
 async def pause(seconds: float) -> bool:
     """Wait if the deadline allows it, else return False at once."""
-    if seconds >= left():
+    if seconds >= seconds_left():
         return False
     await asyncio.sleep(seconds)
     return True

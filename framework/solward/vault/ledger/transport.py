@@ -28,9 +28,9 @@ from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.answers import (
     MOST_ANSWER_BYTES,
     ONCE,
+    ForeignResponse,
+    LongAnswer,
     NoAnswer,
-    OfAnother,
-    TooLong,
     busy,
     is_refusal,
     json_error,
@@ -114,7 +114,7 @@ class ManyNodes(Protocol):
 
 
 @runtime_checkable
-class SeesChanges(Protocol):
+class ChangeCounter(Protocol):
     """A transport to a ledger that nothing changes unseen by this process."""
 
     @property
@@ -189,7 +189,7 @@ class HttpTransport:
     async def _post(
         self, body: bytes, most: int = MOST_ANSWER_BYTES, retries: int | None = None
     ) -> Answer:
-        """Post a body; raises `NoAnswer`, `TooLong` if the answer has more than `most` bytes."""
+        """Post a body; raises `NoAnswer`, `LongAnswer` if the answer has more than `most` bytes."""
         retries = self._retries if retries is None else retries
         while True:
             try:
@@ -221,7 +221,7 @@ class InProcessTransport:
 
     @property
     def changes(self) -> int:
-        """See `SeesChanges`."""
+        """See `ChangeCounter`."""
         return self._changes()
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
@@ -255,7 +255,7 @@ class Batches:
 
     Args:
         post: posts a body; it is given the most bytes of an answer too. Raises `NoAnswer`, of a
-            longer answer `TooLong`.
+            longer answer `LongAnswer`.
         clock: monotonic seconds.
     """
 
@@ -335,7 +335,7 @@ class Batches:
         )
         try:
             said = await self._post(b"[%s]" % b",".join(numbered), MOST_ANSWERS_BYTES)
-        except TooLong:
+        except LongAnswer:
             await self._apart(batch)
             return
         except NoAnswer as error:
@@ -405,7 +405,7 @@ async def _asked(post: Post, method: str, params: bytes) -> Any:
 def _result(number: int | None, method: str, said: Answer, response: Any) -> Any:
     try:
         return result(number, method, said.status, said.headers, response)
-    except OfAnother:
+    except ForeignResponse:
         said.hang_up()
         raise
 

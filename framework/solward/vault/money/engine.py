@@ -52,7 +52,7 @@ from solward.types.site import SITE
 from solward.vault.custody import Wallet, Wallets
 from solward.vault.guardrails.rules import PluginGuardrail, Policy, ScopeLimits
 from solward.vault.ledger.client import Ledger
-from solward.vault.ledger.patience import left, within
+from solward.vault.ledger.patience import seconds_left, within
 from solward.vault.money.judge.assess import Assessment, Assessor
 from solward.vault.money.judge.blockhash import no_verification
 from solward.vault.money.judge.building import (
@@ -570,7 +570,7 @@ class Engine:
         """
         with self.deadline():
             task = self._start(self._once(record, actor, work))
-            await wait_for_task(task, left(self._confirm_wait_s) if leaves else None)
+            await wait_for_task(task, seconds_left(self._confirm_wait_s) if leaves else None)
             if not task.done():
                 async with self._database.read() as connection:
                     stored = await store.get(connection, record.id)
@@ -752,7 +752,7 @@ class Engine:
 
     async def _outcome(self, record: TransactionRecord, item: InFlight) -> TransactionRecord:
         with tracing.span("transaction.confirm", signature=item.signature):
-            await asyncio.wait((item.done,), timeout=left(self._options.confirm_wait_s))
+            await asyncio.wait((item.done,), timeout=seconds_left(self._options.confirm_wait_s))
         if not item.done.done():
             async with self._database.read() as connection:
                 stored = await store.get(connection, record.id)

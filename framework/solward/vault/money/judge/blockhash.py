@@ -99,7 +99,7 @@ class BlockhashSource:
         # Hash and height must come from one node: compared with the height of a node that lags, an
         # honest expiry looks impossible.
         async def read(node: Ledger) -> Blockhash:
-            others = self._ledger.beside(node)
+            others = self._ledger.other_nodes(node)
             (blockhash, tip), answers = await asyncio.gather(
                 asyncio.gather(node.latest_blockhash(), node.tip()),
                 asyncio.gather(*(_tip(each, OTHERS_S) for each in others)),

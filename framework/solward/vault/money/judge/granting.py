@@ -21,14 +21,14 @@ from solward.types.guardrail import SOL, Intent, Operation, TransactionEffects
 from solward.vault.grants import judged as judged_form
 from solward.vault.grants.decide import CompiledGrants, Need, compile_grants, decide, needed, priced
 from solward.vault.grants.dollars import AssetPrice, line_dollars
-from solward.vault.grants.judged import ALLOWED, GRANTS_RULE, Judged
+from solward.vault.grants.judged import ALLOWED, GRANTS_RULE, JudgedCase
 from solward.vault.grants.model import (
     RATE,
     Case,
     Decision,
     Finding,
     Grant,
-    Why,
+    Reason,
     Window,
     from_stored,
 )
@@ -54,7 +54,7 @@ _NO_TOKENS: Final = TokenList(())
 _MOST_KEPT = 10_000
 
 # Refusals that end by themselves, without another transaction or other grants.
-_PASSING: Final = frozenset({Why.PRICE, Why.RATE})
+_PASSING: Final = frozenset({Reason.PRICE, Reason.RATE})
 
 NEAR_END_PERCENT: Final = 90
 """A grant is near its end once this share of a window is used."""
@@ -140,7 +140,7 @@ class Granted:
                 reason=self.reason,
                 numbers=self.numbers,
                 passing=self.decision.refused.why in _PASSING,
-                cause=RateReached if self.decision.refused.why is Why.RATE else None,
+                cause=RateReached if self.decision.refused.why is Reason.RATE else None,
             )
         return replace(verdict, hold=self.reason) if self.decision.held else verdict
 
@@ -152,7 +152,7 @@ class Granted:
             kind: the record's type.
             outcome: `ALLOWED`, `HELD`, or the rule that refused it.
         """
-        judged = Judged(
+        judged = JudgedCase(
             own_id,
             kind,
             self.case,
@@ -385,7 +385,7 @@ async def names_in(
 ) -> Names:
     """Return the names in the sentences of these findings."""
     named = [each.who for each in findings]
-    named += [f"wallet:{each.detail}" for each in findings if each.why == Why.WALLET]
+    named += [f"wallet:{each.detail}" for each in findings if each.why == Reason.WALLET]
     return await names_of(connection, tokens, named)
 
 

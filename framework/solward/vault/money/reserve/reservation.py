@@ -32,7 +32,7 @@ from solward.types.record import TransactionRecord, TransactionStatus, Transacti
 from solward.types.roles import is_key
 from solward.vault.grants.dollars import AssetPrice
 from solward.vault.grants.judged import ALLOWED, HELD
-from solward.vault.grants.model import Why
+from solward.vault.grants.model import Reason
 from solward.vault.guardrails.rules import (
     CLOCK_RULE,
     COSTS_RULE,
@@ -218,7 +218,7 @@ def _check_bid(
         )
     elif rule == GRANTS_RULE and granted is not None:
         finding = granted.decision.refused
-        if finding is not None and finding.why is Why.COSTS:
+        if finding is not None and finding.why is Reason.COSTS:
             used, limit = finding.used or 0, finding.limit or 0
             excess = (finding.requested or 0) + used - limit if limit else 0
     if 0 < excess <= question.bid_lamports:

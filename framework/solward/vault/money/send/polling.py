@@ -35,7 +35,7 @@ from solward.support.tasks import end
 from solward.telemetry import metrics
 from solward.types.errors import LedgerError, LedgerRejected
 from solward.types.record import TransactionRecord, TransactionStatus
-from solward.vault.guardrails.worst_case import Unbounded, worst_case
+from solward.vault.guardrails.worst_case import NoBound, worst_case
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.protocol import SignatureStatus, is_final
 from solward.vault.ledger.transport import is_enough
@@ -334,7 +334,7 @@ def _settled(
         details = settled_details(item.type, item.details, landed, wallet, item.fee_lamports)
         if sure:
             # If the bytes do not bound what leaves, nothing is given back.
-            with contextlib.suppress(Unbounded):
+            with contextlib.suppress(NoBound):
                 lines = worst_case(message, wallet).lines
                 lowered = kept_units(landed, wallet, item.fee_lamports, item.reserved, lines)
             opened, closed = own_accounts(landed, message, wallet)
