@@ -107,10 +107,12 @@ def up(
             async with stop_on_signals() as stop, Solward.open(own, demo=demo) as service:
                 seed = await seed_demo(service, seller) if demo else None
                 states = (await frozen_notice(service), await ledger_notice(service))
+                # People may open the pages at another address than the one that they listen on.
+                opened_at = settings.dashboard_address if settings.dashboard_url else pages
                 async with (
                     selling(service.localnet, shop),
                     _rpc(service, None if no_rpc else rpc_port) as (rpc, rpc_problem),
-                    told(service, seed, pages or settings.dashboard_url) as begin_story,
+                    told(service, seed, opened_at) as begin_story,
                 ):
 
                     def ready(address: Address) -> None:
