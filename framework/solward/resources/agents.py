@@ -1,4 +1,4 @@
-"""Agents: what one is made of, and changed by."""
+"""Agents, their memory and decisions, and the requests that make and change them."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class OwnGuardrails(Answer):
 
 @resource
 class LlmBudget(Request):
-    """What an agent's model may use; null is no limit."""
+    """Limits on an agent's model; null is no limit."""
 
     max_tokens_per_cycle: int | None = declared(_CYCLE_TOKENS, default=None)
     max_tokens_per_day: int | None = declared(_DAY_TOKENS, default=None)
@@ -134,7 +134,7 @@ class LlmBudget(Request):
 
 @resource
 class OwnBudget(Answer):
-    """What an agent's model may use; what is absent has no limit."""
+    """Limits on an agent's model; an absent field is no limit."""
 
     component: ClassVar = "LlmBudget"
 
@@ -175,7 +175,7 @@ class Agent(Answer):
 
 @resource
 class CreatedAgent(Answer):
-    """What is told of a new agent."""
+    """A new agent, in short."""
 
     id: str = declared(Id("The agent.", example=Example.AGENT))
     name: str = declared(Text("As given.", example="saver"))
@@ -185,7 +185,7 @@ class CreatedAgent(Answer):
 
 @resource
 class SwitchedAgent(Answer):
-    """What became of an agent."""
+    """The result of starting, stopping or pausing an agent."""
 
     status: str = declared(Choice("Done.", options=("started", "stopped", "paused")))
 
@@ -216,7 +216,7 @@ _GRANTS = GrantList("Grants; with `[]` it only reads.", cli="--grant")
 
 @resource
 class NewAgent(Guardrails):
-    """An agent that is to be made. Guardrails may stand at the top level or in `guardrails`."""
+    """A request to create an agent. Guardrails are fields of the body or of `guardrails`."""
 
     name: str = declared(_NAME)
     wallet_id: str | None = declared(
@@ -239,7 +239,7 @@ class NewAgent(Guardrails):
 
 @resource
 class AgentChange(Guardrails):
-    """What is to change of an agent; what is left out stays."""
+    """A change of an agent; a field that is left out keeps its value."""
 
     never_null: ClassVar = ("name", "llm_provider", "llm_model", "strategy")
 
@@ -281,7 +281,7 @@ class Memory(Answer):
 
 @resource
 class ModelUsage(Answer):
-    """What a cycle's model used."""
+    """The tokens that a cycle's model used, and their price."""
 
     input_tokens: int = declared(Whole("Of the prompt.", most=2**53))
     output_tokens: int = declared(Whole("Of the answer.", most=2**53))
@@ -310,7 +310,7 @@ class HeldSeen(Answer):
 
 @resource
 class Observed(Answer):
-    """What an agent saw of its wallet."""
+    """An agent's view of its wallet in one cycle."""
 
     component: ClassVar = "Observed"
 
@@ -332,7 +332,7 @@ class Observed(Answer):
 
 @resource
 class NotObserved(Answer):
-    """Why an agent saw nothing."""
+    """The error that kept an agent from seeing its wallet."""
 
     component: ClassVar = "NotObserved"
 
@@ -362,7 +362,7 @@ class Decision(Memory):
 
 @resource
 class TokensUsed(Answer):
-    """What an agent's model used in the last 24 full hours and this one."""
+    """Tokens that an agent's model used in the last 24 full hours and the current one."""
 
     tokens: int = declared(Whole("Tokens of prompt and answer.", example=9530))
     usd: Decimal = declared(Amount("Their estimated price.", example=0.00161))
@@ -383,7 +383,7 @@ class AgentLimits(Limits):
 
 @resource
 class ListedDecisions(Request):
-    """Which decisions of an agent are listed."""
+    """A request for a page of an agent's decisions."""
 
     limit: int = declared(LIMIT, default=50)
     before: int | None = declared(
@@ -393,7 +393,7 @@ class ListedDecisions(Request):
 
 @resource
 class ListedMemory(Request):
-    """How much of an agent's memory is listed."""
+    """A request for an agent's memory."""
 
     limit: int = declared(
         Whole("Maximum number of entries.", least=1, most=MEMORY_KEPT), default=MEMORY_KEPT
@@ -402,7 +402,7 @@ class ListedMemory(Request):
 
 @resource
 class Said(Request):
-    """What is said to an agent."""
+    """A message to an agent."""
 
     message: str = declared(
         Text(
@@ -415,7 +415,7 @@ class Said(Request):
 
 @resource
 class Reply(Answer):
-    """What an agent replied."""
+    """An agent's reply."""
 
     response: str = declared(
         Text(

@@ -132,7 +132,7 @@ class NewAdmin(Request):
 
 @resource
 class KeyDetails(Answer):
-    """When a key ends, its limits, and what is used of each."""
+    """A key's end, its limits, and how much of each is used."""
 
     expires_at: datetime | None = declared(
         Time("When it ends by itself; null is never.", example="2026-12-31T00:00:00.000Z")
@@ -247,7 +247,7 @@ class CreatedAdmin(Answer):
 
 @resource
 class ListedKeys(Request):
-    """Which keys are listed, and how."""
+    """A request for the list of keys."""
 
     details: bool = declared(
         Flag("Include each key's limits, what is spent of them and when it ends."), default=False
@@ -263,7 +263,7 @@ class OwnKey(Answer):
 
 @resource
 class OwnAdmin(Answer):
-    """What an admin may do."""
+    """The role of the admin that asks, and the record of its credential."""
 
     role: Role = declared(_ROLE)
     admin: AdminCredential | None = declared(Json("Its record; null: the admin secret."))
@@ -271,7 +271,7 @@ class OwnAdmin(Answer):
 
 @resource
 class Revoked(Answer):
-    """What is revoked."""
+    """A revoked key or credential."""
 
     id: str = declared(Id("Its record.", example=Example.KEY))
     revoked: bool = declared(Flag("True.", const=True))

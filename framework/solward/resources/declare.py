@@ -122,7 +122,7 @@ def _found(kind: Any) -> Mapping[str, Field]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What the body of a request says. An attribute that may be left out has a default.
+    """The fields of a request. An attribute that may be left out has a default.
 
     Attributes:
         excludes: attribute -> those that must be absent, empty or 0 where it is true.
@@ -136,7 +136,7 @@ class Request:
 
     @classmethod
     def of(cls, body: Mapping[str, object], settings: object = None) -> Self:
-        """From a body's JSON. A field that is null counts as absent, but for `never_null`.
+        """Read a body's JSON. A null field counts as absent, except those of `never_null`.
 
         Args:
             settings: of the service; defaults may be among them.
@@ -200,7 +200,7 @@ class Call(Generic[A]):
 
     @property
     def method(self) -> str:
-        """Of HTTP."""
+        """The HTTP method."""
         return self.route.partition(" ")[0]
 
     @property
@@ -215,7 +215,7 @@ class Call(Generic[A]):
 
     @property
     def request(self) -> type[Request] | None:
-        """Its fields, wherever they are."""
+        """The class of its body or query."""
         return self.body or self.query
 
     @property
@@ -301,7 +301,7 @@ class Answer:
 
     @classmethod
     def of(cls, raw: Raw) -> Self:
-        """From its JSON; raises `KeyError` for a field that is missing."""
+        """Read an answer's JSON; raises `KeyError` if a field is missing."""
         return answer_of(cls, raw)
 
 
@@ -443,7 +443,7 @@ def answer_example(kind: type[Answer]) -> dict[str, Any]:
 
 
 def answer_reference(kind: type[Answer]) -> Schema:
-    """What an answer is described by: a reference where the description has it once."""
+    """Return an answer's schema, or a reference to it if the answer is a named component."""
     name = vars(kind).get("component")
     return answer_schema(kind) if name is None else ref(name)
 
@@ -454,7 +454,7 @@ def shape_of(text: str, kind: type[Answer]) -> Shape:
 
 
 def _shown(kind: Any, declared: Field) -> Schema:
-    """Of a value that is an answer itself, or a list of some, what that is described by."""
+    """Return the schema of an answer's field, whose value may be an answer or a list of them."""
     of = _answer_in(kind)
     if of is None:
         return declared.shown()
@@ -496,7 +496,7 @@ def _at(path: tuple[str, ...], raw: Any) -> Any:
 
 
 def _reader(kind: Any) -> Read:
-    """What makes a value of this type from its JSON."""
+    """Return the function that makes a value of this type from its JSON."""
     parts = get_args(kind)
     if NoneType in parts:
         some = _reader(parts[0])

@@ -1,4 +1,4 @@
-"""What happens: entries of the audit log, as a list and as a stream."""
+"""Events: entries of the audit log, as a list and as a stream."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TYPES = Choices("Only these kinds of events.", each="A kind.", options=_KINDS, 
 
 @resource
 class StreamedEvents(Request):
-    """Which events are sent."""
+    """A request for the stream of events."""
 
     types: Sequence[str] | None = declared(_TYPES, default=None)
     last_event_id: str | None = declared(
@@ -41,7 +41,7 @@ class StreamedEvents(Request):
 
 @resource
 class AuditFilter(Request):
-    """Which entries of the audit log; what is left out asks for nothing."""
+    """A filter of the audit log; a field that is left out matches every entry."""
 
     types: Sequence[str] | None = declared(_TYPES, default=None)
     wallet_id: str | None = declared(

@@ -46,7 +46,7 @@ class Setting(Enum):
 
 
 def camel(name: str) -> str:
-    """`input_token` -> `inputToken`, as JSON names it."""
+    """Convert a name to JSON's case: `input_token` -> `inputToken`."""
     first, *rest = name.split("_")
     return first + "".join(map(str.title, rest))
 
@@ -88,12 +88,12 @@ class Field:
 
     @property
     def json(self) -> str:
-        """Its name in requests, answers and skill parameters."""
+        """The name in requests, answers and skill parameters."""
         return self.alias or camel(self.name)
 
     @property
     def is_required(self) -> bool:
-        """Whether it must be given."""
+        """True if a request must have the field."""
         return self.default is REQUIRED
 
     def read(self, value: object) -> Any:
@@ -117,27 +117,27 @@ class Field:
             raise InvalidRequest(self.wrong) from None
 
     def schema(self) -> Schema:
-        """Of a request, as JSON Schema 2020-12. A `Setting` stands in it as it is."""
+        """Return a request's JSON Schema 2020-12. A default that is a `Setting` stays one."""
         made = {"type": self._type, "description": self.text} | self._bounds()
         default = list(self.default) if isinstance(self.default, tuple) else self.default
         return made if default in (REQUIRED, None) else made | {"default": default}
 
     def shown(self) -> Schema:
-        """Of an answer, as JSON Schema 2020-12."""
+        """Return an answer's JSON Schema 2020-12."""
         return {"type": self._type, "description": self.text} | self._form()
 
     @property
     def takes(self) -> str:
-        """What it takes, in words."""
+        """The values that a request may have, in words."""
         return self._takes.format(self=self)
 
     @property
     def label(self) -> str:
-        """Its label in forms."""
+        """The label in forms."""
         return self.title or self.name.replace("_", " ").capitalize()
 
     def labelled(self) -> Schema:
-        """Of a form."""
+        """Return a request's schema with the label, for forms."""
         return self.schema() | {"title": self.label}
 
     @property
@@ -156,11 +156,11 @@ class Field:
         raise NotImplementedError
 
     def _bounds(self) -> Schema:
-        """What a request's value must keep."""
+        """Return the part of a request's schema that bounds the value."""
         return {}
 
     def _form(self) -> Schema:
-        """What an answer's value always has."""
+        """Return the part of an answer's schema that says the value's form."""
         return {}
 
 
@@ -206,7 +206,7 @@ class Text(Field):
 
     @property
     def expected(self) -> str:
-        """How a value is refused that does not fit `max_bytes`."""
+        """The error for a value that does not fit `max_bytes`."""
         return f"{self.json} must be printable text of 1 to {self.max_bytes} bytes of UTF-8"
 
     def _bounds(self) -> Schema:
@@ -297,8 +297,8 @@ class Address(Text):
 
 
 class Recipient(Address):
-    """Who receives: an address; on each surface an admin may name a contact or a wallet instead
-    (`solward.types.address_book`), and models and API keys may not."""
+    """A recipient's address. An admin may name a contact or a wallet instead
+    (`solward.types.address_book`); models and API keys may not."""
 
     _takes = "an address; from an admin also a name"
 
@@ -334,7 +334,7 @@ class AgentId(Text):
 
 
 class Principal(Text):
-    """Who asked; the command line takes names, too."""
+    """The principal that asked; the command line also takes its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +360,7 @@ class Choice(Text):
 
     @property
     def expected(self) -> str:
-        """How any other word is refused."""
+        """The error for any other word."""
         if len(self.options) > 2:
             return f"{self.json} must be one of {', '.join(self.options)}"
         return f"{self.json} must be {' or '.join(self.options)}"
@@ -521,7 +521,7 @@ class Whole(Number):
 
     @property
     def expected(self) -> str:
-        """How any other number is refused."""
+        """The error for any other number."""
         return f"{self.json} must be a whole number from {self.least} to {self.most}"
 
     argument = "int"
@@ -681,7 +681,7 @@ SAID_GRANT: Final[Schema] = {
 
 @dataclass(frozen=True, slots=True)
 class GrantList(Field):
-    """What somebody may do (docs/reference/grants.md): a list of grants, or of their sentences."""
+    """A list of grants, as JSON or as sentences (docs/reference/grants.md)."""
 
     said = "A grant in words, such as: may transfer up to 0.1 SOL a day, to anybody."
 
@@ -702,7 +702,7 @@ class GrantList(Field):
         return {"items": _GRANT}
 
     def labelled(self) -> Schema:
-        """Of a form, where each is a sentence."""
+        """Return the schema for forms, in which each grant is a sentence."""
         sentence = {"type": "string", "title": "Sentence"} | _SENTENCE
         return Field.labelled(self) | {"items": sentence, "description": self.said}
 
@@ -716,7 +716,7 @@ def object_schema(fields: Iterable[Field]) -> Schema:
 
 
 def shown(of: Field | Schema) -> Schema:
-    """What an answer's value is described by: a field as it is shown, or the schema itself."""
+    """Return the schema of an answer's value, given as a field or as the schema itself."""
     return of.shown() if isinstance(of, Field) else of
 
 

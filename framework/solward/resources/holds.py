@@ -49,7 +49,7 @@ _EXPIRES = Time("Until when it may be approved.", example="2026-11-21T11:34:55.8
 
 @resource
 class ListedHolds(Request):
-    """Which holds are listed."""
+    """A request for a page of holds."""
 
     wallet_id: str | None = declared(WalletId("Only this wallet's.", cli="--wallet"), default=None)
     is_open: bool | None = declared(
@@ -66,7 +66,7 @@ class ListedHolds(Request):
 
 @resource
 class HoldNote(Request):
-    """What is written beside a decision."""
+    """A note on a decision, for the audit log."""
 
     note: str | None = declared(
         Text("A note for the record, one line.", most=MAX_NOTE, example="as agreed with finance"),
@@ -170,7 +170,7 @@ class Hold(Answer):
 
 @resource
 class HeldRequest(Answer):
-    """What a request is answered for which a person is asked."""
+    """The answer to a request that waits for a person."""
 
     component: ClassVar = "Held"
 
@@ -190,7 +190,7 @@ class HeldRequest(Answer):
 
 @resource
 class DecidedHold(Answer):
-    """Where a hold stands after a decision."""
+    """A hold's state after a decision."""
 
     id: str = declared(Id("The hold.", example=Example.HOLD))
     state: str = declared(

@@ -109,7 +109,7 @@ class PaidRequest(Request):
 
     @property
     def asked(self) -> PayRequest:
-        """As it is made."""
+        """The request as the payer makes it."""
         return PayRequest(
             url=self.url,
             method=self.method,
@@ -122,14 +122,14 @@ class PaidRequest(Request):
 
 @resource
 class ListedPayments(OfWallet):
-    """Which payments are listed."""
+    """A request for a page of payments."""
 
     before: str | None = declared(Text("A payment's id: only older ones."), default=None)
 
 
 @resource
 class PaymentTerms(Answer):
-    """Who is paid how much, and for what."""
+    """The terms of a payment: recipient, amount and request."""
 
     protocol: str = declared(
         Text("The plugin that read the offer, such as `x402`.", example="x402")
@@ -148,14 +148,14 @@ class PaymentTerms(Answer):
 
 @resource
 class PaymentOffer(PaymentTerms):
-    """What a seller asks for."""
+    """A seller's offer."""
 
     description: str | None = declared(Text("What is sold, as the seller says."), default=None)
 
 
 @resource
 class PaymentQuote(Trial):
-    """What a request would cost now; nothing was stored, reserved or paid."""
+    """The price of a request now; nothing was stored, reserved or paid."""
 
     component: ClassVar = "PaymentDryRun"
 
@@ -192,7 +192,7 @@ class Payment(PaymentTerms):
 
 @resource
 class SiteResponse(Answer):
-    """What a site answered."""
+    """A site's answer."""
 
     status: int = declared(Whole("Of HTTP.", least=200, most=599, example=200))
     headers: Mapping[str, str] = declared(
@@ -222,7 +222,7 @@ class SiteResponse(Answer):
 
 @resource
 class PaidAnswer(Answer):
-    """What a site answered, and what was paid for it."""
+    """A site's answer, and the payment for it."""
 
     component: ClassVar = "Paid"
 
@@ -231,31 +231,31 @@ class PaidAnswer(Answer):
 
     @classmethod
     def of(cls, raw: Raw) -> Self:
-        """From its JSON; raises `KeyError` where a field is missing."""
+        """Read the answer's JSON; raises `KeyError` if a field is missing."""
         if not raw.keys() >= {"response", "payment"}:
             raise KeyError("response, payment")
         return answer_of(cls, raw)
 
     @property
     def status(self) -> int:
-        """Of HTTP; 0 where the paid request got no answer."""
+        """The HTTP status; 0 if the paid request got no answer."""
         return 0 if self.response is None else self.response.status
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """By name in lower case."""
+        """The site's headers, by name in lower case."""
         return {} if self.response is None else self.response.headers
 
     @property
     def body(self) -> bytes:
-        """At most 1 MiB of it."""
+        """The site's body, at most 1 MiB of it."""
         if self.response is None:
             return b""
         return self.response.data or (self.response.text or "").encode()
 
     @property
     def truncated(self) -> bool:
-        """Whether the site's body was longer, broke off, or is no longer kept."""
+        """True if the site's body was longer, broke off, or is no longer kept."""
         return self.response is not None and self.response.truncated
 
 

@@ -118,7 +118,7 @@ class Plugin(Answer):
 
 @resource
 class AcceptedPlugin(Answer):
-    """What a plugin of its own folder may have, as somebody accepted it."""
+    """The accepted terms of a plugin that has its own folder."""
 
     plugin: str = declared(Text("Its entry-point group and name.", example="solward.skills:tip"))
     manifest: Manifest | None = declared(_MANIFEST, read=read_manifest)
@@ -143,7 +143,7 @@ class Wheel(Answer):
 
 @resource
 class PluginDistribution(Answer):
-    """Where a third party's plugins are installed."""
+    """An installed distribution of a third party's plugins."""
 
     name: str = declared(Text("The distribution's."))
     version: str = declared(_VERSION)
@@ -190,7 +190,7 @@ class Plugins(Answer):
 
 @resource
 class SkillResult(Answer):
-    """What a skill answered."""
+    """A skill's answer."""
 
     result: str = declared(Text("The skill's own text.", example="Waited: no action this cycle."))
 
@@ -244,7 +244,7 @@ class PluginSetting(Answer):
 
 @resource
 class SkillSettings(Answer):
-    """What is set for a plugin's skill; `schema` is the JSON Schema of all its settings."""
+    """The settings of a plugin's skill; `schema` is the JSON Schema of all of them."""
 
     skill: str = declared(_SKILL)
     distribution: str = declared(Text("The skill's.", example="acme-tools"))
@@ -256,7 +256,7 @@ class SkillSettings(Answer):
 
 @resource
 class SettingState(Answer):
-    """Whether a setting is set."""
+    """The state of a setting after a change."""
 
     skill: str = declared(_SKILL)
     name: str = declared(_SETTING)
@@ -265,7 +265,7 @@ class SettingState(Answer):
 
 @resource
 class ListedEntries(Request):
-    """Which entries are listed."""
+    """A request for a page of entries."""
 
     prefix: str | None = declared(
         Shape("Only keys with this prefix.", form={"type": "string", "maxLength": MAX_KEY}),
@@ -277,7 +277,7 @@ class ListedEntries(Request):
 
 @resource
 class PluginEntry(Answer):
-    """What a plugin keeps for a wallet under a key."""
+    """An entry that a plugin keeps for a wallet under a key."""
 
     key: str = declared(_KEY)
     value: Any = declared(Shape("Any JSON.", example={"period": 20780}))
@@ -296,7 +296,7 @@ class OneEntry(Request):
 
 @resource
 class DeletedEntry(Answer):
-    """What became of an entry."""
+    """The result of deleting an entry."""
 
     plugin: str = declared(_PLUGIN)
     key: str = declared(_KEY)
@@ -312,7 +312,7 @@ class OnePlugin(Request):
 
 @resource
 class Purged(Answer):
-    """What was deleted of a distribution."""
+    """The numbers of entries and settings that were deleted of a distribution."""
 
     plugin: str = declared(_PLUGIN)
     entries: int = declared(Whole("How many entries were deleted.", most=_MAX_WHOLE))

@@ -36,7 +36,7 @@ _ADDRESS = Address("The recipient.", example=Example.STRANGER)
 
 
 class ReplayVerdict(StrEnum):
-    """What grants say of a transaction."""
+    """The outcome of a past transaction under a draft's grants."""
 
     ALLOWED = "allowed"
     HELD = "held"
@@ -123,7 +123,7 @@ class NewGrants(Request):
 
 @resource
 class ReplayRequest(Request):
-    """What is replayed."""
+    """A request to replay past transactions under a draft."""
 
     days: int = declared(Whole("Days to go back.", least=1, most=MAX_DAYS), default=30)
     draft: Mapping[str, Any] | None = declared(
@@ -138,7 +138,7 @@ class ReplayRequest(Request):
 
 @resource
 class Policy(Answer):
-    """Who may do what.
+    """The policy in force, or a checked draft.
 
     Attributes:
         version: None in the answer to a check of a document that says none.
@@ -159,14 +159,14 @@ class Policy(Answer):
 
     @property
     def document(self) -> Raw:
-        """What `replace` takes."""
+        """The policy as a document that `replace` takes."""
         found: Raw = self.raw["policy"]
         return found
 
 
 @resource
 class PrincipalGrants(Answer):
-    """What one principal may do."""
+    """One principal's grants."""
 
     principal: str = declared(
         Text("A principal: its kind and id.", example=f"agent:{Example.AGENT}")
@@ -196,7 +196,7 @@ class ReplayedChange(Answer):
 
 @resource
 class Replay(Answer):
-    """What a draft would have changed."""
+    """The transactions whose outcome a draft would have changed."""
 
     days: int = declared(Whole("As asked.", least=1, most=MAX_DAYS))
     version: int = declared(Whole("Of the policy in force."))
@@ -266,7 +266,7 @@ class NewContact(Request):
 
 @resource
 class Contact(Answer):
-    """What a recipient is called."""
+    """A recipient's name."""
 
     address: str = declared(_ADDRESS)
     name: str = declared(_NAME)

@@ -32,7 +32,7 @@ RUNS_KEPT: Final = 200
 
 
 class ScheduleStatus(StrEnum):
-    """Whether a schedule runs."""
+    """The state of a schedule."""
 
     ACTIVE = "active"
     """It runs at its due times."""
@@ -43,7 +43,7 @@ class ScheduleStatus(StrEnum):
 
 
 class Missed(StrEnum):
-    """What becomes of due times at which nothing could run."""
+    """The treatment of due times at which nothing could run."""
 
     SKIP = "skip"
     """They are left out, as cron does."""
@@ -52,7 +52,7 @@ class Missed(StrEnum):
 
 
 class RunStatus(StrEnum):
-    """How a due time went."""
+    """The result of a due time."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -91,7 +91,7 @@ _GRANTS = GrantList("Grants of the schedule; only an admin may set them.", cli="
 
 @resource
 class ChangedSchedule(Request):
-    """What is to be changed of a schedule: what is absent stays, and null takes it away."""
+    """A change of a schedule: an absent field keeps its value, and null removes it."""
 
     name: str | None = declared(_NAME, default=None)
     parameters: Mapping[str, Any] | None = declared(
@@ -207,7 +207,7 @@ class Schedule(Answer):
 
 @resource
 class ScheduleRun(Answer):
-    """What became of a due time."""
+    """A schedule's run at a due time."""
 
     component: ClassVar = "ScheduleRun"
 
@@ -239,7 +239,7 @@ class ScheduleRun(Answer):
 
 @resource
 class ListedRuns(Request):
-    """Which runs of a schedule are listed."""
+    """A request for a page of a schedule's runs."""
 
     limit: int = declared(Whole("Maximum number of entries.", least=1, most=RUNS_KEPT), default=50)
     before: str | None = declared(

@@ -65,7 +65,7 @@ def mapping(values: Field | Schema, description: str) -> Schema:
 
 
 def examples(**values: Any) -> dict[str, Any]:
-    """Named examples, for a media type with more than one."""
+    """Return named examples, for a media type with more than one."""
     return {"examples": {name: {"value": value} for name, value in values.items()}}
 
 

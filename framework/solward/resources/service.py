@@ -41,7 +41,7 @@ _STATED = Text("As it was given.", example="incident 7")
 
 @resource
 class Health(Answer):
-    """Whether the service and its ledger answer."""
+    """The health of the service and of its ledger."""
 
     component: ClassVar = "Health"
 
@@ -88,7 +88,7 @@ GET_HEALTH = Call(
 
 
 class Origin(StrEnum):
-    """Where a setting's value comes from."""
+    """The source of a setting's value."""
 
     ARGUMENT = "argument"
     """Of the program that made the settings, such as the command's `--port`."""
@@ -128,7 +128,7 @@ LIST_SETTINGS = Call(
 
 @resource
 class Freeze(Request):
-    """What is to be frozen."""
+    """A request to freeze a wallet or the service."""
 
     wallet_id: str | None = declared(_WALLET, default=None)
     reason: str | None = declared(REASON, default=None)
@@ -136,14 +136,14 @@ class Freeze(Request):
 
 @resource
 class Unfreeze(Request):
-    """What is to be unfrozen."""
+    """A request to unfreeze a wallet or the service."""
 
     wallet_id: str | None = declared(_WALLET, default=None)
 
 
 @resource
 class ListedFrozen(Request):
-    """How much of what is frozen is listed."""
+    """A request for the list of frozen wallets."""
 
     limit: int = declared(LIMIT, default=50)
 
@@ -176,7 +176,7 @@ class FrozenWallet(Answer):
 
 @resource
 class Frozen(Answer):
-    """What is frozen."""
+    """The frozen wallets, and whether the service is frozen."""
 
     service: bool = declared(
         Flag("The service, and with it every wallet.", example=True), named="frozen"
@@ -210,7 +210,7 @@ UNFREEZE = Call("unfreeze", "POST /unfreeze", "Allow transactions again.", Switc
 
 @resource
 class SwapQuote(Answer):
-    """What a swap would bring now."""
+    """The amount that a swap would bring now."""
 
     input_token: str = declared(Text("The mint sold.", example=Example.ADDRESS))
     output_token: str = declared(Text("The mint bought.", example=Example.ADDRESS))

@@ -1,5 +1,5 @@
-"""What several resources have in common: ids of examples, lists, and limits with what is used of
-them and what grants leave room for."""
+"""Declarations that several resources share: ids of examples, lists, and limits with their use and
+the room that grants leave."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class OfWallet(Request):
 
 @resource
 class Deleted(Answer):
-    """What is deleted."""
+    """A deleted thing."""
 
     id: str = declared(Id("Its id."))
     deleted: bool = declared(Flag("True.", const=True))
@@ -65,7 +65,7 @@ class Deleted(Answer):
 
 @resource
 class MinuteUse(Answer):
-    """What is used of a limit of transactions a minute; None: there is none."""
+    """The use of a limit of transactions per minute; `limit` is None if there is none."""
 
     limit: int | None = declared(Whole("In any 60 seconds.", example=5))
     used: int = declared(Whole("Of the last 60 seconds."))
@@ -74,7 +74,7 @@ class MinuteUse(Answer):
 
 @resource
 class RateUse(MinuteUse):
-    """What is used of a key's limit of requests that make transactions."""
+    """The use of a key's limit of requests that make transactions."""
 
     limit: int = declared(Whole("In any 60 seconds.", least=1, example=2))
     left: int = declared(Whole("How many more are possible now."))
@@ -82,7 +82,7 @@ class RateUse(MinuteUse):
 
 @resource
 class DayUse(Answer):
-    """What is used of a limit of SOL, which may be None."""
+    """The use of a limit of SOL; `limit` is None if there is none."""
 
     limit: Decimal | None = declared(Amount("SOL in any 24 hours.", example=10))
     spent: Decimal = declared(Amount("What ended in the last 24 hours.", example=0.6))
@@ -92,7 +92,7 @@ class DayUse(Answer):
 
 @resource
 class TokenUse(Answer):
-    """What is used of a limit of a token in 24 hours."""
+    """The use of a limit of a token in 24 hours."""
 
     limit: str = declared(Units("The most in them."))
     spent: str = declared(Units("What ended in them."))
@@ -102,7 +102,7 @@ class TokenUse(Answer):
 
 @resource
 class GrantUse(Answer):
-    """What is used of a grant's limit of one asset and window. Amounts are whole units, exactly."""
+    """The use of a grant's limit of one asset and window. Amounts are exact whole units."""
 
     asset: str = declared(
         Text("Symbol or mint, `*` in dollars, `COSTS` in SOL, `RATE` in transactions.")
@@ -117,7 +117,7 @@ class GrantUse(Answer):
 
 @resource
 class GrantRoom(Answer):
-    """What a grant leaves room for."""
+    """The room that a grant leaves."""
 
     id: str = declared(Text("Of its content."))
     number: int = declared(Whole("Of its principal's grants, as refusals name it.", least=1))
@@ -127,7 +127,7 @@ class GrantRoom(Answer):
 
 @resource
 class PrincipalRoom(Answer):
-    """What its grants leave a principal room for."""
+    """The room that its grants leave a principal."""
 
     who: str = declared(Text("The principal, such as `agent:<id>`."))
     name: str = declared(Text("What people call it."))

@@ -90,7 +90,7 @@ _UUID = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 @resource
 class TransactionFilter(Request):
-    """What the records that are asked for have in common; None asks for nothing."""
+    """A filter of records; a field that is None matches every record."""
 
     wallet_id: str | None = declared(WalletId("Only this wallet's.", cli="--wallet"), default=None)
     agent_id: str | None = declared(
@@ -122,7 +122,7 @@ class TransactionFilter(Request):
 
 @resource
 class ListedTransactions(TransactionFilter):
-    """Which records are listed."""
+    """A request for a page of records."""
 
     limit: int = declared(LIMIT, default=50)
     before: str | None = declared(Text("A record's id: only older ones."), default=None)
@@ -131,7 +131,7 @@ class ListedTransactions(TransactionFilter):
 
 @resource
 class NetworkFee(Answer):
-    """What a transaction costs at the network."""
+    """A transaction's network fee."""
 
     lamports: int = declared(
         Whole(
@@ -226,7 +226,7 @@ class CouldLeave(Answer):
 
 @resource
 class Refusal(Answer):
-    """Why a transaction was refused."""
+    """The refusal of a transaction, with its reason."""
 
     rule: str = declared(Text("The rule that refused it."))
     reason: str = declared(Text("Why, in its words."))
@@ -258,7 +258,7 @@ class Judged(Answer):
 
     @property
     def reason(self) -> str:
-        """Why, in the rule's words; empty where nothing refused it."""
+        """The rule's reason; empty if no rule refused it."""
         return "" if self.refusal is None else self.refusal.reason
 
     @property
@@ -321,7 +321,7 @@ class Trial(Answer):
 
     @classmethod
     def of(cls, raw: Raw) -> Self:
-        """From the answer to a dry run; raises `ValueError` for any other."""
+        """Read the answer to a dry run; raises `ValueError` for any other."""
         if raw["dryRun"] is not True:
             raise ValueError("no dry run")
         return answer_of(cls, raw, numbers=raw.get("numbers", {}))

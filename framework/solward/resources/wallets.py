@@ -51,14 +51,14 @@ class NewWallet(Request):
 
 @resource
 class ChangedWallet(Request):
-    """What is to change of a wallet."""
+    """A change of a wallet."""
 
     tags: Sequence[str] | None = declared(_TAGS, default=None)
 
 
 @resource
 class ListedWallets(Request):
-    """Which wallets are listed, and how."""
+    """A request for the list of wallets."""
 
     limit: int | None = declared(LIMIT, default=None)
     before: str | None = declared(Text("A wallet's id: only older ones."), default=None)
@@ -67,7 +67,7 @@ class ListedWallets(Request):
 
 @resource
 class AskedBalance(Request):
-    """What a balance has."""
+    """A request for a wallet's balance."""
 
     empty: bool = declared(Flag("Include tokens whose accounts are empty."), default=False)
     usd: bool = declared(Flag("Include values in dollars."), default=False)
@@ -121,7 +121,7 @@ def _decimals(raw: Mapping[str, Any]) -> dict[str, Decimal]:
 
 @resource
 class Worth(Answer):
-    """What a wallet is worth in dollars."""
+    """A wallet's value in dollars."""
 
     total: Decimal = declared(Amount("Dollars of all that has a price."))
     assets: Mapping[str, Decimal] = declared(
@@ -239,7 +239,7 @@ class Stake(Answer):
 
     @property
     def can_be_withdrawn(self) -> bool:
-        """Whether all it holds can come back to the wallet now."""
+        """True if the wallet can withdraw all of it now."""
         return self.state == "inactive" and not self.locked
 
     @property
