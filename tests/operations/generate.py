@@ -130,7 +130,7 @@ def context() -> str:
         "Return the venue's offer for `amount` whole units of `input_token`. It sends nothing.",
         f"return await self._quote({_params(SWAP)})",
     )
-    return _formatted("What a skill may do with its wallet's money.", _CONTEXT, [*methods, quote])
+    return _formatted("Money operations of a skill on its wallet.", _CONTEXT, [*methods, quote])
 
 
 def client() -> str:
@@ -147,7 +147,7 @@ def client() -> str:
                 f"return await self._pay(wallet_id, {each.path!r}, body, idempotency_key)",
             )
         )
-    title = "What a wallet can do with money: one method a money route."
+    title = "Money operations of a wallet: one method for each money route."
     return _formatted(title, _CLIENT, methods)
 
 
@@ -207,7 +207,7 @@ def requests() -> str:
         {module.partition(".")[0] for module in re.findall(r"\b(\w+)\.[A-Z]", "".join(made))}
     )
     head = _REQUESTS.replace("{modules}", ", ".join(named))
-    return _formatted("What the client asks for: one method a declared request.", head, made)
+    return _formatted("Requests of the client: one method for each declared call.", head, made)
 
 
 def _request(call: Call[Any]) -> str:

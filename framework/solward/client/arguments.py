@@ -91,7 +91,7 @@ def exact_number(value: Amount, field: str = "amount") -> Decimal | int:
 
 
 def optional_number(value: Amount | None, field: str = "amount") -> Decimal | int | None:
-    """`exact_number`; None leaves the service its default."""
+    """Return `exact_number` of an amount, or None, for which the service uses its default."""
     return None if value is None else exact_number(value, field)
 
 

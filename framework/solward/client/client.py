@@ -90,7 +90,7 @@ class Agents(AgentRequests):
 
 
 class PluginState(PluginStateRequests):
-    """What is set for skills, and what plugins keep for wallets; needs the admin secret."""
+    """Settings of skills and entries of plugins; needs the admin secret."""
 
     async def set(self, skill: str, name: str, value: Any) -> SettingState:
         """Set a setting, from the skill's next call on; null is a value where its schema says so.
@@ -197,7 +197,7 @@ class SolwardClient(ServiceRequests):
         await self._http.close()
 
     async def quote(self, body: Mapping[str, Any]) -> SwapQuote:
-        """Returns what a swap would bring now; `body` has the fields of the swap's route."""
+        """Quote a swap at this moment's prices; `body` has the fields of the swap's route."""
         return self._http.read(SwapQuote.of, await self._http.send("POST", "/quote", body))
 
     async def audit_entries(
@@ -215,7 +215,7 @@ class SolwardClient(ServiceRequests):
     async def events(
         self, types: Sequence[str] = (), after: int | None = None
     ) -> AsyncGenerator[Event, None]:
-        """Events from now on, or after the event numbered `after`; 0 replays everything.
+        """Yield events from now on, or after the event numbered `after`; 0 replays everything.
 
         Reconnects where it left off, without gap or duplicate, until it is closed.
 

@@ -101,7 +101,7 @@ class Http:
         await self._client.aclose()
 
     async def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """Read; retried if the connection breaks."""
+        """Send a GET request, again if the connection breaks, and return the answer."""
         request = _request("GET", path, query or {})
         response, _ = await self._response(request, self.timeout_s)
         return self._answer(response)
@@ -176,7 +176,7 @@ class Http:
         headers: Mapping[str, str] | None = None,
         silence_s: float,
     ) -> AsyncGenerator[ServerSentEvent, None]:
-        """Server-sent events; raises `Unreachable` after `silence_s` seconds without a byte."""
+        """Yield server-sent events; raises `Unreachable` after `silence_s` without a byte."""
         accept = {"Accept": _EVENT_STREAM} | dict(headers or {})
         request = _request(method, path, query or {}, body, accept)
         async with self._streamed(request, silence_s) as response:
@@ -463,7 +463,7 @@ class Asking:
 
 
 def asks(call: Call[Any]) -> Callable[[F], F]:
-    """Makes the method of a declared call from a signature and a docstring.
+    """Make the method of a declared call from a signature and a docstring.
 
     The signature names the parts of the call's path and the fields of its request. So
     `@asks(REVOKE_KEY)` over `async def revoke(self, key_id: str) -> Revoked` makes

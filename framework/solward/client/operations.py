@@ -1,5 +1,5 @@
 # Written by `make operations` from the declarations; change it there.
-"""What a wallet can do with money: one method a money route."""
+"""Money operations of a wallet: one method for each money route."""
 
 from __future__ import annotations
 

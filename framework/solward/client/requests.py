@@ -1,5 +1,5 @@
 # Written by `make operations` from the declarations; change it there.
-"""What the client asks for: one method a declared request."""
+"""Requests of the client: one method for each declared call."""
 
 # The bodies are of `asks`.
 # mypy: disable-error-code="empty-body"

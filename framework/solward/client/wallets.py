@@ -63,9 +63,10 @@ async def until_done(
     idempotency_key: str | None = None,
     **fields: Any,
 ) -> list[Transaction]:
-    """Repeats an operation that takes a part at a time until its record says that nothing is left,
-    or no less than before, or is not confirmed. The key is the first call's: what is made twice
-    takes nothing twice."""
+    """Repeat an operation that works in parts until its record says that nothing is left.
+
+    It also ends if a record is not confirmed, or has no less left than the one before. The key is
+    the first call's: a repeated first call takes nothing twice."""
     made = [await call(wallet_id, idempotency_key=idempotency_key, **fields)]
     before = None
     while made[-1].status == "confirmed" and (left := made[-1].details.get("left")):
@@ -187,14 +188,14 @@ class Wallets(WalletRequests, Operations[Transaction]):
         max: str | None = None,  # noqa: A002 - the field's own name
         protocol: str | None = None,
     ) -> PaymentQuote:
-        """What `pay` would pay now: the request is made without a payment."""
+        """Return what `pay` would pay now: the service makes the request without a payment."""
         asked = {"url": url, "method": method, "headers": headers, "body": body, "max": max}
         fields = requested(PaidRequest, **asked, protocol=protocol, dry_run=None)
         path = _path(wallet_id, "pay")
         return await self._http.pay(PaymentQuote.of, path, fields, None, dry_run=True)
 
     async def try_route(self, wallet_id: str, route: str, body: Mapping[str, Any]) -> Trial:
-        """Makes a dry run of a money route by its name, such as `launch-token`."""
+        """Make a dry run of a money route by its name, such as `launch-token`."""
         return await self._try(wallet_id, segment(route, "route"), body, None)
 
     async def _make(
@@ -223,7 +224,7 @@ class Transactions(TransactionRequests):
         before: str | None = None,
         only: TransactionFilter | None = None,
     ) -> tuple[Transaction, ...]:
-        """Newest first; `before` is the id of a record and gives older ones.
+        """List records, newest first; `before` is the id of a record and gives older ones.
 
         Args:
             only: those that fit; the service looks at a bounded number of records a page, so

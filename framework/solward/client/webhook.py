@@ -1,4 +1,4 @@
-"""For receivers of webhooks: check what the service sends, sign what was decided.
+"""Functions for receivers of webhooks: check a delivery, sign a decision.
 
 It needs no connection and no token: the secret is `APPROVAL_WEBHOOK_SECRET` of the service, or
 `ALERT_WEBHOOK_SECRET`.
@@ -37,7 +37,7 @@ _NONCE_BYTES = 24
 
 @dataclass(frozen=True, slots=True)
 class Delivery(Answer):
-    """What the service told, once its signature was checked.
+    """A webhook's delivery whose signature was checked.
 
     Attributes:
         id: the same in every try of one delivery; a receiver that has seen it ignores it.

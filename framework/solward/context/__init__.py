@@ -1,4 +1,4 @@
-"""What a skill holds while it runs: a capability over one wallet, and nothing else."""
+"""A running skill's capability over one wallet, which is all that the skill gets."""
 
 from __future__ import annotations
 
@@ -87,10 +87,10 @@ MoneyRequest = OperationRequest | TransactRequest | PocketRequest | PayRequest
 
 
 class StoreCalls(Protocol):
-    """What a store needs of the service that runs the skill; it knows the plugin and the wallet."""
+    """The service's part of a store; it knows the plugin and the wallet."""
 
     async def keep(self, what: str, **asked: Any) -> Any:
-        """`get`, `put`, `delete` or `list` entries of the store, or read the `history`."""
+        """Do a `get`, `put`, `delete` or `list` of entries of the store, or read the `history`."""
 
 
 class Store:
@@ -166,12 +166,11 @@ class Store:
 
 
 class MoneyCalls(StoreCalls, Protocol):
-    """What a context needs of the service that runs the skill; it knows wallet, caller and effects.
+    """The service's part of a context; it knows wallet, caller and effects.
 
     Calls that make a transaction are numbered from 1 in the order the skill makes them, so that a
     repeated run pays each once. All raise `SkillError` once the lifetime has ended, and those that
     make a transaction for a skill that declares READ.
-
     """
 
     @property
@@ -188,7 +187,7 @@ class MoneyCalls(StoreCalls, Protocol):
         """
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
-        """What the venue would give for a swap with these parameters."""
+        """Quote a swap with these parameters at its venue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -567,7 +566,7 @@ class SkillContext(OperationMethods):
 
 
 class Lifetime:
-    """Whether a call still runs. It ends once, and for good."""
+    """The lifetime of a call, which ends once and for good."""
 
     __slots__ = ("_ended",)
 

@@ -22,7 +22,7 @@ class CallClient(httpx.AsyncClient):
         self._lifetime = lifetime
 
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
-        """As httpx's.
+        """Send a request as httpx does.
 
         Raises:
             SkillError: the call has ended.

@@ -1,5 +1,5 @@
 # Written by `make operations` from the declarations; change it there.
-"""What a skill may do with its wallet's money."""
+"""Money operations of a skill on its wallet."""
 
 from __future__ import annotations
 
