@@ -19,7 +19,7 @@ _EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where to 
 
 
 class AccessSettings(BaseSettings):
-    """Where the API and the dashboard listen, where their clients call, and by which secrets."""
+    """Addresses of the API and the dashboard, for servers and clients, and their secrets."""
 
     api_host: str = "127.0.0.1"
     api_port: int = Field(3001, ge=0, le=65535)
@@ -36,7 +36,7 @@ class AccessSettings(BaseSettings):
 
     @property
     def client_url(self) -> str:
-        """Where clients call the service: SOLWARD_API_URL, else API_HOST and API_PORT.
+        """The URL of the service for clients: SOLWARD_API_URL, else API_HOST and API_PORT.
 
         Raises:
             ConfigError: SOLWARD_API_URL is not set and API_PORT is 0.
@@ -55,7 +55,7 @@ class AccessSettings(BaseSettings):
 
     @property
     def dashboard_address(self) -> str:
-        """Where people open the dashboard: DASHBOARD_URL, else its host and port."""
+        """The URL of the dashboard for people: DASHBOARD_URL, else its host and port."""
         if self.dashboard_url is not None:
             return self.dashboard_url.rstrip("/")
         return local_url(self.dashboard_host.strip("[]"), self.dashboard_port)
@@ -68,12 +68,12 @@ class AccessSettings(BaseSettings):
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can reach API_HOST."""
+        """True if only this machine can reach API_HOST."""
         return is_loopback(self.api_host)
 
     @property
     def development_secret(self) -> bool:
-        """Whether API_SECRET is the public one."""
+        """True if API_SECRET is the public one."""
         return self.api_secret.get_secret_value() == DEVELOPMENT_SECRET
 
 

@@ -39,7 +39,7 @@ ADDRESSES: Final = Address(many=True)
 
 
 def address_marker(field: FieldInfo) -> Address | None:
-    """How a setting is marked, None where it is no URL."""
+    """Return the marker of a setting that is a URL, None for any other setting."""
     return next((each for each in field.metadata if isinstance(each, Address)), None)
 
 
@@ -69,7 +69,7 @@ def shown_address(url: str) -> str:
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port of an address, and "…" for the rest, which may be a credential."""
+    """Return an address with "…" after scheme, host and port: the rest may be a credential."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -87,7 +87,7 @@ def origin_of(url: str) -> str:
 
 
 def http_address(value: str) -> str:
-    """`value`, when it is an http(s) address; raises `ValueError`, which does not quote it."""
+    """Return `value` if it is an http(s) address; raises a `ValueError` that does not quote it."""
     try:
         parts = urlsplit(value)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -100,8 +100,7 @@ def http_address(value: str) -> str:
 
 
 def service_address(value: str) -> str:
-    """`value`, when it is the address of a service; raises `ValueError`, which does not quote
-    it."""
+    """Return `value` if it is a service's address; raises a `ValueError` without quoting it."""
     parts = urlsplit(http_address(value))
     # Errors quote the address, so it must hold no credential.
     if parts.username is not None or parts.query or parts.fragment:
@@ -110,7 +109,7 @@ def service_address(value: str) -> str:
 
 
 def where_given(check: Callable[[Any], Any]) -> AfterValidator:
-    """Has a setting that may be None checked where it is not."""
+    """Make a validator that checks a setting unless it is None."""
     return AfterValidator(lambda value: None if value is None else check(value))
 
 

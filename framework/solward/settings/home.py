@@ -18,7 +18,7 @@ LOCK_NAME = "solward.lock"
 
 
 def default_models_folder() -> Path:
-    """Returns where language models are installed by default: in this interpreter's environment."""
+    """Return the default folder of language models, in this interpreter's environment."""
     return Path(sys.prefix, "share", "solward", "models")
 
 

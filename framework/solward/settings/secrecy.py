@@ -36,9 +36,10 @@ HOW_TO_MAKE: Final = "openssl rand -hex 32"
 
 
 def least_different(least_bytes: int) -> int:
-    """How many different characters a secret of at least so many bytes must have, beside those
-    that continue a run: one typed to fill the length (`aaaa`, `abcd`) is among the first that are
-    tried. Of 12 random hexadecimal digits one in 350 has fewer, of 32 practically none."""
+    """Return how many different characters a secret of at least so many bytes must have.
+
+    Those that continue a run (`aaaa`, `abcd`) do not count: attackers try such secrets first. Of
+    12 random hexadecimal digits one in 350 has fewer, of 32 practically none."""
     return 8 if least_bytes >= MIN_SECRET_BYTES else 6
 
 
@@ -70,8 +71,8 @@ _REPEATED = re.compile(r"(.+?)\1+")
 
 
 def weaknesses(secrets: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with secrets, by setting; each names the setting and how to make one, and
-    none quotes the secret."""
+    """Yield each weakness of the secrets, given by setting. A sentence names the setting and how
+    to make a secret, and does not quote the secret."""
     of: dict[str, str] = {}
     for name, secret in secrets.items():
         least, size = LEAST_BYTES[name], len(secret.encode())
@@ -103,8 +104,7 @@ def is_well_known(secret: str) -> bool:
 
 
 def _different(secret: str) -> int:
-    """How many different characters a secret has, without those that continue a run: each the
-    next, the last or the same one of the alphabet, as the one before was."""
+    """Count a secret's different characters, without those that continue a run (`aaa`, `cba`)."""
     codes = list(map(ord, secret))
     steps = [after - before for before, after in pairwise(codes)]
     kept = codes[:2] + [
@@ -116,8 +116,8 @@ def _different(secret: str) -> int:
 
 
 def _piece(secret: str) -> int:
-    """How many characters of a secret say all of it, where it is those twice or more; else all.
-    One that only begins as it ends is no repetition."""
+    """Return the length of the part that a secret repeats at least twice, else its whole length.
+    A secret that only begins as it ends is no repetition."""
     for size in range(1, len(secret) // 2 + 1):
         if secret[size:] == secret[:-size]:
             return size

@@ -97,7 +97,7 @@ _METADATA = ("169.254.", "168.63.129.16", "metadata.google.internal", "[fd00:ec2
 
 
 def _misspelt_names(settings_cls: type[BaseSettings]) -> set[str]:
-    """Settings that a misspelt variable may mean; those of vendors are like other programs'."""
+    """Return settings that a misspelt variable may mean; vendors' are like other programs'."""
     return settings_cls.model_fields.keys() - VendorSettings.model_fields.keys()
 
 
@@ -506,12 +506,12 @@ class Settings(AccessSettings, VendorSettings):
         return init_settings, environment, Variables(settings_cls, values)
 
     def origin(self, name: str) -> Origin:
-        """Where the value of a field came from when the settings were read."""
+        """Return the source of a field's value when the settings were read."""
         return self._origins.get(name, Origin.DEFAULT)
 
     @property
     def client_target(self) -> tuple[str, str]:
-        """Where clients call the service, and the token that they send there; a secret.
+        """Return the service's URL for clients, and the token that they send there, a secret.
 
         Raises:
             ConfigError: as `client_url`; or a `.env` says where, and the token is from elsewhere.
@@ -523,7 +523,7 @@ class Settings(AccessSettings, VendorSettings):
 
     @property
     def dashboard_target(self) -> tuple[str, str]:
-        """As `client_target`, for the dashboard: NEXT_PUBLIC_API_URL, else `client_url`.
+        """Return the URL and token of the dashboard's client: NEXT_PUBLIC_API_URL or `client_url`.
 
         Raises:
             ConfigError: as `client_target`.
@@ -552,7 +552,7 @@ class Settings(AccessSettings, VendorSettings):
         return key.get_secret_value()
 
     def address_of(self, spec: ProviderSpec | VenueSpec) -> str | None:
-        """As `VendorSettings.address_of`; raises `ConfigError` as `key_for` too."""
+        """See `VendorSettings.address_of`; raises `ConfigError` as `key_for` too."""
         address = super().address_of(spec)
         has_key = spec.secret_env is not None and self.plugin_secret(spec.secret_env) is not None
         if address is not None and has_key:
@@ -562,8 +562,8 @@ class Settings(AccessSettings, VendorSettings):
     def _check_redirected(
         self, token: str, url: tuple[str, ...], advice: str = "set it in the environment"
     ) -> None:
-        """A `.env` stands in whatever folder somebody works in, maybe a stranger's, so it does not
-        say where a secret goes that it does not bring along. The development secret is none."""
+        """Refuse a URL from a `.env` for a secret that the `.env` does not contain: it may be in a
+        stranger's folder. The public development secret may go anywhere."""
         if self._source(token) in (Origin.ENV_FILE, Origin.DEFAULT):
             return
         for name in url:
@@ -574,7 +574,7 @@ class Settings(AccessSettings, VendorSettings):
                 )
 
     def _source(self, name: str) -> Origin:
-        """Of a field, or of a third party's variable that is set."""
+        """Return the source of a field's value, or of a third party's variable that is set."""
         if name.lower() in type(self).model_fields:
             return self.origin(name.lower())
         return Origin.ENVIRONMENT if os.environ.get(name) else Origin.ENV_FILE
@@ -633,7 +633,7 @@ class Settings(AccessSettings, VendorSettings):
 
     @property
     def shared_database(self) -> bool:
-        """Whether several processes may work on the database at the same time: PostgreSQL."""
+        """True if several processes may use the database at the same time: PostgreSQL."""
         return _shared(self.database_url)
 
     @property
@@ -710,7 +710,7 @@ class Settings(AccessSettings, VendorSettings):
 
     @property
     def mainnet(self) -> bool:
-        """Whether the network is mainnet: real money."""
+        """True if the network is mainnet, with real money."""
         return self.solana_network == MAINNET
 
     def check_serving(self) -> None:

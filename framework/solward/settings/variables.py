@@ -1,4 +1,4 @@
-"""Where settings are read from: variables of the environment and of the `.env` file.
+"""Sources of settings: variables of the environment and of the `.env` file.
 
 Lines of a `.env` are taken as they are written. dotenv would replace `${NAME}` by a variable of the
 environment: a stranger's file could have any secret of it as part of an address, or as the token
@@ -27,12 +27,12 @@ _NAME = re.compile(r"\s*(?:export\s+)?(\w+)")
 
 
 def env_file_values(path: Path) -> dict[str, str | None]:
-    """name -> value of each line; none where there is no such file."""
+    """Return the value of each name in the file; empty if there is no such file."""
     return dotenv_values(path, encoding="utf-8", interpolate=False)
 
 
 def check_env_file(path: Path, fields: Collection[str], candidates: Collection[str]) -> None:
-    """Raises `ConfigError` for a line that would leave a setting at another value than was meant.
+    """Check the lines of a `.env`; raises `ConfigError` for one that would not set what it means.
 
     Args:
         fields: all settings, each the variable of the same name.
@@ -68,8 +68,8 @@ def meant_setting(name: str, candidates: Collection[str]) -> str | None:
 
 
 def _likeness(name: str, other: str) -> float:
-    """How alike two names are, from 0 to 1, without the words that both begin or end with: other
-    programs' names have words such as API_KEY or PASSWORD too."""
+    """Measure how alike two names are, from 0 to 1, without the words that both begin or end with:
+    other programs' names have words such as API_KEY or PASSWORD too."""
     words, others = name.split("_"), other.split("_")
     for at in (0, -1):
         while words and others and words[at] == others[at]:
@@ -90,7 +90,7 @@ class Variables(PydanticBaseSettingsSource):
         self._texts = {name.lower(): text for name, text in variables.items() if text}
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Returns the text of a field's variable, its name, and that it is no JSON."""
+        """Return the text of a field's variable, its name, and that it is no JSON."""
         return self._texts.get(field_name), field_name, False
 
     def __call__(self) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AddressBook:
-    """What a recipient may be given as, instead of an address, and what addresses are called.
+    """The names of addresses: those that an admin may type, and those that people read.
 
     Attributes:
         names: name -> the addresses that have it.
@@ -70,9 +70,9 @@ class AddressBook:
     def of(
         cls, wallets: Iterable[OwnWallet] = (), contacts: Iterable[NamedAddress] = ()
     ) -> AddressBook:
-        """By what the service lists. Whoever holds an API key names the wallets that it makes:
-        those are given by their ids, so that no key's name says whom the operator pays, and are
-        called as no contact is.
+        """Make the book from the service's lists. A wallet that an API key made is typed by its
+        id alone and never shares a contact's name: the key's holder chose its name, which must not
+        decide whom the operator pays.
 
         Args:
             contacts: the address book, of which a member of a group is called `@name`.

@@ -1,5 +1,5 @@
-"""What a plugin keeps for a wallet, entries of a key and a JSON value, each with a version; and
-which of the wallet's records it asks for."""
+"""Entries that a plugin keeps for a wallet: a key, a JSON value and a version; and its requests
+for the wallet's records."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ class Entry:
 
     @property
     def failed(self) -> bool:
-        """Whether the money call that remembered it failed: it cannot land any more."""
+        """True if the money call that remembered it failed: it cannot land any more."""
         return self.status is TransactionStatus.FAILED
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryRequest:
-    """Which records: see `SkillContext.history`.
+    """A request for records: see `SkillContext.history`.
 
     Attributes:
         since_ms: milliseconds since the Unix epoch; only records made then or later.
@@ -145,7 +145,7 @@ def checked_put(put: object) -> Put:
 
 
 def checked_remember(remember: object) -> tuple[Put, ...]:
-    """What a money call remembers.
+    """Check the entries that a money call remembers.
 
     Raises:
         InvalidRequest: names what does not fit.

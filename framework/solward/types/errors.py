@@ -176,7 +176,7 @@ class SkillTimeout(SkillError):
 
 
 class RateReached(SolwardError):
-    """As many transactions were made in a time as may be."""
+    """A limit of transactions per time was reached."""
 
 
 class TransactionError(SolwardError):
@@ -202,7 +202,7 @@ class GuardrailBlocked(TransactionError):
 
 
 class TransactionFailed(TransactionError):
-    """It cannot succeed or did not: refused in simulation, failed on the ledger, or expired."""
+    """A transaction was refused in simulation, failed on the ledger, or expired."""
 
 
 class Held(SolwardError):

@@ -63,7 +63,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """What a transaction counts in one grant.
+    """The amount that a transaction counts in one grant.
 
     Attributes:
         who: the principal whose grant it is, such as `agent:<id>`.
@@ -80,7 +80,7 @@ class Charged:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Who asks for a transaction; ids, None where there is none.
+    """The principals of a transaction, by their ids; None if there is none.
 
     Attributes:
         wallet: whose money it is.
@@ -108,7 +108,7 @@ GRANT_SCOPE: Final = "grant:"
 
 
 class Operation(StrEnum):
-    """What a line of a transaction does, in the words of grants."""
+    """The effect of a line of a transaction, in the words of grants."""
 
     TRANSFER = "transfer"
     """Units go to somebody, or into an account that is not provably the wallet's own."""

@@ -1,5 +1,5 @@
-"""What a plugin declares that it needs, what follows from the declaration, and what can be wrong
-with a plugin.
+"""Manifests: a plugin's declared needs, the rights that follow from them, and the problems that a
+plugin can have.
 
 Pure functions of declared data: the service enforces them where a plugin host asks for an
 operation or for an HTTP request. A plugin's own checks of itself are never relied upon.
@@ -54,8 +54,8 @@ _MEANT = re.compile(r"solwards?(?:[._-]|$)", re.IGNORECASE)
 
 
 def misspelt_group(groups: Iterable[str]) -> str | None:
-    """What is wrong where one of these entry-point groups is meant for Solward and is none of its
-    own: nothing would be loaded of it, and nobody would be told."""
+    """Return the error for an entry-point group that misspells one of Solward's, else None.
+    Without it, nothing of that group would be loaded, and nobody would be told."""
     for group in groups:
         if _MEANT.match(group) and group not in GROUPS:
             return f"{group} is no group of Solward's entry points, which are {', '.join(GROUPS)}"
@@ -79,7 +79,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a plugin needs, and all that it gets.
+    """A plugin's needs, which are also all that it gets.
 
     Attributes:
         sites: host names that it calls by https, or pays, in lower-case ASCII (IDNA), `host:port`
@@ -127,7 +127,7 @@ class Terms:
         )
 
     def needs(self, unset: Collection[str] = ()) -> tuple[str, ...]:
-        """In words; empty where it is nothing.
+        """Return the needs in words; empty if there are none.
 
         Args:
             unset: variables of secrets that are said not to be set.
@@ -141,7 +141,7 @@ class Terms:
         return tuple(dict.fromkeys((*own, *(each.env for each in declared))))
 
     def wider_than(self, old: Terms | None) -> tuple[str, ...]:
-        """What it has beyond `old`, in words; empty where nobody need be asked again."""
+        """Return in words what it has beyond `old`; empty if nobody need be asked again."""
         had = old or Terms()
         return self._beside(had) + wider(had.manifest, self.manifest)
 
@@ -155,14 +155,14 @@ class Terms:
 
 
 class Site(NamedTuple):
-    """Where a request goes, as a URL or a manifest names it: its origin."""
+    """The origin of a request, as a URL or a manifest names it."""
 
     scheme: str
     host: str
     port: int
 
     def __str__(self) -> str:
-        """As a manifest names it where it could, else as a URL."""
+        """Return the site as a manifest names it if one can, else as a URL."""
         port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
         return f"{'' if self.scheme == 'https' else 'http://'}{self.host}{port}"
 
@@ -199,7 +199,7 @@ def declared_site(text: object) -> Site | None:
 
 
 def site_of(manifest: Manifest | None, url: str, configured: Iterable[str] = ()) -> Target:
-    """Where a plugin's request goes.
+    """Return the target of a plugin's request.
 
     Args:
         manifest: the plugin's, None where it has none.
@@ -267,7 +267,7 @@ def secret_sites(
 
 
 def secret_text(declared: Mapping[str, str | None], env: str) -> str:
-    """What a plugin gets where it asks for one of its secrets.
+    """Return the text of one of a plugin's secrets.
 
     Args:
         declared: those that its manifest declares, by variable; None where it is not set.
@@ -300,8 +300,7 @@ def may_move(manifest: Manifest | None, *names: str) -> bool:
 
 
 def wider(old: Manifest | None, new: Manifest | None) -> tuple[str, ...]:
-    """What `new` needs beyond `old`, in words; empty where whoever agreed to `old` need not be
-    asked again."""
+    """Return in words what `new` needs beyond `old`; empty if an agreement to `old` covers it."""
     had, wants = old or Manifest(), new or Manifest()
     found = [f"network: {site}" for site in wants.sites if site not in had.sites]
     for kind, before, after in (
@@ -323,7 +322,7 @@ def wider(old: Manifest | None, new: Manifest | None) -> tuple[str, ...]:
 
 
 def needs(manifest: Manifest | None, unset: Collection[str] = ()) -> tuple[str, ...]:
-    """What a manifest declares, in words; empty where it is nothing.
+    """Return in words what a manifest declares; empty if it declares nothing.
 
     Args:
         unset: variables of secrets that are said not to be set.
@@ -357,7 +356,7 @@ def manifest_json(manifest: Manifest | None) -> dict[str, Any] | None:
 
 
 def read_manifest(raw: Mapping[str, Any] | None) -> Manifest | None:
-    """What `manifest_json` wrote."""
+    """Read the JSON that `manifest_json` wrote."""
     if raw is None:
         return None
     operations, assets = raw["operations"], raw["assets"]
@@ -373,7 +372,7 @@ def read_manifest(raw: Mapping[str, Any] | None) -> Manifest | None:
 
 
 def terms_json(terms: Terms) -> dict[str, Any]:
-    """Terms as the record of an installation keeps them."""
+    """Return terms as the record of an installation keeps them."""
     return {
         "manifest": manifest_json(terms.manifest),
         "spends": terms.spends,
@@ -383,7 +382,7 @@ def terms_json(terms: Terms) -> dict[str, Any]:
 
 
 def read_terms(raw: Mapping[str, Any]) -> Terms:
-    """What `terms_json` wrote."""
+    """Read the JSON that `terms_json` wrote."""
     return Terms(read_manifest(raw["manifest"]), raw["spends"], raw["secretEnv"], raw["baseUrlEnv"])
 
 
@@ -509,7 +508,7 @@ class Rejected(Exception):
 
 
 def shortened(text: str) -> str:
-    """`text` on one line of at most `_MAX_TEXT` characters."""
+    """Return `text` on one line of at most `_MAX_TEXT` characters."""
     # A plugin's text may have half of a surrogate pair, which no answer and no terminal can show.
     line = " ".join(text[: 4 * _MAX_TEXT].encode("utf-8", "replace").decode().split())
     return line if len(line) <= _MAX_TEXT else line[: _MAX_TEXT - 1] + "…"

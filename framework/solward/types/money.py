@@ -26,7 +26,7 @@ _ONE = Decimal(1)
 
 
 def to_units(value: object, decimals: int, field: str, most: int = U64_MAX) -> int:
-    """Whole units as given by a caller (int or Decimal) -> smallest units.
+    """Convert a caller's whole units (int or Decimal) to smallest units.
 
     Raises:
         InvalidRequest: naming `field`, when the value is no number, is not positive, has more
@@ -60,7 +60,7 @@ def sol_to_lamports(value: object, field: str = "amount") -> int:
 
 
 def from_units(units: int, decimals: int) -> Decimal:
-    """Smallest units -> whole units, exactly, without trailing zeros (`Decimal('1.5')`)."""
+    """Convert smallest units to exact whole units without trailing zeros (`Decimal('1.5')`)."""
     value = _EXACT.normalize(_EXACT.scaleb(Decimal(units), -decimals))
     # normalize() makes 100 into 1E+2, which people and strict JSON parsers do not read.
     return _EXACT.quantize(value, _ONE) if value == _EXACT.to_integral_value(value) else value
@@ -78,7 +78,7 @@ def format_amount(value: Decimal | int) -> str:
 
 
 def amount_text(units: int, decimals: int) -> str:
-    """Smallest units -> text of whole units, exactly."""
+    """Convert smallest units to the exact text of whole units."""
     return format_amount(from_units(units, decimals))
 
 

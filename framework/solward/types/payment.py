@@ -28,7 +28,7 @@ MAX_UNITS: Final = 2**64 - 1
 
 
 class PaymentMode(StrEnum):
-    """Who pays the network fee, and who sends the transaction."""
+    """A way to pay: it says who pays the network fee and who sends the transaction."""
 
     SPONSORED = "sponsored"
     """Somebody else pays the fee, signs first and sends: the wallet's signature is handed over."""
@@ -39,7 +39,7 @@ class PaymentMode(StrEnum):
 
 
 class Served(StrEnum):
-    """Whether the seller gave what was paid for."""
+    """The seller's delivery: given, not given, or not known."""
 
     UNKNOWN = "unknown"
     YES = "yes"
@@ -140,7 +140,7 @@ class PaymentOffer:
 
 @dataclass(frozen=True, slots=True)
 class PaymentProof:
-    """What is shown to the seller.
+    """The proof of a payment that the seller sees.
 
     Attributes:
         payer: the wallet's address.
@@ -157,7 +157,7 @@ class PaymentProof:
 
 @dataclass(frozen=True, slots=True)
 class PaymentReceipt:
-    """What a seller says of a payment; a hint, which the ledger confirms or does not.
+    """A seller's statement about a payment: a hint that only the ledger can confirm.
 
     Attributes:
         signature: of the transaction, base58; None where the seller names none.
@@ -209,7 +209,7 @@ MAX_JSON_BYTES: Final = 64 << 10
 def read_json(
     text: str | bytes, field: str, max_bytes: int = MAX_JSON_BYTES, *, any_value: bool = False
 ) -> Any:
-    """Parses JSON that a seller, a venue or a model sent; fractions are Decimal.
+    """Parse JSON that a seller, a venue or a model sent; fractions are Decimal.
 
     Args:
         any_value: takes halves of surrogate pairs and long numbers too, which the caller looks at.
@@ -227,8 +227,8 @@ def read_json(
 
 
 def write_json(value: object, *, ascii_only: bool = False) -> str:
-    """JSON as `read_json` reads it: equal values are the same text. `ascii_only` writes all other
-    characters as escapes."""
+    """Write JSON as `read_json` reads it: equal values give the same text. `ascii_only` escapes
+    all other characters."""
     return jsontext.dumps(value, ascii_only=ascii_only)
 
 
@@ -244,7 +244,7 @@ _HeaderText = Annotated[str, Meta(max_length=16 << 10)]
 
 
 class PaymentState(StrEnum):
-    """How far a payment is, by the ledger and what the wallet has signed for it."""
+    """The progress of a payment, by the ledger and by the wallet's signature."""
 
     RESERVED = "reserved"
     """Its amount counts; the seller was given nothing yet."""

@@ -149,7 +149,7 @@ class ModelPrice:
     max_output_tokens: _Tokens
 
     def cost(self, input_tokens: int, output_tokens: int) -> int:
-        """Billionths of a US dollar, rounded up."""
+        """Return the price of the tokens in billionths of a US dollar, rounded up."""
         total = input_tokens * self.input_nanousd + output_tokens * self.output_nanousd
         return -(-total // 10**6)
 

@@ -273,7 +273,7 @@ class HoldState(StrEnum):
 
     @property
     def is_open(self) -> bool:
-        """Whether it may still move money."""
+        """True if the hold may still move money."""
         return self in (HoldState.HELD, HoldState.APPROVED)
 
 
@@ -327,7 +327,7 @@ class Hold:
         return f"{ACTION}{self.id}"
 
     def to_json(self) -> dict[str, Any]:
-        """As the API shows it; absent fields are omitted."""
+        """Return the JSON of the API, without absent fields."""
         is_decided = self.decided_by is not None and self.decided_ms is not None
         return present(
             id=self.id,

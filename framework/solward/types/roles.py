@@ -1,4 +1,4 @@
-"""What holders of the admin secret and of admin credentials may do, and how they are named."""
+"""Roles and names of holders of the admin secret and of admin credentials."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PREFIX = f"{ADMIN}:"
 
 
 class Role(StrEnum):
-    """Of an admin credential, each with all that the one before it may do."""
+    """The role of an admin credential; each includes the rights of the one before it."""
 
     READ = "read"
     """Reads what the admin secret may read."""
@@ -44,8 +44,8 @@ def is_key(principal: str | None) -> bool:
 
 
 def unenforced(permissions: Collection[str], *, read_only: bool) -> str | None:
-    """What to tell of an API key's permissions where they read as if it could not write; None where
-    they do not. They are stored and never enforced."""
+    """Return a warning if an API key's permissions read as if it could not write, else None.
+    Permissions are stored and never enforced."""
     if read_only or "write" in permissions:
         return None
     return "its permissions are not enforced and bind nothing; readOnly makes a key that only reads"

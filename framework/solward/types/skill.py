@@ -24,7 +24,7 @@ from solward.types.provider import ToolDefinition
 
 
 class Effects(StrEnum):
-    """Whether a skill may request transactions."""
+    """The effects of a skill: whether it may request transactions."""
 
     READ = "read"
     """Reads only; its transactions are refused."""

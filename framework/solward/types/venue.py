@@ -55,7 +55,7 @@ class VenueSpec:
 
 
 class _NoLedger:
-    """In place of a ledger where none was given: any read fails."""
+    """The ledger of a context that was given none: every read fails."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -65,7 +65,7 @@ class _NoLedger:
 
 @dataclass(frozen=True, slots=True)
 class VenueContext:
-    """What a venue may use, for as long as its call runs.
+    """A venue's capabilities while its call runs.
 
     Attributes:
         http: bound to the venue's address; without one requests name theirs in full.
@@ -84,7 +84,7 @@ class VenueContext:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def secret(self, name: str) -> str:
-        """As `SkillContext.secret`."""
+        """Return a secret, as `SkillContext.secret` does."""
         return secret_text(self.secrets, name)
 
 
