@@ -107,7 +107,7 @@ async def provider_stream(
 
 @hookspec(firstresult=True)
 async def provider_price(model: str, options: Mapping[str, Any]) -> ModelPrice | None:
-    """The price of a model, None where it is not known. Optional.
+    """Return the price of a model, None if it is not known. Optional.
 
     With it `maxUsdPerDay` of an agent's budget is reserved before the model is asked.
 
@@ -178,7 +178,7 @@ def payment_spec() -> PaymentSpec:
 
 @hookspec(firstresult=True)
 async def payment_offers(answer: HttpAnswer) -> Sequence[PaymentOffer | InvalidRequest]:
-    """The ways to pay on Solana that a seller's answer offers, the seller's first choice first.
+    """Return the ways to pay on Solana that a seller offers, the seller's first choice first.
 
     Pure. Empty where the answer is not of this protocol, or offers nothing that can be paid on
     Solana with one transfer. An entry of the seller's list that cannot be read is an
@@ -192,8 +192,8 @@ async def payment_offers(answer: HttpAnswer) -> Sequence[PaymentOffer | InvalidR
 
 @hookspec(firstresult=True)
 async def payment_headers(offer: PaymentOffer, proof: PaymentProof) -> Mapping[str, str]:
-    """The headers by which the request, made again, shows its payment. Pure: equal arguments give
-    equal headers, since a payment that was handed over is shown again after a crash.
+    """Return the headers that show the payment when the request is made again. Pure: equal
+    arguments give equal headers, since a payment is shown again after a crash.
 
     Args:
         offer: one of `payment_offers`; `raw` is as it was.
@@ -204,9 +204,9 @@ async def payment_headers(offer: PaymentOffer, proof: PaymentProof) -> Mapping[s
 
 @hookspec(firstresult=True)
 async def payment_receipt(offer: PaymentOffer, answer: HttpAnswer) -> PaymentReceipt | None:
-    """What the seller's answer to the paid request says of the payment, None where nothing. Pure.
+    """Return the receipt in the seller's answer to the paid request, None without one. Pure.
 
-    Nothing that it says ends a payment: the ledger does.
+    A receipt does not end a payment: only the ledger does.
     """
     raise NotImplementedError
 

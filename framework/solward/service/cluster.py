@@ -98,7 +98,7 @@ class Cluster:
 
 
 class MarketPrices:
-    """What the demo market of a localnet pays now.
+    """Price source: the prices that the demo market of a localnet pays now.
 
     Whoever trades there moves its prices, so it is none for real money.
     """
@@ -109,7 +109,7 @@ class MarketPrices:
         self._ledger = ledger
 
     async def prices(self, assets: Collection[str]) -> Mapping[str, Price]:
-        """`PriceSource.prices`, all from one state of the ledger."""
+        """See `PriceSource.prices`; all prices are from one state of the ledger."""
         taken = now_ms()
         states = await self._ledger.accounts([str(key) for pool in POOLS for key in pool.vaults])
         vaults = {address: state and token_account(state) for address, state in states.items()}
@@ -202,7 +202,7 @@ def localnet_errors() -> Iterator[None]:
 def localnet_options(
     settings: Settings, genesis: Mapping[Pubkey, Account] = MappingProxyType({})
 ) -> LocalnetOptions:
-    """How the embedded localnet is opened: the settings' pace, with the demo market."""
+    """Return the options that open the embedded localnet: the settings' pace, the demo market."""
     return LocalnetOptions(
         slot_ms=settings.localnet_slot_ms,
         slots_per_epoch=settings.localnet_slots_per_epoch,
@@ -293,10 +293,7 @@ class JupiterPrices:
     def __init__(
         self, client: httpx.AsyncClient, ledger: Ledger, clock_ms: Callable[[], int] = now_ms
     ) -> None:
-        """Args:
-        client: bound to the API's address, with its key.
-        ledger: says which slot is the newest.
-        """
+        """Create the source; `client` is bound to the API's address and has its key."""
         self._client = client
         self._ledger = ledger
         self._clock_ms = clock_ms
@@ -325,9 +322,7 @@ class CoinGeckoPrices:
     name = "coingecko"
 
     def __init__(self, client: httpx.AsyncClient) -> None:
-        """Args:
-        client: bound to the API's address, with its key.
-        """
+        """Create the source; `client` is bound to the API's address and has its key."""
         self._client = client
 
     async def prices(self, assets: Collection[str]) -> Mapping[str, Price]:
@@ -362,7 +357,7 @@ async def _entries(
     assets: Collection[str],
     query: Mapping[str, str] = MappingProxyType({}),
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """What is answered of each asset; what is no object is left out.
+    """Return the price API's object of each asset, without answers that are no objects.
 
     Args:
         named: the field of the query that has the assets' mints.

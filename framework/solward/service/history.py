@@ -59,12 +59,12 @@ Key = tuple[str, bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFilter:
-    """What the records of a history have in common; None asks for nothing.
+    """A filter of a history; a field that is None matches every record.
 
     Attributes:
         recipient: an address.
-        since_ms: of milliseconds since the Unix epoch the first.
-        until_ms: the first after the last.
+        since_ms: the first moment, in milliseconds since the Unix epoch.
+        until_ms: the first moment after the last.
     """
 
     wallet_id: str | None = None
@@ -139,7 +139,7 @@ class History:
     async def newest(
         self, wallet_id: str | None = None, *, limit: int = 50, before: str | None = None
     ) -> list[TransactionRecord]:
-        """Records newest first, of one wallet or all."""
+        """Return records newest first, of one wallet or all."""
         async with self._database.read() as connection:
             found = await store.history(connection, wallet_id, limit, before)
             if not found:
@@ -163,8 +163,8 @@ class History:
     async def filtered_page(
         self, wanted: RecordFilter, limit: int, before: str | None, *, fee: bool
     ) -> tuple[list[bytes], str | None]:
-        """As `page`, the records that fit, by time, and the id that the next page begins behind,
-        None where there is none; a page may have fewer than `limit` and one behind it."""
+        """Return a page of the records that fit, and the id after which the next page begins,
+        None on the last one. A page that is not the last may have fewer than `limit` records."""
         async with self._database.read() as connection:
             page = await filtered_ids(connection, wanted, limit, before)
             if not page.ids:
@@ -230,8 +230,8 @@ async def filtered_ids(
 
 @functools.cache
 def _page(names: tuple[str, ...], *, older: bool) -> tuple[Prepared, bool]:
-    """The statement for these fields, of rows `(id, fits, place)`, and whether it walks more
-    records than it gives."""
+    """Return the statement for these fields, of rows `(id, fits, place)`, and whether it walks
+    more records than it gives."""
     walked = next((name for name in _WALKED if name in names), None)
     columns = transactions.c
     start: Any = bindparam("b_last")

@@ -1,4 +1,4 @@
-"""What wallets hold, for people and models to look at: balances, what they are worth, and stakes.
+"""Holdings of wallets, for people and models: balances, their value in dollars, and stakes.
 
 `Display` reads the ledger: for all who ask in one moment at once, and what it reads is kept for at
 most a slot. No decision over money takes it: this is no `ReadLedger`, and the import contracts keep
@@ -71,7 +71,7 @@ _Wanted: TypeAlias = tuple[Sequence[str], asyncio.Future[_Accounts]]
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a wallet holds, to look at.
+    """A wallet's holdings at a slot, for display.
 
     Attributes:
         lamports: of the wallet's own account, 0 where there is none.
@@ -123,9 +123,7 @@ class Display:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Args:
-        clock: monotonic seconds.
-        """
+        """Create a display; `clock` gives monotonic seconds."""
         self._ledger = ledger
         self._network = network
         self._clock = clock
@@ -140,7 +138,7 @@ class Display:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def wallet(self, address: str) -> Shown:
-        """What a wallet holds.
+        """Return a wallet's holdings.
 
         Raises:
             LedgerError: the ledger did not answer, also where it took longer than the caller has.
@@ -152,9 +150,10 @@ class Display:
         return await _await(found.task)
 
     async def observed(self, address: str, mark: Hashable = None) -> Shown:
-        """As `wallet`, for many wallets again and again: those asked for in one moment are read in
-        one call for each hundred accounts, always anew. A token account that somebody else opens
-        at his own cost shows within `LISTED_S`; one that the wallet pays for shows at once.
+        """Return a wallet's holdings, for callers that ask again and again for many wallets.
+
+        Wallets asked for in one moment are read in one call for each hundred accounts, always anew.
+        A token account that the wallet pays for shows at once, any other within `LISTED_S`.
 
         Args:
             mark: what the caller knows of the wallet's own transactions: what another process
@@ -203,7 +202,7 @@ class Display:
         return await _await(kept.task)
 
     async def health(self) -> dict[str, Any]:
-        """`{healthy, network, slot}` of the ledger, within `HEALTH_WAIT_S`."""
+        """Return `{healthy, network, slot}` of the ledger within `HEALTH_WAIT_S`."""
         slot = None
         with contextlib.suppress(LedgerError, TimeoutError):
             async with asyncio.timeout(HEALTH_WAIT_S):
@@ -353,7 +352,7 @@ def _holdings(
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """What holdings are worth, for people to see.
+    """The value of holdings, for people.
 
     Attributes:
         micro_dollars: asset -> micro-dollars, of what has a price.
@@ -390,7 +389,7 @@ class Holdings:
             return self._balances(await self.display.wallet(wallet.address), empty=empty)
 
     async def observed(self, wallet_id: str, mark: Hashable) -> Balances:
-        """As `balances`, for an agent's cycle; see `Display.observed`."""
+        """Return the balances of a wallet for an agent's cycle, read by `Display.observed`."""
         wallet = await self.wallets.get(wallet_id)
         with within(READ_WAIT_S):
             return self._balances(await self.display.observed(wallet.address, mark))
@@ -399,7 +398,7 @@ class Holdings:
         return balances_of(shown.lamports, shown.holdings, self.tokens, empty=empty)
 
     async def worth(self, balances: Balances) -> Worth:
-        """What a wallet holds, in dollars, as far as the price sources know."""
+        """Return the value of balances in dollars, as far as the price sources know it."""
         holdings = {SOL: (balances.lamports, SOL_DECIMALS)} | {
             token.mint: (token.units, token.decimals) for token in balances.tokens
         }
@@ -417,7 +416,7 @@ class Holdings:
 def worth(
     holdings: Mapping[str, tuple[int, int | None]], prices: Mapping[str, AssetPrice]
 ) -> Worth:
-    """What holdings are worth, each rounded up.
+    """Return the value of holdings, each rounded up.
 
     Args:
         holdings: asset -> smallest units and decimals.

@@ -47,7 +47,7 @@ def regulated_mints(settings: Settings, tokens: TokenList) -> frozenset[str]:
 def engine_options(
     settings: Settings, registry: Registry, prices: Prices, tokens: TokenList, network: str
 ) -> EngineOptions:
-    """What the engine enforces; raises `ConfigError` as `regulated_mints`."""
+    """Return the rules and limits of the engine; raises `ConfigError` as `regulated_mints`."""
     return EngineOptions(
         prices=prices,
         tokens=tokens,
@@ -75,7 +75,7 @@ def engine_options(
 
 @dataclass(frozen=True, slots=True)
 class FrozenSwitch:
-    """What is frozen, why, and since when.
+    """A freeze of a wallet or of the service, with its reason and time.
 
     Attributes:
         wallet_id: None for the service, and with it every wallet.

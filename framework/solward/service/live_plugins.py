@@ -71,7 +71,7 @@ class _Running:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What this process is to run of a distribution.
+    """The plan of this process for a distribution.
 
     Attributes:
         one: what its home has.
@@ -100,7 +100,7 @@ class _Target:
 
     @property
     def is_disabled(self) -> bool:
-        """Whether somebody disabled or removed it."""
+        """True if somebody disabled or removed it."""
         return self.withheld is not None and self.withheld[0] is ProblemCode.DISABLED
 
     def may_stay(self, running: _Running) -> bool:
@@ -111,7 +111,7 @@ class _Target:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What the home and the database say."""
+    """The plugins' state as the home and the database have it."""
 
     fingerprint: Hashable
     state: State
@@ -133,7 +133,8 @@ class LivePlugins:
         *,
         demo: bool,
     ) -> None:
-        """
+        """Create the plugins of a process, with none loaded yet.
+
         Args:
             settings: say whose plugins may be loaded.
             home: of this process.
@@ -405,7 +406,7 @@ class LivePlugins:
         return problems
 
     def _plugins(self, chosen: Sequence[Candidate], stays: Collection[str]) -> list[_Plugin]:
-        """What is loaded, built-ins first and then by kind and name."""
+        """Return the loaded plugins, built-ins first and then by kind and name."""
         names = set(map(_key, chosen))
         every = list(self._environment.values())
         every += [pair for each in self._running.values() for pair in each.plugins]
@@ -500,7 +501,7 @@ def _upgrade_problems(failed: _Running) -> list[Problem]:
 
 
 def _versions(places: Sequence[Place]) -> dict[str, str]:
-    """Of others' distributions in the service's environment."""
+    """Return the versions of third parties' distributions in the service's environment."""
     return {canonical(each.distribution): each.version for each in places if not each.installed}
 
 

@@ -83,8 +83,8 @@ _CUT_ENTRIES = delete(audit).where(audit.c.seq.in_(bindparam("seqs", expanding=T
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """How many decisions, audit entries, sellers' answers, rows of usage and judged transactions
-    one run deleted."""
+    """The numbers of decisions, audit entries, sellers' answers, rows of usage and judged
+    transactions that one run deleted."""
 
     decisions: int = 0
     events: int = 0

@@ -82,14 +82,14 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What is left of a published list.
+    """A published list after its check against the chain.
 
     Attributes:
-        tokens: those that are taken, in the list's order.
-        mints: as the chain has them, of `tokens`, in the same order.
-        refused: verified ones that are not.
-        unverified: how many were not looked at.
-        built_in: how many are known by the built-in list already.
+        tokens: the accepted tokens, in the list's order.
+        mints: their mints as the chain has them, in the same order.
+        refused: the verified tokens that were refused.
+        unverified: the number of tokens that were not checked.
+        built_in: the number of tokens that the built-in list has already.
     """
 
     tokens: tuple[KnownToken, ...]
@@ -139,7 +139,7 @@ async def check_published(
     nodes: Sequence[ReadLedger],
     only: Collection[str] = (),
 ) -> Checked:
-    """What of a published list can be believed.
+    """Check a published list against the chain.
 
     Args:
         stored: the operator's list so far: its symbols keep their mints.
@@ -214,7 +214,7 @@ def _look_alikes(
 
 
 def _on_chain(offered: Offered, mints: Sequence[Mint | None]) -> str | None:
-    """Why the chain does not have the token as offered."""
+    """Return how the token on the chain differs from the list's, None if it does not."""
     mint = mints[0] if mints else None
     if mint is None or None in mints:
         return "is no token's mint on this network"
@@ -277,7 +277,7 @@ def _mint(text: str, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoredList:
-    """What `solward tokens refresh` stored for a network.
+    """The token list that `solward tokens refresh` stored for a network.
 
     Attributes:
         stored_ms: when, in Unix milliseconds.
@@ -334,7 +334,7 @@ async def write_list(
 
 
 def _by_symbol(stored: Any) -> Mapping[str, Any]:
-    """For the audit log, which leaves out what is equal before and after."""
+    """Return the tokens by symbol, so that the audit log shows only those that changed."""
     try:
         return {str(symbol): mint for symbol, mint, _ in stored}
     except (TypeError, ValueError):

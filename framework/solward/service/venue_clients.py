@@ -1,4 +1,4 @@
-"""What each venue plugin gets from the service: a client of its own, its secrets, its pools."""
+"""The context of each venue plugin: a client of its own, its secrets, its pools."""
 
 from __future__ import annotations
 

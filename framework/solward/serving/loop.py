@@ -99,7 +99,7 @@ class _Streams:
         return await anext(self._parts, b"")
 
     async def _requests(self) -> AsyncIterator[bytes]:
-        """Yields the whole head of each request, then its body.
+        """Yield the whole head of each request, then its body.
 
         Hypercorn gets no bytes of the next request, which could spoil the answer to this one.
         """
@@ -123,7 +123,7 @@ class _Streams:
             self._is_over = True
 
     async def _head(self) -> bytes:
-        """Returns a whole head without its offer of HTTP/2, `_REFUSED` if Hypercorn must not parse
+        """Return a whole head without its offer of HTTP/2, `_REFUSED` if Hypercorn must not parse
         it, or the remaining bytes if the client has ended."""
         connection, limit, searched = self.connection, self.connection.kept.bounds.head_bytes, 0
         while True:
@@ -179,7 +179,7 @@ class _Streams:
         yield b"0\r\n\r\n" if line == b"\r\n" else _BAD_CHUNK
 
     async def _line(self) -> bytes:
-        """Returns a line of a chunked body; empty at the end or if the line is too long."""
+        """Return a line of a chunked body; empty at the end or if the line is too long."""
         while (end := self._came.find(b"\n")) < 0:
             if len(self._came) > _LONGEST_LINE or not await self._more():
                 return b""
@@ -200,7 +200,7 @@ class _Streams:
         self.close() if self.connection.answering else self._writer.write_eof()
 
     def close(self) -> None:
-        """Close, once the client has read what it was sent."""
+        """Close the connection once the client has read its answer."""
         if self.connection.answering:
             self.connection.cut_off()
         else:
