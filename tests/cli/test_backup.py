@@ -254,7 +254,7 @@ def test_what_waited_for_a_person_cannot_be_approved_in_a_restored_home(
             await Wallets.open(database, Settings(_env_file=None, solward_home=of), of)
             async with database.write() as connection:
                 moment = await database.moment(connection)
-                due = await holds.due(connection, moment.window_ms)
+                due = await holds.overdue_holds(connection, moment.window_ms)
                 return [await holds.expire(connection, row, moment) for row in due]
         finally:
             await database.close()

@@ -183,7 +183,7 @@ async def test_it_says_in_which_version_swaps_are_built(
         async with Subject(given) as subject:
             lines = await ledger.rpc(subject)
             versions = Versions((await subject.cluster()).ledger, setting)
-            assert await versions.of_swaps(str(Keypair().pubkey())) == version
+            assert await versions.for_swaps(str(Keypair().pubkey())) == version
     [line] = [each for each in lines if each.name == "Swaps"]
     assert line.found.startswith(f"built in version {version} (TRANSACTION_VERSION={setting})")
     assert line.status is status

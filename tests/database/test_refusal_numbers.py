@@ -30,7 +30,7 @@ from solward.vault.custody import Pocket
 from solward.vault.grants.judged import GRANTS_RULE
 from solward.vault.grants.model import ANY_ASSET, Grant, SwapBounds, Window
 from solward.vault.guardrails.rules import RULES, Policy, ScopeLimits, Verdict
-from solward.vault.money.judge.granting import Granted, Granting, Question
+from solward.vault.money.judge.granting import GrantJudge, GrantRuling, Question
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.outcomes import Trial
 from solward.vault.money.request import ADMIN, Actor, PocketUse
@@ -319,7 +319,7 @@ async def stored(database: Database) -> Database:
 
 def reserver_of(database: Database, case: Case, **options: Any) -> Reserver:
     prices = Prices([SaidPrices(usd={USDC: (1, 6)})])
-    granting = Granting(prices, token_list("mainnet-beta"))
+    granting = GrantJudge(prices, token_list("mainnet-beta"))
     return Reserver(database, Policy(), case.limits, granting=granting, **options)
 
 
@@ -335,7 +335,7 @@ async def prepare(database: Database, case: Case) -> None:
     if case.grant is not None:
         await replace_set(database, case.grant.who, [case.grant])
     prices = Prices([SaidPrices(usd={USDC: (1, 6)})])
-    before = Reserver(database, ROOMY, UNLIMITED, granting=Granting(prices))
+    before = Reserver(database, ROOMY, UNLIMITED, granting=GrantJudge(prices))
     actor = replace(case.actor, limits=tuple((who, UNLIMITED) for who, _ in case.actor.limits))
     for each in case.earlier:
         made = await before.reserve(pending(case), Question("w1", actor, *each))
@@ -466,7 +466,7 @@ async def test_where_the_transaction_fails_neither_is_stored(
         raise RuntimeError("cut off")
 
     # It is noted behind the record, in the same transaction.
-    monkeypatch.setattr(Granted, "note", cut_off)
+    monkeypatch.setattr(GrantRuling, "note", cut_off)
     case = OF_GRANTS["never"]
     await prepare(stored, case)
     record = pending(case)

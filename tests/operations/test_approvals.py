@@ -51,7 +51,7 @@ from solward.vault.money.judge.building import PriorityFee
 from solward.vault.money.request import ADMIN, Actor, AgentRun, IdempotencyKey
 from solward.vault.money.reserve import hold_reservation
 from solward.vault.store import holds, spending
-from solward.vault.store.holds import MOST_OPEN
+from solward.vault.store.holds import MAX_OPEN
 
 VIA = ("skill:a", "plugin:a")
 
@@ -417,20 +417,20 @@ async def full(desk: Desk) -> list[Any]:
 
 
 async def test_twenty_are_open_and_no_more(desk: Desk) -> None:
-    for number in range(MOST_OPEN):
+    for number in range(MAX_OPEN):
         assert await full(desk) == []
         await desk.held(1, action_key=f"a:{number}")
     [told] = await full(desk)
     assert (told["principal"], told["transactionId"]) == ("key:k1", None)
-    assert f"{MOST_OPEN} transactions of key:k1 wait" in told["detail"]
+    assert f"{MAX_OPEN} transactions of key:k1 wait" in told["detail"]
     async with desk.bench.database.read() as connection:
         now = await desk.bench.database.moment(connection)
         waiting, oldest_ms = await holds.backlog(connection, now)
     created = min(each.created_ms for each in await desk.all())
-    assert (waiting, oldest_ms) == ({"held": MOST_OPEN}, now.window_ms - created)
-    with pytest.raises(GuardrailBlocked, match=f"grants: {MOST_OPEN} transactions of key:k1 wait"):
+    assert (waiting, oldest_ms) == ({"held": MAX_OPEN}, now.window_ms - created)
+    with pytest.raises(GuardrailBlocked, match=f"grants: {MAX_OPEN} transactions of key:k1 wait"):
         await desk.ask(2)
-    assert len(await desk.all()) == MOST_OPEN
+    assert len(await desk.all()) == MAX_OPEN
     another = replace(KEY, principal="key:k2", limits=())
     assert (await desk.held(2, another)).principal == "key:k2"
     await desk.approvals.deny((await desk.all())[-1].id, "admin")

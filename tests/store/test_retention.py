@@ -378,7 +378,7 @@ async def bodies(database: Database) -> list[int | None]:
     """The length of each payment's kept body, None where headers and body are gone."""
     found: list[int | None] = []
     async with database.read() as connection:
-        for each in (await payments.listed(connection, None, 100, None))[::-1]:
+        for each in (await payments.list_payments(connection, None, 100, None))[::-1]:
             row = await payments.get(connection, each.transaction_id)
             assert row is not None
             assert row.answer is not None

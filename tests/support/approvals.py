@@ -104,7 +104,7 @@ class Desk:
     async def all(self) -> list[Hold]:
         """Every hold, as stored."""
         async with self.bench.database.read() as connection:
-            return await store.listed(connection, limit=100)
+            return await store.list_holds(connection, limit=100)
 
 
 @asynccontextmanager

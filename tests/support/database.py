@@ -526,7 +526,7 @@ def recorded_statements() -> Iterator[Statements]:
 
 # How SQLite runs the statements of a test.
 
-# What a sum of windows is asked for, and its parts: no table (`window_sums.counted`).
+# What a sum of windows is asked for, and its parts: no table (`window_sums.sum_windows`).
 OF_NEEDS = ("SCAN json_each", "SCAN needs", "SCAN parts")
 
 

@@ -154,7 +154,7 @@ class StoredReads:
         principals = {f"agent:{agent.id}" for agent in agents}
         async with self._database.read() as connection:
             recent = await transaction_store.recent(connection, wallets, RECENT_TRANSACTIONS)
-            held = await hold_store.open_of(connection, principals)
+            held = await hold_store.open_by_principal(connection, principals)
             permissions = await self._permissions.read(connection, agents)
         return [
             Stored(recent.get(agent.wallet_id, ()), held.get(f"agent:{agent.id}", ()), may)

@@ -109,7 +109,7 @@ class Approvals:
         async with self._database.read() as connection:
             if before is not None and await store.get(connection, before) is None:
                 raise InvalidRequest("before must be the id of a hold")
-            return await store.listed(
+            return await store.list_holds(
                 connection, wallet_id=wallet_id, principal=principal, is_open=is_open,
                 limit=limit, before=before,
             )  # fmt: skip
@@ -190,13 +190,13 @@ class Approvals:
         """Expire holds, and carry out approved ones of a process that died."""
         await self._expire()
         async with self._database.read() as connection:
-            left = await store.abandoned(connection, self._me)
+            left = await store.abandoned_holds(connection, self._me)
         for row in left:
             hold = row.hold
             if hold.id in self._running or not await self._is_known(hold.principal):
                 continue
             async with self._database.write() as connection:
-                ours = await store.own(connection, hold.id, self._me, row.owner)
+                ours = await store.claim(connection, hold.id, self._me, row.owner)
             if ours:
                 self._start(row)
 
@@ -346,7 +346,7 @@ class Approvals:
     async def _expire(self) -> None:
         async with self._database.read() as connection:
             moment = await self._database.moment(connection)
-            rows = await store.due(connection, moment.window_ms)
+            rows = await store.overdue_holds(connection, moment.window_ms)
         for row in rows:
             try:
                 await self._expire_one(row)

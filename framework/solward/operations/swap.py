@@ -254,7 +254,7 @@ async def _one_transaction(
             return None
         return draft
 
-    version = await versions.of_swaps(wallet)
+    version = await versions.for_swaps(wallet)
     too_large: list[_Answered] = []
     async for answered in _answers(ledger, wallet, made, swap.request, offer):
         draft = await drafted(answered, version)

@@ -77,7 +77,7 @@ from solward.types.payment import PaymentSpec
 from solward.types.provider import ProviderSpec
 from solward.types.skill import SkillSpec
 from solward.types.venue import BEST_VENUE, VenueSpec
-from solward.vault.money.judge.plugin_rules import RuleFailure, exact_answer, failed
+from solward.vault.money.judge.plugin_rules import RuleFailure, exact_answer, failure_of
 
 MAX_DESCRIPTION = 1_024
 MAX_TIMEOUT_S = 600.0
@@ -657,7 +657,7 @@ class ThreadedRule:
             try:
                 reason = exact_answer(self.function(*given))
             except BaseException as error:
-                reason = failed(error)
+                reason = failure_of(error)
             # The loop may be closed already.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(answer, reason)

@@ -23,7 +23,7 @@ from solward.service.service import Solward
 from solward.telemetry import metrics
 from solward.types.record import HoldState
 from solward.types.roles import Role
-from solward.vault.money.judge.granting import GrantEnds
+from solward.vault.money.judge.granting import GrantEndCounter
 from solward.vault.store import attempts, holds, pockets, processes
 from solward.vault.store.attempts import AttemptState
 from solward_server.http.auth import admin
@@ -74,7 +74,7 @@ def filling_gauges(service: Solward, kind: str) -> Iterator[None]:
         if health["healthy"]:
             metrics.LEDGER_SLOT.set(health["slot"])
 
-    ends = GrantEnds()
+    ends = GrantEndCounter()
 
     async def database() -> None:
         await fill(service.database, ends)
@@ -84,7 +84,7 @@ def filling_gauges(service: Solward, kind: str) -> Iterator[None]:
         yield
 
 
-async def fill(database: Database, ends: GrantEnds) -> None:
+async def fill(database: Database, ends: GrantEndCounter) -> None:
     """Set the gauges that count rows of the database."""
     async with database.read() as connection:
         counts = await agents.count_by_status(connection)

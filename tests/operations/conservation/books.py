@@ -164,7 +164,7 @@ class Books:
             tried = (
                 await connection.execute(select(attempts.c.state, attempts.c.landed_slot))
             ).all()
-            still = list((await spending.reserved(connection, self.limits)).values())
+            still = list((await spending.reserved_by_scope(connection, self.limits)).values())
             records = {each.id: each for each in await store.history(connection, None, 500, None)}
         states = {state for state, _ in tried}
         assert states <= _ENDED, f"an attempt is left in one of {states}"

@@ -33,7 +33,7 @@ from solward.support.clock import now_ms
 from solward.types.guardrail import Intent
 from solward.types.payment import PaymentMode, Served
 from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
-from solward.vault.money.request import ADMIN, Actor, Draft, HandedOver, Payment
+from solward.vault.money.request import ADMIN, Actor, Draft, HandedOverPayment, Payment
 from solward.vault.store import spending
 from solward.vault.store.attempts import AttemptState
 from solward.vault.store.payments import StoredAnswer
@@ -126,7 +126,7 @@ class Shop:
 
     async def hand_over(
         self, units: int = PRICE, *, actor: Actor = ADMIN, **terms: Any
-    ) -> HandedOver:
+    ) -> HandedOverPayment:
         """Have the wallet's payment signed."""
         draft = self.draft(units, **terms)
         return await self.bench.engine.hand_over(self.bench.wallet.id, actor, draft)
@@ -149,21 +149,21 @@ class Shop:
         options = {"encoding": "base64", "skipPreflight": not preflight}
         return str(await self.bench.wire.direct("sendTransaction", [wire, options]))
 
-    async def settle(self, handed: HandedOver) -> str:
+    async def settle(self, handed: HandedOverPayment) -> str:
         """Sign and send as a facilitator does; the transaction's signature."""
         return await self.send(self.signed(handed.wire))
 
     async def answer(
-        self, handed: HandedOver, hint: str | None = None, served: Served = Served.YES
+        self, handed: HandedOverPayment, hint: str | None = None, served: Served = Served.YES
     ) -> None:
         """The seller answers, and names a signature."""
         status = 200 if served is Served.YES else 500
         answer = StoredAnswer(status, (), b"{}", served, hint, now_ms())
-        await self.bench.engine.answered(handed.record.id, answer, 1_000_000)
+        await self.bench.engine.note_answer(handed.record.id, answer, 1_000_000)
 
-    async def ended(self, handed: HandedOver, seconds: float = 20) -> TransactionRecord:
+    async def ended(self, handed: HandedOverPayment, seconds: float = 20) -> TransactionRecord:
         """The record once it is not pending any more."""
-        record = await self.bench.engine.settled(handed.record.id, seconds)
+        record = await self.bench.engine.wait_until_settled(handed.record.id, seconds)
         assert record.status is not TransactionStatus.PENDING
         return record
 
@@ -178,7 +178,7 @@ class Shop:
             found = await spending.usage(connection, [scope], [self.mint], now_ms())
         return found[scope].units_last_day.get(self.mint, 0)
 
-    async def state(self, handed: HandedOver) -> str:
+    async def state(self, handed: HandedOverPayment) -> str:
         """Of the only attempt, which has a slot once it has landed."""
         from sqlalchemy import select
 

@@ -51,7 +51,7 @@ from solward.types.guardrail import Intent
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.request import ADMIN, Actor, Draft
-from solward.vault.money.send.settlement import Landed, TokenBalance, own_accounts
+from solward.vault.money.send.settlement import Balances, TokenBalance, own_accounts
 from solward.vault.store import spending
 from solward.vault.store.spending import COSTS_ASSET
 
@@ -451,7 +451,7 @@ def held(owner: Pubkey, units: int = 0) -> TokenBalance:
     return TokenBalance(str(MINT), str(owner), str(TOKEN), units, 6)
 
 
-def landed(message: MessageV0, before: TokenBalance | None, after: TokenBalance | None) -> Landed:
+def landed(message: MessageV0, before: TokenBalance | None, after: TokenBalance | None) -> Balances:
     accounts = tuple(str(key) for key in message.account_keys)
     place = accounts.index(str(ACCOUNT))
 
@@ -461,7 +461,7 @@ def landed(message: MessageV0, before: TokenBalance | None, after: TokenBalance 
         return tuple(lamports), {place: tokens} if tokens else {}
 
     (was, tokens_before), (left, tokens_after) = of(before), of(after)
-    return Landed(accounts, was, left, tokens_before, tokens_after)
+    return Balances(accounts, was, left, tokens_before, tokens_after)
 
 
 def compiled(*instructions: Instruction) -> MessageV0:

@@ -44,7 +44,7 @@ from solward.vault.custody import Pocket
 from solward.vault.grants.model import ANY_ASSET, Hours
 from solward.vault.guardrails.rules import Policy
 from solward.vault.money.judge.grant_case import is_within, outgoing
-from solward.vault.money.judge.granting import Granting, Question
+from solward.vault.money.judge.granting import GrantJudge, Question
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.request import ADMIN, Actor, PocketUse
 from solward.vault.money.reserve.reservation import Reserver
@@ -192,7 +192,7 @@ async def test_decimals_that_a_node_lied_about_are_refused(desk: Desk) -> None:
 
 async def test_dust_counts_at_least_a_micro_dollar_each(database: Database) -> None:
     said = SaidPrices(usd={MINT: ("0.000001", 6)})
-    granting = Granting(Prices([said]))
+    granting = GrantJudge(Prices([said]))
     first = await open_desk(database)
     desk = replace(first, reserver=Reserver(database, Policy(), UNLIMITED, granting=granting))
     limits: Mapping[str, Any] = {ANY_ASSET: limit(ANY_ASSET, 5)}
@@ -360,7 +360,7 @@ async def test_on_mainnet_a_principal_without_grants_buys_what_is_listed(
     effects = replace(paying(0), outflow=Outflow(0, 5_000, 0, {MINT: 5}, (line,)))
 
     async with open_bench(tmp_path) as bench:
-        wallet, granting = bench.wallet.id, Granting(listed=frozenset({USDC}))
+        wallet, granting = bench.wallet.id, GrantJudge(listed=frozenset({USDC}))
         pocket = await _pocket(bench)
         reserver = Reserver(bench.database, Policy(), UNLIMITED, granting=granting)
         line = replace(line, account=pocket.address)

@@ -25,7 +25,7 @@ from solward.types.guardrail import COSTS, Operation
 from solward.types.record import TransactionRecord
 from solward.vault.grants.model import Grant, NewRecipient
 from solward.vault.guardrails.rules import ScopeLimits
-from solward.vault.money.judge.granting import GrantEnds
+from solward.vault.money.judge.granting import GrantEndCounter
 from solward.vault.money.request import ADMIN, Actor
 from solward.vault.store import window_sums
 
@@ -56,7 +56,7 @@ async def counted(bench: Bench, of: Grant, asset: str, length_ms: int = DAY_MS) 
     async with bench.database.read() as connection:
         now = (await bench.database.moment(connection)).window_ms
         need = (of.scope, asset, length_ms)
-        return (await window_sums.counted(connection, [need], now))[need].units
+        return (await window_sums.sum_windows(connection, [need], now))[need].units
 
 
 async def refused(call: Any, *words: str) -> TransactionRecord:
@@ -306,7 +306,7 @@ async def test_a_dry_run_is_judged_by_grants_and_counts_nothing(tokens: TokenBen
 
 
 async def ends(bench: Bench) -> tuple[int, int]:
-    counting = GrantEnds()
+    counting = GrantEndCounter()
     async with bench.database.read() as connection:
         return await counting.count(bench.database, connection)
 

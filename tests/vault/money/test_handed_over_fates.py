@@ -38,7 +38,7 @@ from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.transport import HttpTransport
 from solward.vault.money.engine import Engine, EngineOptions
-from solward.vault.money.request import ADMIN, HandedOver
+from solward.vault.money.request import ADMIN, HandedOverPayment
 from solward.vault.money.send.polling import PATIENCE_BLOCKS
 
 
@@ -62,7 +62,9 @@ async def test_one_that_is_never_sent_gives_everything_back(tmp_path: Path) -> N
         handed = await shop.hand_over()
         await shop.answer(handed, served=Served.NO)
         await shop.expire(100)
-        assert (await shop.bench.engine.settled(handed.record.id, 0.3)).status == "pending"
+        assert (
+            await shop.bench.engine.wait_until_settled(handed.record.id, 0.3)
+        ).status == "pending"
         assert await shop.counted() == PRICE
         await shop.expire()
         record = await shop.ended(handed)
@@ -131,7 +133,9 @@ async def test_a_signature_of_nobodys_ends_nothing(tmp_path: Path, served: Serve
     async with open_shop(tmp_path) as shop:
         handed = await shop.hand_over()
         await shop.answer(handed, foreign_signature(), served)
-        assert (await shop.bench.engine.settled(handed.record.id, 0.3)).status == "pending"
+        assert (
+            await shop.bench.engine.wait_until_settled(handed.record.id, 0.3)
+        ).status == "pending"
         assert await shop.counted() == PRICE
         signature = await shop.settle(handed)
         assert (await shop.ended(handed)).signature == signature
@@ -145,7 +149,9 @@ async def test_somebody_elses_landed_payment_pays_for_nothing(tmp_path: Path) ->
         await shop.answer(first, signature)
         assert (await shop.ended(first)).status is TransactionStatus.CONFIRMED
         await shop.answer(second, signature)
-        assert (await shop.bench.engine.settled(second.record.id, 0.3)).status == "pending"
+        assert (
+            await shop.bench.engine.wait_until_settled(second.record.id, 0.3)
+        ).status == "pending"
         await shop.expire()
         record = await shop.ended(second)
         assert (record.status, record.signature) == (TransactionStatus.FAILED, None)
@@ -310,7 +316,9 @@ async def test_an_account_whose_history_no_node_gives_keeps_no_other_ones_money(
         await shop.expire()
         assert (await shop.ended(dead, 5)).status is TransactionStatus.FAILED
         assert await shop.counted() == 0
-        assert (await shop.bench.engine.settled(stuck.record.id, 0.1)).status == "pending"
+        assert (
+            await shop.bench.engine.wait_until_settled(stuck.record.id, 0.1)
+        ).status == "pending"
         wire.faults.clear()
         assert (await shop.ended(stuck, 30)).status is TransactionStatus.FAILED
 
@@ -540,7 +548,7 @@ async def test_after_the_expiry_what_counts_is_what_the_seller_has(tmp_path: Pat
     async with open_shop(tmp_path) as shop:
         handed = [await shop.hand_over(1_000 + at) for at in range(60)]
 
-        async def serve(each: HandedOver) -> None:
+        async def serve(each: HandedOverPayment) -> None:
             for _ in range(dice.randrange(40)):
                 await asyncio.sleep(0.005)
             kind = dice.randrange(5)
@@ -595,7 +603,7 @@ async def test_a_name_that_one_host_calls_failed_hides_no_other_signature_of_the
 
         nodes.other.faults["getSignatureStatuses"] = failed
         nodes.other.faults["getSignaturesForAddress"] = hides
-        nodes.engine.watcher.answered(handed.record.id, named)
+        nodes.engine.watcher.note_answer(handed.record.id, named)
         await shop.send(
             VersionedTransaction.populate(unsigned.message, [landing, *unsigned.signatures[1:]])
         )

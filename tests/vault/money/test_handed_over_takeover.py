@@ -18,7 +18,7 @@ from solward.types.payment import PaymentMode
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails.rules import Policy
 from solward.vault.money.engine import Engine, EngineOptions
-from solward.vault.money.request import ADMIN, HandedOver
+from solward.vault.money.request import ADMIN, HandedOverPayment
 from solward.vault.money.steps import Step
 
 MODES = (PaymentMode.SPONSORED, PaymentMode.UNSPONSORED)
@@ -76,7 +76,7 @@ async def test_killed_at_a_step_it_is_found_or_given_back(
                 return
             assert wire is not None
             assert await shop.counted() == PRICE
-            handed = HandedOver(record, wire)
+            handed = HandedOverPayment(record, wire)
             if mode is PaymentMode.SPONSORED:
                 signature = await shop.settle(handed)
             else:
@@ -124,7 +124,7 @@ async def test_what_expired_while_nobody_ran_is_dead(tmp_path: Path, mode: Payme
             await shop.hand_over(mode=mode)
         await shop.expire()
         async with next_process(shop) as engine:
-            record = await engine.settled((await the_record(shop)).id, 10)
+            record = await engine.wait_until_settled((await the_record(shop)).id, 10)
             assert record.status is TransactionStatus.FAILED
         assert await shop.counted() == 0
 
@@ -168,5 +168,5 @@ async def test_the_same_action_again_is_given_no_bytes_and_its_payment_has_the_s
         assert (await shop.bench.engine.payment(first.record.id))[2] == first.wire
         await shop.answer(first, await shop.settle(first))
         ended = await shop.ended(first)
-        assert await shop.hand_over(actor=actor) == HandedOver(ended, None)
+        assert await shop.hand_over(actor=actor) == HandedOverPayment(ended, None)
         assert await shop.received() == PRICE

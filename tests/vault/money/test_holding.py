@@ -38,8 +38,8 @@ def change(
     shown: Hold, *lines: Line, intent: Intent = INTENT, costs: int = COSTS, decimals: int = 6
 ) -> str | None:
     seen = hold_reservation.with_decimals(lines, {MINT: decimals})
-    now = hold_reservation.Shown(seen, costs, 0, intent.tokens_in)
-    return hold_reservation.change(shown, intent, now)
+    now = hold_reservation.HoldTerms(seen, costs, 0, intent.tokens_in)
+    return hold_reservation.excess_over(shown, intent, now)
 
 
 def test_what_was_shown_and_less_is_covered() -> None:

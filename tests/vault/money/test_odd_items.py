@@ -82,7 +82,7 @@ async def test_units_beyond_a_column_fit_no_limit_and_never_overflow_a_sum(tmp_p
                 await spending.reserve(connection, record_id, [scope], {mint: U64_MAX}, 1)
         async with bench.database.read() as connection:
             used = await spending.usage(connection, [scope], [mint], 2)
-            found = await spending.reserved(connection, [scope])
+            found = await spending.reserved_by_scope(connection, [scope])
             taken = await payments.taken_since(connection, tokens.wallet, [mint], 0, 0, [])
         assert used[scope].units_last_day[mint] == 3 * COUNTED_MAX
         assert found[scope] == {}

@@ -99,7 +99,9 @@ async def test_a_payment_whose_sponsor_cannot_pay_yet_stays_counted(tmp_path: Pa
         shop.bench.wire.faults["getSignatureStatuses"] = status_of("InsufficientFundsForFee")
         await shop.answer(handed, str(sent.signatures[0]))
         await asked(shop.bench, "getSignatureStatuses")
-        assert (await shop.bench.engine.settled(handed.record.id, 0.1)).status == "pending"
+        assert (
+            await shop.bench.engine.wait_until_settled(handed.record.id, 0.1)
+        ).status == "pending"
         assert await shop.counted() == PRICE
         await shop.send(sent)
         shop.bench.wire.faults.clear()

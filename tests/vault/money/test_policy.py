@@ -23,7 +23,7 @@ from solward.vault.grants import judged as judged_form
 from solward.vault.grants.judged import ALLOWED, JudgedCase
 from solward.vault.grants.model import Case
 from solward.vault.store import spending, window_sums
-from solward.vault.store.window_sums import Counted
+from solward.vault.store.window_sums import WindowSum
 
 WHO = "agent:a"
 MINT = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
@@ -129,10 +129,10 @@ class Past:
             await connection.execute(insert(judged_effects), [row])
             await spending.reserve(connection, id_, ["wallet:w", WHO], counted, at)
 
-    async def counted(self, of: Any, asset: str = MINT, length_ms: int = DAY_MS) -> Counted:
+    async def counted(self, of: Any, asset: str = MINT, length_ms: int = DAY_MS) -> WindowSum:
         async with self.database.read() as connection:
             need = (of.scope, asset, length_ms)
-            return (await window_sums.counted(connection, [need], await self.now_ms()))[need]
+            return (await window_sums.sum_windows(connection, [need], await self.now_ms()))[need]
 
 
 @pytest.fixture
@@ -150,8 +150,8 @@ async def test_a_new_grant_starts_with_what_it_would_have_covered(past: Past) ->
     await past.pay(5, age_ms=DAY_MS + MINUTE_MS)
     await past.pay(7, age_ms=DAY_MS - MINUTE_MS)
     await replace_set(past.database, WHO, [made])
-    assert await past.counted(made) == Counted(17, 2)
-    assert await past.counted(made, "COSTS") == Counted(10_000, 2)
+    assert await past.counted(made) == WindowSum(17, 2)
+    assert await past.counted(made, "COSTS") == WindowSum(10_000, 2)
     # A rate counts transactions.
     assert (await past.counted(made, "SOL")).transactions == 2
 
@@ -173,7 +173,7 @@ async def test_a_new_grant_with_sites_starts_with_what_they_were_paid_and_gives_
     every = grant(WHO, pay, **limits)
     for made, units, count in ((narrow, 10, 1), (both, 30, 2), (every, 30, 2)):
         await replace_set(past.database, WHO, [made])
-        assert await past.counted(made) == Counted(units, count)
+        assert await past.counted(made) == WindowSum(units, count)
     assert (await past.counted(narrow, "SOL")).transactions == 1
     assert (await past.counted(every, "SOL")).transactions == 3
 
@@ -196,7 +196,7 @@ async def test_what_others_moved_through_a_site_a_skill_or_a_plugin_counts_in_it
     made = grant(who, [Operation.PAY], **{MINT: limit(MINT, 100)})
     for grants in ([made], [], [made]):
         await replace_set(past.database, who, grants)
-    assert await past.counted(made) == Counted(10, 1)
+    assert await past.counted(made) == WindowSum(10, 1)
 
 
 @promise("grant-change-waits")
@@ -208,8 +208,8 @@ async def test_writing_a_grant_anew_or_another_beside_it_gives_back_nothing(past
         await replace_set(past.database, WHO, grants)
         for each in grants or ():
             assert (await past.counted(each)).units in (0, 60)
-    assert await past.counted(made) == Counted(60, 1)
-    assert await past.counted(structs.replace(made, id="other")) == Counted(60, 1)
+    assert await past.counted(made) == WindowSum(60, 1)
+    assert await past.counted(structs.replace(made, id="other")) == WindowSum(60, 1)
 
 
 async def test_a_grant_that_stays_keeps_what_it_counted(past: Past) -> None:
@@ -219,7 +219,7 @@ async def test_a_grant_that_stays_keeps_what_it_counted(past: Past) -> None:
         rows = [(made.scope, MINT, 33)]
         await spending.reserve(connection, "t", [], {}, await past.now_ms(), rows)
     await replace_set(past.database, WHO, [more, made])
-    assert await past.counted(made) == Counted(33, 1)
+    assert await past.counted(made) == WindowSum(33, 1)
 
 
 async def test_what_was_released_or_lowered_counts_for_no_new_grant(past: Past) -> None:
@@ -229,4 +229,4 @@ async def test_what_was_released_or_lowered_counts_for_no_new_grant(past: Past) 
     async with past.database.write() as connection:
         await connection.execute(reservations.delete().where(reservations.c.transaction_id == "t2"))
     await replace_set(past.database, WHO, [made])
-    assert await past.counted(made) == Counted(25, 1)
+    assert await past.counted(made) == WindowSum(25, 1)

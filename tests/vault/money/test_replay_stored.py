@@ -35,7 +35,7 @@ from solward.types.record import HoldState, TransactionRecord, TransactionStatus
 from solward.vault.grants.model import ANY_ASSET, AssetLimit, Grant, NewRecipient, Window, grant_id
 from solward.vault.guardrails.rules import Policy as Rules
 from solward.vault.guardrails.rules import ScopeLimits
-from solward.vault.money.judge.granting import Granting, Question
+from solward.vault.money.judge.granting import GrantJudge, Question
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.request import ADMIN, Actor
 from solward.vault.money.reserve.reservation import Reserver
@@ -80,7 +80,7 @@ class Service:
             Rules(),
             ScopeLimits(max_tx_per_minute=200),
             (LoadedGuardrail("rule", "rules", "1.0", ThreadedRule(rule)),),
-            granting=Granting(prices, TOKENS),
+            granting=GrantJudge(prices, TOKENS),
         )
 
     async def ask(

@@ -45,7 +45,7 @@ from solward.types.venue import SwapInstructions
 from solward.vault.grants.model import USD
 from solward.vault.ledger.client import Ledger
 from solward.vault.money.send.settlement import (
-    Landed,
+    Balances,
     StepsTotal,
     TokenBalance,
     kept_of_failed,
@@ -55,7 +55,7 @@ from solward.vault.money.send.settlement import (
     read_landed,
     settled_details,
 )
-from solward.vault.store.attempts import Spent
+from solward.vault.store.attempts import NetworkCost
 from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
 
 __all__ = ["swaps"]
@@ -74,7 +74,7 @@ async def kept(bench: Bench) -> dict[str, int]:
         return {row.asset: row.units for row in rows}
 
 
-async def landed_swap(swaps: SwapBench, record: TransactionRecord) -> Landed:
+async def landed_swap(swaps: SwapBench, record: TransactionRecord) -> Balances:
     answer = await swaps.bench.ledger.transaction(str(record.signature))
     async with swaps.bench.database.read() as connection:
         wire = await connection.scalar(
@@ -349,9 +349,9 @@ def landed(
     lamports: Sequence[tuple[str, int, int]],
     before: Mapping[int, TokenBalance] | None = None,
     after: Mapping[int, TokenBalance] | None = None,
-) -> Landed:
+) -> Balances:
     names, first, last = zip(*lamports, strict=True)
-    return Landed(names, first, last, before or {}, after or {})
+    return Balances(names, first, last, before or {}, after or {})
 
 
 def left(units: int, account: str | None = STRANGER, asset: str = USDC) -> Line:
@@ -399,13 +399,13 @@ def test_what_a_call_brings_lowers_neither_sol_nor_tokens() -> None:
         {1: held(WALLET, 9)},
         {1: held(WALLET, 0)},
     )
-    total.add(filled, WALLET, 5_000, Spent())
+    total.add(filled, WALLET, 5_000, NetworkCost())
     called = landed(
         [(STRANGER, SOL, 0), (WALLET, 2 * SOL - 5_000, 3 * SOL - 5_000), (OWN, RENT, RENT)],
         {2: held(WALLET, 0)},
         {2: held(WALLET, 9)},
     )
-    total.add(called, WALLET, 0, Spent(), is_call=True)
+    total.add(called, WALLET, 0, NetworkCost(), is_call=True)
     reserved = {SOL_ASSET: SOL, COSTS_ASSET: 5_000, USDC: 9}
     assert kept_of_steps(total, reserved) == reserved
     # It arrived all the same.

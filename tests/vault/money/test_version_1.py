@@ -110,7 +110,7 @@ async def test_every_node_that_answers_must_take_version_1(
         for payer in (nodes.bench.wallet.address, nodes.bench.recipient):
             versions = Versions(nodes.ledger)
             with within(0.5):
-                assert await versions.of_swaps(payer) == version
+                assert await versions.for_swaps(payer) == version
 
 
 @promise("version-by-setting")
@@ -122,7 +122,7 @@ async def test_a_node_that_did_not_say_is_asked_again_sooner(
     versions = Versions(bench.ledger)
 
     async def asked() -> tuple[int, int]:
-        return await versions.of_swaps(bench.wallet.address), calls["simulateTransaction"]
+        return await versions.for_swaps(bench.wallet.address), calls["simulateTransaction"]
 
     calls = bench.wire.calls
     bench.wire.away("simulateTransaction")

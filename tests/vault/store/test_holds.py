@@ -43,8 +43,8 @@ async def test_a_row_is_read_as_it_was_stored(bench: Bench) -> None:
         assert await holds.get(connection, row.hold.id) == row
         assert await holds.by_action_key(connection, "a:1:pay") == row
         assert await holds.by_digest(connection, row.digest) == row
-        assert await holds.listed(connection, is_open=True) == [row.hold]
-        assert await holds.listed(connection, is_open=False) == []
+        assert await holds.list_holds(connection, is_open=True) == [row.hold]
+        assert await holds.list_holds(connection, is_open=False) == []
     assert await kinds(bench.database) == ["hold:created"]
 
 
@@ -87,8 +87,8 @@ async def test_its_time_ends_by_the_clock_of_the_windows(bench: Bench, state: Ho
         await holds.add(connection, row)
         # A database's clock set ahead ends nothing, one set back prolongs nothing.
         assert not await holds.expire(connection, row, Moment(over + 10**9, over - 1))
-        assert await holds.due(connection, over - 1) == []
-        assert await holds.due(connection, over) == [row]
+        assert await holds.overdue_holds(connection, over - 1) == []
+        assert await holds.overdue_holds(connection, over) == [row]
         assert await holds.expire(connection, row, Moment(over - 10**9, over))
         ended = await holds.get(connection, row.hold.id)
         record = await transaction_store.by_action_key(connection, "a:1:pay")
@@ -110,9 +110,9 @@ async def test_what_nobody_living_carries_out_is_found(bench: Bench) -> None:
     async with bench.database.write() as connection:
         for row in (approved, *others):
             await holds.add(connection, row)
-        assert await holds.abandoned(connection, "me") == [approved]
-        assert await holds.own(connection, approved.hold.id, "dead", None)
-        assert not await holds.own(connection, approved.hold.id, "me", None)
-        [found] = await holds.abandoned(connection, "me")
+        assert await holds.abandoned_holds(connection, "me") == [approved]
+        assert await holds.claim(connection, approved.hold.id, "dead", None)
+        assert not await holds.claim(connection, approved.hold.id, "me", None)
+        [found] = await holds.abandoned_holds(connection, "me")
         assert found.owner == "dead"
-        assert await holds.own(connection, approved.hold.id, "me", "dead")
+        assert await holds.claim(connection, approved.hold.id, "me", "dead")

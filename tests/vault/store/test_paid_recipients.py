@@ -49,7 +49,7 @@ async def end(database: Database, id_: str, status: TransactionStatus) -> None:
 
 async def known(database: Database, wallet: str = "w") -> tuple[set[str], dict[str, str]]:
     async with database.read() as connection:
-        paid, alike = await recipients.paid(connection, wallet, ASKED)
+        paid, alike = await recipients.paid_before(connection, wallet, ASKED)
     return set(paid), alike
 
 

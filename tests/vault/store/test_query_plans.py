@@ -59,13 +59,13 @@ async def everything_held(connection: AsyncConnection) -> None:
     for wanted in (holds.get, holds.by_action_key, holds.by_digest, holds.count_open):
         await wanted(connection, row.hold.id)
     await holds.backlog(connection, Moment(1, 1))
-    await holds.open_of(connection, ["key:k1"])
-    await holds.due(connection, 1)
-    await holds.abandoned(connection, "me")
-    await holds.own(connection, row.hold.id, "me", None)
+    await holds.open_by_principal(connection, ["key:k1"])
+    await holds.overdue_holds(connection, 1)
+    await holds.abandoned_holds(connection, "me")
+    await holds.claim(connection, row.hold.id, "me", None)
     for is_open in (None, True, False):
-        await holds.listed(connection, is_open=is_open)
-    await holds.listed(connection, wallet_id="w", before=row.hold.id)
+        await holds.list_holds(connection, is_open=is_open)
+    await holds.list_holds(connection, wallet_id="w", before=row.hold.id)
     await holds.move(connection, row.hold.id, (HoldState.HELD,), HoldState.APPROVED, by="admin")
     await holds.refuse(connection, row, HoldState.DENIED, "no", 1, by="admin")
 
@@ -84,7 +84,7 @@ async def everything(connection: AsyncConnection) -> None:
     await processes.take_over(connection, "p", 10)
     await spending.usage(connection, scopes, ["mint"], 10)
     await spending.next_tx_ms(connection, "wallet:w", 5, 10)
-    await spending.reserved(connection, ["wallet:w"])
+    await spending.reserved_by_scope(connection, ["wallet:w"])
     await transactions.insert_record(connection, record(1), action_key="a")
     await spending.reserve(connection, "t1", scopes, {"SOL": 1}, 10)
     await judged_store.note_judged(connection, JUDGED)

@@ -16,8 +16,8 @@ from solward.database.tables import FOUND_BY, reservation_totals, reservations
 from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.vault.store import grants, recipients, spending, window_sums
 from solward.vault.store import transactions as transaction_store
-from solward.vault.store.spending import Spent
-from solward.vault.store.window_sums import Counted
+from solward.vault.store.spending import Usage
+from solward.vault.store.window_sums import WindowSum
 
 SCOPE = "grant:agent:a#1"
 MINT = "So11111111111111111111111111111111111111112"
@@ -45,9 +45,9 @@ async def reserve(connection: AsyncConnection, rows: Iterable[Row], scope: str =
     )
 
 
-async def sums(database: Database, now_ms: int = NOW) -> dict[int, Counted]:
+async def sums(database: Database, now_ms: int = NOW) -> dict[int, WindowSum]:
     async with database.read() as connection:
-        found = await window_sums.counted(
+        found = await window_sums.sum_windows(
             connection, [(SCOPE, MINT, each) for each in LENGTHS], now_ms
         )
         [used] = (await spending.usage(connection, [SCOPE], [MINT], now_ms)).values()
@@ -56,10 +56,10 @@ async def sums(database: Database, now_ms: int = NOW) -> dict[int, Counted]:
     return {length: counted for (_, _, length), counted in found.items()}
 
 
-def by_hand(rows: Iterable[Row], now_ms: int = NOW) -> dict[int, Counted]:
+def by_hand(rows: Iterable[Row], now_ms: int = NOW) -> dict[int, WindowSum]:
     kept = list(rows)
     inside = {each: [n for at, n in kept if at > now_ms - each] for each in LENGTHS}
-    return {each: Counted(sum(found), len(found)) for each, found in inside.items()}
+    return {each: WindowSum(sum(found), len(found)) for each, found in inside.items()}
 
 
 @promise("clock-empties-no-window")
@@ -116,14 +116,14 @@ async def test_a_limit_counts_the_transactions_of_a_minute_and_the_units_of_a_da
         used = await spending.usage(connection, [scope, "wallet:none"], [MINT], NOW)
     # Of the edge of a day, what is a millisecond younger; of that of a minute, and now.
     units_last_day = {"SOL": sum(10**n for n in (0, 1, 2, 3, 4, 5, 8, 9)), "COSTS": 29, MINT: 56}
-    assert used == {scope: Spent(2, units_last_day), "wallet:none": Spent(0, {})}
+    assert used == {scope: Usage(2, units_last_day), "wallet:none": Usage(0, {})}
 
 
 async def test_no_sum_overflows(database: Database) -> None:
     rows = [(NOW - 2 * HOUR_MS - each, 2**63 - 1) for each in range(5)] + [(NOW, 2**63 - 1)]
     async with database.write() as connection:
         await reserve(connection, rows)
-    assert (await sums(database))[DAY_MS] == Counted(6 * (2**63 - 1), 6)
+    assert (await sums(database))[DAY_MS] == WindowSum(6 * (2**63 - 1), 6)
 
 
 async def test_what_a_transaction_is_only_found_by_has_no_totals(database: Database) -> None:
@@ -145,10 +145,10 @@ async def test_many_sums_of_other_grants_do_not_mix(database: Database) -> None:
         for number, scope in enumerate(scopes):
             await reserve(connection, [(NOW - 5 * HOUR_MS, number), (NOW - 1, 1)], scope)
         needs = [(scope, MINT, length) for scope in scopes for length in (HOUR_MS, DAY_MS)]
-        found = await window_sums.counted(connection, [*needs, (SCOPE, "SOL", DAY_MS)], NOW)
-    assert found.pop((SCOPE, "SOL", DAY_MS)) == Counted()
+        found = await window_sums.sum_windows(connection, [*needs, (SCOPE, "SOL", DAY_MS)], NOW)
+    assert found.pop((SCOPE, "SOL", DAY_MS)) == WindowSum()
     assert found == {
-        (scope, MINT, length): Counted(
+        (scope, MINT, length): WindowSum(
             1 + (number if length == DAY_MS else 0), 1 + (length > HOUR_MS)
         )
         for number, scope in enumerate(scopes)
@@ -186,13 +186,13 @@ async def test_there_is_room_as_soon_as_enough_has_left_and_not_before(
 @pytest.mark.sqlite("its query plans")
 async def test_a_sum_searches_indexes(database: Database) -> None:
     async def asked(connection: AsyncConnection) -> None:
-        await window_sums.counted(connection, [(SCOPE, MINT, DAY_MS)], NOW)
+        await window_sums.sum_windows(connection, [(SCOPE, MINT, DAY_MS)], NOW)
         await window_sums.room_at(connection, SCOPE, MINT, DAY_MS, 1, NOW)
         await spending.usage(connection, ["wallet:w", "key:k"], [MINT], NOW)
         await transaction_store.launched(connection, "w", [MINT])
-        await recipients.paid(connection, "w", [MINT])
+        await recipients.paid_before(connection, "w", [MINT])
         await recipients.note_paid(connection, "w", [MINT], "t")
-        await recipients.own(connection, [MINT])
+        await recipients.own_wallets(connection, [MINT])
         await grants.sets_of(connection, ["agent:a", "wallet:w"])
 
     steps = [step for _, plan in await query_plans(database, asked) for step in plan]

@@ -291,7 +291,7 @@ class Payments:
         async with self.database.read() as connection:
             if before is not None and await store.get(connection, before) is None:
                 raise InvalidRequest("before must be the id of a payment")
-            rows = await store.listed(connection, wallet_id, limit, before)
+            rows = await store.list_payments(connection, wallet_id, limit, before)
             ids = [row.transaction_id for row in rows]
             states = await store.states(connection, ids)
             records = await transaction_store.of_ids(connection, ids)
@@ -460,10 +460,10 @@ class Payments:
                 found = await self.sites.request(request, wait_s, made, who=record.principal)
             except (InvalidRequest, SkillError) as error:
                 _log.warning("payment_not_answered", transaction=record.id, error=str(error))
-                await self.engine.not_answered(record.id, self._most_of_one)
+                await self.engine.note_no_answer(record.id, self._most_of_one)
             else:
                 answer = await self._keep(record, protocol, offer, found)
-        await self.engine.settled(record.id, SETTLE_WAIT_S)
+        await self.engine.wait_until_settled(record.id, SETTLE_WAIT_S)
         return await self.stored(record.id, answer)
 
     async def _keep(
@@ -484,7 +484,7 @@ class Payments:
             hint=None if receipt is None else receipt.signature,
             answered_ms=now_ms(),
         )
-        await self.engine.answered(record.id, kept, self._most_of_one)
+        await self.engine.note_answer(record.id, kept, self._most_of_one)
         return kept
 
     @contextmanager

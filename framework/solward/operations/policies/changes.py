@@ -260,7 +260,7 @@ async def _seed(
     longest = max(grant.longest_ms for grant in grants)
     moved = await _counting(connection, who, now_ms - longest)
     named = [address for each in moved for address in addresses(each.judged.case.lines)]
-    own = frozenset(await recipients.own(connection, tuple(dict.fromkeys(named))))
+    own = frozenset(await recipients.own_wallets(connection, tuple(dict.fromkeys(named))))
     facts = {name: frozenset(found) for name, found in (await names.book(connection)).items()}
     judged = [
         (

@@ -32,7 +32,7 @@ from solward.vault.grants.model import (
 from solward.vault.grants.sentences import left_sentence
 from solward.vault.grants.spelling import Names, unit_name, window_text
 from solward.vault.guardrails.rules import ScopeLimits
-from solward.vault.money.judge.granting import names_of, room_at, used
+from solward.vault.money.judge.granting import names_of, room_at, window_uses
 from solward.vault.store import grants as store
 from solward.vault.store import spending
 
@@ -130,7 +130,7 @@ async def grants_report(
         wallet_id: omits grants that are only for other wallets; the rest keep their numbers.
     """
     needs = {need for each in sets.values() for grant in each for need, _, _ in _limits(grant)}
-    counted = await used(connection, needs, now.window_ms)
+    counted = await window_uses(connection, needs, now.window_ms)
     report = []
     for who, grants in sets.items():
         shown = []
@@ -397,12 +397,12 @@ async def limits_reports(
     async with database.read() as connection:
         now = (await database.moment(connection)).window_ms
         usage = await spending.usage(connection, limits, mints, now)
-        held = await spending.reserved(connection, limits)
+        held = await spending.reserved_by_scope(connection, limits)
     return {scope: _report(each, usage[scope], held[scope]) for scope, each in limits.items()}
 
 
 def _report(
-    limits: ScopeLimits, spent: spending.Spent, held_units: Mapping[str, int]
+    limits: ScopeLimits, spent: spending.Usage, held_units: Mapping[str, int]
 ) -> dict[str, Any]:
     def day(limit: int | None, asset: str, shown: Callable[[int | None], Any]) -> dict[str, Any]:
         counted, reserved = spent.units_last_day.get(asset, 0), held_units.get(asset, 0)

@@ -454,10 +454,10 @@ async def _with_facts(connection: AsyncConnection, past: Sequence[Past]) -> list
     cases = [each.judged.case for each in past]
     named = dict.fromkeys(address for case in cases for address in addresses(case.lines))
     burned = {(case.wallet_id, mint) for case in cases for mint in _burned(case)}
-    own = await recipient_store.own(connection, named)
+    own = await recipient_store.own_wallets(connection, named)
     facts = _Facts(
         {address: row.created_ms for address, row in own.items()},
-        await recipient_store.first_paid(
+        await recipient_store.first_payments(
             connection,
             {(case.wallet_id, each) for case in cases for each in addresses(case.lines)},
         ),

@@ -61,7 +61,7 @@ from solward.vault.money.judge.building import (
     TransactionVersion,
     Versions,
 )
-from solward.vault.money.judge.granting import Granting, Question
+from solward.vault.money.judge.granting import GrantJudge, Question
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.outcomes import (
     Trial,
@@ -76,7 +76,7 @@ from solward.vault.money.pocket.run import PocketRuns
 from solward.vault.money.request import (
     Actor,
     Draft,
-    HandedOver,
+    HandedOverPayment,
     HoldTaken,
     HoldWaits,
     Payment,
@@ -110,8 +110,7 @@ Work: TypeAlias = Callable[[], Awaitable[TransactionRecord]]
 _OTHERS_POLL_S = 0.2
 
 # A caller waits this long for the end at most, then gets a `pending` record; watching continues. If
-# the bytes live shorter than that, the wait is their lifetime and the margin, in which their end is
-# proved.
+# the bytes live shorter, the wait is their lifetime and the margin, in which their end is proved.
 CONFIRM_WAIT_S = 45.0
 CONFIRM_MARGIN_S = 15.0
 # A stop waits this long for running transactions; an answering ledger needs a second or two.
@@ -197,7 +196,7 @@ class Engine:
             options.plugin_guardrails,
             owner,
             options.hold_ms,
-            Granting(options.prices, options.tokens, options.listed),
+            GrantJudge(options.prices, options.tokens, options.listed),
             options.store_bounds,
             0 if options.priority_fee == "off" else options.policy.max_fee_lamports,
         )
@@ -260,18 +259,18 @@ class Engine:
         """
         if draft.payment is not None and draft.payment.mode is not PaymentMode.PUSH:
             raise InvalidRequest(f"a payment in the mode {draft.payment.mode} is handed over")
-        actor, record = await self._asked(wallet_id, actor, draft)
+        actor, record = await self._prepare(wallet_id, actor, draft)
 
         async def pay() -> TransactionRecord:
-            reservation, item = await self._signed(record, actor, draft)
+            reservation, item = await self._sign(record, actor, draft)
             with tracing.span("transaction.send"):
                 await self.sender.send(item)
             _log.info("transaction_sent", signature=item.signature)
             return await self._outcome(reservation.record, item)
 
-        return await self._driven(record, actor, pay)
+        return await self._drive(record, actor, pay)
 
-    async def hand_over(self, wallet_id: str, actor: Actor, draft: Draft) -> HandedOver:
+    async def hand_over(self, wallet_id: str, actor: Actor, draft: Draft) -> HandedOverPayment:
         """Sign a payment that the seller sends, after judging it, and watch for its end.
 
         It returns at once: `wire` is for the seller, and only the ledger tells how the payment
@@ -286,12 +285,12 @@ class Engine:
         payment = draft.payment
         if payment is None or payment.mode is PaymentMode.PUSH:
             raise InvalidRequest("only a payment that the seller sends is handed over")
-        actor, record = await self._asked(wallet_id, actor, draft)
+        actor, record = await self._prepare(wallet_id, actor, draft)
         wire: bytes | None = None
 
         async def give() -> TransactionRecord:
             nonlocal wire
-            reservation, item = await self._signed(record, actor, draft, HAND_OVER)
+            reservation, item = await self._sign(record, actor, draft, HAND_OVER)
             wire, row = item.wire, reservation.payment
             assert wire is not None and row is not None  # noqa: PT018
             is_sponsored = row.mode is PaymentMode.SPONSORED
@@ -303,9 +302,9 @@ class Engine:
             _log.info("payment_handed_over", site=row.site, mode=row.mode.value)
             return replace(reservation.record, signature=None if is_sponsored else item.signature)
 
-        return HandedOver(await self._driven(record, actor, give), wire)
+        return HandedOverPayment(await self._drive(record, actor, give), wire)
 
-    async def answered(self, transaction_id: str, answer: StoredAnswer, most_bytes: int) -> None:
+    async def note_answer(self, transaction_id: str, answer: StoredAnswer, most_bytes: int) -> None:
         """Store the seller's answer to a paid request, and look for the payment at once.
 
         No answer of the seller ends the payment.
@@ -329,9 +328,9 @@ class Engine:
                 states = await payment_store.states(connection, [transaction_id])
                 payment_store.record_answered(connection, record, row, states[transaction_id])
         self._hook(Step.ANSWERED)
-        self.watcher.answered(transaction_id, answer.hint)
+        self.watcher.note_answer(transaction_id, answer.hint)
 
-    async def not_answered(self, transaction_id: str, most_bytes: int) -> None:
+    async def note_no_answer(self, transaction_id: str, most_bytes: int) -> None:
         """Make room for the offer of a payment that its seller took and did not answer.
 
         Args:
@@ -358,7 +357,7 @@ class Engine:
         live = record.status is TransactionStatus.PENDING
         return record, row, attempts[-1].wire if live and attempts else None
 
-    async def settled(self, transaction_id: str, wait_s: float) -> TransactionRecord:
+    async def wait_until_settled(self, transaction_id: str, wait_s: float) -> TransactionRecord:
         """Return the record of a payment once it has ended, or as it is after `wait_s`.
 
         Raises:
@@ -388,7 +387,7 @@ class Engine:
             InvalidRequest: the draft makes no transaction this wallet alone can sign.
         """
         await self._wallets.get(wallet_id)
-        actor = _paying(actor, draft.payment)
+        actor = _with_paid_site(actor, draft.payment)
         assessment, failure = None, None
         try:
             with self.deadline():
@@ -424,16 +423,16 @@ class Engine:
 
         A dry run judges the funding alone, because no more than that can be lost.
         """
-        actor, record = await self._asked(wallet_id, actor, draft.funding)
+        actor, record = await self._prepare(wallet_id, actor, draft.funding)
 
         async def use() -> TransactionRecord:
-            reservation, item = await self._signed(record, actor, draft.funding, PocketStep.FUND)
+            reservation, item = await self._sign(record, actor, draft.funding, PocketStep.FUND)
             await self.sender.send(item)
             return _succeeded(
                 await self._runs.after_funding(reservation.record, actor, draft, item)
             )
 
-        return await self._driven(record, actor, use, leaves=True)
+        return await self._drive(record, actor, use, leaves=True)
 
     async def sweep_pocket(self, wallet_id: str, actor: Actor, address: str) -> TransactionRecord:
         """Return all that a pocket holds to its wallet, even a frozen one, in a record of its own.
@@ -453,9 +452,9 @@ class Engine:
             await self._runs.begin_sweep(record, actor, address)
             return _succeeded(await self._runs.sweep_alone(record))
 
-        return await self._driven(record, actor, sweep, leaves=True)
+        return await self._drive(record, actor, sweep, leaves=True)
 
-    async def _resumed(self, record: TransactionRecord, live: InFlight | None, step: str) -> None:
+    async def _resume(self, record: TransactionRecord, live: InFlight | None, step: str) -> None:
         try:
             await self._runs.resume(record, live, step)
         except StoreError:
@@ -499,7 +498,7 @@ class Engine:
             self.sender.watch(item)
             return await self._outcome(reservation.record, item)
 
-        return await self._driven(record, actor, request)
+        return await self._drive(record, actor, request)
 
     async def refuse(
         self, wallet_id: str, actor: Actor, intent: Intent, error: Exception
@@ -510,7 +509,7 @@ class Engine:
             verdict = await self._reserver.trial(Question(wallet_id, actor, intent))
             return TrialEnded(Trial(verdict, None, str(error)))
         record = self._record(wallet, actor, intent)
-        return await self._failed(record, actor, intent, error)
+        return await self._store_failure(record, actor, intent, error)
 
     async def reconcile(self, wait_s: float = 0) -> Reconciliation:
         """Take over the transactions that dead processes left open; see `reconcile`."""
@@ -520,7 +519,7 @@ class Engine:
             self.sender,
             self.watcher,
             self.process.id,
-            lambda *left_open: self._start(self._resumed(*left_open)),
+            lambda *left_open: self._start(self._resume(*left_open)),
             wait_s,
         )
 
@@ -546,7 +545,7 @@ class Engine:
         task.add_done_callback(self._running.discard)
         return task
 
-    async def _asked(
+    async def _prepare(
         self, wallet_id: str, actor: Actor, draft: Draft
     ) -> tuple[Actor, TransactionRecord]:
         """Return the actor of a draft with its payment's site, and a record, not stored yet.
@@ -556,10 +555,10 @@ class Engine:
         """
         if actor.dry_run:
             raise TrialEnded(await self.dry_run(wallet_id, actor, draft))
-        actor = _paying(actor, draft.payment)
+        actor = _with_paid_site(actor, draft.payment)
         return actor, self._record(await self._wallets.get(wallet_id), actor, draft.intent)
 
-    async def _driven(
+    async def _drive(
         self, record: TransactionRecord, actor: Actor, work: Work, *, leaves: bool = False
     ) -> TransactionRecord:
         """Run the steps of `work` in a task that its caller cannot cancel, and return the record.
@@ -569,7 +568,7 @@ class Engine:
                 continue.
         """
         with self.deadline():
-            task = self._start(self._once(record, actor, work))
+            task = self._start(self._run(record, actor, work))
             await wait_for_task(task, seconds_left(self._confirm_wait_s) if leaves else None)
             if not task.done():
                 async with self._database.read() as connection:
@@ -579,7 +578,7 @@ class Engine:
                 await wait_for_task(task)
         return task.result()
 
-    async def _once(self, record: TransactionRecord, actor: Actor, work: Work) -> TransactionRecord:
+    async def _run(self, record: TransactionRecord, actor: Actor, work: Work) -> TransactionRecord:
         """Perform the steps of an action, or return its record if it was requested before."""
         known = await self.known_action(actor)
         if known is not None:
@@ -613,11 +612,11 @@ class Engine:
         item = self.sender.find(transaction_id)
         is_watched = item is not None and item.ends
         if not is_watched and self.watcher.find(transaction_id) is None:
-            task = asyncio.create_task(self._taken_up(transaction_id))
+            task = asyncio.create_task(self._take_up(transaction_id))
             self._left_open.add(task)
             task.add_done_callback(self._left_open.discard)
 
-    async def _taken_up(self, transaction_id: str) -> None:
+    async def _take_up(self, transaction_id: str) -> None:
         is_left = False
         while True:
             await asyncio.sleep(TAKE_UP_S)
@@ -631,12 +630,12 @@ class Engine:
             except StoreError as error:
                 _log.warning("transaction_left_open", id=transaction_id, error=str(error))
 
-    async def _signed(
+    async def _sign(
         self, record: TransactionRecord, actor: Actor, draft: Draft, step: str = ""
     ) -> tuple[Reservation, InFlight]:
         """Perform all steps before sending: assess, judge and reserve, sign and write ahead."""
         try:
-            draft, record, assessment = await self._assessed(record, actor, draft)
+            draft, record, assessment = await self._assess(record, actor, draft)
             bid, payment = self._assessor.bid_lamports(draft, assessment), draft.payment
             reservation = None
             while reservation is None:
@@ -652,7 +651,7 @@ class Engine:
         except LedgerError as error:
             if actor.approval is not None:
                 raise HoldWaits(str(error)) from None
-            raise await self._failed(record, actor, draft.intent, error) from None
+            raise await self._store_failure(record, actor, draft.intent, error) from None
         self._hook(Step.RESERVED)
         draft, assessment = await self._on_what_is_there(reservation, draft, assessment)
         with tracing.span("transaction.sign"):
@@ -662,7 +661,7 @@ class Engine:
         _log.info("transaction_signed", signature=item.signature)
         return reservation, item
 
-    async def _assessed(
+    async def _assess(
         self, record: TransactionRecord, actor: Actor, draft: Draft
     ) -> tuple[Draft, TransactionRecord, Assessment]:
         """Return the draft to judge, its record with the amounts in the bytes, and the assessment.
@@ -682,7 +681,7 @@ class Engine:
             record = replace(record, details=assessed.intent.details)
         return assessed, _with_leaves(record, assessment.effects.outflow), assessment
 
-    async def _failed(
+    async def _store_failure(
         self, record: TransactionRecord, actor: Actor, intent: Intent, error: Exception
     ) -> TransactionError:
         stored = await self._reserver.fail(record, actor, intent, str(error))
@@ -843,7 +842,7 @@ def _succeeded(record: TransactionRecord) -> TransactionRecord:
     return record
 
 
-def _paying(actor: Actor, payment: Payment | None) -> Actor:
+def _with_paid_site(actor: Actor, payment: Payment | None) -> Actor:
     """Return the actor with the paid site as the only site of its chain, whatever sites the caller
     named."""
     if payment is None:

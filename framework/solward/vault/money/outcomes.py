@@ -77,7 +77,7 @@ def refusal(record: TransactionRecord) -> TransactionError:
 
 
 def ended_by(error: Exception, record: TransactionRecord) -> TransactionRecord:
-    """Return the record of a transaction that failed with this error, with its cause."""
+    """Return the record of a transaction that failed with this error, with `cause` set."""
     if isinstance(error, IntegrityError):
         # The same bytes are stored already, which means that another process made them.
         return replace(record, cause=TakenOver)

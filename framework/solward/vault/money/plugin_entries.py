@@ -26,7 +26,7 @@ REMEMBER: Final = "remember"
 _MINUTE_S = 60.0
 
 
-class _Undone(Exception):
+class _DryRunEnded(Exception):
     """Raised to roll back the transaction of a dry run, which stores nothing."""
 
 
@@ -110,8 +110,8 @@ class PluginEntries:
                 await actor.lock(connection, wallet_id)
                 yield connection
                 if actor.dry_run:
-                    raise _Undone
-        except _Undone:
+                    raise _DryRunEnded
+        except _DryRunEnded:
             return
 
 

@@ -82,8 +82,7 @@ class Actor:
         recipe: returns how to repeat the request once a person approved it; None if only its
             caller can repeat it.
         approval: id of the approved hold that this carries out.
-        via: principals that run for the caller: `schedule:<id>`, `skill:<name>`,
-            `plugin:<distribution>`.
+        via: further principals: `schedule:<id>`, `skill:<name>`, `plugin:<distribution>`.
         remember: entries of the plugin's store, written when the record is stored as pending.
         call: valid parameters of the skill that requests it. If only its caller can repeat the
             request, an approval is valid for these parameters alone.
@@ -262,7 +261,7 @@ class Payment(PaidRequest):
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOver:
+class HandedOverPayment:
     """A payment whose bytes are durable and watched.
 
     Attributes:
@@ -280,9 +279,9 @@ class Draft:
     """A transaction to judge and send: the declaration and either instructions or bytes.
 
     Attributes:
-        intent: what the caller declares.
+        intent: the caller's declaration.
         instructions: compiled by the engine with the wallet as fee payer.
-        wire: a complete versioned transaction made elsewhere (a swap venue), where only the
+        wire: a complete versioned transaction made elsewhere (a swap venue), of which only the
             wallet's signature may be missing; its blockhash is kept.
         pocket: signs the instructions too, in one transaction with the wallet.
         tables: lookup table -> its addresses in order. Accounts of instructions that name the

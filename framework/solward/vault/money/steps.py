@@ -21,7 +21,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Step(StrEnum):
-    """One point of the money path; after it, the named thing has happened."""
+    """A point of the money path; its name says what has happened by then."""
 
     BUILT = "built"
     """The message is built; nothing is stored."""

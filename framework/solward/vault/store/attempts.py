@@ -80,7 +80,7 @@ _LIVE = text("attempts.state IN ('signed', 'sent', 'unknown')")
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class NetworkCost:
     """The network fee and compute units of a transaction, or their sums over several steps.
 
     Attributes:
@@ -95,8 +95,8 @@ class Spent:
     unit_limit: int | None = None
     unit_price: int | None = None
 
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(
+    def __add__(self, other: NetworkCost) -> NetworkCost:
+        return NetworkCost(
             self.fee_lamports + other.fee_lamports,
             _both(sum, self.units, other.units),
             _both(sum, self.unit_limit, other.unit_limit),
@@ -131,7 +131,7 @@ class Attempt:
     max_debit: int
     state: AttemptState = AttemptState.SIGNED
     step: str = ""
-    spent: Spent = Spent()
+    spent: NetworkCost = NetworkCost()
     names: bool = True
 
 
@@ -167,7 +167,7 @@ class Settlement:
     lowered: Mapping[str, int] = field(default_factory=dict)
     opened: Mapping[str, int] = field(default_factory=dict)
     closed: Mapping[str, int] = field(default_factory=dict)
-    spent: Spent = Spent()
+    spent: NetworkCost = NetworkCost()
     ends: bool = True
     signature: str | None = None
     record: TransactionRecord | None = None
@@ -466,7 +466,7 @@ async def _note_own_accounts(
     settlements: Sequence[Settlement],
     records: Mapping[str, TransactionRecord],
 ) -> None:
-    # Openings first: one and its closing may be settled together.
+    # Openings are stored first, because an account's closing may be settled together with it.
     for item in settlements:
         if item.opened:
             record = records[item.transaction_id]
@@ -494,7 +494,7 @@ async def _end_attempts(connection: AsyncConnection, ended: Sequence[Settlement]
 
 
 async def end_steps(connection: AsyncConnection, settlements: Sequence[Settlement]) -> None:
-    """Store how steps ended (`Settlement.ends` False); their records stay as they are."""
+    """Store how steps ended (`Settlement.ends` is False); their records do not change."""
     ended = [item for item in settlements if item.attempt is not None]
     await _end_attempts(connection, ended)
     for item in ended:
@@ -529,19 +529,19 @@ _RECORDS = Prepared(
 )
 
 
-class _Stored(NamedTuple):
+class _StoredRecord(NamedTuple):
     record: TransactionRecord
     owner: str | None
     trace: str | None
 
 
-async def _locked(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, _Stored]:
+async def _locked(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, _StoredRecord]:
     rows = await _RECORDS.all(connection, {"of_ids": list(ids)})
-    found = [_Stored(record_of(values), owner, trace) for *values, owner, trace in rows]
+    found = [_StoredRecord(record_of(values), owner, trace) for *values, owner, trace in rows]
     return {each.record.id: each for each in found}
 
 
-def _may_end(item: Settlement, stored: _Stored | None) -> bool:
+def _may_end(item: Settlement, stored: _StoredRecord | None) -> bool:
     if stored is None or stored.record.status is not TransactionStatus.PENDING:
         return False
     return item.attempt is not None or item.owner == stored.owner

@@ -32,7 +32,7 @@ from solward.vault.store import idempotency, transactions
 
 GRANTS_RULE: Final = "grants"
 """The last of a record's `guardrailsApplied` if nobody approved a hold of grants or a plugin."""
-MOST_OPEN: Final = 20
+MAX_OPEN: Final = 20
 """Most open holds of one principal, because a person reads each of them."""
 
 _NEWEST: Final = 2**62
@@ -175,7 +175,7 @@ def action_scope(action_key: str) -> str:
     return f"action|{action_key}"
 
 
-async def named_by(connection: AsyncConnection, scope: str) -> tuple[HoldRow | None, str]:
+async def find_by_key(connection: AsyncConnection, scope: str) -> tuple[HoldRow | None, str]:
     """Return the hold that a key stands for, open or ended, and the fingerprint of its request;
     None and an empty text if the key stands for no hold.
 
@@ -208,7 +208,7 @@ async def backlog(connection: AsyncConnection, now: Moment) -> tuple[dict[str, i
     return counts, max(0, now.window_ms - oldest[0]) if oldest else 0
 
 
-async def open_of(
+async def open_by_principal(
     connection: AsyncConnection, principals: Collection[str]
 ) -> dict[str, list[Hold]]:
     """Return the open holds of those principals that have any, oldest first."""
@@ -225,7 +225,7 @@ async def open_rows(connection: AsyncConnection, principal: str) -> list[HoldRow
     return [row_of(row) for row in sorted(rows, key=_seq)]
 
 
-async def listed(
+async def list_holds(
     connection: AsyncConnection,
     *,
     wallet_id: str | None = None,
@@ -253,7 +253,7 @@ async def listed(
     return [row_of(row).hold for row in rows]
 
 
-async def due(connection: AsyncConnection, window_ms: int) -> list[HoldRow]:
+async def overdue_holds(connection: AsyncConnection, window_ms: int) -> list[HoldRow]:
     """Return the open holds whose time has ended."""
     return [row_of(row) for row in await connection.execute(_DUE, {"b_now": window_ms})]
 
@@ -363,7 +363,7 @@ async def expire(connection: AsyncConnection, row: HoldRow, moment: Moment) -> b
     return True
 
 
-async def abandoned(connection: AsyncConnection, me: str) -> list[HoldRow]:
+async def abandoned_holds(connection: AsyncConnection, me: str) -> list[HoldRow]:
     """Return approved holds, oldest first, that have a recipe and that no other living process
     carries out."""
     parameters = {"me": me, "now": await clock(connection)}
@@ -371,7 +371,7 @@ async def abandoned(connection: AsyncConnection, me: str) -> list[HoldRow]:
     return [row_of(row) for row in sorted(rows, key=_seq)]
 
 
-async def own(connection: AsyncConnection, hold_id: str, me: str, was: str | None) -> bool:
+async def claim(connection: AsyncConnection, hold_id: str, me: str, was: str | None) -> bool:
     """Make `me` the process that carries out an approved hold, unless another did meanwhile."""
     parameters = {"b_id": hold_id, "b_me": me, "b_was": was}
     return (await connection.execute(_OWN, parameters)).rowcount == 1

@@ -92,7 +92,7 @@ async def claim(
     raise IdempotencyInFlight
 
 
-async def point(
+async def bind(
     connection: AsyncConnection, scope: str, fingerprint: str, transaction_id: str, now_ms: int
 ) -> None:
     """Bind a scope of the service's own to a transaction or a hold, and replace an older one."""

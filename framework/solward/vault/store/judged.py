@@ -32,7 +32,7 @@ async def note_judged(connection: AsyncConnection, row: Mapping[str, Any]) -> No
     await _JUDGED.run(connection, row)
 
 
-# A transaction whose end is not known counts, however old.
+# A pending transaction still counts, however old it is, so its rows stay.
 _OLD = (
     select(judged_effects.c.seq, judged_effects.c.transaction_id)
     .outerjoin(transactions, transactions.c.id == judged_effects.c.transaction_id)
@@ -57,7 +57,7 @@ _HOURS = (
     .distinct()
 )
 _FORGET_RESERVATIONS = delete(reservations).where(_OF_IDS)
-# Triggers took the rows out of their hours' totals.
+# Triggers have subtracted the deleted rows from the totals of their hours.
 _FORGET_HOURS = delete(reservation_totals).where(
     reservation_totals.c.scope == bindparam("b_scope"),
     reservation_totals.c.asset == bindparam("b_asset"),

@@ -57,7 +57,7 @@ class PaidRequest:
 
     Attributes:
         protocol: name of the plugin that read the offer.
-        site: host, and port where it is not 443, of the request.
+        site: the request's host, with the port if it is not 443.
         url: of the request, without query and fragment.
         method: of the request.
         fingerprint: SHA-256 of the whole request, hex: made again, it is the same one.
@@ -297,7 +297,7 @@ async def of_transactions(
     return {row.transaction_id: _row(row) for row in await connection.execute(statement)}
 
 
-async def listed(
+async def list_payments(
     connection: AsyncConnection, wallet_id: str | None, limit: int, before: str | None
 ) -> list[PaymentRow]:
     """Return the newest payments, of one wallet or all, older than that of the record `before`;

@@ -92,7 +92,7 @@ async def is_used(connection: AsyncConnection, wallet_id: str, counter: int) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class InUse:
+class PocketsInUse:
     """The uses of a wallet's pockets by unfinished transactions.
 
     Attributes:
@@ -106,12 +106,12 @@ class InUse:
     brings_home: bool
 
 
-async def in_use(connection: AsyncConnection, wallet_id: str) -> InUse:
+async def in_use(connection: AsyncConnection, wallet_id: str) -> PocketsInUse:
     """Return what a wallet's pockets are used for now; the answer holds under the wallet's lock."""
     rows = list(await connection.execute(_IN_USE, {"b_wallet": wallet_id}))
     bought = frozenset(row.output_mint for row in rows if row.output_mint is not None)
     single = PocketState.SINGLE.value
-    return InUse(
+    return PocketsInUse(
         bought,
         asserts=any(row.state == single and row.output_mint is not None for row in rows),
         brings_home=any(row.state != single for row in rows),

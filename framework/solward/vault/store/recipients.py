@@ -58,7 +58,7 @@ _PAID = Prepared(
 )
 
 
-async def paid(
+async def paid_before(
     connection: AsyncConnection, wallet_id: str, addresses: Collection[str]
 ) -> tuple[frozenset[str], dict[str, str]]:
     """Return which of `addresses` a wallet has paid. Of the others, return those that look like a
@@ -67,7 +67,7 @@ async def paid(
     alike: dict[str, str] = {}
     for address in addresses:
         start = address[:SHOWN]
-        # "~" follows every character of an address.
+        # "~" is greater than every character of an address.
         parameters = {"b_wallet": wallet_id, "b_first": start, "b_last": f"{start}~"}
         for (found,) in await _PAID.all(connection, parameters):
             if found == address:
@@ -102,7 +102,7 @@ _FIRST_PAID = {
 }
 
 
-async def own(connection: AsyncConnection, addresses: Collection[str]) -> dict[str, Row]:
+async def own_wallets(connection: AsyncConnection, addresses: Collection[str]) -> dict[str, Row]:
     """Return those of `addresses` that are wallets of this service, each with its `id` and
     `created_ms`."""
     if not addresses:
@@ -111,7 +111,7 @@ async def own(connection: AsyncConnection, addresses: Collection[str]) -> dict[s
     return {row.public_key: row for row in rows}
 
 
-async def first_paid(
+async def first_payments(
     connection: AsyncConnection, pairs: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], tuple[int, str]]:
     """Return the pairs of wallet and address of which the wallet paid the address, each with the

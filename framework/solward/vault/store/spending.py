@@ -36,12 +36,12 @@ from solward.vault.store.transactions import UNFINISHED
 SOL_ASSET = SOL
 # Network fees and rent, in lamports, which have ceilings of their own.
 COSTS_ASSET = COSTS
-# The switch that freezes everything, and the lock that every reservation shares against it.
+# The scope of the switch that freezes everything, and of the lock that reservations share.
 SERVICE_SCOPE = "service"
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class Usage:
     """A scope's transactions in the last minute, and its units of each asset in 24 hours."""
 
     tx_last_minute: int
@@ -143,7 +143,7 @@ async def lock_service(connection: AsyncConnection) -> None:
 
 
 async def lock_wallet(connection: AsyncConnection, wallet_id: str) -> None:
-    """Lock a wallet's row until the transaction ends; nothing on SQLite, which has one writer."""
+    """Lock a wallet's row until the transaction ends. SQLite has one writer and needs no lock."""
     if connection.dialect.name != "sqlite":
         await _LOCK_WALLET.all(connection, {"wallet_id": wallet_id})
 
@@ -199,7 +199,7 @@ async def set_frozen(
 
 async def usage(
     connection: AsyncConnection, scopes: Collection[str], assets: Collection[str], now_ms: int
-) -> dict[str, Spent]:
+) -> dict[str, Usage]:
     """Return each scope's transactions in the last minute and units in the last 24 hours.
 
     Raises:
@@ -211,12 +211,12 @@ async def usage(
         (scope, asset, DAY_MS) for scope in scopes for asset in (SOL_ASSET, COSTS_ASSET, *assets)
     ]
     minutes = {scope: (scope, SOL_ASSET, MINUTE_MS) for scope in scopes}
-    found = await window_sums.counted(connection, [*days, *minutes.values()], now_ms)
+    found = await window_sums.sum_windows(connection, [*days, *minutes.values()], now_ms)
     units: dict[str, dict[str, int]] = {scope: {} for scope in scopes}
     for need in days:
         if found[need].transactions:
             units[need[0]][need[1]] = found[need].units
-    return {scope: Spent(found[minutes[scope]].transactions, units[scope]) for scope in scopes}
+    return {scope: Usage(found[minutes[scope]].transactions, units[scope]) for scope in scopes}
 
 
 _NTH_RECENT = Prepared(
@@ -377,7 +377,7 @@ _RESERVED = (
 )
 
 
-async def reserved(
+async def reserved_by_scope(
     connection: AsyncConnection, scopes: Collection[str]
 ) -> dict[str, dict[str, int]]:
     """Return the units that unfinished transactions reserve, by scope and asset.

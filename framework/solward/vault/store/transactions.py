@@ -227,7 +227,7 @@ async def recent(
 
 _STAKED = select(transactions.c.details).where(
     transactions.c.wallet_id == bindparam("b_wallet"),
-    # As the index has it.
+    # The same text as the partial index has.
     text("transactions.type = 'stake'"),
     transactions.c.signature.is_not(None),
 )
@@ -242,7 +242,7 @@ async def stake_accounts(connection: AsyncConnection, wallet_id: str) -> list[st
 
 _LAUNCHED = select(transactions.c.details).where(
     transactions.c.wallet_id == bindparam("b_wallet"),
-    # As the index has it.
+    # The same text as the partial index has.
     text("transactions.type = 'token_launch'"),
     transactions.c.status == TransactionStatus.CONFIRMED.value,
     transactions.c.details.contains(bindparam("b_mint")),
@@ -263,7 +263,7 @@ async def launched(
 
 
 _LAUNCHES = select(transactions.c.details).where(
-    # As the index has it.
+    # The same text as the partial index has.
     text("transactions.type = 'token_launch'"),
     transactions.c.status == TransactionStatus.CONFIRMED.value,
 )
@@ -276,7 +276,7 @@ async def launched_decimals(connection: AsyncConnection) -> dict[str, int]:
     return {each["mint"]: int(each["decimals"]) for each in found}
 
 
-# As the index has it.
+# The same text as the partial index has.
 _OF_A_PLUGIN = text("transactions.plugin IS NOT NULL")
 
 

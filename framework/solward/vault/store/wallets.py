@@ -47,7 +47,7 @@ def _subject(row: Fields) -> Fields:
 
 
 async def get_wallet(connection: AsyncConnection, wallet_id: str) -> Fields | None:
-    """Return one wallet, or None."""
+    """Return one wallet by its id; None if there is none."""
     row = (await connection.execute(_ONE, {"b_id": wallet_id})).mappings().first()
     return None if row is None else dict(row)
 
@@ -107,7 +107,7 @@ async def newest_wallets(
 
 
 async def set_tags(connection: AsyncConnection, wallet_id: str, tags: Sequence[str]) -> None:
-    """Replace a wallet's tags, and record it unless they stay the same."""
+    """Replace a wallet's tags, and record the event if they change."""
     statement = select(wallets).where(wallets.c.id == wallet_id).with_for_update()
     row = (await connection.execute(statement)).mappings().first()
     if row is None or list(tags) == row["tags"]:

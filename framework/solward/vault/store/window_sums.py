@@ -28,7 +28,7 @@ HALF: Final = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class WindowSum:
     """A sum over one window: units of the asset, and transactions."""
 
     units: int = 0
@@ -62,9 +62,9 @@ _SUM_SQLITE = Prepared(text(_NEEDS_SQLITE + _SUM))
 _SUM_POSTGRES = Prepared(text(_NEEDS_POSTGRES + _SUM))
 
 
-async def counted(
+async def sum_windows(
     connection: AsyncConnection, needs: Collection[tuple[str, str, int]], now_ms: int
-) -> dict[tuple[str, str, int], Counted]:
+) -> dict[tuple[str, str, int], WindowSum]:
     """Sum what each scope has counted of an asset in (now - length, now], in one query.
 
     Args:
@@ -87,9 +87,9 @@ async def counted(
             "afters": afters,
         }
         found = await _SUM_POSTGRES.all(connection, parameters)
-    sums = dict.fromkeys(wanted, Counted())
+    sums = dict.fromkeys(wanted, WindowSum())
     for i, high, low, count in found:
-        sums[wanted[int(i)]] = Counted(units(high, low), int(count))
+        sums[wanted[int(i)]] = WindowSum(units(high, low), int(count))
     return sums
 
 
@@ -174,7 +174,7 @@ _SCOPES = text(
 
 
 async def grants_that_count(connection: AsyncConnection) -> frozenset[str]:
-    """Return the scopes of grants in which anything counts."""
+    """Return the scopes of grants that have hourly totals."""
     return frozenset((await connection.execute(_SCOPES)).scalars())
 
 
@@ -185,7 +185,7 @@ def halves(column: ColumnElement[int]) -> tuple[ColumnElement[int], ColumnElemen
 
 
 def units(high: Any, low: Any) -> int:
-    """Return both halves' sums as one number."""
+    """Return the units of which `halves` gave the two sums."""
     return int(high) * HALF + int(low)
 
 

@@ -1,4 +1,4 @@
-"""Build the exact message that would be signed, simulate it, and compute what it does."""
+"""Builds the exact message that would be signed, simulates it, and computes its effects."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ from solward.vault.money.judge.building import (
     UNFUNDED,
     UNKNOWN_BLOCKHASH,
     Budget,
+    ComputeUse,
     PriorityFees,
     TooLarge,
-    Used,
     VersionRefused,
     Versions,
     bytes_fit,
@@ -185,9 +185,9 @@ class Assessor:
                 built_on = blockhash.blockhash
             self._hook(Step.BUILT)
             if draft.payment is not None:
-                assessment = await self._paying(draft, draft.payment, blockhash, trial=trial)
+                assessment = await self._assess_paid(draft, draft.payment, blockhash, trial=trial)
             elif own:
-                assessment = await self._budgeted(draft, transaction, blockhash, memo)
+                assessment = await self._assess_budgeted(draft, transaction, blockhash, memo)
             else:
                 assessment = await self._simulate(draft, transaction, blockhash)
             last = tries >= _TRIES
@@ -225,7 +225,7 @@ class Assessor:
         try:
             assessment = await self.assess(draft, nonce, trial=trial)
         except VersionRefused as refused:
-            self._versions.refused()
+            self._versions.note_refusal()
             if not self._versions.may_fall_back:
                 raise
             draft = draft.in_version_0()
@@ -253,9 +253,9 @@ class Assessor:
             # Two processes that rebuild equal payments have other nonces, and begin apart.
             place = 0 if nonce is None else 1 + hashlib.sha256(nonce.encode()).digest()[0]
             apart = place * _APART // 256
-            return await self._paying(draft, draft.payment, blockhash, max_fee, apart=apart)
+            return await self._assess_paid(draft, draft.payment, blockhash, max_fee, apart=apart)
         transaction = compile_instructions(draft, blockhash.blockhash, nonce)
-        return await self._budgeted(draft, transaction, blockhash, nonce, max_fee)
+        return await self._assess_budgeted(draft, transaction, blockhash, nonce, max_fee)
 
     def bid_lamports(self, draft: Draft, assessment: Assessment) -> int:
         """Return the lamports of the fee that `rebuild` can leave out: the priority fee that this
@@ -288,7 +288,7 @@ class Assessor:
             return compile_instructions(draft, blockhash, nonce), nonce
         return transaction, None
 
-    async def _budgeted(
+    async def _assess_budgeted(
         self,
         draft: Draft,
         plain: VersionedTransaction,
@@ -337,13 +337,13 @@ class Assessor:
         budget = self._fees.budget(measuring.message, units, price, max_fee, measured.loaded_bytes)
         found = await self._simulate(draft, built(budget), blockhash)
         if found.effects is not None:
-            self._fees.learn(draft.instructions, memo, Used(units, measured.loaded_bytes))
+            self._fees.learn(draft.instructions, memo, ComputeUse(units, measured.loaded_bytes))
             return found
         if found.failure in STALE or found.behind or not budget.price:
             return found
         return await self._simulate(draft, built(replace(budget, price=0)), blockhash)
 
-    async def _paying(
+    async def _assess_paid(
         self,
         draft: Draft,
         payment: Payment,
@@ -398,7 +398,7 @@ class Assessor:
         transaction, _limit = built(units)
         found = await self._simulate(draft, transaction, blockhash)
         if found.effects is not None:
-            self._fees.learn(draft.instructions, None, Used(units))
+            self._fees.learn(draft.instructions, None, ComputeUse(units))
         return found
 
     def _distinct(
@@ -580,7 +580,7 @@ async def read_and_simulate(
     """
 
     async def both(wanted: int, node: Ledger) -> Any:
-        # Requested together: on the embedded ledger nothing runs between the two.
+        # Both are requested at once, so that on the embedded ledger nothing runs between the two.
         return await asyncio.gather(
             node.accounts_at(read, min_slot=wanted),
             node.simulate(wire, addresses, min_slot=wanted),

@@ -14,14 +14,13 @@ from solward.types.errors import LedgerError, LedgerUnavailable
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.protocol import Blockhash, Tip
 
-# How old a blockhash may be that is built on: the rest of its life is for landing.
+# How old a blockhash may be when a transaction is built; the rest of its life is for landing.
 MAX_AGE_BLOCKS = BLOCKHASH_BLOCKS / 6
 # A node that claims more would keep money reserved for ever.
 MAX_VALID_BLOCKS = BLOCKHASH_BLOCKS + 1
 # If two nodes are further apart, one is stuck or lies, and no expiry is sure.
 MAX_APART_BLOCKS = 1000
-# No cluster makes that many blocks faster, whatever slot time a node claims. A node with a newer
-# block has not stopped.
+# A node with a newer block has not stopped, since no cluster makes so many blocks faster.
 _STOPPED_S = MAX_APART_BLOCKS * LEAST_SLOT_MS / 1000
 # How long the other nodes may take to answer.
 OTHERS_S = 1.0

@@ -64,8 +64,7 @@ PERCENTILE: Final = 90
 _SLOTS = 150
 # The lowest price of `auto`, for accounts without competition: 13 lamports for a plain transfer.
 QUIET_PRICE: Final = 10_000
-# The price if no node states one: 130 lamports for a plain transfer, 12,000 for a swap of 100,000
-# units.
+# The price if no node states one: 130 lamports for a plain transfer, 12,000 for 100,000 units.
 UNKNOWN_PRICE: Final = 100_000
 
 # The most addresses in one call (rpc-client-api: MAX_TX_ACCOUNT_LOCKS).
@@ -93,7 +92,7 @@ _UNKNOWN_S: Final = 30.0
 # A swap waits no longer than this for the answer.
 _VERSION_WAIT_S: Final = 2.0
 
-# JSON-RPC's "invalid params": how a node refuses bytes that it cannot read.
+# A node refuses bytes that it cannot read with JSON-RPC's "invalid params".
 _INVALID_PARAMS: Final = -32602
 _UNSUPPORTED: Final = "UnsupportedVersion"
 
@@ -109,7 +108,7 @@ _log = structlog.get_logger(__name__)
 
 
 class TooLarge(InvalidRequest):
-    """The instructions do not fit into a transaction."""
+    """Raised if the instructions do not fit into a transaction."""
 
 
 def compile_instructions(
@@ -262,7 +261,7 @@ def bytes_with_margin(loaded: int | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class ComputeUse:
     """The compute units that a simulation used, and the bytes of accounts that it loaded; None if
     the node does not say."""
 
@@ -338,7 +337,7 @@ class PriorityFees:
         self._prices: dict[tuple[str, ...], tuple[float, int]] = {}
         self._rests_until = float("-inf")
         # Shape of a transaction -> the use of the last one of this shape.
-        self._used: dict[tuple[object, ...], Used] = {}
+        self._used: dict[tuple[object, ...], ComputeUse] = {}
 
     def budgets(self, instructions: Sequence[Instruction]) -> bool:
         """Return whether these instructions get a budget."""
@@ -397,15 +396,15 @@ class PriorityFees:
         paid = min(price, affordable_price(left, limit))
         return Budget(limit, paid, bytes_with_margin(loaded_bytes))
 
-    def expected(self, instructions: Sequence[Instruction], memo: str | None) -> Used | None:
+    def expected(self, instructions: Sequence[Instruction], memo: str | None) -> ComputeUse | None:
         """Return what the last transaction of this shape used; None if there was none."""
         return self._used.get(_shape(instructions, memo))
 
-    def learn(self, instructions: Sequence[Instruction], memo: str | None, used: Used) -> None:
-        """Note what a transaction of this shape used."""
+    def learn(self, instructions: Sequence[Instruction], memo: str | None, use: ComputeUse) -> None:
+        """Note the use of a transaction of this shape."""
         if len(self._used) >= _MAX_KNOWN:
             self._used.clear()
-        self._used[_shape(instructions, memo)] = used
+        self._used[_shape(instructions, memo)] = use
 
 
 def fits(units: int, limit: int) -> bool:
@@ -439,7 +438,7 @@ def _shape(instructions: Sequence[Instruction], memo: str | None) -> tuple[objec
 
 
 class VersionRefused(LedgerUnavailable):
-    """A node refuses a transaction of version 1."""
+    """Raised if a node refuses a transaction of version 1."""
 
 
 def refuses(answer: LedgerRejected | object) -> bool:
@@ -465,7 +464,7 @@ class Versions:
         """True if a transaction that cannot use version 1 may use version 0."""
         return self._setting != 1
 
-    async def of_swaps(self, payer: str) -> int:
+    async def for_swaps(self, payer: str) -> int:
         """Return the version to build a swap in; it never raises because of the ledger.
 
         Args:
@@ -479,7 +478,7 @@ class Versions:
                 self._note(found, REMEMBERED_S if found is not None else _UNKNOWN_S)
         return 1 if self._known else 0
 
-    def refused(self) -> None:
+    def note_refusal(self) -> None:
         """Note that a node refused version 1 after all."""
         self._note(False, REMEMBERED_S)
 

@@ -20,7 +20,7 @@ VENUE = "venue:"
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoings:
     """The amounts that may leave by the bytes, in the terms of grants.
 
     Attributes:
@@ -35,14 +35,14 @@ class Outgoing:
     swap: SwapTerms | None = None
 
 
-def outgoing(outflow: Outflow, intent: Intent, pocket: PocketUse | None) -> Outgoing:
+def outgoing(outflow: Outflow, intent: Intent, pocket: PocketUse | None) -> Outgoings:
     """Return the lines of a transaction, relabelled if the service planned a swap or payment."""
     if pocket is not None and pocket.venue is not None:
-        return _swapped(outflow, intent, pocket, pocket.venue)
-    lines = tuple(_proved(line, intent.destinations) for line in outflow.lines)
+        return _swap_lines(outflow, intent, pocket, pocket.venue)
+    lines = tuple(_with_owner(line, intent.destinations) for line in outflow.lines)
     if intent.type == TransactionType.PAYMENT:
-        lines = tuple(map(_paid, lines))
-    return Outgoing(lines, outflow.costs)
+        lines = tuple(map(_mark_paid, lines))
+    return Outgoings(lines, outflow.costs)
 
 
 def funded(lines: Sequence[Line], own: Collection[str]) -> tuple[Line, ...]:
@@ -84,13 +84,13 @@ def is_within(lines: Sequence[Line], limits: Sequence[Line]) -> bool:
     return True
 
 
-def _swapped(outflow: Outflow, intent: Intent, pocket: PocketUse, venue: str) -> Outgoing:
+def _swap_lines(outflow: Outflow, intent: Intent, pocket: PocketUse, venue: str) -> Outgoings:
     """Mark the lines into the pocket of a swap that the service planned as sold at the venue."""
     sold: list[Line] = []
     costs = outflow.costs
     for line in outflow.lines:
         if line.operation != Operation.TRANSFER or not is_pockets(line, pocket.pocket.address):
-            sold.append(_proved(line, intent.destinations))
+            sold.append(_with_owner(line, intent.destinations))
         elif line.asset == SOL and intent.tokens_out:
             # A token is sold: the SOL pays the pocket's fee and rent, and most of it comes back.
             costs += line.units
@@ -101,10 +101,10 @@ def _swapped(outflow: Outflow, intent: Intent, pocket: PocketUse, venue: str) ->
     terms = SwapTerms(
         intent.slippage_bps, intent.price_impact_bps, SOL if into == WRAPPED_SOL_MINT else into
     )
-    return Outgoing(tuple(sold), costs, terms)
+    return Outgoings(tuple(sold), costs, terms)
 
 
-def _paid(line: Line) -> Line:
+def _mark_paid(line: Line) -> Line:
     """Mark a payment's transfer as `PAY`, and no other operation of its bytes."""
     is_sent = line.operation == Operation.TRANSFER
     return replace(line, operation=Operation.PAY) if is_sent else line
@@ -118,7 +118,7 @@ def is_pockets(line: Line, pocket: str) -> bool:
     return line.account == associated_address(pocket, mint_of(line.asset, program), program)
 
 
-def _proved(line: Line, declared: Collection[str]) -> Line:
+def _with_owner(line: Line, declared: Collection[str]) -> Line:
     """Return the line with its owner, if the account is a declared destination's associated one."""
     if line.owner is not None or line.program is None or line.operation != Operation.TRANSFER:
         return line

@@ -35,7 +35,7 @@ from solward.vault.grants.model import (
 from solward.vault.grants.sentences import finding_refusal, left_sentence, reason_sentence
 from solward.vault.grants.spelling import Names
 from solward.vault.guardrails.rules import Verdict
-from solward.vault.money.judge.grant_case import Outgoing, addresses, funded, outgoing, recipients
+from solward.vault.money.judge.grant_case import Outgoings, addresses, funded, outgoing, recipients
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.request import Actor, Payment, PocketUse
 from solward.vault.refusal import RefusalNumbers
@@ -47,10 +47,10 @@ from solward.vault.store import window_sums
 
 Book = Mapping[str, frozenset[str]]
 
-# Kinds of principals that are rows; what people call the others is their id.
+# The kinds of principals that have stored names; others are called by their id.
 STORED_KINDS: Final = ("agent", "key", "schedule", "wallet")
 _NO_TOKENS: Final = TokenList(())
-# Principals remembered; a service has as many as agents, keys and wallets together.
+# The most cached principals, because a service has as many as agents, keys and wallets together.
 _MOST_KEPT = 10_000
 
 # Refusals that end by themselves, without another transaction or other grants.
@@ -92,7 +92,7 @@ class Question:
     pocket: PocketUse | None = None
     payment: Payment | None = None
     bid_lamports: int = 0
-    leaving: Outgoing | None = field(init=False)
+    leaving: Outgoings | None = field(init=False)
 
     def __post_init__(self) -> None:
         outflow = None if self.effects is None else self.effects.outflow
@@ -106,7 +106,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
+class GrantRuling:
     """The verdict of grants on a transaction.
 
     Attributes:
@@ -169,7 +169,7 @@ class Granted:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedGrants:
     """The grants and the address book of one version; a principal without grants has None."""
 
     version: int
@@ -181,9 +181,9 @@ class GrantSets:
     """The grants of principals, read as they are needed."""
 
     def __init__(self) -> None:
-        self._kept = _Kept(-1)
+        self._kept = _CachedGrants(-1)
 
-    async def of(
+    async def read(
         self, connection: AsyncConnection, version: int, principals: Collection[str]
     ) -> dict[str, CompiledGrants]:
         """Return the grants of those principals that have any, by principal.
@@ -213,22 +213,22 @@ class GrantSets:
             kept.book = {name: frozenset(addresses) for name, addresses in found.items()}
         return kept.book
 
-    def last(self, principals: Collection[str]) -> dict[str, CompiledGrants]:
+    def last_read(self, principals: Collection[str]) -> dict[str, CompiledGrants]:
         """Return the same from the cache alone; the grants may have been changed since."""
         return self._among(self._kept, principals)
 
-    def _at(self, version: int) -> _Kept:
+    def _at(self, version: int) -> _CachedGrants:
         if self._kept.version != version:
-            self._kept = _Kept(version)
+            self._kept = _CachedGrants(version)
         return self._kept
 
     @staticmethod
-    def _among(kept: _Kept, principals: Collection[str]) -> dict[str, CompiledGrants]:
+    def _among(kept: _CachedGrants, principals: Collection[str]) -> dict[str, CompiledGrants]:
         found = ((each, kept.sets.get(each)) for each in principals)
         return {each: grants for each, grants in found if grants is not None}
 
 
-class Granting:
+class GrantJudge:
     """Judges transactions by the grants in force.
 
     Attributes:
@@ -255,7 +255,7 @@ class Granting:
         before the database transaction."""
         assets = set(more)
         if question.leaving is not None and any(
-            each.counts_dollars for each in self.sets.last(question.chain).values()
+            each.counts_dollars for each in self.sets.last_read(question.chain).values()
         ):
             assets.update(line.asset for line in question.leaving.lines if line.units)
         return await self._prices.prices(assets) if assets else {}
@@ -269,7 +269,7 @@ class Granting:
         prices: Mapping[str, AssetPrice],
         *,
         is_refused: bool = False,
-    ) -> Granted | None:
+    ) -> GrantRuling | None:
         """Judge a request now; return None if its bytes do not bound the amounts that leave.
 
         Args:
@@ -295,8 +295,8 @@ class Granting:
             listed=self._listed,
         )
         if is_refused:
-            return Granted(case, Decision(False), version, is_asked=False)
-        under = await self.sets.of(connection, version, question.chain)
+            return GrantRuling(case, Decision(False), version, is_asked=False)
+        under = await self.sets.read(connection, version, question.chain)
         if under:
             case = await self._with_facts(connection, case, under, version)
         elif not case.is_admins:
@@ -307,9 +307,9 @@ class Granting:
             raise PricesMissing(wanted)
         if wanted:
             case = replace(case, dollars=line_dollars(case.lines, timely))
-        counted = await used(connection, needed(under, case), now.window_ms)
+        counted = await window_uses(connection, needed(under, case), now.window_ms)
         decision = decide(under, case, counted)
-        granted = Granted(
+        granted = GrantRuling(
             case,
             decision,
             version,
@@ -327,21 +327,21 @@ class Granting:
         version: int,
     ) -> Case:
         """Return the case with the facts that its grants depend on."""
-        own = frozenset(await recipient_store.own(connection, addresses(case.lines)))
+        own = frozenset(await recipient_store.own_wallets(connection, addresses(case.lines)))
         case = replace(case, own=own, lines=funded(case.lines, own))
         if any(each.uses_book for each in under.values()):
             case = replace(case, book=await self.sets.book(connection, version))
         if any(each.asks_new for each in under.values()):
             paid = recipients(case.lines)
-            known, alike = await recipient_store.paid(connection, case.wallet_id, paid)
+            known, alike = await recipient_store.paid_before(connection, case.wallet_id, paid)
             case = replace(case, paid=known, lookalikes=alike)
         if len(under) < len(case.chain):
             case = await _with_launched(connection, case)
         return case
 
     async def _with_reason(
-        self, connection: AsyncConnection, granted: Granted, under: Mapping[str, CompiledGrants]
-    ) -> Granted:
+        self, connection: AsyncConnection, granted: GrantRuling, under: Mapping[str, CompiledGrants]
+    ) -> GrantRuling:
         refused = granted.decision.refused
         if refused is not None:
             refused = await _with_room(connection, refused, under, granted.case.now_ms[-1])
@@ -403,12 +403,12 @@ def _charged(
     )
 
 
-async def used(
+async def window_uses(
     connection: AsyncConnection, needs: Collection[Need], now_ms: int
 ) -> dict[Need, int]:
     """Return the units in each window that ends now, or the transactions for `RATE`."""
     stored = {need: _stored(need) for need in needs}
-    found = await window_sums.counted(connection, frozenset(stored.values()), now_ms)
+    found = await window_sums.sum_windows(connection, frozenset(stored.values()), now_ms)
     return {
         need: found[key].transactions if need[1] == RATE else found[key].units
         for need, key in stored.items()
@@ -447,7 +447,7 @@ async def _with_room(
     return replace(finding, room_ms=at, now_ms=now_ms)
 
 
-def near_ends(granted: Granted, tokens: TokenList) -> Iterator[tuple[str, str]]:
+def near_ends(granted: GrantRuling, tokens: TokenList) -> Iterator[tuple[str, str]]:
     """Yield a key and a sentence for each grant that a transaction brings near its end; the key
     is the same for the same grant and limit."""
     now_ms, names = max(granted.case.now_ms), Names(tokens, {})
@@ -485,7 +485,7 @@ def _windows(grant: Grant) -> Iterator[tuple[Need, int, Window]]:
             yield (grant.scope, counted, window.length_ms), decimals, window
 
 
-class GrantEnds:
+class GrantEndCounter:
     """Counts stored grants that are near their end, and parses them once for each version."""
 
     def __init__(self) -> None:
@@ -510,6 +510,6 @@ class GrantEnds:
             if grant.scope in moved
             for need, _, window in _windows(grant)
         }
-        counted = await window_sums.counted(connection, windows, now.window_ms)
+        counted = await window_sums.sum_windows(connection, windows, now.window_ms)
         used_up = {n[0] for n, window in windows.items() if is_near(counted[n].units, window.most)}
         return len(used_up), ending

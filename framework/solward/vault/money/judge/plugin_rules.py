@@ -55,7 +55,7 @@ class PluginRules:
             answer = await _answer(guardrail, intent, effects)
             if isinstance(answer, Hold):
                 held = f"{guardrail.name}: {answer.reason}"
-                verdict = replace(verdict, hold=joined(verdict.hold, held))
+                verdict = replace(verdict, hold=join_reasons(verdict.hold, held))
             elif answer is not None:
                 passing = isinstance(answer, RuleFailure)
                 reason = str(answer)
@@ -74,10 +74,10 @@ async def _answer(
         if deadline.expired():
             _log.error("guardrail_hangs", guardrail=guardrail.name)
             return RuleFailure(f"the rule did not answer within {TIME_LIMIT_S:g} s")
-        return failed(error)
+        return failure_of(error)
 
 
-def joined(*reasons: str | None) -> str | None:
+def join_reasons(*reasons: str | None) -> str | None:
     """Join reasons to ask a person into one text; None if there is no reason."""
     text = ""
     for reason in filter(None, reasons):
@@ -85,7 +85,7 @@ def joined(*reasons: str | None) -> str | None:
     return text or None
 
 
-def failed(error: BaseException) -> RuleFailure:
+def failure_of(error: BaseException) -> RuleFailure:
     """Return the refusal by a rule that raised, without the error's text, which may be secret."""
     return RuleFailure(f"the rule failed: {type(error).__name__}")
 

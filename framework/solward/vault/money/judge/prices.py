@@ -46,7 +46,7 @@ class PriceSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CachedPrice:
     price: AssetPrice
     until: float  # by the monotonic clock
 
@@ -75,7 +75,7 @@ class Prices:
         self._deadline_s = deadline_s
         self._combined = partial(combined, max_age_ms=max_age_ms, max_spread_bps=max_spread_bps)
         self._max_age_ms = max_age_ms
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _CachedPrice] = {}
         self._asked: dict[str, asyncio.Task[dict[str, AssetPrice]]] = {}
 
     async def prices(self, assets: Collection[str]) -> dict[str, AssetPrice]:
@@ -104,7 +104,7 @@ class Prices:
         return timely(prices, self._clock_ms(), self._max_age_ms)
 
     async def close(self) -> None:
-        """End the questions that are open."""
+        """Cancel the open requests to the sources."""
         await end(self._asked.values())
 
     def _remembered(self, assets: Collection[str]) -> dict[str, AssetPrice]:
@@ -161,7 +161,7 @@ class Prices:
             self._kept.clear()
         for asset, price in prices.items():
             seconds = _KEPT_S if isinstance(price, Price) else _KEPT_FAILURE_S
-            self._kept[asset] = _Kept(price, now + seconds)
+            self._kept[asset] = _CachedPrice(price, now + seconds)
 
 
 async def _answer(source: PriceSource, assets: frozenset[str]) -> Mapping[str, object] | NoPrice:

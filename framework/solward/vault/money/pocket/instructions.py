@@ -59,7 +59,7 @@ def send(token: PocketToken, source: str, target: str, owner: str, units: int) -
 
 
 def close(token: PocketToken, pocket: str, wallet: str) -> Sequence[Instruction]:
-    """Close the pocket's account to the wallet; wrapped SOL becomes the wallet's own."""
+    """Close the pocket's account of a token; its rent and wrapped SOL go to the wallet."""
     account = token.account(pocket)
     closing = close_account(account, token.program, pocket, wallet)
     if not token.taxed:

@@ -83,7 +83,7 @@ from solward.vault.money.request import Actor, Draft, PocketCall, PocketDraft, P
 from solward.vault.money.send.polling import BALANCES_S, InFlight, in_flight
 from solward.vault.money.send.sender import Sender, attempt_of, signed_by, spent_by
 from solward.vault.money.send.settlement import (
-    Landed,
+    Balances,
     StepsTotal,
     kept_of_failed,
     kept_of_steps,
@@ -124,7 +124,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class Outcome:
     """The outcome of a call: its attempt's state, None if none was made, and why it failed."""
 
     state: AttemptState | None
@@ -168,7 +168,7 @@ class PocketRuns:
             if funded.attempt is AttemptState.LANDED_OK:
                 called = await self._call(record, actor, draft)
             else:
-                called = Called(None, funded.error)
+                called = Outcome(None, funded.error)
             return await self._finish(
                 record, called, sweeps=not draft.use.stays, limits=actor.limits
             )
@@ -185,7 +185,7 @@ class PocketRuns:
         sweepable = {PocketState.OPEN}
         async with self._database.read() as connection:
             row = await pocket_store.at_address(connection, record.wallet_id, address)
-        if row is not None and row.state is PocketState.EMPTY and any(await self._held(row)):
+        if row is not None and row.state is PocketState.EMPTY and any(await self._contents(row)):
             # A node lied when the pocket was emptied, or somebody has sent to it since.
             sweepable.add(PocketState.EMPTY)
         async with self._database.write() as connection:
@@ -216,7 +216,7 @@ class PocketRuns:
     async def sweep_alone(self, record: TransactionRecord) -> TransactionRecord:
         """Sweep the pocket of a record that does nothing else."""
         with within(_WAIT_S, own=True):
-            return await self._finish(record, Called(AttemptState.LANDED_OK), sweeps=True)
+            return await self._finish(record, Outcome(AttemptState.LANDED_OK), sweeps=True)
 
     async def resume(self, record: TransactionRecord, live: InFlight | None, step: str) -> None:
         """Resume a record where a dead process left it.
@@ -236,25 +236,25 @@ class PocketRuns:
             ):
                 await self._end_unfunded(record, ended)
                 return
-            called = Called(None, _STOPPED)
+            called = Outcome(None, _STOPPED)
         else:
-            called = await self._called(record)
+            called = await self._call_outcome(record)
         async with self._database.read() as connection:
             row = (await pocket_store.of_transactions(connection, [record.id]))[record.id]
         with within(_WAIT_S, own=True):
             # The pocket of a position keeps its contents.
             await self._finish(record, called, sweeps=row.position is None)
 
-    async def _called(self, record: TransactionRecord) -> Called:
+    async def _call_outcome(self, record: TransactionRecord) -> Outcome:
         """Return the outcome of a record's call, which has ended already."""
         async with self._database.read() as connection:
             steps = await attempt_store.of_transaction(connection, record.id)
         for attempt in reversed(steps):
             if attempt.step == PocketStep.CALL:
-                return Called(attempt.state, _ENDS.get(attempt.state, _EXPIRED))
-        return Called(None, _STOPPED)
+                return Outcome(attempt.state, _ENDS.get(attempt.state, _EXPIRED))
+        return Outcome(None, _STOPPED)
 
-    async def _call(self, record: TransactionRecord, actor: Actor, draft: PocketDraft) -> Called:
+    async def _call(self, record: TransactionRecord, actor: Actor, draft: PocketDraft) -> Outcome:
         pocket = draft.pocket
         try:
             with tracing.span("pocket.build"):
@@ -262,15 +262,15 @@ class PocketRuns:
                     made = await draft.build(pocket.address)
             attempt = await self._signed_call(record, draft, made)
         except SolwardError as error:
-            return Called(None, str(error))
+            return Outcome(None, str(error))
         except Exception as error:
             _log.warning("pocket_build_failed", error=type(error).__name__)
-            return Called(None, f"The call could not be made: {type(error).__name__}")
+            return Outcome(None, f"The call could not be made: {type(error).__name__}")
         refused = await self._journal(record, attempt, actor)
         if refused is not None:
-            return Called(None, refused)
-        settlement = await self._sent(record, attempt)
-        return Called(settlement.attempt, settlement.error)
+            return Outcome(None, refused)
+        settlement = await self._send_and_wait(record, attempt)
+        return Outcome(settlement.attempt, settlement.error)
 
     async def _signed_call(
         self,
@@ -399,7 +399,7 @@ class PocketRuns:
     async def _finish(
         self,
         record: TransactionRecord,
-        called: Called,
+        called: Outcome,
         *,
         sweeps: bool,
         limits: Limits = (),
@@ -423,7 +423,7 @@ class PocketRuns:
         row = await self._with_opened(record, row)
         limits = ((f"wallet:{record.wallet_id}", self._wallet_limits), *limits)
         for _ in range(_SWEEPS):
-            lamports, held = await self._held(row)
+            lamports, held = await self._contents(row)
             if not lamports and not held:
                 return True
             async with self._database.read() as connection:
@@ -435,8 +435,8 @@ class PocketRuns:
             if refused is not None:
                 _log.warning("pocket_not_swept", address=row.address, error=refused)
                 return False
-            await self._sent(record, attempt)
-        lamports, held = await self._held(row)
+            await self._send_and_wait(record, attempt)
+        lamports, held = await self._contents(row)
         return not lamports and not held
 
     async def _with_opened(self, record: TransactionRecord, row: PocketRow) -> PocketRow:
@@ -465,7 +465,7 @@ class PocketRuns:
             await pocket_store.use_again(connection, row, record.id, further)
         return replace(row, mints=(*row.mints, *further))
 
-    async def _held(self, row: PocketRow) -> tuple[int, list[PocketHolding]]:
+    async def _contents(self, row: PocketRow) -> tuple[int, list[PocketHolding]]:
         """Return a pocket's lamports, and its associated accounts of the mints it may hold."""
         mints = dict.fromkeys((*row.mints, WRAPPED_SOL_MINT))
         places = {
@@ -610,7 +610,7 @@ class PocketRuns:
         self._hook(Step.WRITTEN_AHEAD)
         return None
 
-    async def _sent(self, record: TransactionRecord, attempt: Attempt) -> Settlement:
+    async def _send_and_wait(self, record: TransactionRecord, attempt: Attempt) -> Settlement:
         item = in_flight(record, attempt)
         _log.info("transaction_signed", signature=item.signature, step=attempt.step)
         await self._sender.send(item)
@@ -642,7 +642,7 @@ class PocketRuns:
         record: TransactionRecord,
         wallet: str,
         row: PocketRow,
-        called: Called,
+        called: Outcome,
         *,
         empty: bool,
     ) -> TransactionRecord:
@@ -651,7 +651,7 @@ class PocketRuns:
             steps = await attempt_store.of_transaction(connection, record.id)
             reserved = (await spending.reserved_by(connection, [record.id])).get(record.id, {})
             stored = await transaction_store.get(connection, record.id)
-        total, sure = await self._total(wallet, steps)
+        total, sure = await self._add_up(wallet, steps)
         # Funding that only one host calls dead may still land, and is then in the pocket.
         empty = empty and not any(
             s.step == PocketStep.FUND and s.state is AttemptState.PRESUMED_DEAD for s in steps
@@ -661,15 +661,15 @@ class PocketRuns:
         details = dict((stored or record).details)
         if called.succeeded and record.type == TransactionType.SWAP:
             details["outputAmount"] = total.arrived(str(details["outputToken"]))
-        at_risk = {} if empty else _added(row.at_risk, lost)
+        at_risk = {} if empty else _add_risk(row.at_risk, lost)
         if record.type == TransactionType.OTHER and not any(
             s.step == PocketStep.FUND for s in steps
         ):
             # A record that only sweeps succeeds if the pocket is empty.
             called = (
-                Called(AttemptState.LANDED_OK)
+                Outcome(AttemptState.LANDED_OK)
                 if empty
-                else Called(None, "Something is left in the pocket")
+                else Outcome(None, "Something is left in the pocket")
             )
         settlement = Settlement(
             record.id,
@@ -695,7 +695,7 @@ class PocketRuns:
         self._hook(Step.SETTLED)
         return ended[record.id]
 
-    async def _total(self, wallet: str, steps: Sequence[Attempt]) -> tuple[StepsTotal, bool]:
+    async def _add_up(self, wallet: str, steps: Sequence[Attempt]) -> tuple[StepsTotal, bool]:
         """Return what the steps took, and whether enough hosts say so (`is_enough`)."""
         total, sure = StepsTotal(), True
         for step in steps:
@@ -710,7 +710,7 @@ class PocketRuns:
                 total.add_fee(paid, spent)
                 sure &= not paid or is_enough(self._ledger.origins())
                 continue
-            landed, certain = await self._landed(step.signature, message)
+            landed, certain = await self._balances(step.signature, message)
             sure &= certain
             if landed is not None:
                 is_call = step.step == PocketStep.CALL
@@ -718,7 +718,7 @@ class PocketRuns:
                 total.add(landed, wallet, paid, of_step, is_call=is_call)
         return total, sure
 
-    async def _landed(self, signature: str, message: AnyMessage) -> tuple[Landed | None, bool]:
+    async def _balances(self, signature: str, message: AnyMessage) -> tuple[Balances | None, bool]:
         # A node has a transaction's status before its balances, so they are waited for.
         deadline = asyncio.get_running_loop().time() + BALANCES_S
         while True:
@@ -728,7 +728,7 @@ class PocketRuns:
             await asyncio.sleep(self._ledger.slot_s)
 
 
-def _added(before: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+def _add_risk(before: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
     total = Counter(before)
     total.update({asset: n for asset, n in more.items() if asset != spending.COSTS_ASSET})
     return {asset: units for asset, units in total.items() if units > 0}

@@ -32,11 +32,11 @@ from solward.types.site import SITE
 from solward.vault.grants.sentences import fixed_details, hold_sentence
 from solward.vault.guardrails.rules import ScopeUsage, Verdict
 from solward.vault.money.judge.grant_case import VENUE, addresses, is_pockets
-from solward.vault.money.judge.granting import Granted, Granting, Question, names_of
+from solward.vault.money.judge.granting import GrantJudge, GrantRuling, Question, names_of
 from solward.vault.money.plugin_entries import REMEMBER, remember_json
 from solward.vault.money.request import Actor, HoldTaken, IdempotencyKey, PocketUse
 from solward.vault.store import holds, idempotency, recipients
-from solward.vault.store.holds import GRANTS_RULE, MOST_OPEN, HoldRow
+from solward.vault.store.holds import GRANTS_RULE, MAX_OPEN, HoldRow
 
 # Stands for a pocket's address, because another try uses another pocket.
 _POCKET: Final = "pocket"
@@ -61,7 +61,7 @@ class Judgement:
     verdict: Verdict
     now: Moment
     usages: Mapping[str, ScopeUsage]
-    granted: Granted | None = None
+    granted: GrantRuling | None = None
     error: str | None = None
     approval: HoldRow | None = None
     held: Hold | None = None
@@ -76,7 +76,7 @@ class Judgement:
         applied = (*(r for r in self.verdict.applied if r != rule), rule)
         return replace(self, verdict=Verdict(applied, rule, reason))
 
-    def of(self, record: TransactionRecord) -> TransactionRecord:
+    def apply_to(self, record: TransactionRecord) -> TransactionRecord:
         """Return the record with the judgement, as it is stored."""
         verdict, status, error = self.verdict, TransactionStatus.PENDING, self.error
         if not verdict.allowed:
@@ -95,14 +95,13 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class HoldTerms:
     """The terms of a transaction that a person is shown.
 
     Attributes:
-        lines: with their decimals.
         costs: in lamports, including `fee`, the network fee.
         arrives: mint -> the least units that must arrive.
-        least: the same as lines, with their decimals.
+        least: `arrives` as lines, with their decimals.
     """
 
     lines: tuple[Line, ...]
@@ -112,7 +111,7 @@ class Shown:
     least: tuple[Line, ...] = ()
 
     @classmethod
-    def of(cls, judged: Judgement, question: Question) -> Shown:
+    def from_judgement(cls, judged: Judgement, question: Question) -> HoldTerms:
         """Return the terms by the bytes, as grants count them; every pocket has the same name."""
         effects, pocket = question.effects, question.pocket
         assert effects is not None
@@ -154,7 +153,7 @@ class HoldReserver:
             they have decided, and nothing is carried out that costs more than was shown; or 0.
     """
 
-    granting: Granting
+    granting: GrantJudge
     hold_ms: int
     max_fee_lamports: int = 0
 
@@ -183,20 +182,20 @@ class HoldReserver:
         waiting: list[HoldRow] = []
         named = None
         if actor.approval is None:
-            named = await _named(connection, actor, judged.now)
+            named = await _open_hold_of(connection, actor, judged.now)
             if not judged.is_allowed:
                 return judged
             if not actor.is_admins:
                 waiting = await holds.open_rows(connection, actor.principal)
             if judged.verdict.hold is None and not waiting and named is None:
                 return judged
-        shown = Shown.of(judged, question)
+        shown = HoldTerms.from_judgement(judged, question)
         if actor.approval is not None:
             approval = await approval_of(connection, actor.approval, judged.now)
             return _approved(judged, approval, question, shown)
         digest = digest_of(question, shown.lines)
         if named is not None:
-            return _again(judged, named, digest, question, shown)
+            return _repeat(judged, named, digest, question, shown)
         by_digest = await holds.by_digest(connection, digest)
         known = [] if by_digest is None else [by_digest]
         keyless = is_keyless(actor)
@@ -220,7 +219,7 @@ class HoldReserver:
         if reason is None:
             return judged
         most = await holds.count_open(connection, actor.principal)
-        if most >= MOST_OPEN:
+        if most >= MAX_OPEN:
             return judged.blocked(
                 f"{most} transactions of {actor.principal} wait for a person already, and this one"
                 f" would have to wait too: {reason}"
@@ -234,8 +233,8 @@ class HoldReserver:
         applied = judged.verdict.applied
         row = HoldRow(hold, digest, actor.action_key, recipe, applied, actor.trace, keyless)
         await holds.add(connection, row)
-        if most + 1 == MOST_OPEN:
-            said = {"most": MOST_OPEN, "principal": hold.principal}
+        if most + 1 == MAX_OPEN:
+            said = {"most": MAX_OPEN, "principal": hold.principal}
             alerts.raise_alert(
                 connection, alerts.Alert.HOLDS_FULL, hold.to_json(), actor.trace, **said
             )
@@ -247,12 +246,12 @@ class HoldReserver:
         judged: Judgement,
         record: TransactionRecord,
         question: Question,
-        shown: Shown,
+        shown: HoldTerms,
         opaque: str,
     ) -> Hold:
         """Return a new hold; `opaque` is the `digest` of `hold_sentence`."""
         actor, chain, lines = question.actor, question.chain, shown.lines
-        found = await recipients.own(connection, addresses(lines))
+        found = await recipients.own_wallets(connection, addresses(lines))
         own = {address: row.id for address, row in found.items()}
         named = (*chain, *(f"wallet:{each}" for each in own.values()))
         names = await names_of(connection, self.granting.tokens, named)
@@ -297,7 +296,7 @@ async def hold_of(connection: AsyncConnection, actor: Actor) -> HoldRow | None:
         if row is not None:
             return row
     scope, fingerprint = key
-    row, first = await holds.named_by(connection, scope)
+    row, first = await holds.find_by_key(connection, scope)
     if row is None or first == fingerprint:
         return row
     if actor.idempotency is None:
@@ -306,7 +305,7 @@ async def hold_of(connection: AsyncConnection, actor: Actor) -> HoldRow | None:
     raise IdempotencyMismatch
 
 
-async def _named(connection: AsyncConnection, actor: Actor, now: Moment) -> HoldRow | None:
+async def _open_hold_of(connection: AsyncConnection, actor: Actor, now: Moment) -> HoldRow | None:
     """Return `hold_of` if it is open; raise if it has ended."""
     row = await hold_of(connection, actor)
     if row is None or (row.hold.state.is_open and row.hold.expires_ms > now.window_ms):
@@ -315,8 +314,8 @@ async def _named(connection: AsyncConnection, actor: Actor, now: Moment) -> Hold
     raise HoldTaken if actor.idempotency is None else IdempotencyInFlight
 
 
-def _again(
-    judged: Judgement, row: HoldRow, digest: str, question: Question, shown: Shown
+def _repeat(
+    judged: Judgement, row: HoldRow, digest: str, question: Question, shown: HoldTerms
 ) -> Judgement:
     """Judge a request whose key stands for an open hold: it waits, or uses that hold's approval.
     If it does not match, it is refused without a record, so that the hold keeps its key."""
@@ -331,7 +330,7 @@ def _again(
         # of the request.
         if payment is None or actor.idempotency is None:
             raise HoldDecided(f"{_ANOTHER}: it is another call")
-        changed = change(row.hold, question.intent, shown)
+        changed = excess_over(row.hold, question.intent, shown)
         if changed is not None:
             raise HoldDecided(f"{_ANOTHER}: {changed}")
     return _approved(judged, row, question, shown)
@@ -340,11 +339,13 @@ def _again(
 _ANOTHER: Final = "Nothing was sent; it is not what a person is asked about, or has approved"
 
 
-def _approved(judged: Judgement, approval: HoldRow, question: Question, shown: Shown) -> Judgement:
+def _approved(
+    judged: Judgement, approval: HoldRow, question: Question, shown: HoldTerms
+) -> Judgement:
     judged = replace(judged, approval=approval)
     if not judged.is_allowed:
         return judged
-    changed = change(approval.hold, question.intent, shown)
+    changed = excess_over(approval.hold, question.intent, shown)
     if changed is None:
         return judged
     return judged.blocked(f"it is not what was approved: {changed}")
@@ -395,7 +396,7 @@ async def claim(connection: AsyncConnection, actor: Actor, hold: Hold, now: Mome
     if actor.run is None:
         await idempotency.claim(connection, scope, fingerprint, hold.action, now.database_ms)
     else:
-        await idempotency.point(connection, scope, fingerprint, hold.action, now.database_ms)
+        await idempotency.bind(connection, scope, fingerprint, hold.action, now.database_ms)
 
 
 async def claim_record(
@@ -421,7 +422,7 @@ async def claim_record(
             connection, key.scope, key.fingerprint, record.id, record.created_ms
         )
     except IdempotencyInFlight:
-        row, _ = await holds.named_by(connection, key.scope)
+        row, _ = await holds.find_by_key(connection, key.scope)
         if row is None:
             raise
         is_its_own = approval is not None and approval.hold.id == row.hold.id
@@ -534,7 +535,7 @@ def _at_any_venue(line: Line) -> Line:
     return replace(line, account=VENUE) if at_venue else line
 
 
-def change(hold: Hold, intent: Intent, now: Shown) -> str | None:
+def excess_over(hold: Hold, intent: Intent, now: HoldTerms) -> str | None:
     """Return how a transaction exceeds what a hold shows, in words; None if it does not.
 
     Lines may take at most as much as shown, with the same recipients and decimals, and costs may be

@@ -50,8 +50,14 @@ from solward.vault.guardrails.rules import (
     max_debit,
 )
 from solward.vault.money.judge.grant_case import is_within
-from solward.vault.money.judge.granting import Granted, Granting, PricesMissing, Question, near_ends
-from solward.vault.money.judge.plugin_rules import PluginRules, joined
+from solward.vault.money.judge.granting import (
+    GrantJudge,
+    GrantRuling,
+    PricesMissing,
+    Question,
+    near_ends,
+)
+from solward.vault.money.judge.plugin_rules import PluginRules, join_reasons
 from solward.vault.money.plugin_entries import remember
 from solward.vault.money.request import Actor, HoldWaits, PocketTaken, PocketUse
 from solward.vault.money.reserve.hold_reservation import (
@@ -78,7 +84,7 @@ from solward.vault.store.pockets import PocketRow, PocketState
 PAYMENT_RULE = "simulated_effects"
 # Costs and exchange rates change a seller's price by less than this. A jump is a mistake, or an
 # attack on an agent that pays any price.
-MOST_RISE_PERCENT: Final = 20
+MAX_RISE_PERCENT: Final = 20
 # A request is judged again if changed grants count dollars of other assets, or rules changed.
 _PRICE_TRIES = 3
 _RULE_TRIES = 3
@@ -143,8 +149,8 @@ class _RulesChanged(Exception):
     """Raised if the plugins' rules were replaced since they were asked."""
 
 
-def _alone(
-    actor: Actor, granted: Granted | None, units: Mapping[str, int]
+def _single_scope_units(
+    actor: Actor, granted: GrantRuling | None, units: Mapping[str, int]
 ) -> list[tuple[str, str, int]]:
     """Return the units that count in one scope only, in the order in which totals are locked: in
     grants, and in those of skills and plugins, by which a transaction is found."""
@@ -169,25 +175,25 @@ async def _as_payment(
     if sponsor is not None and await recipient_store.keys_of_ours(connection, [sponsor]):
         reason = f"the sponsor {sponsor} is a wallet of this service, or a pocket of one"
         return judged.blocked(reason, PAYMENT_RULE)
-    hold = joined(judged.verdict.hold, await _price_change(connection, question))
+    hold = join_reasons(judged.verdict.hold, await _price_change(connection, question))
     return replace(judged, verdict=replace(judged.verdict, hold=hold))
 
 
 async def _price_change(connection: AsyncConnection, question: Question) -> str | None:
     """Return why a person is asked about a payment's price, or None if it has not risen.
 
-    It has if it is more than `MOST_RISE_PERCENT` above what the wallet paid last at the same URL in
-    the same asset, landed or not. The operator is not asked.
+    It has risen if it is more than `MAX_RISE_PERCENT` above the wallet's last payment to the same
+    URL in the same asset, landed or not. The operator is not asked.
     """
     payment = question.payment
     if payment is None or question.actor.is_admins:
         return None
     last = await payment_store.last_paid(connection, question.wallet_id, payment.url, payment.asset)
-    if last is None or payment.units * 100 <= last * (100 + MOST_RISE_PERCENT):
+    if last is None or payment.units * 100 <= last * (100 + MAX_RISE_PERCENT):
         return None
     now, before = (amount_text(units, payment.decimals) for units in (payment.units, last))
     return (
-        f"the price of {payment.url} is {now} now, more than {MOST_RISE_PERCENT}% above the"
+        f"the price of {payment.url} is {now} now, more than {MAX_RISE_PERCENT}% above the"
         f" {before} paid last in {payment.asset}"
     )
 
@@ -264,7 +270,7 @@ async def _use_pocket(
     return None
 
 
-def _is_for_later(use: PocketUse, now: pockets.InUse) -> str:
+def _is_for_later(use: PocketUse, now: pockets.PocketsInUse) -> str:
     """Return why the pocket cannot be used now; empty if it can.
 
     A swap in one transaction asserts a sum on the wallet's own account. Tokens that another pocket
@@ -305,13 +311,13 @@ async def _of_position(connection: AsyncConnection, use: PocketUse) -> PocketRow
 
 
 def _is_within(rebuilt: Outflow | None, judged: Outflow | None) -> bool:
-    """Return whether rebuilt bytes take nothing that the judged ones do not."""
+    """Return whether rebuilt bytes take no more than the judged ones."""
     if rebuilt is None or judged is None:
         return rebuilt is judged
     return rebuilt.costs <= judged.costs and is_within(rebuilt.lines, judged.lines)
 
 
-def _request(question: Question, granted: Granted | None) -> Request:
+def _request(question: Question, granted: GrantRuling | None) -> Request:
     actor = question.actor
     charged = []
     for charge in () if granted is None else granted.decision.charges:
@@ -340,13 +346,13 @@ class Reserver:
         plugin_guardrails: Sequence[PluginGuardrail] = (),
         owner: str | None = None,
         hold_ms: int = HOUR_MS,
-        granting: Granting | None = None,
+        granting: GrantJudge | None = None,
         store_bounds: StoreBounds = DEFAULT_BOUNDS,
         held_fee_lamports: int = 0,
     ) -> None:
         """Create a reserver; `held_fee_lamports` is `max_fee_lamports` of `HoldReserver`."""
         self._database = database
-        self._granting = Granting() if granting is None else granting
+        self._granting = GrantJudge() if granting is None else granting
         self._holds = HoldReserver(self._granting, hold_ms, held_fee_lamports)
         self._store_bounds = store_bounds
         self._owner = owner
@@ -428,14 +434,14 @@ class Reserver:
             judged = await self._holds.weigh(connection, judged, record, question)
             now = judged.now
             if judged.is_allowed and pocket is not None:
-                error = await _use_pocket(connection, judged.of(record), pocket)
+                error = await _use_pocket(connection, judged.apply_to(record), pocket)
                 judged = replace(judged, error=error)
                 if pocket.asserted is not None:
                     # No other purchase is in flight, so the slots of all that landed are stored.
                     landed_slot = await attempt_store.last_landed_slot(
                         connection, record.wallet_id, now.database_ms - _LANDED_LATELY_MS
                     )
-            stored = judged.of(record)
+            stored = judged.apply_to(record)
             if judged.held is None and not _is_refused_for_now(judged, actor):
                 await use_approval(connection, stored, judged.approval)
             debit = max_debit(intent, effects) if judged.is_allowed else 0
@@ -460,7 +466,7 @@ class Reserver:
                     [scope for scope, _ in scopes],
                     units,
                     now.reserved_ms,
-                    _alone(actor, judged.granted, units),
+                    _single_scope_units(actor, judged.granted, units),
                 )
                 for key, alert, said in self._near(judged, scopes, units):
                     if is_first(key, now.database_ms):
@@ -488,7 +494,7 @@ class Reserver:
         async with self._database.write() as connection:
             await self._lock(connection, question)
             judged = replace(await self._judge(connection, question, {}), error=error)
-            stored = judged.of(record)
+            stored = judged.apply_to(record)
             _is_refused_for_now(judged, actor)
             if actor.approval is not None:
                 approval = await approval_of(connection, actor.approval, judged.now)
@@ -503,7 +509,7 @@ class Reserver:
         if question.payment is not None and verdict.allowed:
             async with self._database.read() as connection:
                 risen = await _price_change(connection, question)
-            verdict = replace(verdict, hold=joined(verdict.hold, risen))
+            verdict = replace(verdict, hold=join_reasons(verdict.hold, risen))
         return verdict
 
     async def _ask_plugins(self, question: Question) -> _PluginAnswer:
@@ -520,7 +526,7 @@ class Reserver:
             effects = replace(effects, request=_request(question, found.granted))
         judged = await rules.judge(replace(verdict, hold=None), question.intent, effects)
         plugin_hold = None if question.actor.is_admins else judged.hold
-        judged = replace(judged, hold=joined(verdict.hold, plugin_hold))
+        judged = replace(judged, hold=join_reasons(verdict.hold, plugin_hold))
         return _PluginAnswer(rules, judged, plugin_hold)
 
     async def release(
@@ -590,7 +596,7 @@ class Reserver:
             # From here on nobody can change grants, so that their version holds.
             await spending.lock_service(connection)
             version = await grants_store.version(connection)
-            scopes += await self._granting.sets.of(connection, version, actor.via)
+            scopes += await self._granting.sets.read(connection, version, actor.via)
         agent = actor.agent_id if actor.approval is not None else None
         try:
             await actor.lock(connection, question.wallet_id, scopes, agent)
@@ -635,7 +641,7 @@ class Reserver:
         if answer is None or not verdict.allowed:
             return judged
         applied = verdict.applied + answer.rules.names
-        hold = joined(verdict.hold, answer.hold)
+        hold = join_reasons(verdict.hold, answer.hold)
         return replace(judged, verdict=replace(verdict, applied=applied, hold=hold))
 
     def _near(

@@ -89,7 +89,7 @@ class _ProofTimes:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Live(InFlight):
+class LivePayment(InFlight):
     """A sponsored payment whose end is open.
 
     Attributes:
@@ -128,14 +128,14 @@ class Live(InFlight):
         return self.memo is None or row.memo is None or self.memo in row.memo
 
 
-def live_payment(row: PaymentRow, item: InFlight) -> Live:
+def live_payment(row: PaymentRow, item: InFlight) -> LivePayment:
     """Return the payment to watch, from its stored row and its written-ahead bytes."""
     assert item.wire is not None and item.context_slot is not None  # noqa: PT018
     message = VersionedTransaction.from_bytes(item.wire).message
     # Rows with another memo are ignored. The seller chose it, and a host may show it changed or
     # cut, so only a plain one is compared.
     memo = row.memo if row.memo is not None and _PLAIN_MEMO.fullmatch(row.memo) else None
-    return Live(
+    return LivePayment(
         transaction_id=item.transaction_id,
         signature=item.signature,
         wire=None,
@@ -152,16 +152,16 @@ def live_payment(row: PaymentRow, item: InFlight) -> Live:
     )
 
 
-class Watcher(Poller[Live]):
+class Watcher(Poller[LivePayment]):
     """Watches payments whose signature is not known before they have landed."""
 
-    def watch(self, item: Live, hint: str | None = None) -> None:
+    def watch(self, item: LivePayment, hint: str | None = None) -> None:
         """Watch a payment that may have landed already."""
         item.look_at = time.monotonic() + self._slots_s(FIRST_LOOK)
         self._hinted(item, hint)
         super().watch(item)
 
-    def answered(self, transaction_id: str, hint: str | None) -> None:
+    def note_answer(self, transaction_id: str, hint: str | None) -> None:
         """Look for a payment at once: the seller answered and may have named a signature."""
         item = self._open.get(transaction_id)
         if item is None:
@@ -180,7 +180,7 @@ class Watcher(Poller[Live]):
             proof.wait_slots = min(proof.wait_slots * 1.5, MOST_PROOF)
 
     @staticmethod
-    def _hinted(item: Live, hint: str | None) -> None:
+    def _hinted(item: LivePayment, hint: str | None) -> None:
         if hint is None or item.found is not None:
             return
         if item.is_named_by(hint):
@@ -218,7 +218,7 @@ class Watcher(Poller[Live]):
         return max(min(waits, default=0.0), self._slots_s(1) / 8)
 
     async def _settle_found(
-        self, found: Sequence[tuple[Live, SignatureStatus | SignatureRow]]
+        self, found: Sequence[tuple[LivePayment, SignatureStatus | SignatureRow]]
     ) -> None:
         """Settle payments that landed, and those that failed once enough nodes say so."""
         landed, failed = [], []
@@ -238,7 +238,7 @@ class Watcher(Poller[Live]):
             return
         oldest = min(max(i.context_slot, i.looked_slot - _SLACK_SLOTS) for i in items)
         newest, before, limit = 0, None, _FIRST_PAGE
-        found: list[tuple[Live, SignatureRow]] = []
+        found: list[tuple[LivePayment, SignatureRow]] = []
         while True:
             page = await self._ledger.signatures_for(source, before=before, limit=limit)
             newest = max([newest, *(row.slot for row in page)])
@@ -253,7 +253,7 @@ class Watcher(Poller[Live]):
             item.looked_slot = max(item.looked_slot, newest)
         await self._settle_found(found)
 
-    async def _end_failed(self, items: Sequence[Live]) -> None:
+    async def _end_failed(self, items: Sequence[LivePayment]) -> None:
         """Ask every node about payments that one calls failed, since a failure gives money back."""
         items = [item for item in items if item.failure.next_at <= time.monotonic()]
         if not items:
@@ -279,7 +279,7 @@ class Watcher(Poller[Live]):
         await self._end(items, await find_fates(self._ledger, items, self._ask))
 
     async def _ask(
-        self, node: Ledger, items: Sequence[Live], answers: Mapping[str, Answers]
+        self, node: Ledger, items: Sequence[LivePayment], answers: Mapping[str, Answers]
     ) -> None:
         """Add one node's answers on payments that another one's height calls expired."""
         tip = await node.tip(finalized=True)
@@ -290,12 +290,12 @@ class Watcher(Poller[Live]):
         if not expired:
             return
         try:
-            absent = await self._absent(node, expired, tip.slot, answers)
+            absent = await self._find_absent(node, expired, tip.slot, answers)
             if not absent:
                 return
             # The first slot is read last, because a node drops its oldest blocks meanwhile.
             first_slot = await node.first_slot()
-            short = await self._short(node, absent, tip.slot)
+            short = await self._find_short(node, absent, tip.slot)
         except LedgerRejected as error:
             if error.code == MIN_CONTEXT_SLOT:
                 raise LedgerUnavailable(str(error)) from None
@@ -309,13 +309,13 @@ class Watcher(Poller[Live]):
             else:
                 each.dead_by.add(node.origin)
 
-    async def _absent(
-        self, node: Ledger, items: Sequence[Live], slot: int, answers: Mapping[str, Answers]
-    ) -> list[Live]:
+    async def _find_absent(
+        self, node: Ledger, items: Sequence[LivePayment], slot: int, answers: Mapping[str, Answers]
+    ) -> list[LivePayment]:
         """Return the payments that the finalized history of their account lacks, and add to
         `answers` how the others landed. If a node does not give an account's history, only that
         account's payments wait."""
-        absent: list[Live] = []
+        absent: list[LivePayment] = []
         for source in {item.row.source for item in items}:
             group = [item for item in items if item.row.source == source]
             found: dict[str, SignatureRow] = {}
@@ -347,7 +347,7 @@ class Watcher(Poller[Live]):
                     each.failed_by.add(node.origin)
         return absent
 
-    async def _short(self, node: Ledger, items: Sequence[Live], slot: int) -> set[str]:
+    async def _find_short(self, node: Ledger, items: Sequence[LivePayment], slot: int) -> set[str]:
         """Return the payments whose account holds less than our records explain, if all of them
         were dead."""
         sources = sorted({item.row.source for item in items})
@@ -392,7 +392,7 @@ class Watcher(Poller[Live]):
 
 
 async def _history(
-    node: Ledger, source: str, items: Sequence[Live], slot: int
+    node: Ledger, source: str, items: Sequence[LivePayment], slot: int
 ) -> AsyncIterator[list[SignatureRow]]:
     """Yield pages of the finalized history of an account from a node that has reached `slot`, back
     to the slot at which the first of `items` was signed."""
@@ -418,10 +418,10 @@ async def _history(
 
 
 async def _matched(
-    node: Ledger, rows: Sequence[SignatureRow], items: Sequence[Live], *, finalized: bool
-) -> list[tuple[Live, SignatureRow]]:
+    node: Ledger, rows: Sequence[SignatureRow], items: Sequence[LivePayment], *, finalized: bool
+) -> list[tuple[LivePayment, SignatureRow]]:
     """Return the payments with the rows that are theirs, by verified signatures."""
-    found: list[tuple[Live, SignatureRow]] = []
+    found: list[tuple[LivePayment, SignatureRow]] = []
     left = list(items)
     verified = 0
     for row in rows:

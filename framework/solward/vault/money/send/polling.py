@@ -41,7 +41,7 @@ from solward.vault.ledger.protocol import SignatureStatus, is_final
 from solward.vault.ledger.transport import is_enough
 from solward.vault.money.outcomes import explain, may_not_have_run, took_no_fee
 from solward.vault.money.send.settlement import (
-    Landed,
+    Balances,
     kept_of_failed,
     kept_units,
     needs_balances,
@@ -51,7 +51,7 @@ from solward.vault.money.send.settlement import (
 )
 from solward.vault.money.steps import Step, StepHook, no_hook
 from solward.vault.store import attempts as store
-from solward.vault.store.attempts import HAND_OVER, Attempt, AttemptState, Settlement, Spent
+from solward.vault.store.attempts import HAND_OVER, Attempt, AttemptState, NetworkCost, Settlement
 
 # How long the balances of a landed transaction are waited for, since a node has its status first.
 # Later balances neither report anything nor give anything back.
@@ -187,7 +187,7 @@ class Poller(ABC, Generic[Item]):
         self._task = asyncio.create_task(self._run(), name=f"solward-{type(self).__name__.lower()}")
 
     async def close(self) -> None:
-        """Stop watching; the next start resumes what is in flight."""
+        """Stop watching; the next start resumes the transactions in flight."""
         if self._task is not None:
             await end([self._task])
 
@@ -307,7 +307,7 @@ def _as_stored(settlement: Settlement, record: TransactionRecord) -> Settlement:
         status=record.status,
         error=record.error,
         fee_lamports=record.fee_lamports or 0,
-        spent=Spent(
+        spent=NetworkCost(
             record.fee_lamports or 0,
             record.compute_units,
             record.compute_unit_limit,
@@ -321,7 +321,7 @@ def _as_stored(settlement: Settlement, record: TransactionRecord) -> Settlement:
 def _settled(
     item: InFlight,
     message: AnyMessage | None = None,
-    landed: Landed | None = None,
+    landed: Balances | None = None,
     *,
     sure: bool = False,
 ) -> Settlement:
@@ -348,7 +348,7 @@ def _settled(
         lowered=lowered,
         opened=opened,
         closed=closed,
-        spent=Spent(units=None if landed is None else landed.units),
+        spent=NetworkCost(units=None if landed is None else landed.units),
         signature=item.found,
         landed_slot=item.landed_slot,
     )
@@ -369,7 +369,7 @@ def _is_over(item: InFlight, fate: Fate) -> bool:
 
 
 def _failed(item: InFlight, fate: Fate) -> Settlement:
-    """Return the end of bytes that are dead, or landed with an error."""
+    """Return the settlement of a transaction that is dead, or landed with an error."""
     if not fate.sure:
         _log.warning(
             "attempt_presumed", signature=item.signature, transaction_id=item.transaction_id

@@ -36,7 +36,7 @@ from solward.vault.money.send.polling import InFlight, Poller, find_fates, in_fl
 from solward.vault.money.steps import Step, StepHook
 from solward.vault.store import attempts as store
 from solward.vault.store import payments, pockets
-from solward.vault.store.attempts import HAND_OVER, Attempt, PocketStep, Settlement, Spent
+from solward.vault.store.attempts import HAND_OVER, Attempt, NetworkCost, PocketStep, Settlement
 
 # Statuses are read once a slot. The same bytes are sent again if so many slots did not take them.
 RESEND_SLOTS: Final = 5
@@ -160,10 +160,10 @@ def signed_message(message: AnyMessage, wallet: str) -> tuple[str, int]:
     return digest, required_signers(message).index(wallet)
 
 
-def spent_by(message: AnyMessage, units: int | None = None) -> Spent:
+def spent_by(message: AnyMessage, units: int | None = None) -> NetworkCost:
     """Return the network fee and compute budget that a message states, with the units it used."""
     terms = fee_terms(message)
-    return Spent(terms.lamports, units, terms.unit_limit, terms.unit_price)
+    return NetworkCost(terms.lamports, units, terms.unit_limit, terms.unit_price)
 
 
 def attempt_of(
@@ -203,7 +203,7 @@ class Sender(Poller[InFlight]):
     resend_slots: float = RESEND_SLOTS
 
     async def send(self, item: InFlight) -> None:
-        """Send the written-ahead bytes once and watch them; never raises for the ledger."""
+        """Send the written-ahead bytes once and watch them; it never raises for the ledger."""
         item.first_sent = time.monotonic()
         try:
             await self._send(item)

@@ -25,7 +25,7 @@ from solward.types.record import TransactionType
 from solward.vault.grants.model import USD
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.transport import is_enough
-from solward.vault.store.attempts import Spent
+from solward.vault.store.attempts import NetworkCost
 from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
 
 _CLOSE = bytes([Token.CLOSE_ACCOUNT])
@@ -43,7 +43,7 @@ class TokenBalance:
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
+class Balances:
     """A transaction's accounts with their lamports and tokens, before and after it.
 
     Attributes:
@@ -77,7 +77,7 @@ def needs_balances(
 
 
 def own_accounts(
-    landed: Landed, message: AnyMessage, wallet: str
+    landed: Balances, message: AnyMessage, wallet: str
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Return the wallet's own token accounts that a landed transaction opened, with the rent it
     paid, and those it closed, with the rent that came back; in lamports, pure.
@@ -127,7 +127,7 @@ def _closed_by(message: AnyMessage, wallet: str) -> frozenset[str]:
 
 
 def kept_units(
-    landed: Landed,
+    landed: Balances,
     wallet: str,
     fee_lamports: int,
     reserved: Mapping[str, int],
@@ -186,7 +186,7 @@ def kept_of_failed(fee_lamports: int, reserved: Mapping[str, int]) -> dict[str, 
         asset: min(units, fee_lamports) if asset == COSTS_ASSET else 0
         for asset, units in reserved.items()
     }
-    # Grants count some assets in dollars.
+    # Grants may count an asset in dollars, which are given back too.
     return kept | {USD: 0}
 
 
@@ -208,27 +208,27 @@ class StepsTotal:
     def __init__(self) -> None:
         self.lamports = 0
         self.fees = 0
-        self.spent = Spent(units=0)
+        self.spent = NetworkCost(units=0)
         self.rent = 0
         self.tokens: Counter[str] = Counter()
         self.brought: Counter[str] = Counter()
         self.decimals: dict[str, int] = {WRAPPED_SOL_MINT: SOL_DECIMALS}
 
-    def add_fee(self, lamports: int, spent: Spent) -> None:
+    def add_fee(self, lamports: int, spent: NetworkCost) -> None:
         """Add a step that failed on the ledger; the wallet paid `lamports` of what was spent."""
         self.lamports += lamports
         self.fees += lamports
         self._spend(spent)
 
     def add(
-        self, landed: Landed, wallet: str, fee_lamports: int, spent: Spent, *, is_call: bool = False
+        self, landed: Balances, wallet: str, fee: int, spent: NetworkCost, *, is_call: bool = False
     ) -> None:
         """Add a step that landed.
 
         Args:
             is_call: whether it is the call, whose effects a third party chose.
         """
-        self.fees += fee_lamports
+        self.fees += fee
         self._spend(spent)
         for place, address in enumerate(landed.accounts):
             gained = landed.lamports_after[place] - landed.lamports_before[place]
@@ -253,7 +253,7 @@ class StepsTotal:
             if before is None:
                 self.rent += gained - (moved if held.mint == WRAPPED_SOL_MINT else 0)
 
-    def _spend(self, spent: Spent) -> None:
+    def _spend(self, spent: NetworkCost) -> None:
         known = self.spent.units is not None and spent.units is not None
         self.spent += spent
         if not known:
@@ -277,17 +277,17 @@ def kept_of_steps(total: StepsTotal, reserved: Mapping[str, int]) -> dict[str, i
 
 
 def settled_details(
-    record_type: str, details: Mapping[str, Any], landed: Landed, wallet: str, fee_lamports: int
+    kind: str, details: Mapping[str, Any], landed: Balances, wallet: str, fee_lamports: int
 ) -> dict[str, Any] | None:
     """Return a record's details with what the landed transaction adds to them; None if nothing.
 
     A swap adds the amount that arrived, and the amount sold if the record lacks it. Reclaimed rent
     adds what came back by the balances, not by a node's word on the cluster's rent.
     """
-    if record_type == TransactionType.RECLAIM_RENT:
+    if kind == TransactionType.RECLAIM_RENT:
         gained = landed.lamports_after[0] - landed.lamports_before[0] + fee_lamports
         return {**details, "reclaimed": lamports_to_sol(max(0, gained))}
-    if record_type != TransactionType.SWAP:
+    if kind != TransactionType.SWAP:
         return None
     found: dict[str, Any] = {}
     for side, sign in (("input", -1), ("output", 1)):
@@ -301,10 +301,10 @@ def settled_details(
 
 async def read_landed(
     ledger: Ledger, signature: str, message: AnyMessage
-) -> tuple[Landed | None, bool]:
+) -> tuple[Balances | None, bool]:
     """Return the balances of a landed transaction, and whether enough hosts agree on them; None if
     no node has them yet."""
-    answers = await asyncio.gather(*(_of_node(node, signature, message) for node in ledger.nodes()))
+    answers = await asyncio.gather(*(_ask(node, signature, message) for node in ledger.nodes()))
     found = [(landed, origin) for landed, origin in answers if landed is not None]
     for landed, _ in found:
         if is_enough([origin for other, origin in found if other == landed]):
@@ -312,7 +312,7 @@ async def read_landed(
     return (found[0][0] if found else None), False
 
 
-async def _of_node(node: Ledger, signature: str, message: AnyMessage) -> tuple[Landed | None, str]:
+async def _ask(node: Ledger, signature: str, message: AnyMessage) -> tuple[Balances | None, str]:
     try:
         answer = await node.transaction(signature)
         landed = None if answer is None else parse_landed(answer, signature, message)
@@ -321,7 +321,7 @@ async def _of_node(node: Ledger, signature: str, message: AnyMessage) -> tuple[L
     return landed, node.origin
 
 
-def parse_landed(answer: Mapping[str, Any], signature: str, message: AnyMessage) -> Landed:
+def parse_landed(answer: Mapping[str, Any], signature: str, message: AnyMessage) -> Balances:
     """Read a `getTransaction` answer in the encoding `json`.
 
     Raises:
@@ -340,7 +340,7 @@ def parse_landed(answer: Mapping[str, Any], signature: str, message: AnyMessage)
         before, after = _amounts(meta["preBalances"]), _amounts(meta["postBalances"])
         if not len(accounts) == len(before) == len(after):
             raise _malformed()
-        return Landed(
+        return Balances(
             accounts,
             before,
             after,
@@ -386,7 +386,7 @@ def _tokens(entries: Sequence[Mapping[str, Any]], accounts: int) -> dict[int, To
     return found
 
 
-def _lamports_gained(landed: Landed, wallet: str) -> tuple[int, int, int]:
+def _lamports_gained(landed: Balances, wallet: str) -> tuple[int, int, int]:
     """Return the lamports by which accounts other than the wallet grew: the rent of new token
     accounts, all other lamports, and the sum."""
     rent = moved = total = 0
@@ -408,7 +408,7 @@ def _wrapped(tokens: Mapping[int, TokenBalance], place: int) -> int:
     return 0 if held is None or held.mint != WRAPPED_SOL_MINT else held.units
 
 
-def _tokens_left(landed: Landed, wallet: str, mint: str, lines: Sequence[Line]) -> int:
+def _tokens_left(landed: Balances, wallet: str, mint: str, lines: Sequence[Line]) -> int:
     own = {
         address
         for place, address in enumerate(landed.accounts)
@@ -419,7 +419,7 @@ def _tokens_left(landed: Landed, wallet: str, mint: str, lines: Sequence[Line]) 
     return sum(each.units for each in lines if each.asset == mint and each.account not in own)
 
 
-def _change(landed: Landed, wallet: str, fee_lamports: int, mint: str) -> Decimal | None:
+def _change(landed: Balances, wallet: str, fee_lamports: int, mint: str) -> Decimal | None:
     """Return the whole tokens of `mint` that the wallet gained; None if no account shows decimals.
 
     SOL includes that in the wallet's token accounts, so that opening, closing or unwrapping one of
@@ -440,7 +440,7 @@ def _change(landed: Landed, wallet: str, fee_lamports: int, mint: str) -> Decima
 
 
 def _own_lamports(
-    lamports: Sequence[int], tokens: Mapping[int, TokenBalance], landed: Landed, wallet: str
+    lamports: Sequence[int], tokens: Mapping[int, TokenBalance], landed: Balances, wallet: str
 ) -> int:
     return sum(
         lamports[place]

@@ -36,12 +36,12 @@ from solward.vault.store import transactions as transaction_store
 from solward.vault.store.attempts import HAND_OVER, Attempt, Settlement
 from solward.vault.store.payments import PaymentRow
 
-# A takeover starts when the lease has run out: the longest a killed process's payments wait. Five
-# renewals fit in, so that a slow disk or a stalled loop does not lose a living process its work.
+# A killed process's payments wait at most this long for a takeover. Five renewals fit in, so that a
+# slow disk or a stalled loop does not lose a living process its work.
 LEASE_S = 10.0
 RENEW_S = 2.0
 
-# Bounds how long one database transaction locks rows.
+# The most rows in one database transaction, which bounds how long it locks them.
 _BATCH = 200
 
 _RELEASED = "The service stopped before this was signed; nothing was sent"
@@ -147,7 +147,7 @@ async def reconcile(
         return Reconciliation(0, 0)
     ends: list[asyncio.Future[Any]] = []
 
-    async def go_on(left: _LeftOpen) -> bool:
+    async def go_on(left: _OpenRecord) -> bool:
         """Resume a record; return False if it was released and there is nothing to watch."""
         record, attempt, row = left.record, left.attempt, left.payment
         item = None
@@ -189,7 +189,7 @@ async def reconcile(
 
 
 @dataclass(frozen=True, slots=True)
-class _LeftOpen:
+class _OpenRecord:
     """A record that a dead process left open.
 
     Attributes:
@@ -207,9 +207,9 @@ class _LeftOpen:
     payment: PaymentRow | None
 
 
-async def _take_over(database: Database, me: str) -> list[_LeftOpen]:
+async def _take_over(database: Database, me: str) -> list[_OpenRecord]:
     """Take over transactions without a living owner, and release those that were never signed."""
-    taken: list[_LeftOpen] = []
+    taken: list[_OpenRecord] = []
     while True:
         async with database.write() as connection:
             seqs = await processes.take_over(connection, me, _BATCH)
@@ -231,7 +231,7 @@ async def _take_over(database: Database, me: str) -> list[_LeftOpen]:
             log_taken_over(record, traces[record.id], me)
             own = reserved.get(record.id, {})
             step, payment = steps.get(record.id), paid.get(record.id)
-            taken.append(_LeftOpen(record, held, attempt, step, own, payment))
+            taken.append(_OpenRecord(record, held, attempt, step, own, payment))
         if len(seqs) < _BATCH:
             return taken
 
