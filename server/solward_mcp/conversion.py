@@ -21,14 +21,14 @@ from solward_mcp.protocol import EXACT_DIGITS, IDEMPOTENCY_META, Json, too_many_
 READ = "read"
 DRY_RUN = "dry_run"
 
-# Words of names that are written in another way than as a word.
+# Words of tools' names that titles write differently.
 _WRITTEN = {"sol": "SOL"}
 
 _WALLET = "wallet"
-# For a skill that has a parameter `wallet`.
+# The wallet's name for a skill that has its own parameter `wallet`.
 _WALLET_ALTERNATIVE = "solward_wallet"
-# Keywords about the number or names of properties: the wallet and `dry_run` are more of them. The
-# service validates the skill's own parameters by them.
+# Keywords about the number or names of properties: the added wallet and `dry_run` could break them.
+# The service validates the skill's own parameters by them.
 _PROPERTY_KEYWORDS = frozenset({"minProperties", "maxProperties", "propertyNames"})
 
 
@@ -53,12 +53,12 @@ def tool(
 ) -> Json:
     """Return a tool, with hints by the specification.
 
-    What spends is destructive, and not idempotent: the same call again is another payment. Every
-    tool may lead to the ledger, so the world is open.
+    A tool that spends is destructive, and not idempotent: the same call again is another payment.
+    Every tool may lead to the ledger, so the world is open.
 
     Args:
         schema: of its arguments.
-        output: of the structured content of its results but errors.
+        output: of the structured content of its results, except errors.
     """
     title = title_of(name)
     return {
@@ -68,7 +68,7 @@ def tool(
         "inputSchema": plain(schema),
         "outputSchema": plain(output),
         "annotations": {
-            # For hosts that know no `title` of tools yet.
+            # For clients that do not know a tool's `title` yet.
             "title": title,
             "readOnlyHint": reads,
             "destructiveHint": not reads,
@@ -118,10 +118,10 @@ READ_OUTPUT: Final[Json] = {
 
 
 def spend_output(done: Json | None = None, *, triable: bool) -> Json:
-    """What a tool that spends answers: done, held, or tried.
+    """Return the schema of the answers of a tool that spends: done, held, or tried.
 
     Args:
-        done: its fields where it was done; a text where it is None.
+        done: the fields of a finished call; None for a text.
     """
     text = {"text": {"type": "string", "description": "Done: what was done."}}
     states = ["done", "held", "approved", *([DRY_RUN] if triable else [])]
@@ -164,7 +164,7 @@ def _whole(schema: Any) -> Any:
 
 def with_wallet(schema: Mapping[str, Any], name: str, *, one_wallet: bool) -> Json:
     """Return the schema of a tool's arguments with the wallet, by its parameter's name, as the
-    first; without one where the session is for one wallet."""
+    first; without one if the session is for one wallet."""
     if one_wallet:
         return dict(schema)
     wallet = {"type": "string", "description": "Name or id of the wallet to act on."}
@@ -187,7 +187,7 @@ def with_dry_run(schema: Mapping[str, Any]) -> Json:
 
 
 def plain(value: Any) -> Any:
-    """JSON without Decimals, which the SDK would write as text."""
+    """Return JSON without Decimals, which the SDK would write as text."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, Mapping):

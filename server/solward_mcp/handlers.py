@@ -1,4 +1,4 @@
-"""What each request of MCP is answered, as JSON of the protocol, for whichever SDK sends it; and
+"""The answers to MCP requests, as JSON of the protocol, for either release of the SDK; and
 resources: wallets and transaction records as JSON text.
 
 Names, token symbols and details in them are data of the ledger and of callers.
@@ -48,11 +48,11 @@ _AT_ONCE = 8
 
 
 async def responded(work: Awaitable[Json], unreachable: Callable[[], None]) -> Json:
-    """What a request is answered. Raises `ProtocolError` alone, with the texts of deliberate
+    """Return the answer to a request; raises only `ProtocolError`, with the texts of deliberate
     errors.
 
     Args:
-        unreachable: is called where the service does not respond.
+        unreachable: is called if the service does not respond.
     """
     try:
         return await work
@@ -86,7 +86,7 @@ async def list_resources(scope: WalletScope) -> Json:
 
 
 async def list_templates() -> Json:
-    """URI templates with a wallet's id; its name works too."""
+    """Return URI templates with a wallet's id; its name works too."""
     return {
         "resourceTemplates": [
             {

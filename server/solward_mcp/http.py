@@ -55,7 +55,7 @@ class Reply:
 async def reply(
     app: Any, token: str, wallet: str | None, headers: Headers, body: bytes, max_bytes: int
 ) -> Reply:
-    """Respond to a POST for the caller of this token.
+    """Answer a POST for the caller of this token.
 
     Args:
         app: the service's ASGI application, which authenticates the token at each call.
@@ -151,9 +151,9 @@ def _negotiable(headers: Headers, message: Json) -> list[tuple[bytes, bytes]]:
 
 
 def _is_stray(message: Json) -> bool:
-    """Returns whether a message without an id is no notification: its method says so.
+    """Return whether a message without an id is a request, by its method, and no notification.
 
-    The SDK takes it without an answer, also where it is a request that lacks its id.
+    The SDK would accept a request that lacks its id without an answer.
     """
     method = message.get("method")
     return "id" not in message and isinstance(method, str) and not method.startswith(_NOTIFIED)

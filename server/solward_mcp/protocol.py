@@ -17,14 +17,14 @@ INVALID_REQUEST: Final = -32600
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 
-# Of a request; of one that calls a tool. What else stands there would bind nothing.
+# Fields of a request, and of a tool call's params; any other would have no effect.
 _REQUEST: Final = frozenset({"id", "jsonrpc", "method", "params"})
 _CALL: Final = frozenset({"_meta", "arguments", "name", "task"})
 
 IDEMPOTENCY_META: Final = "solward/idempotencyKey"
 
 EXACT_DIGITS: Final = 15
-"""Of a number: a float has so many whatever they are."""
+"""Digits of a number that a float holds exactly, whatever they are."""
 
 Json = dict[str, Any]
 """An object of the protocol, in the protocol's own fields."""
@@ -40,9 +40,9 @@ class ProtocolError(Exception):
 
 
 def refusal_of(data: bytes, max_bytes: int) -> Json | None:
-    """Returns the error response to what the SDK must not see; None if `data` is one message.
+    """Return the error response to what the SDK must not see; None if `data` is one message.
 
-    The SDK takes the last of a key that stands twice, and loses requests with an id that it does
+    The SDK takes the last of a repeated key, and loses requests with an id that it does
     not know. The response to a notification has no `id`: only HTTP, which needs a response to each
     request, sends it.
     """
@@ -63,12 +63,12 @@ def refusal_of(data: bytes, max_bytes: int) -> Json | None:
 
 
 class _Members(list[tuple[str, Any]]):
-    """An object's members, those of a name that stands twice too."""
+    """An object's members, including those with the same name."""
 
 
 def _answered_despite(data: bytes) -> Json:
-    """Return the `id` with which a message that is refused for what else it has is answered: null
-    where none is known, and no member at all for a notification."""
+    """Return the `id` of the answer to a message that is refused: null if none is known, and no
+    member at all for a notification."""
     message: Any = None
     with contextlib.suppress(ValueError, RecursionError):
         message = json.loads(data, object_pairs_hook=_Members)
@@ -108,7 +108,7 @@ def _is_response(message: Json) -> bool:
 
 
 def _response_fault(message: Json) -> str | None:
-    """What is wrong with a client's response, whose content the SDK would repeat in an error."""
+    """Return the fault of a client's response, whose content the SDK would repeat in an error."""
     if not is_id(message.get("id")):
         return "id of a response must be that of the request"
     for name in ("result", "error"):
@@ -122,7 +122,7 @@ def _response_fault(message: Json) -> str | None:
 
 
 def _unknown_meta(message: Json) -> str | None:
-    """What is wrong with a key of Solward's in `_meta`; those of others are theirs."""
+    """Return what is wrong with a key of Solward's in `_meta`; other keys are not checked."""
     meta = (message.get("params") or {}).get("_meta")
     for key in meta if isinstance(meta, dict) else ():
         if key.lower().startswith("solward/") and key != IDEMPOTENCY_META:
@@ -144,7 +144,7 @@ def _rounded(value: Any, path: str) -> str | None:
 
 
 def too_many_digits(field: str) -> str:
-    """What to say of a number that a float does not hold."""
+    """Return the error's text for a number that a float does not hold."""
     return (
         f"{field} must have at most {EXACT_DIGITS} digits and be less than 1.8e308: JSON numbers"
         " of MCP carry no more exactly"
@@ -152,7 +152,7 @@ def too_many_digits(field: str) -> str:
 
 
 def cancelled_id(message: Json) -> str | int | None:
-    """Returns the id of the request that a notification cancels; None if it does not."""
+    """Return the id of the request that a notification cancels; None for other messages."""
     if message.get("method") != "notifications/cancelled":
         return None
     id_ = (message.get("params") or {}).get("requestId")

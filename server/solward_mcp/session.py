@@ -1,6 +1,5 @@
-"""A session of one caller: the wallets that it may act on; the keys of its calls whose end was not
-told, with which the same call again goes on with the same payment; and news of a service that
-responds again."""
+"""A session of one caller: its wallets; the keys of calls whose result was not delivered, with
+which a repeated call continues the same payment; and notice of a service that responds again."""
 
 from __future__ import annotations
 
@@ -18,12 +17,12 @@ from typing import Any
 from solward.client import ApiKey, ClientError, SolwardClient, Wallet
 from solward.support import jsontext
 
-# Calls that are remembered of one caller, and callers: who makes many loses his own oldest.
+# Calls remembered for one caller, and callers: one that makes many loses its own oldest.
 _MOST = 500
 _MOST_CALLERS = 1_000
-# What became of it is told for so long after it was asked, or nobody can approve it any more.
+# A call is remembered for this long after it was made, or after its hold expired.
 _TOLD_S = 3_600.0
-# A host that cancels a request may do so while the answer is on its way.
+# A client may cancel a request while the answer is on its way.
 _CROSSED_S = 30.0
 
 
@@ -41,8 +40,8 @@ class _Request:
 
 
 class HeldCalls:
-    """Remembers, in this process, the Idempotency-Key of each call of one caller until its end was
-    told: of one that is held, and of one that was cancelled or has no answer yet."""
+    """The Idempotency-Key of each call of one caller until its result is delivered: of calls that
+    are held, were cancelled or have no answer yet. They are kept in this process only."""
 
     def __init__(self) -> None:
         self._keys: OrderedDict[str, tuple[str, float]] = OrderedDict()
@@ -51,12 +50,12 @@ class HeldCalls:
 
     @staticmethod
     def name(wallet_id: str, tool: str, params: Mapping[str, Any]) -> str:
-        """What the same call has in common; nothing can be read from it."""
+        """Return a digest that equal calls share; nothing can be read from it."""
         whole = jsontext.dumps([wallet_id, tool, dict(params)], canonical=True)
         return hashlib.sha256(whole.encode()).hexdigest()
 
     def key(self, name: str) -> str | None:
-        """Return the key of the call, where its end was not told yet."""
+        """Return the key of the call, if its result was not delivered yet."""
         key, until = self._keys.get(name, (None, 0.0))
         if key is not None and until < time.monotonic():
             del self._keys[name]
@@ -64,11 +63,11 @@ class HeldCalls:
         return key
 
     def remember(self, name: str, key: str, expires_at: datetime) -> None:
-        """The call is held under this key."""
+        """Remember that the call is held under this key."""
         self._keep(name, key, max(0.0, (expires_at - datetime.now(UTC)).total_seconds()))
 
     def begin(self, request_id: str, name: str, key: str) -> None:
-        """A request makes the call under this key."""
+        """Note that a request makes the call under this key."""
         self._requests[request_id, name] = _Request(key)
         self._requests.move_to_end((request_id, name))
         if len(self._requests) > _MOST:
@@ -76,9 +75,9 @@ class HeldCalls:
         self._keep(name, key)
 
     def cancel(self, request_id: str) -> None:
-        """The host wants no answer of a request, and dropped one that was on its way.
+        """Drop the answer of a request that the client cancelled, even one on its way.
 
-        Of answered requests only the newest: over HTTP each session may count from 1.
+        Of answered requests it is the newest, because over HTTP each session may count from 1.
         """
         named = [
             (name, request)
@@ -90,23 +89,23 @@ class HeldCalls:
             self.drop(request_id, name)
 
     def drop(self, request_id: str, name: str) -> None:
-        """Nobody waits for the answer of this call."""
+        """Note that nobody waits for the answer of this call."""
         request = self._requests.get((request_id, name))
         if request is not None:
             request.is_cancelled = True
             self._keep(name, request.key)
 
     def told(self, request_id: str, name: str, key: str) -> None:
-        """The call's end is told: the same call again is another payment, unless the request was
-        cancelled or is within seconds."""
+        """Forget the call, since its result is delivered: the same call again is another payment.
+        A call whose request was cancelled is still remembered."""
         request = self.answered(request_id, name)
         is_cancelled = request is not None and request.is_cancelled
         if not is_cancelled and self._keys.get(name, ("", 0.0))[0] == key:
             del self._keys[name]
 
     def answered(self, request_id: str, name: str) -> _Request | None:
-        """Return a request is answered, whatever that says of the call's end; returns it, if
-        known."""
+        """Note that a request is answered, and return it, if known. The answer may not be the
+        call's result."""
         request = self._requests.get((request_id, name))
         if request is not None:
             request.until = time.monotonic() + _CROSSED_S
@@ -137,7 +136,7 @@ class Callers:
 
 
 _MAX_NAMES = 20
-# Its grants are among the wallet's limits already.
+# The key's grants are left out, because the wallet's limits contain them.
 _KEY_LIMITS = ("rateLimit", "spendingLimitSol", "maxCostsSolPerDay", "expiresAt")
 
 
@@ -154,7 +153,7 @@ class WalletScope:
             caller's token may use.
         asks_key: whether to ask the service, once, for the wallet that the caller's key is
             confined to, and to take that for `only`.
-        held: calls that a person was asked about.
+        held: the caller's calls whose result was not delivered.
         call: the name in `held` of the last call that began.
     """
 
@@ -165,12 +164,12 @@ class WalletScope:
     call: str | None = None
 
     async def one(self) -> str | None:
-        """Id, name or address of the session's one wallet; raises `ClientError`."""
+        """Return the id, name or address of the session's one wallet; raises `ClientError`."""
         if self.asks_key:
             own = await self._own_key()
             if own is not None:
                 self.only = own.wallet_id
-            # What a key is confined to never changes.
+            # A key's wallet never changes.
             self.asks_key = False
         return self.only
 
@@ -224,15 +223,15 @@ _PAUSE_S = 2.0
 
 
 class RecoveryNotifier:
-    """Polls a service that does not respond until it does, then notifies: MCP clients list tools
-    once, when they start, and most start before the service."""
+    """A poller of a service that does not respond, which notifies the MCP client once it does:
+    clients list tools once, when they start, and most start before the service."""
 
     def __init__(self, client: SolwardClient) -> None:
         self._client = client
         self._task: asyncio.Task[None] | None = None
 
     def watch(self, announce: Callable[[], Awaitable[None]]) -> None:
-        """Once the service responds, tell the client that its lists changed."""
+        """Tell the client that its lists changed, once the service responds."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._notify(announce))
 

@@ -21,7 +21,7 @@ from solward_mcp.handlers import TIMEOUT_S
 from solward_mcp.protocol import Json, cancelled_id, is_id, refusal_of
 from solward_mcp.session import RecoveryNotifier, WalletScope
 
-# As the service's largest body, that of a payment.
+# The same as the service's largest body, which is a payment's.
 _MAX_MESSAGE_BYTES: Final = 2 << 20
 
 
@@ -56,7 +56,7 @@ async def serve(url: str, token: str, wallet: str | None, opened: Callable[[], N
 
 
 def _protocol_output() -> io.BufferedWriter:
-    """Returns standard output; what else this process prints goes to standard error."""
+    """Return standard output; what else this process prints goes to standard error."""
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return output
@@ -77,7 +77,7 @@ class _Messages(io.TextIOBase):
 
     def write(self, line: str) -> int:
         """Send a message; the SDK calls it in a thread."""
-        # A buffered writer takes whole lines of several threads.
+        # A buffered writer keeps the lines of several threads whole.
         self._output.write(line.encode())
         self._output.flush()
         self._note(jsontext.loads(line), self._asked, self._requests)
@@ -93,12 +93,12 @@ class _Messages(io.TextIOBase):
             self._cancel(str(cancelled))
 
     def await_responses(self) -> None:
-        """Wait for the response to each request, but for those that wait for the client's."""
+        """Wait for the response to each request, except those that wait for the client's own."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._requests) <= len(self._asked), TIMEOUT_S)
 
     def _note(self, message: Json, requests: set[Any], answered: set[Any]) -> None:
-        # A client may answer with anything as the id, which is no request's.
+        # The id of a client's response may be anything, also no request's.
         if not is_id(message.get("id")):
             return
         with self._changed:
@@ -117,7 +117,7 @@ class _CheckedLines(io.TextIOBase):
         self._source, self._messages = source, messages
 
     def readline(self, _size: int | None = -1) -> str:  # type: ignore[override]
-        """Returns the next message, empty at the end; the SDK calls it in a thread."""
+        """Return the next message, empty at the end; the SDK calls it in a thread."""
         while line := self._source.readline(_MAX_MESSAGE_BYTES + 1):
             rest = line
             while rest and not rest.endswith(b"\n"):

@@ -1,8 +1,7 @@
-"""Tools: the service's skills at this moment, and one call of one.
+"""Tools: the service's skills, the built-in tools, and a call of one.
 
-With them: what a session may do, what it did, `quote_payment`, and `pay`, a request over HTTP that
-a wallet pays for. Of these only `pay` sends anything. What the site answered goes to a model, so it
-is kept short, and is data wherever it stands.
+Of the built-in tools only `pay` sends anything: a request over HTTP that a wallet pays for. The
+site's answer goes to a model, so it is shortened and called data.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ T = TypeVar("T")
 PAY: Final = "pay"
 QUOTE: Final = "quote_payment"
 PAY_SKILL: Final = "pay_request"
-"""The skill that does what `PAY` does: it is no tool beside it."""
+"""The skill that does the same as `PAY`, and so is not listed as a tool."""
 
 MOST_TEXT: Final = 16_000
 """Characters of an answer's body that a model is given."""
@@ -94,7 +93,7 @@ _PAID: Final[dict[str, Any]] = {
     "siteStatus": _TOLD["status"],
     "offer": _TOLD["offer"],
 }
-"""Fields of what `PAY` answers, beside `status`."""
+"""Fields of an answer of `PAY`, without `status`."""
 
 
 def read_params(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,8 +156,8 @@ async def call_tool(
 ) -> Json:
     """Run a skill; a refusal by the service is an error result with its text.
 
-    One that waits for a person is no error: the same call again tells what became of it. So it
-    does where the request was cancelled, or has no answer yet.
+    A held call is no error: the same call again tells what became of it. So it does if the request
+    was cancelled or has no answer yet.
 
     Raises:
         ProtocolError: there is no such tool.
@@ -216,7 +215,7 @@ async def _call_pay(scope: WalletScope, fields: dict[str, Any], asked: _Asked) -
 async def _pay(
     client: SolwardClient, wallet_id: str, request: Mapping[str, Any], key: str
 ) -> Mapping[str, Any]:
-    """Pay, and give the answer short; raises `ClientError`."""
+    """Pay for a request, and shorten the answer; raises `ClientError`."""
     paid = await client.wallets.pay(wallet_id, **request, idempotency_key=key)
     return {"response": _short(paid.raw["response"]), "payment": paid.raw["payment"]}
 
@@ -253,11 +252,11 @@ async def _continued(
     *,
     remembered: bool = True,
 ) -> T:
-    """Do it; where the end of the same call was not told, ask what became of that, in place of
-    another payment.
+    """Do the work; if the result of the same call was not delivered, ask what became of that in
+    place of another payment.
 
     Args:
-        remembered: also where it is cancelled; what was read then is old when it is asked again.
+        remembered: whether to remember the call; what a tool reads is old when it is asked again.
     """
     if asked.key is not None:
         return await _once(work, asked.key)
@@ -276,7 +275,7 @@ async def _continued(
         scope.held.told(asked.request_id, call, key)
         raise
     except ClientError:
-        # It says nothing of what was done under the key, as too many requests do not.
+        # Such an error, as of too many requests, does not say what was done under the key.
         scope.held.answered(asked.request_id, call)
         raise
     scope.held.told(asked.request_id, call, key)
@@ -284,11 +283,11 @@ async def _continued(
 
 
 async def _once(work: Callable[[str], Awaitable[T]], key: str) -> T:
-    """Do it once; where the service stops responding, or another answers in its place, repeat the
-    request under the same key.
+    """Do the work once; if the service stops responding, or another answers in its place, repeat
+    the request under the same key.
 
     Raises:
-        ClientError: with the key where the outcome is still unknown.
+        ClientError: with the key if the outcome is still unknown.
     """
     until = time.monotonic() + _RESTART_S
     unknown: ClientError | None = None
@@ -305,7 +304,7 @@ async def _once(work: Callable[[str], Awaitable[T]], key: str) -> T:
 
 
 async def _skill(scope: WalletScope, name: str) -> Skill | None:
-    """Return the skill; None where it is a built-in tool."""
+    """Return the skill; None for a built-in tool."""
     skills = {skill.name: skill for skill in await scope.client.skills()}
     if name not in skills and name != PAY and name not in _TOOLS:
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
@@ -326,7 +325,7 @@ def _key_meta(error: ClientError) -> Json:
 
 
 def _tried(trial: Mapping[str, Any]) -> Json:
-    # Every field of a call that was done names its `status`; a site's answer has one of its own.
+    # `status` is that of the call, so the site's own status moves.
     site = {"siteStatus": trial["status"]} if "status" in trial else {}
     return _structured({**trial, **site, "status": DRY_RUN})
 
@@ -360,7 +359,7 @@ async def _quote(scope: WalletScope, _wallet: Wallet, params: _Params) -> Mappin
 
 
 async def quote_payment(scope: WalletScope, wallet: Wallet, params: _Params) -> Mapping[str, Any]:
-    """What a payment would be; raises `BadArgument` and `ClientError`."""
+    """Return what a payment would be; raises `BadArgument` and `ClientError`."""
     return (await scope.client.wallets.quote_payment(wallet.id, **read_params(params))).raw
 
 
@@ -373,7 +372,7 @@ def is_triable(skill: Skill) -> bool:
 async def try_skill(
     scope: WalletScope, wallet: Wallet, name: str, params: _Params
 ) -> Mapping[str, Any]:
-    """What would become of a skill that `is_triable`; raises `ClientError`."""
+    """Return what would become of a skill that `is_triable`; raises `ClientError`."""
     return (await scope.client.wallets.try_route(wallet.id, SKILL_ROUTES[name], params)).raw
 
 
@@ -397,7 +396,7 @@ async def _find(client: SolwardClient, wallet: Wallet, name: str) -> Transaction
 
 @resource
 class _History(Request):
-    """Which transactions are listed."""
+    """The choice of transactions to list."""
 
     limit: int = declared(LIMIT, default=20)
     before: str | None = declared(Text("Id of a transaction: only older ones."), default=None)
@@ -405,7 +404,7 @@ class _History(Request):
 
 @resource
 class _OneRecord(Request):
-    """A transaction."""
+    """The id of a transaction."""
 
     id: str = declared(
         Text(
@@ -417,7 +416,7 @@ class _OneRecord(Request):
 
 @resource
 class _Trial(Request):
-    """A call that is tried."""
+    """A call to try without sending."""
 
     tool: str = declared(Choice("The tool to try.", options=tuple(SKILL_ROUTES)))
     arguments: Mapping[str, Any] | None = declared(
@@ -484,7 +483,7 @@ _TOOLS: dict[str, _Tool] = {
 
 
 def built_in(*, one_wallet: bool) -> list[Json]:
-    """Return the tools; no call names the wallet where the session is for one."""
+    """Return the built-in tools; no call names the wallet if the session is for one."""
     pays = tool(
         PAY,
         _PAY_DOES,
@@ -506,7 +505,7 @@ def built_in(*, one_wallet: bool) -> list[Json]:
 
 
 async def answer(scope: WalletScope, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a tool answers, as JSON.
+    """Return what a tool answers, as JSON.
 
     Raises:
         BadArgument, WalletChoice: an argument is wrong.
