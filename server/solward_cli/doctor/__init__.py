@@ -36,9 +36,9 @@ CHECKS: Final[dict[str, Check]] = {
     "models": ledger.models,
     "limits": home.limits,
 }
-"""By name, in the order in which a server is set up."""
+"""The checks by name, in the order in which a server is set up."""
 
-# Without the balances of one's own wallets.
+# What a recording has: not `funds`, which would show the balances of the user's wallets.
 _RECORDED: Final = ("rpc", "clock", "venue", "prices", "models")
 _PROXY_EXCEPTIONS: Final = ("NO_PROXY", "no_proxy")
 
@@ -88,7 +88,7 @@ def doctor(checks: tuple[str, ...], as_json: bool, folder: Path | None) -> None:
 
 @contextmanager
 def _no_logs() -> Iterator[None]:
-    """Leave out what the product's parts log: the checks say it."""
+    """Drop the product's log lines, because the checks report the same."""
     import structlog
 
     if structlog.is_configured():

@@ -1,6 +1,5 @@
-"""Checks of what is on this machine: `settings`, `database`, `keystore`, `limits`, `plugins`, and
-`machine`: what it can do, the confinement of plugin hosts above all.
-"""
+"""Checks of this machine: `settings`, `database`, `keystore`, `limits`, `plugins`, and `machine`:
+above all, whether it can confine plugin hosts."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ _CHANGE = "change the variable that is named"
 
 
 async def settings(subject: Subject) -> list[Line]:
-    """What the settings say: the network, the admin secret, and who can read the home."""
+    """Check the settings: the network, the admin secret, and who can read the home."""
     settings = subject.settings
     network = settings.solana_network
     where = "the embedded ledger" if not settings.rpc_urls else f"{len(settings.rpc_urls)} RPC"
@@ -88,7 +87,7 @@ def _home(settings: Settings) -> Line:
 
 
 async def database(subject: Subject) -> list[Line]:
-    """Whether the database is there, at this version's schema, and of this network."""
+    """Check that the database exists, with this version's schema and of this network."""
     network, shared = subject.settings.solana_network, subject.settings.shared_database
     kind = "PostgreSQL" if shared else "SQLite"
     try:
@@ -123,7 +122,7 @@ async def _queue(connection: AsyncConnection) -> list[Line]:
 
 
 async def keystore(subject: Subject) -> list[Line]:
-    """Whether the configured secret opens the keystore of this database."""
+    """Check that the configured secret opens the keystore of this database."""
     settings = subject.settings
     try:
         source = key_source(settings, settings.solward_home)
@@ -148,13 +147,13 @@ async def keystore(subject: Subject) -> list[Line]:
 
 @otherwise("Wallets", "see `solward doctor database`")
 async def limits(subject: Subject) -> list[Line]:
-    """What can leave each wallet in a day, whoever asks, and what an agent or a key alone can."""
+    """Report the most that can leave each wallet in a day, in all and by each agent or key."""
     settings, wallets = subject.settings, await subject.wallets()
     lines = [*_ceilings(settings)]
     if not wallets:
         return [*lines, ok("Wallets", "there are none yet")]
     database, tokens = await subject.database(), token_list(settings.solana_network)
-    # Who may use wallets: the principal, its wallet (None for every one), its ceilings.
+    # Principals that may use wallets: the name, its wallet (None for every one), its ceilings.
     agents = [agent_of(row) for row in await subject.agents()]
     keys = await Credentials(database).keys()
     callers = [
@@ -198,14 +197,14 @@ def _ceilings(settings: Settings) -> Iterator[Line]:
 
 
 async def machine(subject: Subject) -> list[Line]:
-    """Python, kernel, confinement of plugin hosts, and the language models' library."""
+    """Check Python, kernel, confinement of plugin hosts, and the language models' library."""
     settings = subject.settings
     lines = diagnosis(available(), settings.solward_plugins_unconfined)
     return [*lines, _models(settings.models_folder)]
 
 
 def diagnosis(found: Availability, unconfined: tuple[str, ...]) -> list[Line]:
-    """The lines about the machine. Without confinement third parties' plugins are refused.
+    """Return the lines about the machine. Without confinement, third parties' plugins are refused.
 
     Args:
         unconfined: the names in SOLWARD_PLUGINS_UNCONFINED.
@@ -293,7 +292,7 @@ def _hosts(found: Availability, unconfined: tuple[str, ...]) -> Line:
 
 @otherwise("Built-in", "install Solward again")
 async def plugins(subject: Subject) -> list[Line]:
-    """The plugins as the service would load them now."""
+    """Load the plugins as the service would, and report their problems."""
     registry = await subject.registry()
     loaded = (
         f"{len(registry.skills)} skills, {len(registry.providers)} providers,"

@@ -1,5 +1,5 @@
-"""Checks of what is elsewhere: the cluster (`rpc`, `clock`, `funds`, `venue`, `prices`), and
-`models`: each language model that is configured, asked for one word where it may be."""
+"""Checks of the cluster (`rpc`, `clock`, `funds`, `venue`, `prices`), and of each configured
+language model (`models`), which is asked for one word if the check may spend tokens."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ if TYPE_CHECKING:
 
 _SEE_RPC: Final = "see `solward doctor rpc`"
 _EMBEDDED: Final = "embedded: a part of the service, which needs no network"
-# Of a public node, some blocks are ordinary; bytes can land for as many as the other.
+# A public node may lag by some blocks; a transaction can land for as many as the second bound.
 _LAG_BLOCKS: Final = (20, BLOCKHASH_BLOCKS)
 _SAMPLES: Final = 4
 _DAY_S: Final = 86_400
-# As many as a page of the dashboard and a payment together ask.
+# As many calls as a page of the dashboard and a payment make together.
 _AT_ONCE: Final = 20
 _CLOCK_S: Final = (30, 300)
 _SMALL_SWAP: Final = 10_000_000
@@ -83,14 +83,14 @@ _SLIPPAGE_BPS: Final = 100
 _MOST_WALLETS: Final = 10
 _FAUCET: Final = "https://faucet.solana.com"
 
-# Of the answer: one word, and what a model that reasons needs before it.
+# Tokens of the answer: one word, and the reasoning before it.
 MOST_TOKENS: Final = 256
 _ANSWER_S: Final = 60.0
 
 
 async def rpc(subject: Subject) -> list[Line]:
-    """Each address of SOLANA_RPC_URL: its cluster, its lag, the methods that the product calls; and
-    the version that swaps are built in."""
+    """Check each address of SOLANA_RPC_URL (its cluster, its lag, the methods that the product
+    calls), and the version of swaps."""
     if subject.is_embedded:
         takes_v1 = subject.settings.localnet_version_1 == "on"
         return [ok("Ledger", _EMBEDDED), _swaps(subject.settings, takes_v1=takes_v1)]
@@ -109,10 +109,10 @@ async def rpc(subject: Subject) -> list[Line]:
 
 @dataclass(slots=True)
 class _Node:
-    """One address, asked by the product's own client, without another node in its place.
+    """An address of SOLANA_RPC_URL, with a client that asks no other node in its place.
 
     Attributes:
-        takes_v1: whether it takes transactions of version 1; None where it does not say.
+        takes_v1: whether it takes transactions of version 1; None if it does not say.
     """
 
     name: str
@@ -150,19 +150,19 @@ class _Node:
         lines += [line async for line in self._methods(somebody)]
         lines += [await self._pace(), await self._consensus(somebody)]
         for asked in (self._rent, self._history):
-            with contextlib.suppress(LedgerError):  # Said of the method already.
+            with contextlib.suppress(LedgerError):  # Its method's line says why.
                 lines.append(await asked())
         return [*lines, await self._rate()]
 
     async def _said(self, method: str, *params: Any) -> tuple[Any, str]:
-        """The answer to a method that not every node serves, and why there is none."""
+        """Return the answer to a method that not every node serves, and why there is none."""
         try:
             return await self.transport.call(method, params), ""
         except LedgerError as error:
             return None, f"{method}: {error}"
 
     async def _pace(self) -> Line:
-        """How long a slot takes, and what of Solward's goes by it."""
+        """Report how long a slot takes, and the times of Solward that depend on it."""
         samples, why = await self._said("getRecentPerformanceSamples", _SAMPLES)
         said_s = sampled_s(samples)
         if said_s is not None:
@@ -185,7 +185,7 @@ class _Node:
         return warn(self.name, f"{lie} {found}", "use another node")
 
     async def _consensus(self, somebody: str) -> Line:
-        """When a block is final, and which transactions the node takes."""
+        """Report when a block is final, and which transactions the node takes."""
         certificate, why = await self._said("getAgGenesisCert")
         is_alpenglow = has_certificate(certificate)
         if why:
@@ -204,7 +204,7 @@ class _Node:
         return ok(self.name, found)
 
     async def _methods(self, somebody: str) -> AsyncIterator[Line]:
-        """The methods that the product calls and that would not work, and why."""
+        """Call each method that the product uses, and report those that fail, and why."""
         works = 0
         for method, call in _METHODS.items():
             try:
@@ -233,7 +233,7 @@ class _Node:
         return ok(self.name, found)
 
     async def _rate(self) -> Line:
-        """What it says to `_AT_ONCE` calls at the same time."""
+        """Report how the node answers `_AT_ONCE` calls at the same time."""
         began = time.monotonic()
         calls = (self.transport.call("getSlot", ()) for _ in range(_AT_ONCE))
         answers = await asyncio.gather(*calls, return_exceptions=True)
@@ -255,8 +255,7 @@ _Call = Callable[[_Node, str], Awaitable[Any]]
 
 
 async def _simulate(node: _Node, somebody: str) -> Any:
-    """A payment of nothing to oneself. An account that holds nothing is refused, which is an
-    answer too."""
+    """Simulate a payment of nothing to oneself; an empty account's refusal is an answer too."""
     latest = await node.ledger.latest_blockhash()
     key = Pubkey.from_string(somebody)
     nothing = transfer(TransferParams(from_pubkey=key, to_pubkey=key, lamports=0))
@@ -267,7 +266,7 @@ async def _simulate(node: _Node, somebody: str) -> Any:
 
 
 async def _history_of(node: _Node, _somebody: str) -> Any:
-    """A transaction of a validator: nobody's wallet is named."""
+    """Read a transaction of a validator, so that no user's wallet is named."""
     voters = await node.ledger.vote_accounts()
     who = voters[0].address if voters else STAKE_PROGRAM
     listed = await node.transport.call("getSignaturesForAddress", (who, {"limit": 1}))
@@ -304,7 +303,7 @@ _METHODS: Final[Mapping[str, _Call]] = {
 
 
 async def _somebody(subject: Subject) -> str:
-    """The first wallet's address, or one that nobody has."""
+    """Return the first wallet's address, or one that nobody has."""
     wallets = await subject.wallets()
     return str(wallets[0]["public_key"]) if wallets else str(Keypair().pubkey())
 
@@ -322,7 +321,7 @@ def _lags(nodes: list[_Node]) -> list[Line]:
 
 
 def _swaps(settings: Settings, *, takes_v1: bool) -> Line:
-    """Which version swaps by a venue's instruction are built in."""
+    """Report the version in which swaps by a venue's instruction are built."""
     setting = settings.transaction_version
     version = int(takes_v1) if setting == "auto" else setting
     found = f"built in version {version} (TRANSACTION_VERSION={setting})"
@@ -343,7 +342,7 @@ def _operators(urls: tuple[str, ...], mainnet: bool) -> Line:
 
 
 def operator_of(url: str) -> str:
-    """Who runs an address: the last two labels of its host, or its number."""
+    """Return who runs an address: the last two labels of its host, or its number."""
     host = host_of(url)
     labels = host.split(".")
     return host if labels[-1].isdecimal() or ":" in host else ".".join(labels[-2:])
@@ -351,7 +350,7 @@ def operator_of(url: str) -> str:
 
 @otherwise("Clock", _SEE_RPC)
 async def clock(subject: Subject) -> list[Line]:
-    """This machine's clock against the ledger's."""
+    """Compare this machine's clock with the ledger's."""
     if subject.is_embedded:
         return [ok("Clock", _EMBEDDED)]
     ledger = unix_time(await (await subject.cluster()).ledger.account(CLOCK_SYSVAR))
@@ -363,7 +362,7 @@ async def clock(subject: Subject) -> list[Line]:
 
 @otherwise("Wallets", _SEE_RPC)
 async def funds(subject: Subject) -> list[Line]:
-    """Whether a wallet exists, and what it holds: without SOL nothing can be sent."""
+    """Check that a wallet exists and holds SOL, without which nothing can be sent."""
     wallets = await subject.wallets()
     if subject.is_embedded:
         return [ok("Wallets", f"{len(wallets)}; the service's own faucet funds them")]
@@ -392,7 +391,7 @@ def _first_funds(subject: Subject, wallet: str) -> str:
 
 @otherwise("Venues", _SEE_RPC)
 async def venue(subject: Subject) -> list[Line]:
-    """Each venue's offer for a small swap, and its instructions; nothing is sent."""
+    """Ask each venue for a small swap and its instructions; nothing is sent."""
     if subject.is_embedded:
         return [ok("Market", _EMBEDDED)]
     tokens = token_list(subject.settings.solana_network)
@@ -455,7 +454,7 @@ def _venue_advice(venue: Venue) -> str:
 
 @otherwise("Prices", _SEE_RPC)
 async def prices(subject: Subject) -> list[Line]:
-    """Each source of dollar prices, and the one price that all give: grants in dollars need it."""
+    """Check each source of dollar prices, and the price of all, which grants in dollars need."""
     if subject.is_embedded:
         return [ok("Prices", _EMBEDDED)]
     sources = (await subject.cluster()).price_sources
@@ -487,9 +486,8 @@ async def _priced(sources: Sequence[PriceSource], settings: Settings) -> list[Li
 
 @otherwise("Providers", "see `solward plugins list`")
 async def models(subject: Subject) -> list[Line]:
-    """Whether each vendor that has a key answers, with the models that agents use."""
+    """Check that each vendor that has a key answers, with the models that agents use."""
     registry, settings = await subject.registry(), subject.settings
-    # The vendors that have a key.
     providers = {
         name: each
         for name, each in registry.providers.items()
@@ -512,7 +510,7 @@ async def models(subject: Subject) -> list[Line]:
 
 
 async def _used(subject: Subject, providers: dict[str, LoadedProvider]) -> set[tuple[str, str]]:
-    """The models of agents that exist, of the settings' default, and of each vendor with a key."""
+    """Return the models of existing agents, the settings' default, and one of each vendor."""
     settings = subject.settings
     used: set[tuple[str, str]] = set()
     registry = await subject.registry()
@@ -537,7 +535,7 @@ async def _probed(subject: Subject, provider: LoadedProvider, model: str) -> Lin
         max_output_tokens=MOST_TOKENS,
     )
     name = f"{provider.spec.name}/{model}"
-    # What is spent is said before it is.
+    # The user is told of the cost before it is spent.
     click.echo(f"Asking {name} for one word: up to {MOST_TOKENS} tokens.", err=True)
     began = time.monotonic()
     try:

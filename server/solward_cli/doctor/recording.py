@@ -1,8 +1,8 @@
-"""`solward doctor --record`: what the checks asked and were answered, without secrets, in files.
+"""`solward doctor --record`: the checks' requests and their answers, without secrets, in files.
 
-The product's own clients do the asking: each of their addresses is replaced by one on this machine,
-where a relay passes everything on to the real address and keeps what went through. So a recording
-is the same whatever a client is made of, and in whichever process it runs.
+The product's own clients send the requests: each of their addresses is replaced by a relay on this
+machine, which passes everything on to the real address and records it. So a recording is the same
+for every client library and every process.
 
 A recording is a folder of `*.json` files, one for each address that was asked. A file is a list of
 `{"request": {"method", "url", "body"}, "response": {"status", "headers", "body"}}`; a body is JSON,
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
     from solward.settings import Settings
 
-# Beside the body's type, only what says how often one may ask.
+# Headers of responses that are recorded: the body's type, and the limits of rate.
 _HEADERS: Final = frozenset({"content-type", "retry-after"})
 _RATE_HEADERS: Final = ("ratelimit", "x-ratelimit")
 _NOT_PASSED_ON: Final = frozenset(
     {"host", "connection", "content-length", "accept-encoding", "transfer-encoding"}
 )
 _SECRET_PARAMETERS: Final = frozenset({"key", "token", "auth", "apikey", "api-key", "x-api-key"})
-# Methods that name somebody.
+# Methods that name an address, and whose answers name its accounts.
 _OF_SOMEBODY: Final = (
     "getTokenAccountsByOwner",
     "getProgramAccounts",
@@ -56,14 +56,14 @@ _OF_SOMEBODY: Final = (
 )
 _ADDRESS_BYTES: Final = 32
 _LONGEST_TEXT: Final = 2_000
-# Of a list, such as the validators of a cluster.
+# Items of a list, such as the validators of a cluster.
 _LONGEST_LIST: Final = 100
 _TIMEOUT_S: Final = 60.0
 _LONGEST_REQUEST: Final = 1 << 26
 
 
 def placeholder(number: int) -> str:
-    """What stands in a recording for the address that was named as the `number`th, from 0."""
+    """Return the address that replaces the `number`th one of a recording, from 0."""
     return b58encode(hashlib.sha256(b"solward recording %d" % number).digest())
 
 
@@ -86,7 +86,7 @@ class Route:
 
     @property
     def shown_host(self) -> str:
-        """In place of the host in a recording: the file's name and the last two labels, as those
+        """The host as a recording has it: the file's name and the last two labels, since those
         before them may name an account."""
         labels = (urlsplit(self.url).hostname or "").split(".")
         is_number = labels[-1].isdecimal() or ":" in labels[-1]
@@ -95,7 +95,7 @@ class Route:
 
 @dataclass(slots=True)
 class Recorder:
-    """What went through the relays.
+    """The requests and answers that went through the relays.
 
     Attributes:
         real: a relay's address -> the one that it stands for, a secret.
@@ -131,7 +131,7 @@ class Recorder:
 
 
 def routes(settings: Settings) -> list[Route]:
-    """Every address that checks ask, of the settings or the product's own."""
+    """Return every address that checks ask, of the settings or the product's own."""
     from solward.service.cluster import coingecko_headers, jupiter_url
     from solward.settings.vendors import VendorSettings
     from solward_plugins.providers.vendors import ANTHROPIC, GEMINI, GROK, OPENAI
@@ -158,7 +158,7 @@ def routes(settings: Settings) -> list[Route]:
 
 @asynccontextmanager
 async def recorded(settings: Settings) -> AsyncIterator[tuple[Settings, Recorder]]:
-    """Settings whose addresses are relays on this machine, and what passes through them."""
+    """Yield settings whose addresses are relays on this machine, and what these record."""
     import httpx
 
     recorder = Recorder()
@@ -180,7 +180,7 @@ async def recorded(settings: Settings) -> AsyncIterator[tuple[Settings, Recorder
 
 @asynccontextmanager
 async def _relay(route: Route, client: httpx.AsyncClient, recorder: Recorder) -> AsyncIterator[str]:
-    """An address on this machine in place of a real one, until the block ends."""
+    """Serve an address on this machine in place of a real one, until the block ends."""
     import httpx
     from quart import Quart, Response, request
 
@@ -200,7 +200,7 @@ async def _relay(route: Route, client: httpx.AsyncClient, recorder: Recorder) ->
                 headers={**headers, **route.headers},
             )
         except httpx.HTTPError:
-            # Nobody answered; a gateway says so.
+            # A gateway answers so if the real address does not.
             return Response("", 502)
         passed = {name: value for name, value in answer.headers.items() if is_kept(name)}
         headers = {name.lower(): _text(value) for name, value in passed.items()}
@@ -210,7 +210,7 @@ async def _relay(route: Route, client: httpx.AsyncClient, recorder: Recorder) ->
 
     app = Quart(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = _LONGEST_REQUEST
-    # Of every path: no route is looked up.
+    # It answers every path, so no route is looked up.
     app.before_request(pass_on)
     listening, stop = listen("127.0.0.1", 0), asyncio.Event()
     serving = asyncio.create_task(serve_http(app, listening, stop.wait, Bounds(stop_s=0.1)))
@@ -229,7 +229,7 @@ def _address(route: Route, asked: Request) -> str:
 
 
 def _request(route: Route, asked: Request, body: bytes) -> dict[str, Any]:
-    # The address of the settings, which may hold a key, is no part of it.
+    # The recorded address leaves out that of the settings, which may hold a key.
     parameters = [
         (name, REDACTED if _is_secret(name) else _text(value))
         for name, value in parse_qsl(asked.query_string.decode(), keep_blank_values=True)
@@ -240,7 +240,7 @@ def _request(route: Route, asked: Request, body: bytes) -> dict[str, Any]:
 
 
 def is_kept(name: str) -> bool:
-    """Whether a recording has this header of a response."""
+    """Return whether a recording has this header of a response."""
     lower = name.lower()
     return lower in _HEADERS or lower.startswith(_RATE_HEADERS)
 
@@ -250,7 +250,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _body(content: bytes) -> Any:
-    """A body as JSON where it is, else as text; None where there is none."""
+    """Return a body as JSON if it is JSON, else as text; None if it is empty."""
     if not content:
         return None
     try:
@@ -277,8 +277,8 @@ def _value(value: Any) -> Any:
 
 
 def _text(text: str) -> str:
-    """`text` without the process's secrets, as they are and as addresses, JSON and headers spell
-    them, and without what looks like one; JSON in a text is scrubbed as JSON is."""
+    """Return `text` without the process's secrets, also as addresses, JSON and headers spell them,
+    and without what looks like one; JSON in a text is scrubbed as JSON is."""
     if text[:1] in ("{", "["):
         with contextlib.suppress(ValueError, RecursionError):
             return jsontext.dumps(_value(jsontext.loads(text)))
@@ -291,7 +291,7 @@ def _text(text: str) -> str:
 
 def _spellings(secret: str) -> Iterator[str]:
     spelled: dict[str, None] = {}
-    # A part of an address is known as it is written there.
+    # A secret that is part of an address may be percent-encoded.
     for plain in (secret, unquote(secret)):
         raw = plain.encode()
         spelled |= dict.fromkeys(
@@ -311,7 +311,7 @@ def _spellings(secret: str) -> Iterator[str]:
 
 
 def _named(exchanges: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, str]:
-    """Every address that a request names, but programs and listed mints -> what stands for it."""
+    """Map every address that a request names, except programs and listed mints, to another."""
     networks = ("mainnet-beta", "devnet", "testnet", "localnet")
     public = {token.mint for network in networks for token in token_list(network)}
     public |= {value for value in vars(programs).values() if isinstance(value, str)}
@@ -323,14 +323,14 @@ def _named(exchanges: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, st
             values = [value for _, value in parse_qsl(urlsplit(request["url"]).query)]
             named |= dict.fromkeys(_addresses([values, body]))
             if isinstance(body, Mapping) and body.get("method") in _OF_SOMEBODY:
-                # The accounts of whoever was named lead to them.
+                # The accounts of the address that was named lead to it.
                 named |= dict.fromkeys(_addresses(exchange["response"]["body"]))
     kept = [address for address in named if address not in public]
     return {address: placeholder(number) for number, address in enumerate(kept)}
 
 
 def _replaced(text: str, addresses: Mapping[str, str], hosts: Mapping[str, str]) -> str:
-    """`text` with other addresses and hosts in their places, also inside base64."""
+    """Replace addresses and hosts in `text`, also inside base64."""
     for found, other in (*addresses.items(), *hosts.items()):
         if found in text:
             text = text.replace(found, other)
@@ -344,7 +344,7 @@ def _replaced(text: str, addresses: Mapping[str, str], hosts: Mapping[str, str])
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """JSON with every text changed."""
+    """Change every text of a JSON value."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -364,7 +364,7 @@ def _addresses(value: Any) -> Iterator[str]:
 
 
 def decoded_base64(text: str) -> bytes | None:
-    """The bytes of a base64 text that is long enough to hold an address, None for any other."""
+    """Decode a base64 text that is long enough to hold an address; None for any other."""
     if len(text) < _ADDRESS_BYTES * 4 // 3:
         return None
     try:

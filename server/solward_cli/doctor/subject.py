@@ -1,5 +1,5 @@
-"""What checks work with: the service that the settings describe, opened from them once, and the
-lines that say what was found, for people and programs."""
+"""The service that the settings describe, which checks open once, and the lines that say what they
+found, for people and programs."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ _MARK: Final = 6
 
 
 class Status(StrEnum):
-    """What a line says of the service as it is set up."""
+    """The result that a line reports."""
 
     OK = "ok"
     """It works."""
     WARN = "warn"
-    """It works, and less well than it could: the advice says what to do."""
+    """It works, but could work better: the advice says how."""
     FAIL = "FAIL"
     """Something that the product does would not work; the exit code is 1."""
 
 
 class Line(NamedTuple):
-    """One thing that was looked at.
+    """A finding of a check.
 
     Attributes:
-        name: what it is, a few words.
+        name: the thing that was checked, in a few words.
         found: what was found, without secrets.
-        advice: what to do about it, `NOTHING` where there is nothing to do.
+        advice: what to do about it; `NOTHING` if there is nothing to do.
     """
 
     name: str
@@ -62,34 +62,34 @@ class Line(NamedTuple):
     status: Status = Status.OK
 
     def to_json(self, check: str) -> dict[str, Any]:
-        """For `--json`; `check` is the name of the check whose line it is."""
+        """Return the line as `--json` prints it, with the name of its check."""
         return {"check": check, **self._asdict()}
 
 
 def ok(name: str, found: str) -> Line:
-    """A line of something that works."""
+    """Make a line about something that works."""
     return Line(name, found)
 
 
 def warn(name: str, found: str, advice: str) -> Line:
-    """A line of something that works less well than it could, where there is advice."""
+    """Make a line about something that could work better, if there is advice."""
     return Line(name, found, advice, Status.OK if advice == NOTHING else Status.WARN)
 
 
 def fail(name: str, found: str, advice: str) -> Line:
-    """A line of something that would not work."""
+    """Make a line about something that would not work."""
     return Line(name, found, advice, Status.FAIL)
 
 
 def graded(name: str, found: str, advice: str, *, at: float, bounds: tuple[float, float]) -> Line:
-    """A line that warns from the first bound on, and fails from the second."""
+    """Make a line that warns from the first bound on, and fails from the second."""
     if at < bounds[0]:
         return ok(name, found)
     return warn(name, found, advice) if at < bounds[1] else fail(name, found, advice)
 
 
 def otherwise(name: str, advice: str) -> Callable[[Check], Check]:
-    """A check whose error is a line that fails, with this advice."""
+    """Turn the error of a check into a line that fails, with this advice."""
 
     def decorated(check: Check) -> Check:
         @functools.wraps(check)
@@ -105,12 +105,12 @@ def otherwise(name: str, advice: str) -> Callable[[Check], Check]:
 
 
 def failed(lines: Iterable[Line]) -> bool:
-    """Whether anything would not work."""
+    """Return whether anything would not work."""
     return any(line.status is Status.FAIL for line in lines)
 
 
 def text(check: str, lines: Sequence[Line]) -> str:
-    """A check's lines in 80 columns: `ok`, `warn` or `FAIL`, then what was found and what to do."""
+    """Format a check's lines in 80 columns: `ok`, `warn` or `FAIL`, the finding and the advice."""
     shown = [check]
     for line in lines:
         head = f"  {line.status.value:<{_MARK - 2}} {line.name}: {line.found}"
@@ -121,7 +121,7 @@ def text(check: str, lines: Sequence[Line]) -> str:
 
 
 def _wrapped(line: str, indent: str) -> str:
-    # A vendor's or a node's words may be in it.
+    # It is made visible, because it may quote a vendor or a node.
     return textwrap.fill(
         visible(line),
         _WIDTH,
@@ -136,7 +136,7 @@ class EmptyDatabase(StoreError):
 
 
 class Subject(AsyncExitStack):
-    """The service that these settings describe; nothing of it is written, and it may be running.
+    """The service that these settings describe, for reading only; it may be running.
 
     Attributes:
         spends: whether language models may be asked, which costs tokens.
@@ -160,16 +160,16 @@ class Subject(AsyncExitStack):
         self._venues: list[Venue] | None = None
 
     def real_url(self, url: str) -> str:
-        """The address that is asked in the end; may hold a key."""
+        """Return the real address behind one of the settings; it may hold a key."""
         return self.real.get(url.rstrip("/"), url)
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the ledger is the service's own, which nobody else can ask."""
+        """True if the ledger is the service's own, which nobody else can ask."""
         return not self.settings.rpc_urls
 
     async def database(self) -> Database:
-        """The service's database, for reading.
+        """Open the service's database for reading.
 
         Raises:
             ConfigError, StoreError: there is none, or it cannot be read.
@@ -186,11 +186,11 @@ class Subject(AsyncExitStack):
         return self._database
 
     async def wallets(self) -> list[dict[str, Any]]:
-        """The rows of the service's wallets, oldest first; none where there is no database yet."""
+        """Return the rows of the service's wallets, oldest first; none without a database."""
         return await self._rows(list_wallets)
 
     async def agents(self) -> list[dict[str, Any]]:
-        """The rows of the service's agents, oldest first; none where there is no database yet."""
+        """Return the rows of the service's agents, oldest first; none without a database."""
         return await self._rows(list_agents)
 
     async def _rows(self, read: Callable[..., Awaitable[Iterable[Any]]]) -> list[dict[str, Any]]:
@@ -201,7 +201,7 @@ class Subject(AsyncExitStack):
             return []
 
     async def cluster(self) -> Cluster:
-        """The cluster behind SOLANA_RPC_URL, opened as the service opens it.
+        """Open the cluster behind SOLANA_RPC_URL as the service does.
 
         Raises:
             ConfigError: it is not the network of the settings.
@@ -211,10 +211,10 @@ class Subject(AsyncExitStack):
         return self._cluster
 
     async def venues(self) -> list[Venue]:
-        """The venues, each with the client and the address that the service gives it.
+        """Return the venues, each with the client and the address that the service gives it.
 
         Raises:
-            ConfigError, PluginError: as `cluster` and `registry`.
+            ConfigError, PluginError: see `cluster` and `registry`.
         """
         if self._venues is None:
             clients = VenueClients(self.settings, await self.cluster())
@@ -223,7 +223,7 @@ class Subject(AsyncExitStack):
         return self._venues
 
     async def registry(self) -> Registry:
-        """The plugins, loaded as the service loads them: third parties' in plugin hosts.
+        """Load the plugins as the service does: third parties' in plugin hosts.
 
         Raises:
             PluginError: a built-in plugin is broken.
