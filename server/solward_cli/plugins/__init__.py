@@ -1,5 +1,5 @@
-"""`solward plugins`; what is installed is listed without a service; and `solward plugins new`: a
-plugin copied and renamed from the shipped template."""
+"""`solward plugins`, which lists plugins without a service, and `solward plugins new`, which copies
+and renames the shipped template."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LEFT_OUT = "left out"
 RUNNING = "running service"
 
 _STYLES = {LOADED: "green", DEMO: "cyan", LEFT_OUT: "bold red", RUNNING: "bold red"}
-# A service answers within a moment, or the list goes without it.
+# If a service does not answer within this time, the list goes without it.
 _ASK_S = 5.0
 
 
@@ -53,13 +53,13 @@ for _command in (check, key, verify, settings, store, *folders.COMMANDS):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One plugin as it is listed.
+    """A plugin's row in the list.
 
     Attributes:
         problem: why it is left out, with `detail`; else empty.
-        needs: what it declares, in words, of one that is left out what was accepted; with the
-            secrets that are not set.
-        where: the folder of its own, or empty for the service's environment.
+        needs: what it declares, or what was accepted if it is left out, in words; with the secrets
+            that are not set.
+        where: its own folder; empty if it is in the service's environment.
     """
 
     name: str
@@ -108,9 +108,9 @@ def list_plugins(as_json: bool) -> None:
         click.echo(json.dumps(listed))
         return
     _show(rows)
-    # A shell without the service's settings has another home, whose list looks as whole.
+    # The home is named because a shell without the service's settings lists another one.
     click.echo(f"Of SOLWARD_HOME {settings.solward_home}.", err=True)
-    # Where third parties' code is, and what that trusts.
+    # Third-party code in the service's environment is named, with what it is trusted with.
     for place in registry.places:
         if place.trust is not None:
             name = f"{place.distribution} {place.version}"
@@ -119,7 +119,7 @@ def list_plugins(as_json: bool) -> None:
 
 
 def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
-    """Loaded plugins, built-ins first, then those left out."""
+    """Yield a row for each loaded plugin, built-ins first, then for those left out."""
     from solward.plugins.discovery import BUILT_IN
     from solward.types.manifest import KINDS, Terms
 
@@ -131,7 +131,7 @@ def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
     loaded = {
         (plugin.distribution != BUILT_IN, kind, name): plugin
         for kind, name, plugin in registry.every()
-        # What refuses in place of a guardrail that is left out is none.
+        # A guardrail that is left out has one in its place that refuses all: no plugin.
         if kind != "guardrail" or (kind, name) not in left_out
     }
     for (_, kind, name), plugin in sorted(loaded.items(), key=lambda each: each[0]):
@@ -167,7 +167,7 @@ def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
 
 
 def _of_running_service(settings: Settings) -> list[Row]:
-    """Problems that a service has which runs in this home, such as another version elsewhere."""
+    """Return the plugin problems that the service running in this home reports."""
     from solward.client import SolwardClient
     from solward.plugins.folders.layout import is_in_use
 
@@ -190,7 +190,7 @@ def _of_running_service(settings: Settings) -> list[Row]:
 
 
 async def _registry(settings: Settings) -> Registry:
-    """The plugins as a service would load them, third parties' in plugin hosts."""
+    """Load the plugins as a service would, third parties' in plugin hosts."""
     from solward.hosts.plugins import plugin_hosts
     from solward.plugins import open_registry
 
@@ -201,8 +201,7 @@ async def _registry(settings: Settings) -> Registry:
 
 
 def _show(rows: Sequence[Row]) -> None:
-    """A row a plugin. A terminal is too narrow for what many words say: it has that in lines
-    below."""
+    """Print a row for each plugin; a terminal gets the long texts in lines below the table."""
     from solward_cli.render import is_terminal, plain, show, table
 
     columns = ["NAME", "KIND", "DISTRIBUTION", "VERSION", "STATUS"]
@@ -248,7 +247,7 @@ class Kind:
     heading: str
 
     def entry_points(self, package: str) -> dict[str, str]:
-        """Entry point name -> module, for a plugin package."""
+        """Map the names of entry points to modules, for a plugin package."""
         return {f"{package}{end}": f"{package}.{module}" for end, module in self.plugins.items()}
 
 
@@ -313,7 +312,7 @@ def create(name: str, kind: Kind, folder: Path) -> None:
 
 
 def contents(name: str, kind: Kind) -> Iterator[tuple[Path, str]]:
-    """Each file of the plugin, by its path in it."""
+    """Yield each file of the plugin, with its path in it."""
     root = template_root()
     others = {module for each in KINDS.values() for module in each.plugins.values()}
     others -= set(kind.plugins.values())
@@ -343,8 +342,7 @@ _GENERATED = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".ve
 
 
 def template_root() -> Path:
-    """The template: in the wheel beside `solward_cli`'s modules, else at the top of the source
-    tree."""
+    """Return the template's folder: in the wheel with `solward_cli`, else in the source tree."""
     package = Path(__file__).parents[1]
     shipped = package / "plugin_template"
     return shipped if shipped.is_dir() else package.parents[1] / "plugin_template"
@@ -375,7 +373,7 @@ def _wrong_folder(folder: Path) -> str | None:
 
 
 def _conflict(name: str, kind: Kind) -> str | None:
-    """Why the name conflicts with what is installed, else None."""
+    """Return why the name conflicts with what is installed, or None."""
     from importlib.metadata import PackageNotFoundError, distribution
     from importlib.util import find_spec
 

@@ -1,5 +1,5 @@
-"""`solward plugins check`, `key` and `verify`: run the conformance checks on a plugin, print
-advice, and sign what was found: who ran them, and on which bytes."""
+"""`solward plugins check`, `key` and `verify`: check a plugin, print advice, and sign the result
+with the digest of the bytes that were checked."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _write(checked: Checked, key: CheckKey) -> Path:
     """Sign what was checked, into the current folder.
 
     Raises:
-        InvalidRequest: of what was checked nobody knows the bytes, or it ran unconfined.
+        InvalidRequest: the bytes that were checked are not known, or they ran unconfined.
     """
     from solward.plugins.check_results import CheckResult, signed
     from solward.testing.conformance import Outcome
@@ -155,7 +155,7 @@ def _show(reports: Sequence[Report]) -> None:
 
 
 def tier_line(grade: Grade) -> str:
-    """The tier, and what keeps it from the next one."""
+    """Return the tier, and the checks that the next one lacks."""
     reached = "no tier" if grade.tier is None else f"{grade.tier.name}: {grade.tier.means}"
     if grade.above is None:
         return reached
@@ -164,7 +164,7 @@ def tier_line(grade: Grade) -> str:
 
 
 def advice(reports: Sequence[Report]) -> list[str]:
-    """What to do after the checks."""
+    """Say what to do after the checks."""
     failed = [f"{each.plugin} ({', '.join(each.failed)})" for each in reports if each.failed]
     warned = [f"{each.plugin} ({', '.join(each.warnings)})" for each in reports if each.warnings]
     lines = []
@@ -216,7 +216,7 @@ def verify(result: Path, public: str, target: str | None) -> None:
 
 
 def summary(said: CheckResult) -> str:
-    """A verified result in a sentence."""
+    """Describe a verified result in a sentence."""
     tier = "a check failed, so no tier" if said.tier is None else said.tier
     return (
         f"{said.distribution} {said.version}: {tier}; checked on {said.date} with Solward"

@@ -1,8 +1,8 @@
 """`solward plugins install`, `upgrade`, `remove`, `enable`, `disable`: plugins in folders of their
 own, in the home and not in the service's environment.
 
-`remove --purge` deletes entries and settings too, by the running service, or in its database where
-none runs. And `solward models install`: the vendors' libraries, in a folder of their own.
+`remove --purge` also deletes entries and settings, through the running service, else in the
+database. `solward models install` puts the vendors' libraries into a folder of their own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from solward.settings import Settings
     from solward.types.manifest import Terms
 
-# A service looks at its folders every second, and lets what runs of a plugin end.
+# A service reads its folders every second, and lets a plugin's calls end first.
 _UNLOADS_WITHIN_S = 60.0
 _PAUSE_S = 0.5
 
@@ -145,7 +145,7 @@ def _install(
         from solward.hosts.plugins import loadable_terms
 
         if checked is not None:
-            # First: of other bytes than were checked nothing runs, not even in a host.
+            # Checked first, so that other bytes do not run, not even in a plugin host.
             checked.check_installed(new)
             _echo(f"Result: {summary(checked)} It is of these wheels.")
         return loadable_terms(new, settings.solward_plugins_unconfined)
@@ -174,14 +174,14 @@ def _enable(name: str, enabled: bool) -> None:
 
 
 def _show(proposal: Proposal) -> None:
-    """What somebody is asked about: all of it strangers' text."""
+    """Print what the user is asked to accept, which is third parties' text."""
     new = proposal.new
     before = "" if proposal.before is None else f", instead of {proposal.before.version}"
     lines = [f"{new.name} {new.version}{before}: {_kinds(new.plugins)}"]
     lines += [f"  {each.file}  sha256:{each.sha256}" for each in new.wheels]
     lines += [f"  left out, as it would run by itself: {each}" for each in new.left_out]
     for plugin, more in proposal.more.items():
-        # At first all of it, what it is held to as well; later what is asked for beyond that.
+        # A first install lists all needs and bounds, an upgrade only what is new.
         wants = new.accepted[plugin].needs() if proposal.before is None else more
         lines += [f"  {plugin.partition(':')[2]} needs {each}" for each in wants]
     if proposal.dropped:
@@ -218,10 +218,10 @@ def _home() -> Path:
 
 
 async def purge_state(settings: Settings, name: str) -> str:
-    """Delete them; what was deleted in words, empty where there was nothing.
+    """Delete entries and settings, and say how many; empty if there were none.
 
     Raises:
-        ConfigError: the running service did not do it, and why.
+        ConfigError: the running service refused; the text says why.
         KeystoreError, StoreError: the database cannot be used.
     """
     from solward.database.database import database_file

@@ -139,7 +139,7 @@ def up(
 async def _rpc(
     service: Solward, port: int | None
 ) -> AsyncIterator[tuple[tuple[str, str] | None, str | None]]:
-    """The embedded ledger for other clients: HTTP and WebSocket address, or a notice why not."""
+    """Serve the embedded ledger to others; yield its addresses, or a notice why not."""
     from solward_localnet.server import serving
 
     if service.localnet is None or port is None:
@@ -161,7 +161,7 @@ async def _rpc(
 
 @contextlib.asynccontextmanager
 async def _agents(service: Solward, stop: asyncio.Event) -> AsyncIterator[None]:
-    """With PostgreSQL, a worker of this process; otherwise the service runs its agents itself."""
+    """Run a worker in this process with PostgreSQL; else the service runs its agents itself."""
     if not service.database.shared:
         yield
         return
@@ -179,9 +179,9 @@ async def _agents(service: Solward, stop: asyncio.Event) -> AsyncIterator[None]:
 async def dashboard_process(
     settings: Settings, api: socket.socket, port: int | None
 ) -> AsyncIterator[tuple[str | None, str | None]]:
-    """The dashboard's process until the block ends: its address, or None and a notice why not.
+    """Run the dashboard's process until the block ends; yield its address, or a notice why not.
 
-    It ends with this process, even a killed one, because its standard input is closed then.
+    It ends when this process ends, even if killed, because its standard input closes then.
 
     Args:
         api: the service's listening socket.
@@ -199,7 +199,7 @@ async def dashboard_process(
             variables = ("--dashboard-port", "DASHBOARD_PORT")
             host = settings.dashboard_host
             listening = stack.enter_context(listen(host, port, variables=variables))
-            # Checked here: nobody reads the child's output.
+            # Checked here, because nobody reads the child's output.
             options = Options.of(
                 settings,
                 host,
@@ -248,7 +248,7 @@ async def _log_exit(process: subprocess.Popen[bytes]) -> None:
     import structlog
 
     code = await asyncio.to_thread(process.wait)
-    # The service goes on: agents do not depend on the dashboard.
+    # The service goes on, because agents do not depend on the dashboard.
     _log = structlog.get_logger(__name__)
     _log.error(
         "dashboard_ended",

@@ -1,5 +1,5 @@
 """The demo: a wallet and a running agent that needs no model, no key and no network; and the seller
-that it buys from, the example of `examples/paid_api`, beside the service and on its ledger."""
+that it buys from, `examples/paid_api`, in the service's process and on its ledger."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DEMO_AGENT = "demo-agent"
 PROVIDER = "rules"
 LOOP_INTERVAL_MS = 5_000
 
-# What the seller sells, and what for (`selling`).
+# The path of what the seller sells, and its price.
 FORECAST = "/forecast"
 PRICE_UNITS = 10_000
 PRICE = "0.01 USDC"
@@ -53,13 +53,13 @@ _FORECAST_URL = re.compile(rf"\burl=http://({re.escape(HOST)}:\d+){FORECAST}\b")
 _WALLET_TAG = "solward-demo"
 _SAVINGS_TAG = "solward-demo-savings"
 
-# A first minute that tells a story in the transaction list, then a routine. Within the default
-# limits for days, and with room for a visitor and for what waits for one: never more than 4
-# transactions a minute (limit 5), so that the held transfer fits whenever it is approved; the
-# largest is the stake's 1.1 SOL (limit 2, least 1 and its rent); of SOL 1.45 once and then 0.002 a
-# minute, 2.88 a day, so at most 4.33 in 24 hours (limit 10); and of fees and rent 0.0094 once and
-# then 0.0216 a day, so at most 0.031 in 24 hours (limit 0.05), where a swap under way holds 0.002.
-# What is refused, held and bought is asked for once, in one cycle: a decision ends it for good.
+# The first minute shows each kind of transaction, then a routine follows. It stays within the
+# default limits for days and leaves room for a visitor and the held transfer: at most 4
+# transactions a minute (limit 5); at most 1.1 SOL a transaction, the stake (limit 2, least 1 and
+# its rent); 1.45 SOL once and then 0.002 a minute, so at most 4.33 in 24 hours (limit 10); fees and
+# rent of 0.0094 SOL once and then 0.0216 a day, so at most 0.031 in 24 hours (limit 0.05), where a
+# swap under way reserves 0.002. Each purchase, refusal and hold is asked for in one cycle only,
+# because a decision ends it for good.
 STRATEGY = """\
 # Rules of the demo provider, which is not a language model. The first that matches is taken.
 when balance.SOL < 0.5 do airdrop amount=2
@@ -75,8 +75,8 @@ every 8 cycles when cycle > 14 do transfer to={savings} amount=0.001
 always do wait
 """
 
-# No more than the default limits allow, so that those refuse what is too much; without a grant to
-# transfer tokens, so that it can send none: it pays the one seller that `via` names.
+# The grants allow no more than the default limits, so that those refuse what is too much. None of
+# them transfers tokens: the agent can only pay the one seller that `via` names.
 GRANTS: tuple[Mapping[str, Any], ...] = (
     {
         "may": ["launch", "swap", "stake", "wrap"],
@@ -98,13 +98,13 @@ GRANTS: tuple[Mapping[str, Any], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class DemoSeed:
-    """What the demo consists of.
+    """The wallets, the agent and the seller of the demo.
 
     Attributes:
         wallet: the agent's wallet.
         savings: the wallet it sends small amounts to.
         agent: driven by the rule-based provider, which is not a language model.
-        seller: site that sells a forecast; None where nobody does.
+        seller: site that sells a forecast; None if nobody does.
     """
 
     wallet: Wallet
@@ -114,16 +114,16 @@ class DemoSeed:
 
 
 async def seed_demo(service: Solward, seller: str | None = None) -> DemoSeed:
-    """Make the demo's wallets and its agent where they are missing, and start a new agent.
+    """Make the demo's wallets and its agent if they are missing, and start a new agent.
 
-    Idempotent over restarts: an agent that was stopped stays stopped.
+    An agent that was stopped stays stopped after a restart.
 
     Args:
         seller: site that a new agent buys from once; None for nobody.
 
     Raises:
         InvalidRequest: the `rules` provider is not loaded (the service runs without demo).
-        ConfigError: a wallet of it cannot be called so, since a contact is.
+        ConfigError: a contact has the name of one of its wallets.
     """
     wallet = await _wallet(service, "demo", _WALLET_TAG)
     savings = await _wallet(service, "demo-savings", _SAVINGS_TAG)
@@ -144,14 +144,14 @@ async def _wallet(service: Solward, name: str, tag: str) -> Wallet:
 
 
 def strategy(savings: str, seller: str | None) -> str:
-    """The agent's rules; without a seller it buys nothing."""
+    """Return the agent's rules; without a seller it buys nothing."""
     rules = STRATEGY.splitlines(keepends=True)
     kept = "".join(rule for rule in rules if seller is not None or "{forecast}" not in rule)
     return kept.format(savings=savings, forecast=f"http://{seller}{FORECAST}")
 
 
 def grants(seller: str | None) -> list[Mapping[str, Any]]:
-    """The agent's grants; without a seller it may pay none."""
+    """Return the agent's grants; without a seller it may pay none."""
     who = {"who": f"agent:{DEMO_AGENT}"}
     via = [f"site:{seller}"]
     return [
@@ -162,8 +162,7 @@ def grants(seller: str | None) -> list[Mapping[str, Any]]:
 
 
 async def last_seller(settings: Settings) -> str | None:
-    """The site that the home's demo agent buys from, read before the service is opened; None where
-    there is none yet."""
+    """Return the site that the home's demo agent buys from, or None; the service is not open."""
     from solward.agents.store import list_agents
     from solward.database.schema import has_schema
 
@@ -202,38 +201,38 @@ PORT = 4021
 _MOST_PORT = 65_535
 USDC = next(pool for pool in POOLS if pool.symbol == "USDC")
 
-# Connections that are kept open; the process's other files are the service's.
+# Connections kept open at most, because the service needs the process's other files.
 _MOST_BUYERS = 64
 
-# Known to everybody, as the keys of the market are: no ledger but a localnet has it.
+# Everybody knows this key, as those of the market: only a localnet has its account.
 _SELLER = seeded("demo seller")
 _OPENING_LAMPORTS = 10_000_000
-# Of the module that is loaded from a folder, whatever else is installed.
+# The name of the example's module, which is loaded from its folder.
 _MODULE = "solward_paid_api"
 
 _log = structlog.get_logger(__name__)
 
 
 def listen_for_buyers(last: str | None = None) -> socket.socket:
-    """A loopback port of the seller's: the one it had, else `PORT`, or a free one where another
-    process has that.
+    """Listen on a loopback port for the seller: the one it had, else `PORT`; or on a free one if
+    another process has that.
 
     Args:
-        last: the site that it was, as `site_of` names it.
+        last: the site that it had, as `site_of` names it.
 
     Raises:
-        ConfigError: this machine has no free one.
+        ConfigError: this machine has no free port.
     """
     port = PORT if last is None else int(last.rpartition(":")[2])
     try:
-        # It stands in a strategy, into which people may write a number that is no port.
+        # The number comes from a strategy, which users may change: it may be no port.
         return listen(HOST, port if port <= _MOST_PORT else PORT)
     except ConfigError:
         return listen(HOST, 0)
 
 
 def site_of(listening: socket.socket) -> str:
-    """The seller's site, as grants and `PAYMENTS_PRIVATE_SITES` name it."""
+    """Return the seller's site, as grants and `PAYMENTS_PRIVATE_SITES` name it."""
     return f"{HOST}:{listening.getsockname()[1]}"
 
 
@@ -241,16 +240,16 @@ def site_of(listening: socket.socket) -> str:
 async def selling(
     localnet: Localnet | None, listening: socket.socket | None
 ) -> AsyncIterator[None]:
-    """Sell forecasts until the block ends, where there is a localnet to be paid on.
+    """Sell forecasts until the block ends, if there is a localnet to be paid on.
 
     Args:
-        listening: of `listen_for_buyers`; None sells nothing.
+        listening: the socket of `listen_for_buyers`; None sells nothing.
     """
     if localnet is None or listening is None:
         yield
         return
     stop = asyncio.Event()
-    # Plain JSON-RPC, as of any node; in this process, so that `--no-rpc` stays as it is.
+    # The seller calls the ledger in this process, because `--no-rpc` opens no port.
     node = httpx.ASGITransport(app=cast(Any, application(localnet.call)))
     async with httpx.AsyncClient(transport=node) as http:
         example = paid_api()
@@ -263,7 +262,7 @@ async def selling(
         )
 
         async def sell() -> None:
-            # A buyer who comes before waits, and is not told that the account lacks.
+            # Buyers wait until the account is open: before, their payments would fail.
             await _open_account(localnet)
             await serve_http(app, listening, stop.wait, Bounds(connections=_MOST_BUYERS))
 
@@ -276,7 +275,7 @@ async def selling(
 
 
 async def _open_account(localnet: Localnet) -> None:
-    """Open the seller's account of the token, which no buyer opens; once on a ledger."""
+    """Open the seller's token account, which no buyer opens, if the ledger does not have it."""
     owner = _SELLER.pubkey()
     opening = create_idempotent_associated_token_account(owner, owner, USDC.mint)
     try:
@@ -295,13 +294,12 @@ async def _open_account(localnet: Localnet) -> None:
         options = {"encoding": "base64", "preflightCommitment": "processed"}
         await localnet.call("sendTransaction", [wire, options])
     except Exception as error:
-        # The demo goes on: a purchase says what lacks.
+        # The demo goes on; a purchase then fails with the reason.
         _log.warning("seller_without_account", error=str(error))
 
 
 def paid_api() -> Any:
-    """The example's package: in the wheel beside `solward_cli`'s modules, else in the source tree's
-    examples."""
+    """Import the example's package: from the wheel with `solward_cli`, else from `examples`."""
     if _MODULE not in sys.modules:
         package = Path(__file__).parents[1]
         folder = package / "paid_api"

@@ -1,5 +1,5 @@
-"""What `solward up` prints once it serves, and of the demo agent after it: refusals, what a person
-is asked, and what it bought."""
+"""The screen that `solward up` prints once it serves, and the demo's story after it: what the agent
+bought, and what was refused or held."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from solward_cli.render import visible
 from solward_cli.up.demo import FORECAST, PRICE, DemoSeed
 from solward_server.serve import Address
 
-# Where commands look for a service that no setting names.
+# Where commands look for a service if no setting names one.
 _DEFAULT_URL = "http://127.0.0.1:3001"
 
 Say = Callable[[str], None]
@@ -42,7 +42,7 @@ _MOST_OUTCOME = 400
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """What is running.
+    """The addresses and notices of what is running.
 
     Attributes:
         rpc: the ledger's HTTP and WebSocket address.
@@ -58,7 +58,7 @@ class Screen:
     seed: DemoSeed | None
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Every address, and what is loaded."""
+        """Yield every address, and what is loaded."""
         service, settings = self.service, self.service.settings
         if self.dashboard is not None:
             yield "Dashboard", self.dashboard
@@ -85,7 +85,7 @@ class Screen:
                 yield "Demo seller", f"http://{self.seed.seller}{FORECAST} ({PRICE})"
 
     def notices(self) -> Iterator[str]:
-        """What the user should know."""
+        """Yield what the user should know."""
         settings = self.service.settings
         if settings.development_secret:
             yield (
@@ -102,8 +102,8 @@ class Screen:
             yield f"Plugin problem: {problem}"
 
     def exports(self) -> str | None:
-        """What another terminal lacks for the commands to be found and to mean this service and
-        this home; None where that is nothing."""
+        """Return the command with which another terminal finds the commands, this service and this
+        home; None if it needs none."""
         found = []
         bin_folder = Path(sys.executable).parent
         if shutil.which("solward") is None and (bin_folder / "solward").exists():
@@ -116,7 +116,7 @@ class Screen:
         return f"export {' '.join(found)}" if found else None
 
     def curl(self) -> str:
-        """One request to try."""
+        """Return a request to try."""
         settings = self.service.settings
         secret = DEVELOPMENT_SECRET if settings.development_secret else "$API_SECRET"
         path = "wallets" if self.seed is None else f"agents/{self.seed.agent.id}/decisions?limit=3"
@@ -124,8 +124,7 @@ class Screen:
 
 
 async def frozen_notice(service: Solward) -> str | None:
-    """That nothing is paid since somebody froze the service, or a restore did; None where it may
-    be."""
+    """Return a notice if the service or a wallet is frozen, else None."""
     switch, _, wallets = await service.switches.frozen(0)
     if switch is not None:
         why = f" ({switch.reason})" if switch.reason else ""
@@ -137,7 +136,7 @@ async def frozen_notice(service: Solward) -> str | None:
 
 
 async def ledger_notice(service: Solward) -> str | None:
-    """That nothing can be read or paid, since the ledger does not answer; None where it does."""
+    """Return a notice if the ledger does not answer, else None."""
     if (await service.display.health())["healthy"]:
         return None
     return (
@@ -174,7 +173,7 @@ def _rich(screen: Screen) -> None:
     console.print(Panel(table, title=f"Solward {__version__}", border_style="green", expand=False))
     for notice in screen.notices():
         console.print(f"[yellow]![/] {escape(notice)}", highlight=False)
-    # What is to be copied is printed unwrapped.
+    # Lines to copy are printed unwrapped.
     if (exports := screen.exports()) is not None:
         console.print("\nIn another terminal, first:")
         click.echo(f"  {exports}")
@@ -187,10 +186,10 @@ def _rich(screen: Screen) -> None:
 async def told(
     service: Solward, seed: DemoSeed | None, dashboard: str | None, say: Say = click.echo
 ) -> AsyncIterator[Callable[[], None]]:
-    """Tell the demo's story until the block ends; it begins when what is yielded is called.
+    """Tell the demo's story until the block ends; calling the yielded function begins it.
 
     Args:
-        dashboard: the pages' address, where a person decides; None where none are served.
+        dashboard: the pages' address, where a person decides; None if none are served.
     """
     begin = asyncio.Event()
     if seed is None:
@@ -245,17 +244,17 @@ async def _narrate(
             say(f"It was denied, and {agent.name}'s {data['type']} is not made; nothing was sent.")
         elif event.event == EventKind.AGENT_DECISION:
             if (data["action"] or "").startswith("pay_request(") and not bought:
-                # The site's own words may be in it, and another process may have its port.
+                # It may quote the site, and another process may have the site's port.
                 outcome = visible(shorten(data["outcome"], _MOST_OUTCOME, placeholder=" ..."))
                 say(f"{agent.name} did not buy the forecast: {outcome}")
         elif event.event == EventKind.TRANSACTION_BLOCKED and data["id"] != denied:
-            # One that nobody decided on in time, too.
+            # This includes a hold that nobody decided on in time.
             rule = data["guardrailsApplied"][-1]
             say(f"{agent.name} was refused by the guardrail {rule}: {data['error']}")
 
 
 def question(hold: Mapping[str, Any], dashboard: str | None) -> Iterable[str]:
-    """What a person is asked, and where to answer."""
+    """Yield what a person is asked, and where to answer."""
     yield f"A person is asked, nothing was sent: {hold['sentence']}"
     at = "" if dashboard is None else f", or at {dashboard.rstrip('/')}/holds/{hold['id']}"
     yield f"  Decide with `solward hold approve {hold['id']}` or `deny`{at}"
