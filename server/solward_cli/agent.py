@@ -123,15 +123,15 @@ def _with_options(values: dict[str, Any]) -> dict[str, Any]:
 async def _decider(
     call: ServiceCall, provider: str | None, model: str | None, *, is_filled: bool
 ) -> tuple[str | None, str | None]:
-    """The provider and its model: as given, by the defaults, or the provider's own model.
+    """Return the provider and its model: those given, the defaults, or the provider's own model.
 
-    A default model is the default provider's, and no other's.
+    A default model belongs to the default provider only.
 
     Args:
-        is_filled: the service fills in its own defaults for this request.
+        is_filled: whether the service fills in its own defaults for this request.
 
     Raises:
-        click.UsageError: nothing says which provider.
+        click.UsageError: no provider is given or set.
     """
     default = call.settings.default_llm_provider
     chosen = provider or default
@@ -150,7 +150,7 @@ async def _decider(
             names.append(f"{each.name} ({', '.join(notes)})" if notes else each.name)
         told = ", ".join(names) or "none is installed"
         raise click.UsageError(f"Give --llm-provider, or set DEFAULT_LLM_PROVIDER; one of: {told}.")
-    # Of one that is not loaded the service says so, with those that are.
+    # The service refuses a provider that is not loaded, and names those that are.
     return chosen, next((each.default_model for each in loaded if each.name == chosen), model)
 
 
@@ -187,7 +187,7 @@ async def templates(call: ServiceCall, name: str | None) -> Output:
 
 
 def leaving_text(can_leave: Mapping[str, Any]) -> str:
-    """`0.04 SOL, 0.02 SOL of fees and rent`; `nothing` where nothing can leave."""
+    """Return `0.04 SOL, 0.02 SOL of fees and rent`, or `nothing` if nothing can leave."""
     parts = []
     for asset, each in can_leave["assets"].items():
         unit = {"*": "dollars' worth", "COSTS": "SOL of fees and rent"}.get(asset, asset)
@@ -199,7 +199,7 @@ def leaving_text(can_leave: Mapping[str, Any]) -> str:
 
 
 def limit_texts(limits: Mapping[str, Any]) -> dict[str, object]:
-    """Limits by the labels of their fields."""
+    """Return limits by the labels of their fields."""
     labels = {each.json: each.label for each in (*fields_of(Guardrails), *fields_of(LlmBudget))}
     return {
         f"  {labels.get(name, name)}": "no limit" if value is None else amount(value)
@@ -208,7 +208,7 @@ def limit_texts(limits: Mapping[str, Any]) -> dict[str, object]:
 
 
 def render_agent(found: Agent) -> Output:
-    """All fields of an agent."""
+    """Render all fields of an agent."""
     rules = "" if found.is_llm else " (fixed rules, not a language model)"
     return answer_fields(
         found,

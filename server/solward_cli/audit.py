@@ -1,6 +1,4 @@
-"""`solward audit list|export|verify`: the log of a running service, and whether it is unchanged;
-`solward events tail`: its events as they happen; `solward alerts test`: one message to the receiver
-of alerts."""
+"""`solward audit list|export|verify`, `solward events tail` and `solward alerts test`."""
 
 from __future__ import annotations
 
@@ -152,7 +150,7 @@ async def tail(
 
 
 def event_summary(event: Event) -> str:
-    """What an event is about, on one line."""
+    """Describe an event on one line."""
     from solward.client import Transaction
 
     data = event.data

@@ -40,7 +40,7 @@ _existing_file = click.argument(
 
 
 class _BackupGroup(click.Group):
-    """`backup FILE` makes one; other words are commands. A file of such a name is `./verify`."""
+    """A group where `backup FILE` is `backup create FILE`; a file named `verify` is `./verify`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, *ctx.help_option_names):
@@ -124,7 +124,7 @@ def _restored(
     file: Path,
     passphrase_file: Path | None,
 ) -> Restored:
-    """What came of a restore, for which passphrases are asked."""
+    """Run a restore, asking for its passphrases, and return its result."""
 
     def keystore_passphrase() -> str:
         if settings.keystore_passphrase is not None:
@@ -137,14 +137,13 @@ def _restored(
 
 
 def _settings() -> Settings:
-
     # SIGTERM removes the temporary copies, as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     return keystore_settings()
 
 
 def _passphrase(file: Path | None, *, new: bool = False) -> str:
-    """The backup's passphrase, from the file or a prompt; a new one is typed twice.
+    """Return the backup's passphrase, from the file or a prompt; a new one is typed twice.
 
     Raises:
         BackupError: it is too short, or the file cannot be read.

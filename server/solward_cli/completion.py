@@ -9,7 +9,7 @@ from solward_cli import VARIABLE
 
 PROGRAM = "solward"
 
-# Click's own reads each reply with `read`, which takes backslashes away, and expands wildcards.
+# Click's own script drops backslashes from replies and expands wildcards.
 _BASH = """\
 %(complete_func)s() {
     local IFS=$'\\n' reply
@@ -29,8 +29,8 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 
 
 class _BashWords(BashComplete):
-    """Bash, unlike zsh and fish, puts a reply into the line as it is: `named` offers none
-    that it would read otherwise."""
+    """Completion for bash, which unlike zsh and fish does not quote replies: `named` offers only
+    words that need no quotes."""
 
     source_template = _BASH
 

@@ -1,5 +1,4 @@
-"""`solward config show` and `running`, and `solward version`; and `solward database upgrade`: the
-queue's tables, after an upgrade of procrastinate."""
+"""`solward config show|running`, `solward version` and `solward database upgrade`."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ def show() -> None:
 
 
 def not_served(settings: Settings) -> Iterator[str]:
-    """Why no service starts with these settings, though each has a value that it may have."""
+    """Yield why no service starts with these settings, though each value is valid by itself."""
     from solward.database.database import database_file
 
     for check in (

@@ -62,7 +62,7 @@ def _limits(key: credentials.ApiKey) -> Text:
 async def _new_key(call: ServiceCall, made: credentials.CreatedKey) -> Output:
     until = getattr(made, "previous_secret_until", None)
     if until is not None:
-        # Who rotates a key that leaked must not believe that its secret has ended.
+        # After a leak, the user must not believe that the old secret has ended.
         at = moment(until)
         call.note(
             f"The secret it had works until {at} UTC; rotating with --overlap 0 ends it at once."
@@ -90,7 +90,7 @@ def _admins(found: tuple[credentials.AdminCredential, ...]) -> Output:
     return answer_table(
         found,
         *("id", "name", "role"),
-        # One that is gone has no name any more.
+        # A revoked credential has no name.
         ("created_by", lambda each: names.get(each.created_by, each.created_by)),
         *("last_used_at", "expires_at"),
         empty="There are no admin credentials beside the admin secret.",

@@ -1,5 +1,5 @@
-"""Commands by declarations: their arguments and options are the fields of a request, and what they
-print is of its answer.
+"""Commands made from declared calls: their arguments and options are the fields of the request, and
+they print its answer.
 
     lists(hold, LIST_HOLDS, "List what waits for a person, newest first.", "id", "state", empty="-")
     asks(hold, GET_HOLD, "Show all of HOLD.", _render)
@@ -58,22 +58,22 @@ def asks(
     without: Collection[str] = (),
     **given: Any,
 ) -> click.Command:
-    """The command of a declared call, which is added to the group.
+    """Add the command of a declared call to the group, and return it.
 
     Its arguments are the records that the call's path names (`solward_cli.named`), and texts for
     the path's other parts.
 
     Args:
         does: the command's help.
-        shown: makes what is printed of the answer, a coroutine function of the command's call and
-            the answer; or it is the text, which may name the answer and the records, as
-            `{agent.name}: {answer.status}`.
-        name: where it is not that of the client's method.
+        shown: the text to print, which may name the answer and the records, as `{agent.name}:
+            {answer.status}`; or a function of the answer; or a coroutine function of the command's
+            call and the answer.
+        name: if it is not that of the client's method.
         question: asked before what cannot be undone; it may name the records. A function makes it
-            of the options; without a text nothing is asked.
-        progress: what a terminal says while the service works.
+            from the options; if it is empty, nothing is asked.
+        progress: shown on a terminal while the service works.
         without: fields of the request that are no options.
-        given: fields of the request that are not the caller's to choose.
+        given: fields of the request that the user does not choose.
     """
     parts = [each.removesuffix("_id") for each in asked.parts]
     request = asked.request
@@ -119,7 +119,7 @@ def lists(
     name: str = "",
     **given: Any,
 ) -> None:
-    """Add a command as `asks` does, for a call that lists: a table of these cells."""
+    """Add a command as `asks` does, which prints the answers as a table of these cells."""
 
     def table(found: Any) -> Output:
         return answer_table(found, *cells, empty=empty)
@@ -128,12 +128,12 @@ def lists(
 
 
 def request_options(kind: type[Request], *, without: Collection[str] = ()) -> Decorator:
-    """Arguments and options for the fields of a request, but for those `without`."""
+    """Return arguments and options for the fields of a request, except those in `without`."""
     return options(each for each in fields_of(kind) if each.name not in without)
 
 
 def options(fields: Iterable[Field]) -> Decorator:
-    """An argument for each field that is required, an option for each other one."""
+    """Return an argument for each required field and an option for each other one."""
     shown: list[Field] = []
     for each in fields:
         if isinstance(each, Part) and "cli" not in each.left_out:
@@ -145,12 +145,12 @@ def options(fields: Iterable[Field]) -> Decorator:
 
 
 def argument(field: Field) -> str:
-    """Its name as an argument."""
+    """Return the field's name as an argument."""
     return field.cli if field.cli.isupper() else field.name.upper()
 
 
 def option_name(field: Field) -> str:
-    """Its name as an option, such as `--max-runs`."""
+    """Return the field's name as an option, such as `--max-runs`."""
     return field.cli or f"--{field.name.replace('_', '-')}"
 
 
@@ -220,20 +220,19 @@ def _kind(field: Field) -> Any:
 
 
 def default_of(kind: type[Request], name: str) -> Any:
-    """What stands in for a field that is left out."""
+    """Return the default of a request's field."""
     return declared_fields(kind)[name].default
 
 
 def sent(kind: type[Request], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of the client's call for a command's options; what was left out is left to the
-    service."""
+    """Return the arguments of the client's call for a command's options, but those not given."""
     found: dict[str, Any] = {}
     for each in fields_of(kind):
         value = values.get(each.name)
         if isinstance(each, Part) and "cli" not in each.left_out:
             given = {part.json: values[part.name] for part in fields_of(each.kind)}
             value = {name: of for name, of in given.items() if of is not None}
-        # Not by `in`: 0 equals False, and a limit of 0 is one.
+        # `in` would also drop a limit of 0, because 0 equals False.
         if value is None or value is False or value == () or value == {}:
             continue
         found[each.name] = value

@@ -1,5 +1,5 @@
-"""How commands read settings, open a home, run and refuse: an error the user can mend is one line,
-exit 2. And options that several commands share."""
+"""Helpers of commands: settings, databases, refusals and shared options. An error that the user can
+mend is printed on one line, with exit code 2."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def refuse(text: str) -> NoReturn:
 
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
-    """End the command with one line where the error is one the user can mend."""
+    """End the command with one line if the user can mend the error."""
     try:
         yield
     except _REFUSALS as error:
@@ -68,10 +68,10 @@ def refusals() -> Iterator[None]:
 
 
 def read_settings(**options: Any) -> Settings:
-    """The settings, overridden by options that are not None; secrets leave the environment.
+    """Return the settings, overridden by options, and remove secrets from the environment.
 
     Raises:
-        ConfigError: naming the variable.
+        ConfigError: a setting is wrong; the text names its variable.
     """
     from solward.settings import Settings
     from solward.settings.secrecy import forget_secrets
@@ -82,14 +82,14 @@ def read_settings(**options: Any) -> Settings:
 
 
 def serving_settings(host: str | None, port: int | None) -> Settings:
-    """The settings of a server; raises `ConfigError` where they are unsafe to serve with."""
+    """Return the settings of a server; raises `ConfigError` if they are unsafe to serve with."""
     settings = read_settings(api_host=host, api_port=port)
     settings.check_serving()
     return settings
 
 
 def keystore_settings() -> Settings:
-    """The settings of a command that opens keys: its process's memory is protected."""
+    """Protect the process's memory, and return the settings of a command that opens keys."""
     from solward.support.hardening import protect_memory
 
     protect_memory()
@@ -98,9 +98,9 @@ def keystore_settings() -> Settings:
 
 
 def home_command(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A command of a coroutine `(settings, **parameters)` that opens this home's keys.
+    """Make a command of a coroutine `(settings, **parameters)` that opens this home's keys.
 
-    What it refuses is one line on standard error, and exit code 2.
+    A refusal is one line on standard error, and exit code 2.
     """
 
     @functools.wraps(function)
@@ -120,9 +120,8 @@ async def offline_database(settings: Settings, *, begins: bool = False) -> Async
     keeps two such commands from running on one home.
 
     Args:
-        begins: whether home and database are made where there are none, as by a service's first
-            start. Other commands have nothing to do there, and would leave an empty service behind
-            in a home that was mistyped.
+        begins: whether to make a missing home and database, as a service's first start does. Other
+            commands would leave an empty service behind in a home that was mistyped.
 
     Raises:
         HomeLocked: a process runs on this home, or on this database.
@@ -156,7 +155,7 @@ async def offline_database(settings: Settings, *, begins: bool = False) -> Async
 
 @contextlib.asynccontextmanager
 async def inspected_database(settings: Settings) -> AsyncIterator[Database]:
-    """Open the settings' database for reading alone, also beside a running service.
+    """Open the settings' database for reading only; a service may be running.
 
     Raises:
         ConfigError, StoreError: there is none, or it cannot be read.
@@ -171,7 +170,7 @@ async def inspected_database(settings: Settings) -> AsyncIterator[Database]:
 
 
 async def read_audit_key(settings: Settings, database: Database) -> None:
-    """Have a database authenticate what it reads, by the keystore's secret."""
+    """Set the key by which a database authenticates what it reads, from the keystore's secret."""
     from solward.vault.custody.keystore import audit_key
     from solward.vault.custody.service import key_source
 
@@ -183,7 +182,7 @@ async def read_audit_key(settings: Settings, database: Database) -> None:
 async def offline_wallets(
     settings: Settings, *, begins: bool = False
 ) -> AsyncIterator[tuple[Database, Wallets]]:
-    """As `offline_database`, with the keystore open: only then the audit log goes on."""
+    """Open the database as `offline_database` does, with the keystore for the audit log."""
     from solward.vault.custody import Wallets
 
     async with offline_database(settings, begins=begins) as database:
@@ -235,8 +234,8 @@ def run(
 
 
 def import_lean() -> None:
-    """Import the logs and HTTP's client without what they take because it is installed: this
-    process stays, and each megabyte with it."""
+    """Import the logs and the HTTP client without their optional imports, because a long-running
+    process keeps every megabyte."""
     with left_out(*UNUSED):
         import httpcore  # noqa: F401
         import httpx  # noqa: F401
@@ -244,17 +243,16 @@ def import_lean() -> None:
 
 
 def begin_service() -> None:
-    """Import as `import_lean`, and collect no garbage until `freeze_gc` or the command's end:
-    imports and opening make next to none, and looking for it after each ten thousand objects was a
-    fifth of a start."""
+    """Import as `import_lean`, and collect no garbage until `freeze_gc` or the command's end: a
+    start makes almost none, and looking for it took a fifth of the time."""
     gc.disable()
-    # A refused command may be one of many that a process runs.
+    # The process may run more commands after one that is refused.
     click.get_current_context().call_on_close(gc.enable)
     import_lean()
 
 
 def freeze_gc() -> None:
-    """Collect from now on, but for the objects made so far, which live as long as the process.
+    """Collect garbage again, except the objects made so far, which live as long as the process.
 
     A full collection of a service's 150 MB stops it for 0.1 s, and a thousand agents
     (`benchmarks/fleet.py`) caused several in each second.
@@ -265,7 +263,7 @@ def freeze_gc() -> None:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """uvloop's event loop, or asyncio's where uvloop does not exist."""
+    """Return the factory of uvloop's event loop, or of asyncio's if uvloop is not installed."""
     try:
         import uvloop
     except ImportError:
@@ -279,7 +277,7 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
 def several(*parameters: Callable[[F], F]) -> Callable[[F], F]:
-    """One decorator for several arguments and options, in their order."""
+    """Combine several arguments and options into one decorator, in their order."""
 
     def decorated(command: F) -> F:
         for each in reversed(parameters):
@@ -308,12 +306,12 @@ log_level_option = click.option(
 
 
 def past(text: str) -> datetime:
-    """A moment: ISO 8601, UTC where it names no zone, or a span before now such as `7d`."""
+    """Parse a moment: ISO 8601, UTC if it names no zone, or a span before now such as `7d`."""
     return _moment(text, -1)
 
 
 def expiry(text: str) -> datetime:
-    """A moment: ISO 8601, UTC where it names no zone, or a span from now such as `90d`."""
+    """Parse a moment: ISO 8601, UTC if it names no zone, or a span from now such as `90d`."""
     return _moment(text, 1)
 
 

@@ -1,4 +1,4 @@
-"""`solward hold list|show|approve|deny`: what waits for a person, and the decision."""
+"""`solward hold list|show|approve|deny`: transactions that wait for a person, and the decision."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def approve(call: ServiceCall, hold: Hold, note: str | None, yes: bool) ->
 
 
 async def _refusal(call: ServiceCall, found: Hold) -> str | None:
-    """Why an approved one was refused when it was judged again, where the caller may read that."""
+    """Return why an approved hold was refused when it was judged again, if the caller may know."""
     from solward.client import ApiError
 
     if found.state != "refused" or found.transaction_id is None:
@@ -77,7 +77,7 @@ async def _render(call: ServiceCall, found: Hold) -> Output:
 
 
 def _fields(found: Hold, refusal: str | None = None) -> Output:
-    """All of it; recipients and mints are whole."""
+    """Render all fields of a hold; recipients and mints are never shortened."""
     arrives = [f"at least {units} units of {mint}" for mint, units in found.arrives.items()]
     again = "It is not made by the approval: its caller has to ask again."
     return answer_fields(

@@ -1,5 +1,5 @@
-"""`solward keystore rotate`, `solward wallet import` and `solward wallet export`: the keystore's
-secret, and keys in and out, of a stopped service."""
+"""`solward keystore rotate`, `solward wallet import` and `solward wallet export`, while the service
+is stopped."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ async def rotate(settings: Settings, kind: str | None) -> None:
 
     kind = kind or ("file" if settings.keystore_passphrase is None else "passphrase")
     async with offline_wallets(settings) as (_, wallets):
-        # Asked for once nothing else is in the way.
+        # Asked for last, after everything that can refuse.
         if kind == "passphrase":
             typed = click.prompt(
                 "New passphrase", hide_input=True, confirmation_prompt=True, err=True
             )
             weak = next(weaknesses({"KEYSTORE_PASSPHRASE": str(typed)}), None)
-            # What is blank is refused with the reason for that.
+            # A blank passphrase is refused later, with its own reason.
             if weak is not None and str(typed).strip():
                 raise ConfigError(weak)
             source = KeySource(str(typed))
@@ -82,11 +82,11 @@ async def import_(settings: Settings, file: Path, name: str | None) -> None:
 
     with file.open("rb") as opened:
         text = opened.read(_MAX_FILE_BYTES).decode("utf-8", "replace")
-    # Before a home is made for it.
+    # A file without a key is refused before a home is made.
     address = str(parse_keypair_file(text).pubkey())
     async with offline_wallets(settings, begins=True) as (database, wallets):
         await _refuse_taken(settings, address)
-        # Others' rights were looked for on this network: no service of another may use the key.
+        # Others' rights were checked on this network only: no service of another may use the key.
         await bind_network(database, settings.solana_network)
         wallet = await wallets.import_keypair(text, name or file.stem)
     click.echo(f"Wallet:  {wallet.id}")
@@ -95,7 +95,7 @@ async def import_(settings: Settings, file: Path, name: str | None) -> None:
 
 
 async def _refuse_taken(settings: Settings, address: str) -> None:
-    """Raise `InvalidRequest` where others may take what a key holds, or where nobody says so."""
+    """Raise `InvalidRequest` if others may take what a key holds, or if no node says so."""
     from solward.service.cluster import open_cluster
     from solward.solana.foreign_rights import foreign_rights
 
@@ -162,10 +162,10 @@ async def export(settings: Settings, wallet: str, file: Path) -> None:
 
 
 def _typed_secret(settings: Settings, newest: KeystoreRow, wallet: Wallet) -> KeySource:
-    """The keystore's secret, typed at the terminal.
+    """Return the keystore's secret, typed at the terminal.
 
-    Never the environment's passphrase: a program that can run this command must not be able to
-    export keys.
+    The environment's passphrase is not used: a program that can run this command must not
+    be able to export keys.
     """
     from solward.vault.custody import KeySource
     from solward.vault.custody.service import KEY_FILE

@@ -1,7 +1,7 @@
 """`solward mcp`: the running service's skills as MCP tools, on standard input and output; and
-`solward mcp config`: a key for one wallet, in the configuration of a host.
+`solward mcp config`: a key for one wallet, in the configuration of an MCP client.
 
-Sources of where a host keeps its servers: its own documentation of its file (Claude Desktop and
+Sources of where a client keeps its servers: its own documentation of its file (Claude Desktop and
 Claude Code `mcpServers`, Cursor `mcp.json`, VS Code `mcp.json`).
 """
 
@@ -33,7 +33,7 @@ from solward_cli.service_call import ServiceCall, confirmed, service_call
 if TYPE_CHECKING:
     from solward.client import ApiKey, Wallet
 
-# Hosts put it before the names of tools, of which models' vendors take 64 characters.
+# Clients put it before the names of tools, of which model vendors accept 64 characters.
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,20}")
 
 URL: Final = "SOLWARD_API_URL"
@@ -41,11 +41,11 @@ KEY: Final = "SOLWARD_API_KEY"
 
 Entry = dict[str, Any]
 
-# Standard output is the protocol's alone.
+# Printed on standard error, because standard output carries the protocol.
 _OPERATOR = (
     "SOLWARD_API_KEY is not set: this session has the operator's rights on every wallet, and no"
     " key's limits. To confine it, give it a key of one wallet:"
-    " solward mcp config HOST --wallet NAME, or solward key create NAME --wallet WALLET."
+    " solward mcp config CLIENT --wallet NAME, or solward key create NAME --wallet WALLET."
 )
 
 
@@ -54,10 +54,10 @@ class Host:
     """One program that starts MCP servers.
 
     Attributes:
-        title: as its makers write it.
-        servers: the field of its file that has the servers, by name.
-        typed: whether an entry says that it is on standard input and output.
-        then: what a person does once the entry is there.
+        title: its name, as its makers write it.
+        servers: the field of its file that holds the servers, by name.
+        typed: whether an entry says that it uses standard input and output.
+        then: what the user does once the entry is written.
     """
 
     title: str
@@ -66,8 +66,8 @@ class Host:
     then: str
 
     def entry(self, url: str, key: str) -> Entry:
-        """What starts `solward mcp`; the key is in its environment, not on its command line."""
-        # By its path: hosts have a `PATH` of their own.
+        """Return the entry that starts `solward mcp`, with the key in its environment variables."""
+        # An absolute path, because clients have a `PATH` of their own.
         name = "solward.exe" if sys.platform == "win32" else "solward"
         script = Path(sysconfig.get_path("scripts"), name)
         entry = {"command": str(script), "args": ["mcp"], "env": {URL: url, KEY: key}}
@@ -154,7 +154,7 @@ async def config(
         click.echo(jsontext.indented({told.servers: {name: entry}}))
         return None
     try:
-        # Read again: hosts write their files too, while a person is asked.
+        # Read again, because the client may have written it while the user was asked.
         HostFile.read(path, told.servers).write(name, entry)
     except BaseException:
         await call.client.keys.revoke(made.id)
@@ -168,12 +168,12 @@ async def config(
 
 
 async def _key_of(call: ServiceCall, entry: Mapping[str, Any] | None) -> ApiKey | None:
-    """The key of an entry, where it is one of this service that still works."""
+    """Return the key of an entry, if it is a key of this service that still works."""
     from solward.client import ClientError, SolwardClient
 
     environment = {} if entry is None else entry.get("env")
     if not isinstance(environment, dict) or environment.get(URL) != call.client.url:
-        # A key of another service is nothing to show to this one.
+        # Another service's key must not be sent to this one.
         return None
     try:
         async with SolwardClient(call.client.url, environment[KEY]) as client:
@@ -183,7 +183,7 @@ async def _key_of(call: ServiceCall, entry: Mapping[str, Any] | None) -> ApiKey 
 
 
 def file_of(host: str, platform: str = sys.platform) -> Path:
-    """The file of the user's own servers, which every project has.
+    """Return the file of the user's own servers, which every project has.
 
     Args:
         platform: as `sys.platform` names it.
@@ -205,7 +205,7 @@ def file_of(host: str, platform: str = sys.platform) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class HostFile:
-    """A host's file, as it was read.
+    """A client's configuration file, as it was read.
 
     Attributes:
         content: empty where there is no file yet.
@@ -217,13 +217,12 @@ class HostFile:
 
     @classmethod
     def read(cls, path: Path, servers: str) -> HostFile:
-        """The file as it is now.
+        """Read the file as it is now.
 
         Raises:
-            InvalidRequest: it cannot be read, or is not what the host writes itself; a comment, for
-                one, would be lost.
+            InvalidRequest: it cannot be read, or is not plain JSON: a comment would be lost.
         """
-        # What a link stands for is written, not in its place.
+        # A symbolic link stays, and its target is written.
         path = Path(os.path.realpath(path))
         try:
             text = path.read_bytes()
@@ -243,14 +242,12 @@ class HostFile:
         return cls(path, servers, content)
 
     def entry(self, name: str) -> Mapping[str, Any] | None:
-        """The entry of this name; None where there is none."""
+        """Return the entry of this name, or None."""
         found = self.content.get(self.servers, {}).get(name)
         return found if isinstance(found, dict) else None
 
     def write(self, name: str, entry: Entry) -> None:
-        """Put the entry beside all else that the file has, for its owner's eyes alone.
-
-        The file is the one before or the one after, whatever happens meanwhile.
+        """Add or replace the entry in one atomic write; only the file's owner can read it.
 
         Raises:
             InvalidRequest: it cannot be written.
@@ -295,7 +292,7 @@ def mcp(context: click.Context, wallet: str | None, url: str | None, log_level: 
     logs.configure(log_level)
     with refusals():
         settings = read_settings()
-        # Nothing needs cleaning up, and a traceback would say nothing.
+        # Ctrl-C ends the process at once: nothing needs cleaning up.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         address = url or settings.client_target[0]
         asyncio.run(serve(address, settings.client_token, wallet, opened))

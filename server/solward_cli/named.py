@@ -28,11 +28,10 @@ Find = Callable[["SolwardClient", str, Mapping[str, Any]], Awaitable[Any]]
 Offered = tuple[str, str, str | None]
 Offer = Callable[["SolwardClient"], Awaitable[list[Offered]]]
 
-# Somebody waits for the shell: without an answer by then nothing is offered.
+# Completion offers nothing after this time, because the user waits for the shell.
 TIMEOUT_S = 1.0
-# No shell gives any of these a meaning or ends a word at one, also where the line has opened
-# quotes, backticks or braces around them. A hyphen in front would be an option's. Whoever holds a
-# key, an agent or a plugin chooses names, and a shell runs what stands in its line.
+# Names that every shell reads as one plain word, even within quotes, backticks or braces. A leading
+# hyphen would begin an option. Keys, agents and plugins choose names, and a shell runs the line.
 _SAFE = re.compile(r"[0-9A-Za-z\x80-\U0010ffff][-0-9A-Za-z\x80-\U0010ffff_.]*")
 _ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PAGE: Final = 500
@@ -53,10 +52,9 @@ class Lookup:
 
 
 class Named(click.ParamType):  # type: ignore[type-arg]  # Generic from click 8.3 on.
-    """The type of what names a record: by its name, its id or the beginning of its id.
+    """The type of an argument that names a record by its name, its id or the beginning of its id.
 
-    A shell completes it by what `offer` gives of the service that the command would call; where
-    that does not answer, or refuses, by nothing, and without a word.
+    A shell completes it with what `offer` reads from the service; if that fails, with nothing.
     """
 
     name = "text"
@@ -84,7 +82,7 @@ class Named(click.ParamType):  # type: ignore[type-arg]  # Generic from click 8.
             CompletionItem(word, help=visible(text if word == name else name))
             for name, text, id_ in found
             if name.startswith(incomplete)
-            # An id is typed instead of a name that a shell might read otherwise.
+            # The id replaces a name that a shell could interpret.
             and (word := name if name.isprintable() and _SAFE.fullmatch(name) else id_)
         ]
 
@@ -102,8 +100,8 @@ class Named(click.ParamType):  # type: ignore[type-arg]  # Generic from click 8.
 
 
 async def recipient(client: SolwardClient, text: str, _: Mapping[str, Any]) -> NamedAddress:
-    """Who is paid: an address as it is; else a contact, which an admin may name, or a wallet of
-    the service, also by the beginning of its id."""
+    """Find a recipient: an address as it is, a contact, which only an admin may name, or a wallet
+    by its name, its id or the beginning of it."""
     from solward.client import Unauthorized
     from solward.client.wallets import ADDRESS, MIN_ID_PREFIX
     from solward.types.address_book import AddressBook, Known
@@ -113,7 +111,7 @@ async def recipient(client: SolwardClient, text: str, _: Mapping[str, Any]) -> N
     try:
         known: list[NamedAddress] = [*await client.contacts.list()]
     except Unauthorized:
-        # Names are the operator's; a key names the wallets that it sees.
+        # Only an admin may read contacts; a key can name the wallets that it sees.
         found = await client.wallets.find(text)
         return Known(found.address, found.name)
     wallets = await client.wallets.list()
@@ -130,14 +128,14 @@ async def _wallet_id(client: SolwardClient, text: str, _: Mapping[str, Any]) -> 
 
 
 async def _agent_id(client: SolwardClient, text: str, _: Mapping[str, Any]) -> str:
-    # Of an agent that is deleted the id alone is left.
+    # A deleted agent is known only by its id.
     return text if _ID.fullmatch(text) else (await client.agents.find(text)).id
 
 
 def _one(
     kind: str, read: Callable[[SolwardClient, Mapping[str, Any]], Awaitable[Sequence[Any]]]
 ) -> Find:
-    """Finds the one of this name or id among those that are read."""
+    """Return what finds the record of a name or an id among those that `read` returns."""
 
     async def find(client: SolwardClient, text: str, named: Mapping[str, Any]) -> Any:
         from solward.client.wallets import find_one
@@ -152,7 +150,7 @@ _key = _one("key", lambda client, _: client.keys.list())
 
 
 async def _principal(client: SolwardClient, who: str, named: Mapping[str, Any]) -> str:
-    """A principal as the log has it: by its id; of what is deleted the id alone is left."""
+    """Return a principal as the log writes it, by its id; deleted ones are known only by it."""
     kind, _, name = who.partition(":")
     if kind == "agent":
         return f"agent:{await _agent_id(client, name, named)}"
@@ -162,7 +160,7 @@ async def _principal(client: SolwardClient, who: str, named: Mapping[str, Any]) 
 
 
 async def _hold(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Hold:
-    """The hold of this id, or of the beginning of one that is open or one of the newest."""
+    """Find a hold by its id, or by the beginning of it among the open and the newest ones."""
     from solward.client import NotFoundError
 
     try:
@@ -173,7 +171,7 @@ async def _hold(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Hold:
 
 
 async def _payment(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Payment:
-    """The payment of this id, or of the beginning of one of the newest."""
+    """Find a payment by its id, or by the beginning of it among the newest ones."""
     from solward.client import NotFoundError
 
     try:
@@ -183,7 +181,7 @@ async def _payment(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Pa
 
 
 async def transaction(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Transaction:
-    """One of the latest 10,000: by its id, the beginning of it, or its signature."""
+    """Find one of the latest 10,000 by its id, the beginning of it, or its signature."""
     found: list[Transaction] = []
     for _page in range(_MOST_PAGES):
         page = await client.transactions.list(_PAGE, found[-1].id if found else None)
@@ -194,7 +192,7 @@ async def transaction(client: SolwardClient, text: str, _: Mapping[str, Any]) ->
 
 
 def _begun(kind: str, text: str, among: Iterable[R]) -> R:
-    """The one whose id begins with a text, or whose signature it is.
+    """Return the one record whose id begins with a text, or whose signature it is.
 
     Raises:
         NotFoundError, AmbiguousName.
@@ -266,9 +264,9 @@ BY_NAME: Final = {
     ),
     "wallet": WALLET,
 }
-"""By what a command's argument, or a part of a call's path, names."""
+"""The types of arguments that name records, by the argument's name."""
 
 
 def argument(name: str) -> Callable[[F], F]:
-    """The argument that names such a record."""
+    """Return the argument that names such a record."""
     return click.argument(name, type=BY_NAME[name])

@@ -129,7 +129,7 @@ async def curl(
         call.exit_code = EXIT_REFUSED if is_decided else EXIT_UNDECIDED
         return None
     call.exit_code = exit_code(answer)
-    # Standard output is the body's.
+    # Standard output carries only the body.
     click.echo(visible(line(answer)), err=True)
     if answer.truncated:
         click.echo("The body is longer; this is the first MiB of it.", err=True)
@@ -143,7 +143,7 @@ async def curl(
 
 
 def exit_code(answer: PaidAnswer) -> int:
-    """What the command ends with: whether the site served, and whether it was paid."""
+    """Return the exit code, which says whether the site served and whether it was paid."""
     payment = answer.payment
     if 200 <= answer.status < 300:
         return 0
@@ -155,7 +155,7 @@ def exit_code(answer: PaidAnswer) -> int:
 
 
 def render_payment(answer: StoredPayment) -> Output:
-    """All fields of a payment, and what the site answered, as text."""
+    """Render all fields of a payment, and the site's answer as text."""
     payment = answer.payment
     try:
         body = answer.body.decode()
@@ -177,7 +177,7 @@ def render_payment(answer: StoredPayment) -> Output:
 
 
 def render_quote(quote: PaymentQuote) -> Output:
-    """What would be paid, and whether it would be."""
+    """Render what would be paid, and whether it is allowed."""
     offer = quote.offer
     return answer_fields(
         quote,
@@ -192,7 +192,7 @@ def render_quote(quote: PaymentQuote) -> Output:
 
 
 def line(answer: PaidAnswer) -> str:
-    """What was paid, and what came of it, on one line."""
+    """Say on one line what was paid, and what came of it."""
     payment = answer.payment
     answered = f"Status {answer.status}" if answer.status else "No answer came"
     if payment is None:
@@ -209,7 +209,7 @@ def line(answer: PaidAnswer) -> str:
 
 
 def price(payment: PaymentTerms) -> str:
-    """The amount with its unit."""
+    """Return the amount with its unit."""
     return f"{amount(payment.amount)} {payment.symbol or short(payment.asset)}"
 
 

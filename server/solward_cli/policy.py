@@ -1,6 +1,5 @@
-"""`solward policy show|add|remove|check|replay`: who may do what, and how much of it; `solward
-contacts add|list|remove`: what recipients are called; `solward freeze`, `frozen`, `unfreeze`: the
-switch that stops every new transaction."""
+"""`solward policy`: grants; `solward contacts`: names of recipients; `solward freeze`, `frozen` and
+`unfreeze`: the switch that stops every new transaction."""
 
 from __future__ import annotations
 
@@ -54,14 +53,14 @@ async def add(call: ServiceCall, grant: str, yes: bool) -> Output:
     if new.get("version", now.version) != now.version:
         fail(f"{grant} is of version {new['version']}, and version {now.version} is in force")
     book = {**now.book, **(new.get("book") or {})}
-    # Whose grants they are, by id.
+    # The service replaces the principals' names by their ids.
     read = await call.client.policy.check({**new, "book": book, "version": None})
     granted = {each["who"] for each in read.grants}
     kept = [each for each in now.read_only if each not in granted]
     added = [each for each in read.read_only if each not in kept]
     grants = [*now.grants, *read.grants]
     draft = await _draft(call, now, yes, book=book, grants=grants, readOnly=[*kept, *added])
-    # Who only reads from now on can do less than before.
+    # A document of readOnly alone only takes rights away.
     if new.get("grants") or new.get("book"):
         confirmed("Grant this?", yes)
     changed = await call.client.policy.replace({**draft.document, "version": now.version})
@@ -133,7 +132,7 @@ async def replay(call: ServiceCall, draft: str | None, days: int | None) -> Outp
 
 
 async def _draft(call: ServiceCall, now: Policy, yes: bool, **document: Any) -> Policy:
-    """What a policy would say; what that changes is shown where somebody reads it."""
+    """Check a draft policy and return it; print its changes, except with --yes and --json."""
     draft = await call.client.policy.check(document)
     if not yes or not call.as_json:
         show_text(render_change(now, draft), err=call.as_json)
@@ -141,9 +140,8 @@ async def _draft(call: ServiceCall, now: Policy, yes: bool, **document: Any) -> 
 
 
 def _read(text: str) -> dict[str, Any]:
-    """A policy's document from a file, standard input, or a sentence."""
-
-    # The service says what a sentence lacks; the name of a file has rarely a space.
+    """Read a policy's document from a file, standard input, or a sentence."""
+    # A text with a space is a sentence, unless a file has that name.
     if " " in text.strip() and not os.path.exists(text):
         return {"grants": [text]}
     try:
@@ -168,7 +166,7 @@ def _read(text: str) -> dict[str, Any]:
 
 
 def render_policy(policy: Policy) -> Output:
-    """Its sentences, each grant with its number, and the address book."""
+    """Render the policy's sentences, each grant with its number, and the address book."""
     numbers: Counter[str] = Counter()
     rows: list[tuple[object, str]] = []
     for grant, sentence in zip(policy.grants, policy.sentences, strict=False):
@@ -184,7 +182,7 @@ def render_policy(policy: Policy) -> Output:
 
 
 def render_change(before: Policy, after: Policy) -> Output:
-    """What one policy says and the other does not, a line each."""
+    """Render the sentences that only one of two policies has, a line each."""
     was, now = Counter(_policy_lines(before)), Counter(_policy_lines(after))
     lines = [plain(f"- {each}", "red") for each in (was - now).elements()]
     lines += [plain(f"+ {each}", "green") for each in (now - was).elements()]
@@ -202,7 +200,7 @@ def render_change(before: Policy, after: Policy) -> Output:
 
 
 def render_replay(report: Replay) -> Output:
-    """What a draft would have changed."""
+    """Render what a draft would have decided otherwise."""
     days = "the last day" if report.days == 1 else f"the last {report.days} days"
     counts = f"{report.judged} transactions of {days} judged, {report.changed} otherwise."
     if report.refused_by_other_rules:

@@ -9,7 +9,7 @@ from solward.support.tls import tls_context
 
 
 class RecordingTransport(httpx.AsyncHTTPTransport):
-    """Keeps what a command tells of its requests.
+    """A transport that keeps what a command prints of its requests.
 
     Attributes:
         last_text: the text of the last response that is JSON.

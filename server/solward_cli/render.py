@@ -1,6 +1,5 @@
-"""Text for people: tables as wide as the terminal, control characters of names and texts written
-out, answers by their declared fields. What is no terminal gets every value whole and every row on
-one line."""
+"""Tables and texts for people, with control characters escaped. Tables are as wide as the terminal;
+files and pipes get every value whole and every row on one line."""
 
 from __future__ import annotations
 
@@ -24,12 +23,12 @@ if TYPE_CHECKING:
     from solward.client import Transaction
     from solward.resources.declare import Answer
 
-# What a command prints. Rich is imported where it prints: processes that stay do without it.
+# What a command prints. Rich is imported only where it prints, which saves services memory.
 Output: TypeAlias = "RenderableType"
 
 # Characters of an id that commands print, and accept in place of the whole id.
 SHORT_ID = 8
-# Columns of what has no width: more than any value here has characters.
+# Columns of a file or a pipe: more than any value here has characters.
 _UNWRAPPED = 1_000_000
 
 _SPANS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000}
@@ -55,7 +54,7 @@ _STYLES = {
 
 
 def visible(text: object, *, lines: bool = False) -> str:
-    """`text` with unprintable characters escaped, such as `\\x1b`; with `lines`, line ends stay.
+    """Return `text` with unprintable characters escaped, such as `\\x1b`; `lines` keeps line ends.
 
     Names of wallets and tokens could otherwise move the cursor, or hide and reorder letters.
     """
@@ -71,7 +70,7 @@ def _escaped(character: str) -> str:
 
 
 def plain(text: object, style: str = "", *, lines: bool = False) -> Text:
-    """Text without rich's markup."""
+    """Return text in which rich reads no markup."""
     from rich.text import Text
 
     return Text(visible(text, lines=lines), style=style)
@@ -84,24 +83,24 @@ def _text(value: object, *, lines: bool = False) -> Text:
 
 
 def status(text: str) -> Text:
-    """A status in its colour."""
+    """Return a status in its colour."""
     return plain(text, _STYLES.get(text, ""))
 
 
 def verdict(allowed: bool, held: bool) -> Text:
-    """What a dry run comes to."""
+    """Return the verdict of a dry run in its colour."""
     if allowed:
         return plain("allowed", "green")
     return plain("held: a person would be asked" if held else "refused", "yellow")
 
 
 def moment(at: datetime | None) -> str:
-    """A time in UTC, `2026-11-21 15:45:46`."""
+    """Format a time in UTC, `2026-11-21 15:45:46`."""
     return "-" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def span(milliseconds: int) -> str:
-    """A span of time in its largest whole unit, such as `1h`."""
+    """Format a span of time in its largest whole unit, such as `1h`."""
     for unit, size in _SPANS.items():
         if milliseconds % size == 0:
             return f"{milliseconds // size}{unit}"
@@ -109,18 +108,18 @@ def span(milliseconds: int) -> str:
 
 
 def amount(value: Any) -> str:
-    """A number as people write it; anything else as its text."""
+    """Format a number as people write it, and anything else as text."""
     exact = isinstance(value, Decimal | int) and not isinstance(value, bool)
     return format_amount(value) if exact else visible(value)
 
 
 def is_terminal() -> bool:
-    """Whether somebody reads standard output; else it is a file, or another program's input."""
+    """Return whether standard output is a terminal, and not a file or another program's input."""
     return sys.stdout.isatty()
 
 
 def short(text: object, size: int = SHORT_ID) -> str:
-    """The beginning of an id or an address on a terminal, elsewhere all of it; SOL for its mint."""
+    """Shorten an id or an address, on a terminal only; the mint of SOL becomes `SOL`."""
     if text == WRAPPED_SOL_MINT:
         return "SOL"
     whole = visible(text)
@@ -128,10 +127,10 @@ def short(text: object, size: int = SHORT_ID) -> str:
 
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[object]], empty: str) -> Output:
-    """Rows under a header; `empty` where there are none.
+    """Make a table of rows under a header, or of the text `empty` if there are none.
 
-    Two spaces or more are between columns. What is no terminal gets each row on one line, with `-`
-    for an empty cell, so that every row has all columns.
+    Two spaces or more separate columns. Files and pipes get each row on one line, with `-` for an
+    empty cell, so that every row has all columns.
     """
     from rich.table import Table
 
@@ -151,13 +150,13 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[object]], empty: str) 
 
 
 def _on_one_line(cell: Text) -> Text:
-    # Two spaces are between columns, so a name with more of them has one here.
+    # Two spaces separate columns, so several spaces within a value become one.
     line = " ".join("; ".join(cell.plain.splitlines()).split())
     return plain(line or "-", str(cell.style))
 
 
 def fields(values: Mapping[str, object]) -> Output:
-    """Names and values, one a line; None is left out."""
+    """Make a table of names and values, one a line, without those that are None."""
     from rich.table import Table
 
     grid = Table(box=None, pad_edge=False, show_header=False)
@@ -169,19 +168,19 @@ def fields(values: Mapping[str, object]) -> Output:
     return grid
 
 
-# A field's name; or that or a heading, with the value or what makes it of an answer.
+# A field's name; or a name or heading, with the value or a function of the answer.
 Cell: TypeAlias = "str | tuple[str, Any]"
 
 
 def answer_table(found: Sequence[Answer], *cells: Cell, empty: str) -> Output:
-    """A row for each answer, with a column for each cell; `empty` where there are none."""
+    """Make a table with a row for each answer and a column for each cell."""
     columns = [_heading(type(found[0]), _name(cell)) for cell in cells if found]
     rows = [[_value(each, cell, in_table=True) for cell in cells] for each in found]
     return table(columns, rows, empty)
 
 
 def answer_fields(found: Answer, *cells: Cell) -> Output:
-    """A line for each cell that has a value."""
+    """Make a table with a line for each cell that has a value."""
     kind = type(found)
     values = {_label(kind, _name(cell)): _value(found, cell, in_table=False) for cell in cells}
     return fields(values)
@@ -211,7 +210,7 @@ def _heading(kind: type[Answer], name: str) -> str:
 
 
 def _types(kind: type[Answer]) -> Mapping[str, tuple[Any, ...]]:
-    """Name of a field -> its type and what that consists of."""
+    """Map the name of each field to its type and the parts of that."""
     return {name: (hint, *get_args(hint)) for name, hint in get_type_hints(kind).items()}
 
 
@@ -246,7 +245,7 @@ def _shown(name: str, value: object, *, in_table: bool) -> object:
 
 
 def together(*parts: Output) -> Output:
-    """Parts one below the other."""
+    """Put parts one below the other."""
     from rich.console import Group
 
     return Group(*parts)
@@ -267,13 +266,13 @@ def show(content: Output, *, err: bool = False) -> None:
     else:
         with console.capture() as printed:
             console.print(content, soft_wrap=unwrapped)
-        # Rich pads lines to the width; files and pipes get none of that.
+        # Rich pads lines to the width, which files and pipes do not need.
         out.write("\n".join(map(str.rstrip, printed.get().split("\n"))))
     out.flush()
 
 
 def summary(record: Transaction, named: Callable[[object], str] = short) -> str:
-    """What a transaction does, in a few words; `named` names addresses and mints."""
+    """Describe a transaction in a few words; `named` names addresses and mints."""
 
     def moved(count: Decimal | int, asset: str | None, to: str | None) -> str:
         receiver = "" if to is None else f" to {to}"

@@ -1,4 +1,4 @@
-"""`solward schedule ...`: skills that run on a wallet at times, without a model."""
+"""`solward schedule ...`: skills that run on a wallet at set times, without a model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from solward_cli.skills import parameters
 if TYPE_CHECKING:
     from solward.client import Wallet
 
-# A run is waited for so long; its skill may take longer.
+# `run` waits this long for the result; the skill may take longer.
 _LOOKS: Final = 240
 _LOOK_S: Final = 0.25
 _EXITS: Final = {"succeeded": 0, "held": EXIT_HELD}
@@ -35,7 +35,7 @@ def schedule() -> None:
 
 _arguments = several(argument("wallet"), argument("schedule"))
 _NOTHING: Final = dict.fromkeys(each.name for each in fields_of(ChangedSchedule))
-# What null takes away, by the name of its option.
+# Fields that can be cleared, by the name of their option.
 _CLEARED: Final = {
     option_name(each)[2:]: each.json for each in fields_of(ChangedSchedule) if each.json != "name"
 }
@@ -83,7 +83,7 @@ async def change(
 
 
 async def _parameters(call: ServiceCall, skill: str, texts: tuple[str, ...]) -> dict[str, Any]:
-    """The parameters as they were typed, read by the skill's schema."""
+    """Parse the parameters as they were typed by the skill's schema."""
     skills = {each.name: each for each in await call.client.skills()}
     schema = skills[skill].parameters if skill in skills else {}
     return parameters(texts, schema.get("properties", {}))
@@ -114,7 +114,7 @@ async def run(
 
 
 async def _render(call: ServiceCall, found: Schedule) -> Output:
-    """All of it, with the grants that bound it."""
+    """Render all fields of a schedule, with the grants that bind it."""
     limits = await call.client.wallets.limits(found.wallet_id)
     may = [
         grant["sentence"]

@@ -1,6 +1,5 @@
-"""`solward server start`: the REST server alone. `solward worker`: runs agents' cycles, one of any
-number on a shared PostgreSQL; and what runs a worker beside a server. `solward dashboard`: the
-pages, in a process of their own."""
+"""`solward server start`: the REST server. `solward worker`: one of any number that run agents'
+cycles on a shared PostgreSQL. `solward dashboard`: the pages, in a process of their own."""
 
 from __future__ import annotations
 
@@ -184,7 +183,7 @@ async def run_workers(service: Solward, stop: asyncio.Event) -> None:
     default=None,
     help="Port of the dashboard; 0 takes a free one.  [default: DASHBOARD_PORT or 3000]",
 )
-# For `solward up`: it has bound the port, and the dashboard ends with it.
+# `solward up` passes the port that it has bound, and the dashboard ends with it.
 @click.option("--fd", type=int, default=None, hidden=True)
 def dashboard(host: str | None, port: int | None, fd: int | None) -> None:
     """Serve the dashboard of a running service; Ctrl-C stops it.
@@ -208,7 +207,7 @@ def dashboard(host: str | None, port: int | None, fd: int | None) -> None:
                 variables=("--port", "DASHBOARD_PORT"),
             )
         with listening:
-            # Imported late: a refusal does not wait for NiceGUI.
+            # Imported late, so that a refusal does not wait for NiceGUI.
             from solward_dashboard.options import Options
 
             options = Options.of(settings, settings.dashboard_host, int(listening.getsockname()[1]))
@@ -224,7 +223,6 @@ def dashboard(host: str | None, port: int | None, fd: int | None) -> None:
 
 
 def import_pages() -> None:
-    """Import them without the clients of Socket.IO, of which they have the server, and without what
-    uvicorn watches a developer's changes with: 8 MB."""
+    """Import the dashboard without Socket.IO's clients and uvicorn's file watcher: 8 MB less."""
     with left_out("aiohttp", "requests", "watchfiles", "websocket"):
         import solward_dashboard.serve  # noqa: F401

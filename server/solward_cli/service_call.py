@@ -58,8 +58,8 @@ class ServiceCall:
     _text: str = ""
 
     async def ask(self, call: Call[Any], *parts: str, **fields: Any) -> Any:
-        """The answer of a declared call, which is what `--json` prints; a field that is left out is
-        the service's to choose.
+        """Return the answer of a declared call, which `--json` prints; fields left out are the
+        service's to choose.
 
         Args:
             parts: the parts of its path.
@@ -74,12 +74,12 @@ class ServiceCall:
         self._json = raw
 
     def note(self, text: str) -> None:
-        """Tell what belongs to the result, on standard error; with `--json` the answer has it."""
+        """Print a remark on the result on standard error, unless `--json` prints it all."""
         if not self.as_json:
             click.echo(text, err=True)
 
     def json_text(self) -> str:
-        """What `--json` prints."""
+        """Return what `--json` prints."""
         if self._json is not None:
             return jsontext.dumps(self._json)
         return self._text or self._transport.last_text
@@ -107,11 +107,11 @@ class ServiceCall:
 
 
 def service_call(function: Command) -> Callable[..., None]:
-    """A command of a coroutine `(call, **parameters)`; what it returns is printed.
+    """Make a command of a coroutine `(call, **parameters)`, and print what that returns.
 
-    A parameter that names a record (`solward_cli.named`) is the record.
-    Adds `--url` and `--json`. An error is one line on standard error, and another with the key of a
-    payment whose result is not known, and exit code 1; what waits for a person exits with 3.
+    The command has `--url` and `--json`; a parameter that names a record (`solward_cli.named`) is
+    the record. An error is one line on standard error, with the key of a payment whose result is
+    not known on another, and exit code 1; a held transaction exits with 3.
     """
 
     @click.option("--url", default=None, help="Address of the service.  [default: SOLWARD_API_URL]")
@@ -166,8 +166,7 @@ def fail(text: str) -> NoReturn:
 
 def print_error(text: str) -> None:
     """Print an error on one line of standard error."""
-
-    # Spaces within a line stay: they may be of a key.
+    # Spaces within a line stay, because they may belong to a key.
     lines = filter(None, map(str.strip, text.splitlines()))
     click.echo(f"Error: {visible(' '.join(lines))}", err=True)
 
@@ -178,7 +177,7 @@ def tell_error(error: SolwardError) -> None:
 
     text = str(error)
     if isinstance(error, Unauthorized):
-        # An API key that is one already does not help where the admin is asked for.
+        # Another API key does not help where the admin secret is needed.
         needed = "the admin secret" if "admin" in text else "an API key or the admin secret"
         text += f" (set SOLWARD_API_KEY to {needed})"
     print_error(text)
@@ -201,7 +200,7 @@ def tell_held(held: Held, as_json: bool) -> None:
 
 @contextlib.contextmanager
 def waiting(text: str) -> Iterator[None]:
-    """A spinner on standard error while it is a terminal; none without a text."""
+    """Show a spinner on standard error if that is a terminal and there is a text."""
     if not text or not sys.stderr.isatty():
         yield
         return
@@ -212,7 +211,7 @@ def waiting(text: str) -> Iterator[None]:
 
 
 def confirmed(question: str, yes: bool) -> None:
-    """Prompt before what cannot be undone; without agreement the command ends."""
+    """Ask a question unless `yes`, and end the command if the user does not agree."""
     if not yes:
         with interruptible():
             click.confirm(question, abort=True, err=True)
@@ -220,9 +219,9 @@ def confirmed(question: str, yes: bool) -> None:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Let Ctrl-C end what waits for a person.
+    """Let Ctrl-C end a prompt.
 
-    asyncio takes the first one for a wish to cancel, which a blocked read does not hear.
+    asyncio takes the first Ctrl-C as a cancellation, which a blocked read does not notice.
     """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -232,10 +231,10 @@ def interruptible() -> Iterator[None]:
 
 
 def exact(text: str) -> Decimal:
-    """A plain decimal number, exact; the type of arguments and options that are amounts."""
+    """Parse a plain decimal number, exactly; the type of arguments and options that are amounts."""
     from solward.client.arguments import exact_number
 
-    # A long text would push what is wrong with it off the screen.
+    # A long text would push the reason off the screen.
     shown = text if len(text) <= 40 else f"{text[:40]}…"
     try:
         return Decimal(exact_number(text, "it"))
@@ -248,7 +247,7 @@ def _option(key: str) -> str:
 
 
 def _interruption(transport: RecordingTransport) -> str:
-    """The line for who ends a command; none where no payment was sent."""
+    """Return the line to print if a command is interrupted; empty if no payment was sent."""
     key = transport.sent_key
     if key is None:
         return ""
@@ -257,7 +256,7 @@ def _interruption(transport: RecordingTransport) -> str:
 
 @contextlib.contextmanager
 def _told_at_the_end(transport: RecordingTransport) -> Iterator[None]:
-    """Tell the key of a payment that was sent where a signal ends the process."""
+    """Tell the key of a payment that was sent if a signal ends the process."""
 
     def tell(number: int, _frame: object) -> None:
         # A stream may be in the middle of a write here, and the terminal may be gone.
@@ -266,7 +265,7 @@ def _told_at_the_end(transport: RecordingTransport) -> Iterator[None]:
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
 
-    # What is ignored, as below `nohup`, stays so. Only the main thread may set handlers.
+    # Ignored signals, as under `nohup`, stay ignored. Only the main thread may set handlers.
     is_main = threading.current_thread() is threading.main_thread()
     endings = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP") if is_main]
     taken = [each for each in endings if each and signal.getsignal(each) == signal.SIG_DFL]

@@ -1,5 +1,5 @@
 """`solward skills`, `solward plugins settings` and `solward plugins store`: the running service's
-skills, what is set for them, and what plugins keep for wallets."""
+skills, their settings, and the entries that plugins keep for wallets."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ async def run(
 def parameters(
     texts: tuple[str, ...], properties: Mapping[str, Any], option: str = "--param"
 ) -> dict[str, Any]:
-    """The parameters by a schema: a string where it declares one, else JSON.
+    """Parse parameters by a schema: a string if it declares one, else JSON.
 
     Args:
-        option: that they were given with, for refusals.
+        option: the option's name, for refusals.
 
     Raises:
         click.BadParameter: one is neither `name=value` nor a JSON object, or is given twice.
@@ -101,8 +101,8 @@ def parameters(
 
 
 def value_of(text: str) -> Any:
-    """A value as it was typed: JSON, and what is none a text; raises `click.BadParameter` for JSON
-    that has a key twice, or that nothing can hold."""
+    """Parse a value as JSON, or return the text if it is none; raises `click.BadParameter` for JSON
+    with a repeated key or a value that cannot be stored."""
     try:
         return jsontext.read(text)
     except (jsontext.DuplicateKey, jsontext.Unfit) as error:
@@ -131,7 +131,7 @@ async def show(call: ServiceCall, name: Skill) -> Output:
 
 
 def kind_of(schema: Mapping[str, Any]) -> str:
-    """A parameter's JSON type, or what it may be one of."""
+    """Return a parameter's JSON type, or its allowed values."""
     if "enum" in schema:
         return " or ".join(jsontext.dumps(each) for each in schema["enum"])
     kind = schema.get("type", "any")
@@ -139,7 +139,7 @@ def kind_of(schema: Mapping[str, Any]) -> str:
 
 
 def range_of(is_required: bool, schema: Mapping[str, Any]) -> str:
-    """Whether it must be given, its default and its limits."""
+    """Say whether a parameter is required, its default and its limits."""
     said = "required" if is_required else "optional"
     if "default" in schema:
         said = f"{jsontext.dumps(schema['default'])} where it is left out"
@@ -174,7 +174,7 @@ async def set_setting(call: ServiceCall, skill: str, setting: str) -> Output:
             param_hint="NAME[=VALUE]",
         )
     if not equals and sys.stdin.isatty():
-        # It is in no argument, and so in no list of processes and no shell's history.
+        # A prompt keeps the secret out of lists of processes and the shell's history.
         text = str(click.prompt(name, hide_input=True))
     elif not equals:
         text = sys.stdin.readline().rstrip("\r\n")

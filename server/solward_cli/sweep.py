@@ -50,18 +50,18 @@ _ADVICE = {
     "freeze": "lift the freeze: solward unfreeze",
 }
 
-# Lamports of a transfer by the engine: one signature, no priority fee.
+# The fee of a transfer in lamports: one signature, no priority fee.
 FEE = 5_000
 # The ledger refuses a transaction that leaves an account less than its rent, unless it leaves
-# nothing; and whose payer holds less when the fee is taken. No cluster asks more than this.
+# nothing, or whose payer holds less when the fee is taken. No cluster asks for more than this.
 MOST_RENT = rent_of(0, MOST_RENT_PER_BYTE)
 # Smaller parts are not sent: much of each would be its fee.
 LEAST_PART = 100_000
 
 
-# Of a step that made no transaction, since the wallet has changed.
+# The result of a step that made no transaction, because the wallet had changed.
 _RETRY = "retry"
-# Where the wallet holds too little to pay a fee.
+# Advice for a wallet that holds too little to pay a fee.
 _MORE = "send it 0.001 SOL and sweep again, or leave it"
 
 
@@ -107,7 +107,7 @@ async def sweep(
         confirmed(f"Send all of this from {visible(wallet.name)} to {to.address}?", yes)
     run = Sweep(call.client, wallet, to.address, print_step)
     await run.run()
-    # A pocket is emptied by as many transactions as it takes; its record has no signature.
+    # Emptying a pocket may take several transactions, so its record has no signature.
     signatures = [record.signature for record in run.sent if record.signature is not None]
     left = [asdict(each) for each in run.left]
     call.set_json({"to": run.to, "signatures": signatures, "left": left})
@@ -144,7 +144,7 @@ async def check_idle(call: ServiceCall, wallet: Wallet) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What stays in the wallet, why, and what to do about it."""
+    """Something that stays in the wallet, the reason, and what to do about it."""
 
     what: str
     why: str
@@ -153,7 +153,7 @@ class Left:
 
 @dataclass(slots=True)
 class Sweep:
-    """One sweep.
+    """A sweep of one wallet, and its results.
 
     Attributes:
         print_step: called with each step, as text.
@@ -170,7 +170,7 @@ class Sweep:
     _last_balance: Mapping[str, Any] = field(default_factory=dict)
 
     async def run(self) -> None:
-        """What pockets hold, stakes that are inactive, wrapped SOL, tokens, empty accounts, SOL."""
+        """Empty pockets, withdraw stakes, unwrap SOL, send tokens, close accounts, send SOL."""
         await self._wait_while(self._has_pending)
         await self._empty_pockets()
         await self._withdraw_stakes()
@@ -209,10 +209,10 @@ class Sweep:
             step = f"bring home {what}"
             try:
                 if await self._transact(step, wallets.sweep_pocket, pocket.address) is _RETRY:
-                    # It was refused, and the wallet has paid for what was tried.
+                    # It was refused after the wallet had paid for some transactions of it.
                     self._leave(what, "not all of it came home", f"sweep again, {_EXPORT}")
             except NotFoundError:
-                continue  # An interrupted sweep's last request has emptied it meanwhile.
+                continue  # The last request of an interrupted sweep has emptied it meanwhile.
             except Unauthorized as error:
                 self._leave(what, str(error), "sweep with the admin secret")
 
@@ -305,10 +305,10 @@ class Sweep:
         """Make one transaction of the wallet once the rate limit has room.
 
         Args:
-            advice: what to do where it is refused for a reason that `_ADVICE` does not have.
+            advice: what to do if it is refused for a reason that `_ADVICE` does not have.
 
         Returns:
-            None where it is refused or still pending, recorded in `left`; `_RETRY` where it was
+            None if it is refused or still pending, recorded in `left`; `_RETRY` if it was
             refused because the wallet has changed: an interrupted sweep's last request was still
             running.
         """
@@ -343,19 +343,19 @@ class Sweep:
             return record
 
     async def _balance(self) -> Balance:
-        """What the wallet holds now; the next step follows from it."""
+        """Read what the wallet holds now; the next step depends on it."""
         balance = await self.client.wallets.balance(self.wallet.id, empty=True)
         self._last_balance = balance.raw
         return balance
 
 
 async def _limits(client: SolwardClient, wallet: Wallet) -> WalletLimits:
-    """What the wallet's limits leave now."""
+    """Read what the wallet's limits leave now."""
     return WalletLimits.of(await client.wallets.limits(wallet.id))
 
 
 def _caps(limits: WalletLimits) -> tuple[int | None, int | None]:
-    """Lamports that may leave at once, and today; None is no limit."""
+    """Return the lamports that may leave at once, and today; None is no limit."""
     at_once, today = (
         None if sol is None else sol_to_lamports(sol) if sol else 0
         for sol in (limits.max_sol, limits.daily_spending_limit_sol.left)
@@ -364,7 +364,7 @@ def _caps(limits: WalletLimits) -> tuple[int | None, int | None]:
 
 
 def _may_leave(limits: WalletLimits, token: TokenBalance) -> int:
-    """Units of a token that may leave today."""
+    """Return how many units of a token may leave today."""
     limit = limits.daily_tokens.get(token.mint)
     return token.units if limit is None else min(token.units, int(limit["left"]))
 
@@ -380,10 +380,10 @@ def _unsent_sol(balance: int, today: int | None) -> Left:
 
 
 def next_part(balance: int, at_once: int | None, today: int | None) -> int:
-    """Lamports to send next of `balance`; 0 where the limits leave none, or none can be sent.
+    """Return the lamports to send next; 0 if the limits leave none, or none can be sent.
 
     The last part empties the wallet; those before it leave enough to pay for the next. Whether a
-    last one below `MOST_RENT` can be sent is for the cluster's rent to decide.
+    last one below `MOST_RENT` can be sent depends on the cluster's rent.
     """
     spendable = balance - FEE
     caps = [cap for cap in (at_once, today) if cap is not None]
@@ -396,7 +396,7 @@ def next_part(balance: int, at_once: int | None, today: int | None) -> int:
 
 
 async def plan(client: SolwardClient, wallet: Wallet) -> list[str]:
-    """The steps of a sweep as the wallet is now, one line each, with what would stay."""
+    """List the steps of a sweep as the wallet is now, one line each, with what would stay."""
     balance = await client.wallets.balance(wallet.id, empty=True)
     limits = await _limits(client, wallet)
     pockets = (await client.wallets.pockets(wallet.id)).pockets
@@ -435,7 +435,7 @@ def _limits_text(limits: WalletLimits) -> str:
 
 
 def describe_pocket(pocket: Pocket) -> str:
-    """One pocket of `GET /wallets/:id/pockets`, with what was put in and not taken home."""
+    """Describe a pocket of `GET /wallets/:id/pockets`, with what was put in and not taken home."""
     position = f" of position {pocket.position}" if pocket.position is not None else ""
     held = ", ".join(
         f"{format_sol(int(units))} SOL" if asset == "SOL" else f"{units} units of {asset}"
@@ -445,7 +445,7 @@ def describe_pocket(pocket: Pocket) -> str:
 
 
 def stake_advice(stake: Stake) -> str:
-    """What to do about a stake that cannot be withdrawn."""
+    """Say what to do about a stake that cannot be withdrawn."""
     if stake.locked and stake.state == "inactive":
         return "sweep again when its lockup has ended"
     if stake.state == "deactivating":

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from solward.settings import Settings
     from solward.solana.token_list import KnownToken
 
-# A published list of all tokens there are is some megabytes.
+# A published list of all tokens has some megabytes.
 _MOST_BYTES = 64 * 1024 * 1024
 _FETCH_S = 30.0
 _JUPITER_LIST = "/tokens/v2/tag?query=verified"
@@ -157,7 +157,7 @@ def _print(checked: Checked, before: Sequence[KnownToken]) -> None:
 
 
 async def _stored(settings: Settings) -> StoredList | None:
-    """The stored list, read beside a running service."""
+    """Read the stored list; a service may be running."""
     from solward.database.database import database_file
 
     file = database_file(settings.database_url, settings.solward_home)
@@ -187,7 +187,7 @@ async def _write(settings: Settings, database: Database, tokens: Sequence[KnownT
 
 
 async def _read(settings: Settings, source: str | None) -> bytes:
-    """The published list; raises `ConfigError`."""
+    """Read the published list; raises `ConfigError`."""
     from solward.service.cluster import JUPITER_API_URL
 
     jupiter = settings.jupiter_api_url or JUPITER_API_URL

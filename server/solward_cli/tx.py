@@ -55,7 +55,7 @@ def tx() -> None:
     """List, watch and export transactions."""
 
 
-# Its name is the service's to find: @name is of the policy.
+# The service resolves the name, because only it knows the policy's @names.
 _to_option = click.option(
     "--to",
     "recipient",
@@ -72,7 +72,7 @@ async def listing(
     call: ServiceCall, limit: int | None, before: str | None, **filters: Any
 ) -> Output:
     """List transactions, newest first."""
-    # Before the records: `--json` prints the last answer.
+    # These are read before the records, because `--json` prints the last answer.
     only = TransactionFilter(**sent(TransactionFilter, filters))
     most = limit or default_of(ListedTransactions, "limit")
     wallets = () if call.as_json else await call.client.wallets.list()
@@ -83,7 +83,7 @@ async def listing(
     else:
         records = await call.client.wallets.transactions(only.wallet_id, most, before, others)
     if others != TransactionFilter():
-        # Several answers may have been needed for it.
+        # A filtered list may have taken several answers.
         call.set_json({"transactions": [each.raw for each in records]})
     return render_records(records, wallets, token_list(network))
 
@@ -173,11 +173,11 @@ async def watch(
 def render_records(
     records: Sequence[Transaction], wallets: Iterable[Wallet], tokens: TokenList
 ) -> Output:
-    """A table of records; a blocked or failed one has its error.
+    """Make a table of records; a blocked or failed one has its error.
 
     Args:
-        wallets: named by their names, as the sender and where they are paid.
-        tokens: named by their symbols; others could have chosen one that is known.
+        wallets: shown by their names, as senders and recipients.
+        tokens: shown by their symbols; a symbol that others chose could imitate a known one.
     """
     names = {each.id: each.name for each in wallets}
     addresses = {each.address: each.name for each in wallets}
@@ -185,7 +185,7 @@ def render_records(
     def named(text: object) -> str:
         found = addresses.get(str(text))
         if found is not None:
-            # Several wallets may have one name: what is no terminal gets the address too.
+            # Several wallets may have one name, so files and pipes get the address too.
             return visible(found if is_terminal() else f"{found} ({text})")
         return tokens.symbol_of(str(text)) or short(text)
 
@@ -200,7 +200,7 @@ def render_records(
 
 
 def render_record(record: Transaction) -> Output:
-    """All fields of a record."""
+    """Render all fields of a record."""
     return answer_fields(
         record,
         *("id", "type"),
@@ -214,7 +214,7 @@ def render_record(record: Transaction) -> Output:
 
 
 def network_fee_text(fee: NetworkFee) -> str:
-    """A fee in SOL, with the compute units and their price where they are known."""
+    """Format a fee in SOL, with the compute units and their price if they are known."""
     parts = [f"{format_sol(fee.lamports)} SOL"]
     if fee.compute_units is not None:
         of = "" if fee.compute_unit_limit is None else f" of {fee.compute_unit_limit:,}"
@@ -225,10 +225,10 @@ def network_fee_text(fee: NetworkFee) -> str:
 
 
 def render_trial(trial: Trial, paid: str | None, units: Callable[[str, int], str]) -> Output:
-    """The verdict and effects of a dry run.
+    """Render the verdict and effects of a dry run.
 
     Args:
-        paid: to whom it was to go, its address whole.
+        paid: the recipient, with its whole address.
         units: writes an amount of a mint's smallest unit.
     """
     effects = {} if trial.effects is None else _effects(trial.effects, units)

@@ -83,7 +83,7 @@ async def tag(call: ServiceCall, wallet: Wallet, tags: tuple[str, ...]) -> Outpu
 
 
 def limits_table(report: Mapping[str, Any]) -> Output:
-    """The limits of a wallet or an agent; a limit that is not set is a dash."""
+    """Make a table of the limits of a wallet or an agent; one that is not set is a dash."""
     limits = {each.label: report[each.json] for each in fields_of(Guardrails)}
     limits |= {f"units of {mint}": row for mint, row in report["dailyTokens"].items()}
     rows = []
@@ -163,7 +163,7 @@ _key_option = click.option(
 
 
 def money_command(declared: Operation) -> click.Command:
-    """The command of an operation: WALLET, its fields, `--dry-run`, `--idempotency-key`."""
+    """Make the command of an operation: WALLET, its fields, `--dry-run`, `--idempotency-key`."""
 
     async def command(
         call: ServiceCall, wallet: Wallet, key: str | None, dry_run: bool, **values: Any
@@ -176,7 +176,7 @@ def money_command(declared: Operation) -> click.Command:
                 values[field.name] = paid.address
         if declared.question:
             for field in declared.fields:
-                # What was confirmed is sent, not left to the service's default.
+                # The request names what was confirmed, since the service's default may differ.
                 if values[field.name] is None:
                     values[field.name] = field.default
             confirmed(visible(declared.question.format(wallet=wallet.name, **values)), agreed)
@@ -192,7 +192,7 @@ def money_command(declared: Operation) -> click.Command:
             made = await method(wallet.id, idempotency_key=key, **values)
         return await _render_trial(call, made, wallet.id, paid) if dry_run else render_record(made)
 
-    # Its sentence with fields as the usage line writes them.
+    # The help names fields as the usage line does.
     shown = {field.name: shown_argument(field) for field in declared.fields}
     does = re.sub(r"`(\w+)`", lambda found: shown.get(found[1], found[1]), declared.does)
     if any(isinstance(field, Recipient) for field in declared.fields):
@@ -221,8 +221,8 @@ async def _render_trial(
 
 
 async def _units(call: ServiceCall, wallet_id: str) -> Callable[[str, int], str]:
-    """What writes an amount of a mint's smallest unit, in whole tokens where its decimals are
-    known: by the network's list, or by the wallet that holds some."""
+    """Return a function that formats an amount of a mint's smallest unit, in whole tokens if the
+    network's list or the wallet's balance has its decimals."""
     tokens = token_list((await call.client.health()).network)
     balance = await call.client.wallets.balance(wallet_id, empty=True)
     held = {each.mint: each.decimals for each in balance.tokens}

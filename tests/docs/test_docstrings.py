@@ -36,7 +36,7 @@ class Docstring(NamedTuple):
 
     @property
     def first(self) -> str:
-        return self.text.split()[0]
+        return self.text.split()[0].rstrip(",;")
 
     @property
     def names_its_subject(self) -> bool:
