@@ -249,7 +249,7 @@ class Database:
             await _finish(connection.close())
 
     async def moment(self, connection: AsyncConnection) -> Moment:
-        """Now, by the database's clock and by that of the limits' windows."""
+        """Return the present time by the database's clock and by that of the limits' windows."""
         if not self.shared:
             return self.windows.moment(now_ms())
         (row,) = await _NOW_AND_LEDGER_TIME.all(connection)
@@ -302,8 +302,8 @@ async def _commit(connection: AsyncConnection, publish: Callable[[], None]) -> N
 
 
 def _translated(error: DatabaseError | Exhausted | sqlite3.Error) -> Exception:
-    """`StoreError` for a failure of the database, the error itself for one of the statement, such
-    as `IntegrityError`."""
+    """Return `StoreError` for a failure of the database itself, and any other error as it is, such
+    as an `IntegrityError`."""
     if isinstance(error, Exhausted):
         return StoreError(f"The database refused: {error.args[0]}")
     if isinstance(error, sqlite3.Error):
@@ -358,7 +358,7 @@ async def lock_exclusive(connection: AsyncConnection, name: str, *, may_idle: bo
 
 
 async def try_lock_exclusive(connection: AsyncConnection, name: str) -> bool:
-    """As `lock_exclusive`, but False at once where another transaction has the lock."""
+    """Lock a name as `lock_exclusive` does; return False at once if another transaction has it."""
     if connection.dialect.name == "sqlite":
         return True
     return bool((await connection.execute(_TRY_LOCK, {"name": name})).scalar_one())

@@ -65,7 +65,7 @@ class Mismatch:
 async def network_mismatch(
     connection: AsyncConnection, network: str, *, shared: bool
 ) -> Mismatch | None:
-    """Why a service on this network cannot start on the database; None where it can.
+    """Return why a service on this network cannot start on the database, or None if it can.
 
     Args:
         shared: whether it is a server's, which `DATABASE_URL` names, or a file in the home.

@@ -1,5 +1,5 @@
-"""What people call recipients, agents, API keys, schedules and wallets: contacts, the groups of the
-policy, which grants use, and names of what the service made."""
+"""Names of recipients, agents, API keys, schedules and wallets: the contacts, the groups of the
+policy that grants use, and the names that a maker chose."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def own_wallets(connection: AsyncConnection, called: str | None = None) ->
 async def wallet_names(
     connection: AsyncConnection, ids: Collection[str], addresses: Collection[str]
 ) -> list[Row]:
-    """As `own_wallets`, those of these ids and those of these addresses."""
+    """Return rows as `own_wallets` does, of the wallets with one of these ids or addresses."""
     is_asked = or_(wallets.c.id.in_(ids), wallets.c.public_key.in_(addresses))
     return await _wallets(connection, is_asked)
 
@@ -124,10 +124,10 @@ _MAKERS = {"schedule": "made_by", "wallet": "created_by"}
 async def names_of_kind(
     connection: AsyncConnection, kind: str, ids: Collection[str] | None = None
 ) -> dict[str, str]:
-    """id -> name, of all agents, keys, schedules or wallets, or of those of these ids and those of
-    equal names.
+    """Return the name by id of all agents, keys, schedules or wallets; with `ids`, of those and of
+    any that have the same names.
 
-    What an API key made and named as something of the operator's is named, is called by its id.
+    An object is called by its id if an API key made it and gave it a name that the operator uses.
 
     Args:
         kind: `agent`, `key`, `schedule` or `wallet`.

@@ -64,7 +64,7 @@ _DOMAIN = "solward-audit-head/1"
 
 
 class Head(NamedTuple):
-    """Where a chain ends, and the entry after which it begins where retention cut older ones.
+    """The last entry of a chain, and the entry after which it begins if retention cut older ones.
 
     Attributes:
         number: of its last entry; 0 when it has none.
@@ -177,7 +177,7 @@ def begin(connection: AsyncConnection) -> None:
 
 
 def take(connection: AsyncConnection) -> list[Recorded]:
-    """What was recorded since `begin`, in order; nothing can be recorded any more."""
+    """Return the events recorded since `begin`, in order, and end the recording."""
     return _recorded.pop(connection.sync_connection, [])
 
 
@@ -199,7 +199,7 @@ def record(connection: AsyncConnection, event: str, data: Any, trace: str | None
 
 
 def recorded_events(connection: AsyncConnection) -> list[tuple[str, Any]]:
-    """Event and data of what this write transaction recorded so far."""
+    """Return the kind and data of each event that this write transaction recorded so far."""
     return [(event, data) for event, data, *_ in _recorded.get(connection.sync_connection, ())]
 
 

@@ -1,4 +1,4 @@
-"""What plugins keep for wallets: entries read, written, deleted, within bounds.
+"""The entries that plugins keep for wallets, and the bounds of their number and size.
 
 Each function works inside the caller's transaction; writers hold the wallet's lock.
 """
@@ -27,7 +27,7 @@ _LAST = "\x7f"
 
 @dataclass(frozen=True, slots=True)
 class StoreBounds:
-    """Of one plugin's distribution and wallet.
+    """Bounds of the entries that one plugin's distribution keeps for one wallet.
 
     Attributes:
         keys: most entries.
@@ -111,7 +111,7 @@ async def listed(
     after: str | None = None,
     limit: int,
 ) -> tuple[Entry, ...]:
-    """Entries whose keys begin with `prefix` and come after `after`, by key."""
+    """Return the entries whose keys begin with `prefix` and come after `after`, by key."""
     key = plugin_entries.c.key
     wanted = _ENTRIES.where(*_of(wallet_id, plugin), key >= prefix, key < prefix + _LAST)
     if after is not None:

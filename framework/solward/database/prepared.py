@@ -66,7 +66,7 @@ Make = Callable[[Mapping[str, ColumnElement[Any]]], ClauseElement]
 
 
 class _Plan:
-    """What is kept of a statement for one dialect and the lengths of its lists."""
+    """A statement compiled for one dialect and for certain lengths of its lists."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class _Plan:
 
 
 def _take(source: str, index: int | None, process: _Process | None) -> _Take:
-    """Takes a parameter of the caller, or one element of a list, in the form the driver wants."""
+    """Return a function that gets one parameter, or one element of a list, in the driver's form."""
     if index is None:
         value: _Take = operator.itemgetter(source)
     else:
@@ -338,7 +338,7 @@ class ForEachRow:
 
     @classmethod
     def insert(cls, table: Table) -> ForEachRow:
-        """Inserts rows, which have all of the table's columns."""
+        """Return a statement that inserts rows with all of the table's columns."""
         columns = {column.name: column.type for column in table.columns}
         return cls(columns, lambda row: insert(table).from_select(list(row), select(*row.values())))
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Form(NamedTuple):
-    """How the value of a field is read from its column, and written to it; None stays None."""
+    """A conversion of a field's value from its column and back; None stays None."""
 
     read: Callable[[Any], Any]
     write: Callable[[Any], Any]
@@ -57,7 +57,7 @@ def insert_or_set(
 
 
 def given(table: Table, column: str) -> ColumnElement[Any]:
-    """What `insert_or_set` is given for a column."""
+    """Return the value of a column in the row that `insert_or_set` inserts."""
     return insert(table).excluded[column]
 
 
@@ -76,9 +76,7 @@ class Records(Generic[T]):
     """
 
     def __init__(self, record: type[T], table: Table, **forms: Form) -> None:
-        """Args:
-        forms: of fields whose columns do not have just their values.
-        """
+        """Map a class to a table; `forms` convert fields that a column holds in another form."""
         self._record = record
         dataclass: Any = record
         self._names = tuple(each.name for each in fields(dataclass) if each.name in table.c)
@@ -90,7 +88,7 @@ class Records(Generic[T]):
         return self._made(dict(zip(self._names, values, strict=True), **others))
 
     def of(self, row: Mapping[str, Any], **others: Any) -> T:
-        """As `read`, of a row by the names of its columns."""
+        """Return the record of a row that is read by column names; `others` as in `read`."""
         return self._made({name: row[name] for name in self._names} | others)
 
     def _made(self, found: dict[str, Any]) -> T:

@@ -195,7 +195,7 @@ class _Group:
     _error: BaseException | None = None
 
     def end(self, error: BaseException | None = None) -> None:
-        """It is committed, or it failed: wake the writers, in the order of their blocks."""
+        """Wake the writers, in the order of their blocks, after the commit or its failure."""
         self._is_ended, self._error = True, error
         for each in self._waiting:
             if not each.done():

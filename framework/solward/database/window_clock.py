@@ -49,7 +49,7 @@ class Moment:
 
     @property
     def behind_ms(self) -> int:
-        """How far windows are behind the database's clock: 0 unless that is ahead of the ledger."""
+        """Milliseconds that the windows are behind the database's clock; 0 unless it runs ahead."""
         return max(0, self.database_ms - self.window_ms)
 
 
