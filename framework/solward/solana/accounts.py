@@ -53,7 +53,7 @@ def rent_per_byte(sysvar: Account | None) -> int:
 
 
 def rent_refusal(per_byte: int) -> str | None:
-    """Why nothing that pays rent is signed where a node says `per_byte`; None where it may be."""
+    """Return why a node's rent of `per_byte` lamports is too high to sign, or None if it is not."""
     if per_byte <= MOST_RENT_PER_BYTE:
         return None
     return (
@@ -104,7 +104,7 @@ def nonce_account(account: Account | None) -> Nonce | None:
 
 
 def nonce_authority(account: Account | None) -> str | None:
-    """Who may advance and withdraw the durable nonce in `account`."""
+    """Return the address that may advance and withdraw the durable nonce in `account`."""
     nonce = nonce_account(account)
     return nonce.authority if nonce else None
 

@@ -1,4 +1,4 @@
-"""What a wallet holds, as skills, routes and observations show it."""
+"""Balances of a wallet, as skills, routes and observations show them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TokenBalance:
         return from_units(self.units, self.decimals)
 
     def to_json(self) -> dict[str, Any]:
-        """`uiBalance` a number, `rawBalance` a string, `symbol` when known."""
+        """Return JSON with `uiBalance` as a number, `rawBalance` as text, `symbol` if known."""
         body: dict[str, Any] = {"mint": self.mint}
         if self.symbol is not None:
             body["symbol"] = self.symbol
@@ -66,10 +66,10 @@ async def read_balances(ledger: ReadLedger, tokens: TokenList, address: str) -> 
 def balances_of(
     lamports: int, holdings: Iterable[TokenHolding], tokens: TokenList, *, empty: bool = False
 ) -> Balances:
-    """What a wallet holds, by mint.
+    """Return the balances of a wallet, with its token accounts added up by mint.
 
     Args:
-        empty: also tokens of which it has an open account and holds none.
+        empty: include tokens of which the wallet has an open account and holds none.
     """
     units: dict[str, int] = {}
     decimals: dict[str, int] = {}

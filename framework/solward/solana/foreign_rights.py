@@ -1,7 +1,7 @@
-"""What others may do with an address's accounts: read before a key that was used is imported.
+"""Rights of others on an address's accounts, read before a used key is imported.
 
-Limits bound what a wallet's signature can move. A delegate or a close authority that somebody was
-given before needs no signature of it.
+Limits bound what a wallet's signature can move. A delegate or a close authority that was set
+before the import needs no signature of the wallet.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ForeignRights:
 
 
 async def foreign_rights(ledger: ReadLedger, address: str) -> ForeignRights:
-    """Others' rights on an address, its token accounts and its stakes.
+    """Return the rights of others on an address, its token accounts and its stakes.
 
     Raises:
         LedgerError: the ledger did not answer, so nothing is known.
@@ -68,7 +68,7 @@ async def _on_itself(ledger: ReadLedger, address: str) -> list[str]:
 def _on_token_account(
     account: str, found: TokenAccount, address: str
 ) -> tuple[list[str], list[str]]:
-    """Rights to take its tokens, and to close it."""
+    """Return the rights of others to take the account's tokens, and to close it."""
     delegated: list[str] = []
     closing: list[str] = []
     if found.delegate not in (None, address):

@@ -66,7 +66,7 @@ _TABLE_ACTIVE = b"\xff" * 8
 
 
 def decode_transaction(wire: bytes) -> VersionedTransaction:
-    """Wire bytes (signatures may be placeholders) -> a transaction that serialises to the same.
+    """Decode wire bytes to a transaction that serialises to the same bytes, signed or not.
 
     Raises:
         MalformedTransaction: truncated, trailing or oversized bytes, an unknown version, a
@@ -149,7 +149,7 @@ def top_level_calls(message: AnyMessage) -> tuple[Call, ...]:
 
 
 def resolved_calls(message: AnyMessage, addresses: Sequence[str]) -> tuple[Call, ...]:
-    """As `top_level_calls`, with what lookup tables hold, by the addresses of `resolve`."""
+    """Return the top-level calls, with the lookup tables' accounts as `resolve` lists them."""
     calls: list[Call] = []
     for each in message.instructions:
         accounts = tuple(addresses[at] if at < len(addresses) else None for at in each.accounts)
@@ -213,7 +213,7 @@ def batch_parts(data: bytes, accounts: int) -> list[tuple[bytes, int, int]]:
 
 
 def lookup_tables(message: AnyMessage) -> tuple[str, ...]:
-    """Addresses of the lookup tables `message` uses; only version 0 has any."""
+    """Return the addresses of the lookup tables `message` uses; only version 0 has any."""
     if not isinstance(message, MessageV0):
         return ()
     return tuple(str(table.account_key) for table in message.address_table_lookups)
@@ -230,7 +230,7 @@ def advances_nonce(message: AnyMessage) -> bool:
 
 
 def required_signers(message: AnyMessage) -> tuple[str, ...]:
-    """Addresses that must sign, fee payer first."""
+    """Return the addresses that must sign, the fee payer first."""
     count = message.header.num_required_signatures
     return tuple(str(key) for key in message.account_keys[:count])
 
@@ -320,13 +320,13 @@ COMPUTE_BUDGET_SIZES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FeeTerms:
-    """What a message says of its fee.
+    """The fee of a message and the numbers that make it.
 
     Attributes:
         lamports: most that the network takes, whether it succeeds or not.
         unit_limit: compute units it may use, None where it sets no limit of its own.
         unit_price: micro-lamports for each unit of the limit; of version 1, rounded down.
-        bid_lamports: what of `lamports` is the priority fee.
+        bid_lamports: the part of `lamports` that is the priority fee.
     """
 
     lamports: int
@@ -336,7 +336,7 @@ class FeeTerms:
 
 
 def network_fee(message: AnyMessage) -> int:
-    """Most lamports the network takes for `message`, whether it succeeds or not; pure."""
+    """Return the most lamports the network takes for `message`, if it succeeds or not; pure."""
     return fee_terms(message).lamports
 
 
@@ -375,10 +375,10 @@ def fee_terms(message: AnyMessage) -> FeeTerms:
 
 
 def priority_lamports(price: int, units: int) -> int:
-    """What `units` cost at `price` micro-lamports each, rounded up as the network does."""
+    """Return the cost of `units` at `price` micro-lamports each, rounded up as the network does."""
     return -(-price * units // _MICRO_LAMPORTS)
 
 
 def affordable_price(lamports: int, units: int) -> int:
-    """Highest price, in micro-lamports a compute unit, at which `units` cost at most `lamports`."""
+    """Return the highest price in micro-lamports at which `units` cost at most `lamports`."""
     return max(0, lamports) * _MICRO_LAMPORTS // max(1, units)

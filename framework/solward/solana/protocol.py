@@ -1,6 +1,6 @@
-"""What the protocol fixes: its numbers, the public clusters, and the discriminators of instructions
-that Solward reads or makes. Only the standard library is imported, so that settings, command line,
-dashboard and plugin hosts may use it as it is.
+"""Constants of the protocol: its numbers, the public clusters, and the discriminators of the
+instructions that Solward reads or makes. It imports only the standard library, so that settings,
+command line, dashboard and plugin hosts can use it.
 
 Sources of the discriminators: solana-system-interface and solana-stake-interface (u32, little
 endian), spl-token-interface and spl-token-2022-interface (one byte, extensions two),

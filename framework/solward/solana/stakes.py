@@ -50,7 +50,7 @@ Entry: TypeAlias = tuple[int, int, int]
 
 
 class Lockup(NamedTuple):
-    """Until when a stake cannot be withdrawn without its custodian's signature."""
+    """The time until which a stake can be withdrawn only with its custodian's signature."""
 
     unix_time: int
     epoch: int
@@ -58,7 +58,7 @@ class Lockup(NamedTuple):
 
     @property
     def is_set(self) -> bool:
-        """Whether it names a time or an epoch, over or not: its custodian may still set another."""
+        """True if a time or an epoch is set, even a past one: the custodian may set a new one."""
         return bool(self.unix_time or self.epoch)
 
 
@@ -126,7 +126,7 @@ def read_stake_history(data: bytes) -> dict[int, Entry]:
 
 
 class StakeState(StrEnum):
-    """How far a delegation has come; only an inactive stake can be withdrawn."""
+    """The state of a delegation; only an inactive stake can be withdrawn."""
 
     ACTIVATING = "activating"
     """Delegated, and not yet wholly counted: from the next epoch on, as a rule."""
@@ -164,7 +164,7 @@ class Stake:
 
 @dataclass(frozen=True, slots=True)
 class StakeTime:
-    """What a stake's state depends on besides the account.
+    """The ledger's time and stake history, on which the state of a stake account depends.
 
     Attributes:
         unix_time: seconds since the Unix epoch, as the ledger has it.
@@ -308,7 +308,7 @@ def _state(lamports: Entry) -> StakeState:
 
 
 def status(delegation: Delegation, epoch: int, history: Mapping[int, Entry]) -> Entry:
-    """Effective, activating and deactivating lamports of a delegation in `epoch`."""
+    """Return the effective, activating and deactivating lamports of a delegation in `epoch`."""
     effective, activating = _warm_up(delegation, epoch, history)
     if epoch < delegation.deactivation_epoch:
         return effective, activating, 0

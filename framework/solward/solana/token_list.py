@@ -93,7 +93,7 @@ def know_decimals(tokens: Iterable[KnownToken]) -> None:
 
 
 def skeleton(symbol: str) -> str:
-    """What a symbol looks like: two with the same one can be taken for each other."""
+    """Reduce a symbol to its looks: people can confuse two symbols with the same result."""
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", symbol).casefold())
     plain = folded.removeprefix("$").translate(_LOOKS_LIKE)
     plain = "".join(each for each in plain if each.isalnum() and each not in _UNSEEN)

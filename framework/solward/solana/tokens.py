@@ -142,7 +142,7 @@ class Mint:
 
     @property
     def runs_hook(self) -> bool:
-        """Whether a transfer calls a program: a transfer hook that is set, or cannot be read."""
+        """True if a transfer calls a program: a transfer hook is set, or cannot be read."""
         return any(
             kind == TRANSFER_HOOK and value[_HOOK_PROGRAM_AT:] != _NO_KEY
             for kind, value in zip(self.extensions, self.extension_values, strict=True)
@@ -217,7 +217,7 @@ def _mint(address: str, program: str, data: bytes, strict: bool) -> Mint | None:
 
 
 def read_extensions(data: bytes, *, strict: bool = False) -> Iterator[tuple[int, bytes]]:
-    """(type, value) of each extension of a Token-2022 account; type 0 is padding to the end.
+    """Yield the type and value of each extension of a Token-2022 account; type 0 ends the list.
 
     Args:
         strict: end before a value that is cut off.
@@ -234,7 +234,7 @@ def read_extensions(data: bytes, *, strict: bool = False) -> Iterator[tuple[int,
 
 @functools.lru_cache(maxsize=1_024)
 def associated_address(owner: str, mint: str, program: str) -> str:
-    """The address of an owner's associated token account under a token program; pure."""
+    """Return the address of an owner's associated token account under a token program; pure."""
     keys = (Pubkey.from_string(key) for key in (owner, mint, program))
     return str(get_associated_token_address(*keys))
 
@@ -372,8 +372,8 @@ def check_recipient(
 
 
 def authority(state: Account | None) -> str | None:
-    """Who spends what an account holds: the owner of a token account, the program of another; None
-    where that is the account itself or a program that is known."""
+    """Return the address that spends an account's funds: a token account's owner or else the
+    account's program; None if there is no account or its program is a known one."""
     held = token_account(state)
     if held is not None:
         return held.owner
