@@ -35,12 +35,12 @@ def b58decode(text: str) -> bytes:
 
 
 def is_address(value: object) -> TypeGuard[str]:
-    """Return whether it is text that stands for 32 bytes in base58, written as Solana writes it."""
+    """Return whether a value is base58 text for the 32 bytes of an address."""
     return _stands_for(value, 32, 44)
 
 
 def is_signature(value: object) -> TypeGuard[str]:
-    """Likewise, for the 64 bytes of a transaction's signature."""
+    """Return whether a value is base58 text for the 64 bytes of a transaction's signature."""
     return _stands_for(value, 64, 88)
 
 
@@ -51,7 +51,7 @@ def _stands_for(value: object, size: int, most: int) -> bool:
 
 @lru_cache(maxsize=1_024)
 def _decoded_bytes(text: str) -> int:
-    """How many bytes base58 text stands for, -1 where it is none; no other text stands for them."""
+    """Return the number of bytes that base58 text encodes, -1 if it is not base58."""
     try:
         return len(b58decode(text))
     except ValueError:

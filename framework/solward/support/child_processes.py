@@ -9,13 +9,13 @@ from collections.abc import Mapping
 def child_environment(
     *names: str, values: Mapping[str, str] | None = None, parent: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """PATH, language and time zone, what is named, and nothing else of this process's variables.
+    """Return the environment of a child process: path, language, time zone and the named variables.
 
-    Secrets stay here, and `PYTHON*` and `LD_*`, by which a variable becomes code in the child.
+    Secrets are not passed on, nor `PYTHON*` and `LD_*`, which can make the child run other code.
 
     Args:
-        names: variables passed on where they are set, such as `HOME`.
-        values: variables of the child alone.
+        names: variables that are passed on if they are set, such as `HOME`.
+        values: variables that only the child gets.
     """
     kept = {"PATH", "LANG", "LANGUAGE", "TZ", *names}
     passed = {n: v for n, v in parent.items() if n in kept or n.startswith("LC_")}

@@ -27,11 +27,11 @@ UNSEEN: Final = re.compile(
 
 
 def cleaned(text: str) -> str:
-    """`text` with U+FFFD in place of each character that is refused somewhere or not seen."""
+    """Replace each character of `text` that some field refuses or nobody sees with U+FFFD."""
     return UNSEEN.sub("\ufffd", text)
 
 
 def one_line(text: str, most: int = 160) -> str:
-    """`text` cleaned, on one line, and cut to `most` characters."""
+    """Clean `text`, put it on one line, and cut it to `most` characters."""
     line = " ".join(cleaned(text[: 4 * most]).split())
     return line if len(line) <= most else f"{line[: most - 1]}…"

@@ -24,7 +24,7 @@ def ms_of(text: str) -> int:
 
 
 def iso(ms: int) -> str:
-    """ISO 8601 in UTC with milliseconds: `2026-11-21T09:00:00.000Z`."""
+    """Format a time as ISO 8601 in UTC with milliseconds: `2026-11-21T09:00:00.000Z`."""
     return f"{_seconds(ms // 1000)}.{ms % 1000:03d}Z"
 
 

@@ -40,7 +40,7 @@ class FairTurns:
 
     @property
     def waiting(self) -> int:
-        """How many wait for their turn."""
+        """The number of callers that wait for their turn."""
         return self._count
 
     @asynccontextmanager
@@ -112,7 +112,7 @@ class FairTurns:
 
 
 def source_of(address: str | None) -> str:
-    """Who is behind an address, for a fair share: an IPv6 address's /64, which one customer has."""
+    """Return the source that an address counts as: one customer has all of an IPv6 /64."""
     try:
         found = ipaddress.ip_address((address or "").partition("%")[0])
     except ValueError:

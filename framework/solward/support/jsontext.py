@@ -201,8 +201,7 @@ def _decoded(decoder: json.JSONDecoder, text: str) -> Any:
 
 
 def _unfit_number(text: str) -> str | None:
-    """What is wrong with a JSON text that cannot be parsed for the size of a number; None where
-    that is not why."""
+    """Explain why JSON text has a number too large to parse; None if the text fails otherwise."""
     try:
         return unfit(_ANY_SIZE.decode(text.removeprefix("\ufeff")))
     except (ValueError, RecursionError):
@@ -236,11 +235,11 @@ def unfit(
     has_nul: bool = False,
     any_number: bool = False,
 ) -> str | None:
-    """What of a parsed value no store and no calculation can hold, by its path, such as
-    `grants[0].note must not contain a NUL character`; None where there is nothing of that.
+    """Explain what in a parsed value cannot be stored or calculated with, and its path, such as
+    `grants[0].note must not contain a NUL character`; None if the whole value can.
 
-    It is PostgreSQL that refuses NUL, UTF-8 a lone surrogate, and arithmetic that takes for ever on
-    `1e999999999`.
+    PostgreSQL refuses NUL, UTF-8 cannot encode a lone surrogate, and arithmetic with `1e999999999`
+    never ends.
 
     Args:
         has_nul: text may have NUL characters, which are escapes where it is stored as JSON.
@@ -260,9 +259,8 @@ def unfit(
 def _misfit(
     value: Any, deepest: int, has_nul: bool, any_number: bool
 ) -> tuple[str, bool, list[str | int]] | None:
-    """What the first unfit value or key must do instead, whether it is a key, and the keys and
-    indexes that lead to it, the innermost first: a path for each value would take most of the time.
-    """
+    """Find the first unfit value or key: what it must do, whether it is a key, and the keys and
+    indexes to it, innermost first, because building a path for every value would be slow."""
     said = None
     if isinstance(value, str):
         said = _unfit_text(value, has_nul)
@@ -304,7 +302,7 @@ def _items(value: Any) -> Iterable[tuple[str | int, Any]]:
 
 
 def _twice(value: Any, *parents: str | int) -> tuple[str | int, ...] | None:
-    """Keys and indexes of the first key that stands twice, the outermost first."""
+    """Return the keys and indexes of the first duplicate key, the outermost first."""
     if isinstance(value, _Ambiguous):
         return (*parents, value.twice)
     for key, each in _items(value):

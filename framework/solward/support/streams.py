@@ -32,11 +32,11 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
 
     @property
     def is_readable(self) -> bool:
-        """Whether bytes came that nobody read, or it ended: no request may use it again."""
+        """True if unread bytes came, or the stream ended: no request may use it again."""
         return self._ended or bool(self._received)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """As httpcore's; nothing is read beyond `_MOST` before somebody asks for it."""
+        """Read up to `max_bytes` as httpcore does, and buffer at most about `_MOST` in advance."""
         if not self._received and not self._ended:
             self._readable = self._loop.create_future()
             try:
@@ -56,7 +56,7 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """As httpcore's; waits where the site does not take what was written before."""
+        """Write as httpcore does, and wait while the site does not take earlier bytes."""
         if not self._ended:
             self._transport.write(buffer)
         if self._writable is not None:
@@ -69,11 +69,11 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
             raise httpcore.WriteError from self._error
 
     async def aclose(self) -> None:
-        """Close it at once: whoever closes it has its answer, or wants none."""
+        """Close the stream at once: the caller has its answer, or wants none."""
         self.abort()
 
     def abort(self) -> None:
-        """As `aclose`, without waiting for anything."""
+        """Close the stream at once, from code that cannot await `aclose`."""
         self._transport.abort()
         self._end(None)
 
@@ -83,9 +83,9 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> Stream:
-        """As httpcore's; the connection is closed where it fails.
+        """Start TLS as httpcore does, and close the connection if that fails.
 
-        What came before the handshake is nobody's word, and would be read as the other end's.
+        Bytes before the handshake are refused: anybody may have sent them, not only the site.
         """
         if self.is_readable:
             self.abort()
@@ -108,7 +108,7 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         return self
 
     def get_extra_info(self, info: str) -> Any:
-        """As httpcore's; of `is_readable` what the event loop has seen, without a system call."""
+        """Return a value that httpcore names; `is_readable` is read without a system call."""
         if info == "is_readable":
             return self.is_readable
         return self._transport.get_extra_info(_INFO[info]) if info in _INFO else None

@@ -10,7 +10,7 @@ import httpx
 
 
 def tls_context(*, trust_env: bool = True) -> ssl.SSLContext:
-    """Returns a context that trusts the certificate authorities that httpx trusts.
+    """Return a context that trusts the certificate authorities that httpx trusts.
 
     Clients share it: it holds no connection, and reading the authorities takes 20 ms.
 

@@ -228,9 +228,9 @@ _fillers: list[Filler] = []
 
 @contextmanager
 def at_scrape(filler: Filler) -> Iterator[None]:
-    """Inside the block, run `filler`, which sets gauges, before each scrape.
+    """Run `filler`, which sets gauges, before each scrape while the block lasts.
 
-    One that raises or takes longer than `SCRAPE_WAIT_S` is skipped and logged.
+    A filler that raises or takes longer than `SCRAPE_WAIT_S` is skipped and logged.
     """
     _fillers.append(filler)
     try:
@@ -253,7 +253,7 @@ async def scrape(accept: str = "") -> tuple[bytes, str]:
 
 
 def render(accept: str = "") -> tuple[bytes, str]:
-    """As `scrape`, without filling the gauges."""
+    """Render all metrics as `scrape` does, without filling the gauges first."""
     encode, content_type = choose_encoder(accept)
     return encode(REGISTRY), content_type
 

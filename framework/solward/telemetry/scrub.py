@@ -67,12 +67,12 @@ def conceal(secrets: Iterable[str]) -> None:
 
 
 def known_secrets() -> tuple[str, ...]:
-    """What `conceal` was given, longest first. Secrets: for removing them alone."""
+    """Return the secrets given to `conceal`, longest first, to remove them from other texts."""
     return tuple(_known)
 
 
 def concealed(text: str) -> str:
-    """`text` without the process's own secrets."""
+    """Remove the process's own secrets from `text`."""
     for secret in _known:
         if secret in text:
             text = text.replace(secret, REDACTED)
@@ -80,8 +80,8 @@ def concealed(text: str) -> str:
 
 
 def secrets_of_url(url: str) -> list[str]:
-    """Parts of an address that may be keys, as written and decoded: user information, the query's
-    values and names without one, long path segments."""
+    """Return the parts of a URL that may be keys, as written and decoded: user information, query
+    values, query names without a value, the fragment, and long path segments."""
     parts = urlsplit(url)
     named = [each.partition("=") for each in parts.query.split("&")]
     found = [
@@ -103,7 +103,7 @@ def secrets_of_database_url(url: str) -> list[str]:
 
 
 def scrub(value: Any) -> Any:
-    """`value` without secrets: texts, and texts inside mappings, lists and tuples."""
+    """Remove secrets from a text, and from texts inside mappings, lists and tuples."""
     if isinstance(value, str):
         return scrub_text(value)
     if isinstance(value, Mapping):
@@ -123,8 +123,8 @@ def scrub(value: Any) -> Any:
 
 
 def scrub_text(text: str) -> str:
-    """`text` without base58 keypairs, number arrays, bearer tokens, vendor keys, credentials and
-    queries of addresses, and the process's own secrets."""
+    """Remove base58 keypairs, number arrays, bearer tokens, vendor keys, credentials and queries
+    of URLs, and the process's own secrets from `text`."""
     text = concealed(text)
     if len(text) < 16 or _SUSPICIOUS.search(text) is None:
         return text
@@ -173,7 +173,7 @@ def _without_keypair(match: re.Match[str]) -> str:
 
 @functools.lru_cache(1024)
 def names_secret(name: object) -> bool:
-    """Whether a field of this name holds a secret."""
+    """Return whether a field of this name holds a secret."""
     words = [word.lower() for word in _WORDS.findall(str(name))]
     joined = "_".join(words)
     return not _SECRET_WORDS.isdisjoint(words) or any(part in joined for part in _SECRET_NAMES)

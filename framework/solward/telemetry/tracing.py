@@ -37,7 +37,7 @@ class Span:
     __slots__ = ()
 
     def __enter__(self) -> Span:
-        """Begin."""
+        """Begin the block."""
         return self
 
     def __exit__(
@@ -46,7 +46,7 @@ class Span:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End, with the error's text where there is one."""
+        """End the block, with the text of its error if there is one."""
 
     def set(self, **attributes: Any) -> None:
         """Add attributes; None is left out."""
@@ -68,13 +68,13 @@ def span(name: str, **attributes: Any) -> Span:
 
 
 def child_span(name: str, **attributes: Any) -> Span:
-    """As `span`, but only inside another one, for work that also runs outside of requests."""
+    """Begin a span only inside another one, for work that also runs outside of requests."""
     return _NO_SPAN if _make is None or not _within() else _make(name, None, attributes)
 
 
 def request_span(name: str, traceparent: str, **attributes: Any) -> Span:
-    """As `span`, for a request; part of the caller's trace by its W3C header `traceparent`, of a
-    new one where that is empty or malformed."""
+    """Begin a request's span in the trace of its W3C header `traceparent`, or in a new trace if
+    the header is empty or malformed."""
     return _NO_SPAN if _make is None else _make(name, traceparent, attributes)
 
 
