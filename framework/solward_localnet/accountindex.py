@@ -34,7 +34,7 @@ def mint_account(address: Pubkey, account: SolderAccount | None) -> tokens.Mint 
 
 
 class AccountIndex:
-    """Which addresses belong to which program, token owner and mint."""
+    """An index of account addresses by program, token owner and mint."""
 
     def __init__(self) -> None:
         self._keys: dict[Pubkey, tuple[tuple[str, str], ...]] = {}

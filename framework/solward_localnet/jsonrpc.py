@@ -119,7 +119,7 @@ def integer_at(params: Params, index: int, default: int | None = None) -> int:
 
 
 def check_integer(value: Any) -> int:
-    """`value`, where it is an unsigned 64-bit integer."""
+    """Return `value` if it is an unsigned 64-bit integer, and raise `RpcError` if not."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise wrong_type(value, "u64")
     if not 0 <= value < 2**64:

@@ -161,17 +161,17 @@ def signatures_hold(tx: VersionedTransaction) -> bool:
 
 
 def signature_failure() -> RpcError:
-    """Agave's error for a transaction whose signatures do not hold."""
+    """Return Agave's error for a transaction with a missing or wrong signature."""
     return RpcError(SIGNATURE_VERIFICATION_FAILURE, "Transaction signature verification failure")
 
 
 def message_hash(tx: VersionedTransaction) -> bytes:
-    """What makes a transaction the same one again: its message, whoever signed it how."""
+    """Hash a transaction's message: equal hashes mean duplicates, whatever the signatures."""
     return hashlib.sha256(to_bytes_versioned(tx.message)).digest()
 
 
 def refusal(ledger: LocalLedger, tx: VersionedTransaction) -> tuple[str | None, Pubkey | None]:
-    """Why the chain does not take the transaction now, if it does not; and its durable nonce."""
+    """Return the error if the chain refuses the transaction now, or else its durable nonce."""
     nonce: Pubkey | None = None
     if ledger.chain.blockhash_slot(bytes(tx.message.recent_blockhash)) is None:
         nonce = ledger.usable_nonce(tx)
@@ -221,7 +221,7 @@ def land(ledger: LocalLedger, tx: VersionedTransaction, wire: bytes, *, prefligh
 
 
 def preflight_failure(execution: Execution | None, err: Any) -> RpcError:
-    """Agave's error -32002, with the simulation that failed as its data."""
+    """Return Agave's error -32002, with the failed simulation as its data."""
     text = f"Transaction simulation failed: {error_text(err)}"
     return RpcError(PREFLIGHT_FAILURE, text, simulated(err, execution))
 
@@ -321,7 +321,7 @@ def _memo(tx: VersionedTransaction, keys: tuple[Pubkey, ...]) -> str | None:
 
 
 def error_text(err: Any) -> str:
-    """What Agave says of a transaction error given in its JSON shape."""
+    """Return Agave's sentence for a transaction error in its JSON shape."""
     if isinstance(err, str):
         return _TRANSACTION.get(err, _spaced(err))
     ((name, value),) = err.items()

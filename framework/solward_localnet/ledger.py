@@ -46,7 +46,7 @@ SLOT_HASHES = 512
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What became durable at once. `slot` is the slot after it, `block_height` its height.
+    """Changes that became durable at once. `slot` is the slot after, `block_height` its height.
 
     `previous_slot` is the slot of the commit before; equal to `slot` when none has passed.
     `accounts` maps each account that a transaction wrote to its new state, None where it was
@@ -62,7 +62,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class ChainState:
-    """What of the clock is persisted.
+    """The persisted part of the ledger's clock.
 
     `time_ms` is the ledger's time at the start of `slot`; the ledger's time is the machine's clock
     plus `skew_ms`. `ceiling` is the highest slot that may have been answered to anybody.
@@ -142,7 +142,7 @@ class Chain:
         return self.slot + BLOCKHASH_BLOCKS
 
     def slot_hashes(self) -> list[tuple[int, bytes]]:
-        """Newest first, for the SlotHashes sysvar; the current slot is included."""
+        """Return slots and their hashes for the SlotHashes sysvar, from the current slot back."""
         oldest = max(0, self.slot - SLOT_HASHES + 1)
         return [
             (slot, hashlib.sha256(self.seed + b"bank" + slot.to_bytes(8, "little")).digest())
@@ -164,7 +164,7 @@ class Chain:
         return (self.time_ms - (self.slot - slot) * self.slot_ms) // 1000
 
     def state(self, ceiling: int) -> ChainState:
-        """What to persist; `ceiling` is the highest slot answered before the next time."""
+        """Return the state to persist; no slot above `ceiling` is answered until the next one."""
         return ChainState(self.slot, self.time_ms, self.skew_ms, ceiling)
 
 
@@ -312,7 +312,7 @@ class LocalLedger:
         return hashlib.sha256(self.seed + b"genesis").digest()
 
     def with_context(self, value: Any) -> dict[str, Any]:
-        """`value` with the slot it holds for, as most answers about state come."""
+        """Return `value` with the slot it holds for, the shape of most answers about state."""
         return {"context": {"apiVersion": API_VERSION, "slot": self.chain.slot}, "value": value}
 
     def stakes(self) -> Mapping[Pubkey, int]:

@@ -143,12 +143,12 @@ def _vault(mint: Pubkey, amount: int, rent: int) -> Account:
 
 
 def whole_dollars(held: Mapping[str, int]) -> Mapping[str, tuple[Fraction, int]]:
-    """What the pools' reserves say of the worth of a whole token, where a USDC is a dollar.
+    """Return the dollars of a whole token by the pools' reserves, counting a USDC as a dollar.
 
-    Between payment and receipt: a trade gives less by its fee and by how far it moves the price.
+    It is the price before a trade, which gives less by its fee and by how far it moves the price.
 
     Args:
-        held: address of a vault -> its units. A pool with an empty one says nothing.
+        held: address of a vault -> its units. A pool with an empty vault is left out.
 
     Returns:
         mint, wrapped SOL's for SOL -> dollars, decimals.

@@ -94,7 +94,7 @@ class Localnet:
 
     @property
     def changes(self) -> int:
-        """How many commits changed accounts since this opened, all whose answers are out."""
+        """The number of answered commits that changed accounts since the localnet opened."""
         return self._changes
 
     async def advance_slots(self, slots: int) -> None:

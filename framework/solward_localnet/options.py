@@ -1,4 +1,4 @@
-"""What can be chosen when a localnet is opened."""
+"""Options of a localnet, chosen when it is opened."""
 
 import time
 from collections.abc import Callable, Mapping

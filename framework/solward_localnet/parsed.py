@@ -1,9 +1,9 @@
-"""What accounts and instructions in the shapes of Agave's `jsonParsed` encoding have in common: a
-cursor over little-endian bytes, tables of what they hold, amounts, and the tokens' own accounts.
+"""Shared parts of Agave's `jsonParsed` encoding of accounts and instructions: a cursor over
+little-endian bytes, tables of fields, amounts, and the tokens' own accounts.
 
-The shapes follow `account-decoder` and `transaction-status` of anza-xyz/agave. What has no parser
-raises `Unparsable`; the caller then falls back as Agave does (base64, or a partially decoded
-instruction).
+The shapes follow `account-decoder` and `transaction-status` of anza-xyz/agave. Data without a
+parser raises `Unparsable`; the caller then falls back as Agave does, to base64 or to a partially
+decoded instruction.
 """
 
 import math
@@ -55,7 +55,7 @@ class Reader:
         return taken
 
     def left(self) -> int:
-        """How many bytes are left."""
+        """Return the number of bytes that are not yet read."""
         return len(self._data) - self._position
 
     def unsigned(self, width: int) -> int:
@@ -116,15 +116,15 @@ class Reader:
         return self.key() if self.boolean() else None
 
     def short_text(self) -> str:
-        """UTF-8 text after its length in bytes, itself an integer of 4 bytes."""
+        """Return UTF-8 text after its length in bytes, an integer of 4 bytes."""
         return self.text(self.u32())
 
     def long_text(self) -> str:
-        """UTF-8 text after its length in bytes, itself an integer of 8 bytes."""
+        """Return UTF-8 text after its length in bytes, an integer of 8 bytes."""
         return self.text(self.u64())
 
     def text(self, size: int | None = None) -> str:
-        """UTF-8 text of `size` bytes; all that is left for None."""
+        """Return UTF-8 text of `size` bytes, or of all remaining bytes for None."""
         try:
             return self.take(self.left() if size is None else size).decode("utf-8")
         except UnicodeDecodeError as error:
@@ -171,7 +171,7 @@ class Layout:
 def apply(
     layouts: Mapping[int, Layout], kind: int, accounts: Sequence[str], read: Reader
 ) -> Parsed:
-    """`{"type", "info"}` of instruction number `kind`, whose fields `read` is about to read.
+    """Return `{"type", "info"}` of instruction number `kind`, whose fields `read` reads next.
 
     Raises:
         Unparsable: no such instruction, missing accounts, or data too short.
@@ -182,7 +182,7 @@ def apply(
 
 
 def shown(layout: Layout, accounts: Sequence[str], read: Reader) -> Parsed:
-    """As `apply`, of an instruction of this layout."""
+    """Return `{"type", "info"}` of an instruction of this layout; raises as `apply` does."""
     info, left = _named(layout.accounts, accounts)
     info |= read_fields(layout.fields, read)
     name = layout.authority

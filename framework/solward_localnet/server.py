@@ -134,7 +134,7 @@ BOUNDS = Bounds(body_s=30.0, idle_s=75.0, stop_s=1.0)
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where a served localnet listens."""
+    """The addresses on which a served localnet listens."""
 
     host: str
     http_port: int
@@ -152,14 +152,14 @@ class Addresses:
 
 
 class RpcNode(Protocol):
-    """What is served: `Localnet`, or anything with its two methods."""
+    """A node that can be served: `Localnet`, or any object with its two methods."""
 
     @property
     def call(self) -> Call:
         """Executes a JSON-RPC method."""
 
     def subscribe(self, listener: Callable[[Commit], None]) -> Callable[[], None]:
-        """Calls `listener` after each commit, until what it returns is called."""
+        """Call `listener` after each commit, until the returned function is called."""
 
 
 @contextlib.asynccontextmanager

@@ -102,7 +102,7 @@ class Storage:
 
     @property
     def writing(self) -> bool:
-        """Whether there is something to commit."""
+        """True if there are writes to commit."""
         return self._connection.in_transaction
 
     def commit(self) -> None:
@@ -173,7 +173,7 @@ class Storage:
         return int(self._row("SELECT coalesce(sum(lamports), 0) FROM accounts")[0])
 
     def largest_accounts(self, limit: int) -> list[tuple[Pubkey, int]]:
-        """Addresses and lamports of the accounts that hold most, the largest first."""
+        """Return address and lamports of the accounts with the most lamports, largest first."""
         rows = self._connection.execute(
             "SELECT address, lamports FROM accounts ORDER BY lamports DESC LIMIT ?", (limit,)
         )
@@ -210,16 +210,16 @@ class Storage:
         self._write("INSERT INTO address_transactions VALUES (?, ?)", rows)
 
     def transaction_count(self) -> int:
-        """How many transactions have landed; they are numbered from 1 without a gap."""
+        """Count the transactions that landed; they are numbered from 1 without a gap."""
         return self._row("SELECT max(seq) FROM transactions")[0] or 0
 
     def transactions_between(self, first: int, last: int) -> int:
-        """How many transactions landed in the slots from `first` to `last`."""
+        """Count the transactions that landed in the slots from `first` to `last`."""
         query = "SELECT count(*) FROM transactions WHERE slot BETWEEN ? AND ?"
         return int(self._row(query, first, last)[0])
 
     def status(self, signature: str) -> tuple[int, Any | None] | None:
-        """Slot and error (None: success) of the transaction, or None where there is none."""
+        """Return slot and error (None: success) of a transaction, or None if it did not land."""
         row = self._row("SELECT slot, err FROM transactions WHERE signature = ?", signature)
         return None if row is None else (row[0], _error(row[1]))
 
@@ -246,9 +246,9 @@ class Storage:
     def signatures_for(
         self, address: Pubkey, *, before: int | None, until: int | None, limit: int
     ) -> list[tuple[str, int, int, Any | None, str | None]]:
-        """(signature, slot, block time, error, memo) of an address, the newest first.
+        """Return (signature, slot, block time, error, memo) of an address, the newest first.
 
-        Only those numbered strictly below `before` and strictly above `until`.
+        Transactions are numbered strictly below `before` and strictly above `until`.
         """
         rows = self._connection.execute(
             "SELECT t.signature, t.slot, t.block_time, t.err, t.memo"
@@ -259,7 +259,7 @@ class Storage:
         return [(row[0], row[1], row[2], _error(row[3]), row[4]) for row in rows]
 
     def stake_history(self) -> dict[int, tuple[int, int, int]]:
-        """Epoch to (effective, activating, deactivating) lamports, the newest 512 epochs."""
+        """Return (effective, activating, deactivating) lamports of the newest 512 epochs."""
         rows = self._connection.execute("SELECT * FROM stake_history ORDER BY epoch DESC LIMIT 512")
         return {row[0]: (row[1], row[2], row[3]) for row in rows}
 

@@ -111,7 +111,7 @@ def transaction_json(record: StoredTransaction, encoding: str, max_version: int 
 def parsed_inner_instructions(
     groups: Sequence[Mapping[str, Any]], addresses: Sequence[str]
 ) -> list[Json]:
-    """Inner instructions in `jsonParsed`, for `StoredTransaction.inner_instructions`' shape.
+    """Return `StoredTransaction.inner_instructions` in the shape of `jsonParsed`.
 
     `addresses` are the message's accounts followed by the loaded ones, as base58.
     """
@@ -213,7 +213,7 @@ def is_writable(message: VersionedMessage, index: int) -> bool:
 
 
 def _extras(message: VersionedMessage) -> Json:
-    """What a version has beyond the legacy message."""
+    """Return the fields that a message's version adds to the legacy message."""
     if isinstance(message, MessageV1):
         config = message.config
         return {

@@ -79,7 +79,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What became of a transaction. `landed` means that its fee was charged.
+    """The outcome of a transaction. `landed` means that its fee was charged.
 
     `pre` and `post` are the accounts of `keys`, in order, before and after; None where there is no
     account. `loaded_bytes` are those that its accounts took to load. The other fields have the
@@ -113,9 +113,9 @@ def executed(
     landed: bool,
     post: tuple[Account | None, ...],
 ) -> Execution:
-    """LiteSVM's result of `vm_tx` as that of `tx`: with the lamports of fee that LiteSVM does not
-    know of, and without the ComputeBudget instructions that `_for_vm` added, which ran if the
-    others did."""
+    """Return LiteSVM's result of `vm_tx` as the result of `tx`: with the fee that LiteSVM does not
+    charge, and without the ComputeBudget instructions that `_for_vm` added, which ran if the others
+    did."""
     added = len(vm_tx.message.instructions) - len(tx.message.instructions)
     err: Any | None = None
     meta = result if isinstance(result, TransactionMetadata) else result.meta()
@@ -210,7 +210,7 @@ class Vm:
         return self._svm.get_balance(address) or 0
 
     def put(self, accounts: Mapping[Pubkey, Account | None]) -> None:
-        """Overwrite accounts; None deletes."""
+        """Write the new state of accounts; None deletes an account."""
         for address, account in accounts.items():
             self._svm.set_account(address, account or Account(0, b"", SYSTEM_PROGRAM))
             self.index.update(address, account)
@@ -306,8 +306,8 @@ class Vm:
         return executed(begun, result, tx, vm_tx, landed=False, post=post)
 
     def _begun(self, tx: VersionedTransaction) -> tuple[Execution, VersionedTransaction]:
-        """What is known of a transaction before it runs, with an error where it does not, and what
-        LiteSVM is to run. The fee of a v1 message is taken."""
+        """Return the outcome so far of a transaction that has not run, with an error if it must not
+        run, and the transaction for LiteSVM. The fee of a v1 message is taken."""
         keys = self.keys(tx.message)
         pre = self._states(keys)
         loaded = self._loaded_bytes(tx.message, keys, pre)
@@ -369,7 +369,7 @@ class Vm:
         )
 
     def _bytes_of_program(self, address: Pubkey) -> int:
-        """As long as its code is, which does not change."""
+        """Return the bytes that a program and its code take to load, which never change."""
         found = self._program_bytes.get(address)
         if found is None:
             account = self.account(address)
@@ -431,10 +431,10 @@ class Vm:
 
 
 def _for_vm(tx: VersionedTransaction, loaded: int) -> VersionedTransaction:
-    """What LiteSVM executes in place of a transaction. It reads the limits of a v1 message from
-    ComputeBudget instructions, which a cluster ignores there, and not from its config (SIMD-0385).
-    So the config's values stand in the message's own instructions, and in further ones after them
-    where there is room: LiteSVM runs no more than 64.
+    """Return the transaction that LiteSVM executes in place of `tx`. LiteSVM takes the limits of a
+    v1 message from ComputeBudget instructions, which a cluster ignores there, and not from its
+    config (SIMD-0385). So the config's values go into the message's own ComputeBudget instructions,
+    and into further ones while there is room: LiteSVM runs no more than 64.
     """
     message = tx.message
     if not isinstance(message, MessageV1):

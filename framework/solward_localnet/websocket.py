@@ -62,7 +62,7 @@ _EMPTY = Account(0, b"", Pubkey.default())
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """Who is notified by one subscription of a client."""
+    """The receiver of one subscription's notifications, at one client."""
 
     client: "_Client"
     id: int
@@ -81,10 +81,10 @@ class Subscriber:
 
 
 class Subscription(Protocol):
-    """What a client subscribed to."""
+    """A subject that a client subscribed to."""
 
     def publish(self, commit: Commit, landed: Landed) -> None:
-        """Notify of what a commit has of it."""
+        """Notify the client if a commit concerns the subject."""
 
 
 @dataclass(slots=True)

@@ -49,7 +49,7 @@ def encode(
 
 
 def encode_optional(ledger: LocalLedger, address: Pubkey, config: Config) -> dict[str, Any] | None:
-    """As `encode`, for the account at `address`; None where there is none."""
+    """Encode the account at `address` as `encode` does; return None if there is none."""
     account = ledger.vm.account(address)
     return None if account is None else encode(ledger, address, account, config)
 

@@ -44,7 +44,7 @@ MAX_SLOTS = 100_000_000
 
 
 def get_slot(ledger: LocalLedger, params: Params) -> int:
-    """Slot and block height: no slot is skipped, so they are one number."""
+    """Return the slot, which is also the block height because no slot is skipped."""
     config_at(params, 0, ledger.chain.slot)
     return ledger.chain.slot
 
@@ -113,10 +113,10 @@ def get_fee_for_message(ledger: LocalLedger, params: Params) -> dict[str, Any]:
 
 
 def get_recent_prioritization_fees(ledger: LocalLedger, params: Params) -> list[dict[str, int]]:
-    """For each of the last 150 slots the least price of a compute unit that landed in it, or, where
-    that is more, the least at which one of the accounts was written; 0 where nothing landed.
+    """Return for each of the last 150 slots the lowest compute unit price that landed in it, or the
+    lowest that wrote one of the accounts if that is higher; 0 for a slot in which nothing landed.
 
-    As a validator has it (agave: runtime/src/prioritization_fee.rs).
+    Agave computes the same in runtime/src/prioritization_fee.rs.
     """
     given = list_at(params, 0) if params else []
     wanted = frozenset(str(parse_pubkey(address)) for address in given)
@@ -153,7 +153,7 @@ def get_minimum_balance(ledger: LocalLedger, params: Params) -> int:
 
 
 def get_stake_minimum_delegation(ledger: LocalLedger, params: Params) -> dict[str, Any]:
-    """As the Stake program itself says."""
+    """Return the minimum that the Stake program itself reports in a simulation."""
     config_at(params, 0, ledger.chain.slot)
     faucet = ledger.cast.faucet
     number = Stake.GET_MINIMUM_DELEGATION.to_bytes(4, "little")
@@ -234,7 +234,7 @@ def get_slot_leaders(ledger: LocalLedger, params: Params) -> list[str]:
 
 
 def get_leader_schedule(ledger: LocalLedger, params: Params) -> dict[str, list[int]] | None:
-    """Of a slot's epoch, null where that is not the current or the next one; the one validator
+    """Return the leaders of a slot's epoch, null for an epoch after the next; the one validator
     leads every slot."""
     chain = ledger.chain
     slot = chain.slot if not params or params[0] is None else integer_at(params, 0)
@@ -247,7 +247,7 @@ def get_leader_schedule(ledger: LocalLedger, params: Params) -> dict[str, list[i
 
 
 def get_inflation_governor(_ledger: LocalLedger, params: Params) -> dict[str, float]:
-    """No rewards are paid, so there is no inflation."""
+    """Return zeros: a localnet pays no rewards, so there is no inflation."""
     config_at(params, 0)
     names = ("foundation", "foundationTerm", "initial", "taper", "terminal")
     return dict.fromkeys(names, 0.0)
@@ -259,7 +259,7 @@ def get_inflation_rate(ledger: LocalLedger, _params: Params) -> dict[str, float]
 
 
 def get_inflation_reward(ledger: LocalLedger, params: Params) -> list[None]:
-    """No rewards are paid: null for each address, of any epoch that has ended."""
+    """Return null for each address in an epoch that has ended: a localnet pays no rewards."""
     addresses = [parse_pubkey(each) for each in list_at(params, 0)]
     epoch = config_at(params, 1).get("epoch")
     if epoch is not None and check_integer(epoch) >= ledger.chain.epoch:
@@ -268,8 +268,8 @@ def get_inflation_reward(ledger: LocalLedger, params: Params) -> list[None]:
 
 
 def get_recent_performance_samples(ledger: LocalLedger, params: Params) -> list[dict[str, int]]:
-    """Slots and transactions of each minute, the newest first; of a ledger that is younger, of the
-    seconds that it has."""
+    """Return the slots and transactions of each minute, newest first; a ledger younger than a
+    minute has one sample of its seconds."""
     most = integer_at(params, 0, default=_MOST_SAMPLES)
     if most > _MOST_SAMPLES:
         raise invalid_params(f"Invalid limit; max {_MOST_SAMPLES}")

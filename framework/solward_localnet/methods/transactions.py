@@ -97,7 +97,7 @@ def get_block(ledger: LocalLedger, params: Params) -> dict[str, Any]:
 
 
 def max_version(value: Any) -> int | None:
-    """`maxSupportedTransactionVersion`, None where it is not given."""
+    """Return `maxSupportedTransactionVersion` as an integer, None if it is not given."""
     if value is None:
         return None
     if check_integer(value) > 255:
@@ -125,13 +125,13 @@ def get_blocks_with_limit(ledger: LocalLedger, params: Params) -> list[int]:
 
 
 def get_block_commitment(ledger: LocalLedger, params: Params) -> dict[str, Any]:
-    """Nobody votes here, so no block has stake on it."""
+    """Return no commitment for any block: on a localnet nobody votes."""
     integer_at(params, 0)
     return {"commitment": None, "totalStake": sum(ledger.stakes().values())}
 
 
 def get_block_production(ledger: LocalLedger, params: Params) -> dict[str, Any]:
-    """Return the one validator leads every slot, and none is skipped."""
+    """Return one block a slot for the one validator, which leads every slot and skips none."""
     config = config_at(params, 0)
     epoch_start = ledger.chain.epoch * ledger.chain.slots_per_epoch
     wanted = optional_map(config, "range") or {}
@@ -160,10 +160,10 @@ _AIRDROP_COMPUTE_UNITS = 1_000
 
 
 def simulate_transaction(ledger: LocalLedger, params: Params) -> dict[str, Any]:
-    """What sending would do, without doing it.
+    """Simulate a transaction: report the outcome of sending it, and change nothing.
 
-    `replaceRecentBlockhash` leaves the blockhash and the duplicate unchecked: with neither checked
-    the outcome is that of a fresh blockhash, which is returned.
+    `replaceRecentBlockhash` skips the checks of the blockhash and for a duplicate. The outcome is
+    then the same as with a fresh blockhash, which is returned.
     """
     text = string_at(params, 0)
     config = config_at(params, 1, ledger.chain.slot)
@@ -311,8 +311,8 @@ def _status(ledger: LocalLedger, signature: str, oldest: int) -> dict[str, Any] 
 
 
 def confirmation_status(ledger: LocalLedger, slot: int) -> str:
-    """What landed is final at once, or by the older rule confirmed at once, there being one
-    validator, and final a slot later."""
+    """Return the status of what landed in `slot`: final at once, or with finality `tower` confirmed
+    at once, since there is one validator, and final a slot later."""
     is_tower = ledger.options.finality == "tower"
     return "confirmed" if is_tower and slot >= ledger.chain.slot else "finalized"
 
