@@ -85,11 +85,11 @@ class AnswerWatch:
 
     @property
     def is_answer(self) -> bool:
-        """Whether the vendor answered, and may bill it."""
+        """True if the vendor answered, and may bill the answer."""
         return self.status is not None and httpx.codes.is_success(self.status)
 
     def taken(self, data: bytes) -> bytes:
-        """Returns a whole answer, or a piece of one, as litellm gets it.
+        """Return a whole answer, or a piece of one, in the form that litellm gets.
 
         Raises:
             httpx.DecodingError: it cannot be read, or is an error; `problem` or `words` says why.
@@ -113,7 +113,7 @@ class AnswerWatch:
         return write_json(answer, ascii_only=True).encode()
 
     def refusal(self, finish_reason: object) -> tuple[str, str] | None:
-        """(the vendor's word for why, what was said), None where it did not refuse.
+        """Return the vendor's reason for a refusal and the text it sent, or None if it answered.
 
         Args:
             finish_reason: as litellm gives it.
@@ -205,7 +205,7 @@ class AnswerWatch:
             self.is_miscounted = True
 
     def _mend_message(self, message: dict[str, Any]) -> None:
-        """A message of Chat Completions, or what a piece adds to one."""
+        """Rewrite a message of Chat Completions, or a piece of one, in the form litellm reads."""
         content = message.get("content")
         if not isinstance(content, str | None):
             parts = content if isinstance(content, list) else [{"type": type(content).__name__}]
@@ -332,7 +332,7 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def joined(text: str) -> str:
-    """Makes one character of each pair of surrogates, also of one that came in two parts."""
+    """Make one character of each pair of surrogates, even if the pair came in two parts."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 

@@ -266,7 +266,7 @@ async def _opened(
     policy: RetryPolicy,
     ends_at: float,
 ) -> tuple[Any, Any, AnswerWatch]:
-    """litellm, its answer in the first attempt that did not fail, and what watched that one."""
+    """Return litellm, its answer in the first attempt that did not fail, and that one's watch."""
 
     def tools() -> dict[str, Any]:
         # Others for each attempt, because Gemini's route rewrites them in place.
@@ -341,7 +341,7 @@ def _ends_at(policy: RetryPolicy) -> float:
 
 
 def finish_reason(response: Any) -> str | None:
-    """Why the answer ended, in litellm's words; None of a chunk that does not end it."""
+    """Return litellm's reason why the answer ended; None for a chunk that does not end it."""
     reason = _first(response, "finish_reason")
     return reason if isinstance(reason, str) else None
 
@@ -463,7 +463,7 @@ def _price_list(vendor: Vendor, model: str, prices: Mapping[str, Any]) -> Mappin
 
 
 def _nanousd(price: Mapping[str, Any], counted: Any, prompt: int, answer: int) -> int | None:
-    """Billionths of a dollar, rounded up once; None where the list lacks the base prices."""
+    """Return the cost in billionths of a dollar, rounded up once; None without base prices."""
     tiers = [int(found[1]) for name in price if (found := _TIER.fullmatch(name))]
     over = max((tier for tier in tiers if prompt > tier * 1000), default=None)
     suffix = "" if over is None else f"_above_{over}k_tokens"
@@ -496,7 +496,7 @@ def _count(counted: Any, name: str) -> int:
 
 
 class Change(StrEnum):
-    """How a request is changed for a model."""
+    """A change of a request for a model that does not take an argument."""
 
     COMPLETION_TOKENS = "max_completion_tokens for max_tokens"
     MAX_TOKENS = "max_tokens for max_completion_tokens"

@@ -52,7 +52,7 @@ class Failure:
 
     @property
     def retryable(self) -> bool:
-        """Whether the same call may succeed later."""
+        """True if the same call may succeed later."""
         return self.error.retryable
 
 
@@ -149,7 +149,7 @@ def _is_of_answer(cause: BaseException) -> bool:
 
 
 def _refusal(causes: Sequence[BaseException], code: str | None) -> str | None:
-    """Why a vendor's error refuses what the prompt asks for, None where it is another error."""
+    """Return the reason if an error refuses the prompt's content, None for any other error."""
     for each in causes:
         # xAI's, a 403 as of a wrong key.
         if found := _SAFETY_CHECK.search(str(each)):
@@ -163,7 +163,7 @@ def _refusal(causes: Sequence[BaseException], code: str | None) -> str | None:
 
 
 def too_late(vendor: Vendor, deadline_s: float) -> ProviderError:
-    """Return the answer was not complete within the deadline."""
+    """Return the error of an answer that was not complete within the deadline."""
     return ProviderError(
         f"{vendor.company} did not answer within {deadline_s:g} s; try again later, "
         "or set a smaller maxTokens or reasoningEffort",

@@ -175,7 +175,7 @@ def _kept(look_up: Callable[..., Mapping[str, Any]]) -> Callable[..., dict[str, 
 
 
 def _nothing(*_arguments: Any, **_named: Any) -> None:
-    """In place of a function of litellm."""
+    """Do nothing, in place of a function of litellm."""
 
 
 def _warm(litellm: Any, vendor: Vendor) -> None:

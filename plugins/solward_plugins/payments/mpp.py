@@ -77,7 +77,7 @@ _INSTANT: Final = re.compile(
 
 @hookimpl
 def payment_spec() -> PaymentSpec:
-    """It has nothing to declare."""
+    """Declare the protocol's name; it needs no settings."""
     return PaymentSpec("mpp")
 
 
@@ -200,7 +200,7 @@ def _splits(details: Object, where: str) -> list[tuple[PaymentSplit, bool, str |
 
 
 def _asset(currency: Any, network: str, field: str) -> str:
-    """`SOL` or a mint. Symbols of a localnet are mainnet's, as the sellers resolve them."""
+    """Return `SOL` or a mint. A localnet has mainnet's symbols, as sellers resolve them."""
     name = currency.upper() if isinstance(currency, str) and currency.isascii() else ""
     if name == "SOL":
         return name
@@ -272,7 +272,7 @@ def _parameter(header: str, at: int) -> tuple[str, int] | None:
 
 
 def _after_scheme(header: str, at: int) -> int:
-    """Where the parameters of a scheme begin, or its one word in place of them ends."""
+    """Find where a scheme's parameters begin, or where the single word in their place ends."""
     if _END.match(header, at):
         return at
     start = _skip(_SPACE, header, at)

@@ -1,7 +1,7 @@
-"""What payment protocols have in common: base64 in headers, and fields by their names.
+"""Readers that the payment protocols share: base64 in headers, and fields by their names.
 
-A seller's answer is read as strictly as it can be: of what two programs may read differently, the
-other one may be the seller's.
+A seller's answer is read as strictly as possible: anything that two programs may read differently
+is refused, because the seller's program may read it the other way.
 """
 
 from __future__ import annotations
@@ -69,40 +69,40 @@ def list_of(value: object, field: str, most: int) -> list[Any]:
 
 
 def text_of(value: object, field: str, most: int = _MOST_TEXT) -> str:
-    """Text of 1 to `most` bytes; likewise."""
+    """Return text of 1 to `most` bytes, or raise `InvalidRequest`."""
     if not isinstance(value, str) or not 0 < len(value.encode()) <= most:
         raise InvalidRequest(f"{field} must be text of 1 to {most} bytes")
     return value
 
 
 def optional_text(value: object, field: str, most: int = _MOST_TEXT) -> str | None:
-    """As `text_of`; None where there is none, or an empty one."""
+    """Return text as `text_of` does, None if it is missing or empty."""
     return None if value in (None, "") else text_of(value, field, most)
 
 
 def address_of(value: object, field: str) -> str:
-    """Return a base58 address of 32 bytes; likewise."""
+    """Return a base58 address of 32 bytes, or raise `InvalidRequest`."""
     if not is_address(value):
         raise InvalidRequest(f"{field} must be a base58 address of 32 bytes")
     return value
 
 
 def flag_of(value: object, field: str) -> bool:
-    """True or false, which it is where there is none; likewise."""
+    """Return true or false, false if it is missing, or raise `InvalidRequest`."""
     if value is not None and not isinstance(value, bool):
         raise InvalidRequest(f"{field} must be true or false")
     return bool(value)
 
 
 def integer_of(value: object, field: str, least: int, most: int) -> int:
-    """Return an integer within bounds; likewise."""
+    """Return an integer within bounds, or raise `InvalidRequest`."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InvalidRequest(f"{field} must be an integer from {least} to {most}")
     return value
 
 
 def entry_or_problem(read: Callable[..., T], *given: Any) -> T | InvalidRequest:
-    """What is read from one entry of a seller's list, or why it cannot be: the others stand."""
+    """Read one entry of a seller's list, or return its error: the other entries still count."""
     try:
         return read(*given)
     except InvalidRequest as problem:
@@ -110,5 +110,5 @@ def entry_or_problem(read: Callable[..., T], *given: Any) -> T | InvalidRequest:
 
 
 def shown(value: object) -> str:
-    """Return a seller's words, cut; empty where there are none."""
+    """Return a seller's text, cut to a length for people; empty if there is none."""
     return value[:_MOST_SHOWN] if isinstance(value, str) else ""

@@ -69,7 +69,7 @@ _IDENTIFIER: Final = "payment-identifier"
 
 @hookimpl
 def payment_spec() -> PaymentSpec:
-    """It has nothing to declare."""
+    """Declare the protocol's name; it needs no settings."""
     return PaymentSpec("x402")
 
 
@@ -194,7 +194,7 @@ def _offer(given: object, beside: Object, version: int, where: str) -> PaymentOf
 
 
 def _sold(entry: Object, beside: Object, version: int, where: str) -> tuple[str | None, str]:
-    """What is sold, as the seller says: its address, and a description."""
+    """Return the address and the description that the seller gives of what it sells."""
     if version == 1:
         resource = optional_text(entry.get("resource"), f"{where}.resource")
         return resource, shown(entry.get("description"))

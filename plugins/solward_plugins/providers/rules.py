@@ -119,7 +119,7 @@ def decide(rules: Collection[Rule], observation: Mapping[str, Any]) -> Completio
 
 @functools.lru_cache(maxsize=1_024)
 def parse(strategy: str, skills: frozenset[str] | None = None) -> tuple[Rule, ...]:
-    """A strategy's rules.
+    """Parse the rules of a strategy, one a line.
 
     Args:
         skills: names that may be used; None checks no names.

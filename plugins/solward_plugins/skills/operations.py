@@ -63,7 +63,7 @@ class OperationSkill:
 
     @hookimpl
     def skill_spec(self) -> SkillSpec:
-        """Spends: each of them makes a transaction."""
+        """Declare a skill that spends: each call makes a transaction."""
         return SkillSpec(
             name=self.name,
             description=self.description,
@@ -75,7 +75,7 @@ class OperationSkill:
 
     @hookimpl
     async def skill_execute(self, params: dict[str, Any], context: SkillContext) -> str:
-        """What was done, the transaction's status and signature, and what follows."""
+        """Perform the operation; tell what was done, its status and signature, and what follows."""
         perform = getattr(context, self.operation)
         given = {
             re.sub(r"[A-Z]", lambda found: f"_{found[0].lower()}", name): value

@@ -24,7 +24,7 @@ _MOST_NAME = 100
 
 @hookimpl
 def skill_spec() -> SkillSpec:
-    """Spends what a site asks for; without a grant for `pay` a token pays nothing."""
+    """Declare a skill that pays what a site asks; a token needs a grant for `pay`."""
     return SkillSpec(
         name="pay_request",
         description=(
@@ -131,7 +131,7 @@ def _paid(payment: PaymentView) -> str:
 
 
 def _body(answer: PaidAnswer) -> str:
-    """What the site wrote, in quotes: it cannot end them, nor be taken for words of the service."""
+    """Quote the site's text, so that it cannot end the quotes nor pass for the service's words."""
     kind = _quoted((answer.header("content-type") or "")[:_MOST_NAME])
     of = "" if kind == '""' else f" of type {kind}"
     if not answer.body:

@@ -52,7 +52,7 @@ class ReadingSkill:
 
 
 async def _balances(_params: Mapping[str, Any], context: SkillContext) -> str:
-    """Wallet name and address, SOL with 4 decimals, a line per token."""
+    """List the wallet's name and address, its SOL with 4 decimals, and a line for each token."""
     balances = await context.balances()
     lines = [
         f"Wallet: {context.wallet.name} ({context.wallet.address})",

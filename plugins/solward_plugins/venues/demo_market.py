@@ -72,7 +72,7 @@ def venue_spec() -> VenueSpec:
 
 @hookimpl
 async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
-    """What the market gives now."""
+    """Quote the market's present price."""
     return _quote(await _route(request, context), request)
 
 
@@ -95,7 +95,7 @@ async def venue_instructions(
 def swap_instruction(
     hops: Sequence[Hop], taker: str, source: str, destination: str, amount: int, minimum: int
 ) -> Instruction:
-    """`swap` of the market's program, which fails where it would give less than `minimum`."""
+    """Make the market program's `swap`, which fails if it would give less than `minimum`."""
     program = Pubkey.from_string(hops[0].program)
     authority, _ = Pubkey.find_program_address([_AUTHORITY_SEED], program)
     accounts = [

@@ -278,7 +278,7 @@ async def _v1_instructions(
 
 
 async def _contents(tables: Sequence[str], context: VenueContext) -> dict[str, tuple[str, ...]]:
-    """What lookup tables hold, by the ledger; one that cannot be used makes bytes longer only."""
+    """Read the addresses in lookup tables; without a table the transaction only gets longer."""
     found = await context.ledger.accounts(tables) if tables else {}
     return {
         table: tuple(

@@ -159,7 +159,7 @@ def swapped(
     creator_fee: int = 0,
     creator_on_input: bool = True,
 ) -> int:
-    """What the pool pays for `paid` units: fees round up, the payment down.
+    """Return the units that the pool pays for `paid` units: fees round up, the payment down.
 
     Args:
         fee, creator_fee: parts of a million.
@@ -180,7 +180,7 @@ def venue_spec() -> VenueSpec:
 
 @hookimpl
 async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
-    """What the best of the pools gives now."""
+    """Quote the present price of the pool that gives most."""
     trades = await _trades(context, context.pools, request)
     best = max(trades, key=lambda trade: trade.out(request.amount))
     return _quote(best, request)
@@ -207,7 +207,7 @@ async def venue_instructions(
 def swap_instruction(
     trade: Trade, taker: str, source: str, destination: str, amount: int, minimum: int
 ) -> Instruction:
-    """`swap_base_input` of the program's IDL."""
+    """Make the `swap_base_input` instruction of the program's IDL."""
     pool = trade.pool
     program = Pubkey.from_string(pool.program)
     accounts = (
@@ -362,7 +362,7 @@ def _trade(
 
 
 def _authority(program: str) -> str:
-    """Who owns the vaults of every pool."""
+    """Return the address that owns the vaults of every pool of the program."""
     key, _ = Pubkey.find_program_address([_AUTHORITY_SEED], Pubkey.from_string(program))
     return str(key)
 
@@ -372,7 +372,7 @@ def _number(data: bytes, at: int) -> int:
 
 
 def _clock(account: Account | None) -> tuple[int, int]:
-    """Epoch and Unix time at the ledger's tip."""
+    """Return the epoch and the Unix time at the ledger's tip."""
     if account is None or len(account.data) < _CLOCK.size:
         raise LedgerUnavailable("The ledger shows no clock")
     _slot, _start, epoch, _schedule, seconds = _CLOCK.unpack_from(account.data)
