@@ -27,7 +27,7 @@ from solward.vault.ledger.patience import NodeBusy, NodeDenies
 OPTIONAL: Final = frozenset(
     {"getAgGenesisCert", "getProgramAccounts", "getRecentPerformanceSamples"}
 )
-# Sent once, to one node: another try might do it twice. Its refusals are the faucet's.
+# Sent once, to one node, because another try might do it twice. Refusals come from the faucet.
 ONCE: Final = frozenset({"requestAirdrop"})
 # Of the refusals (4xx): the temporary ones, and those of this caller whatever it calls.
 _LATER = frozenset({408, 425, 429})
@@ -37,8 +37,8 @@ MOST_ANSWER_BYTES: Final = jsontext.MAX_BYTES
 
 # Codes that providers send in the body for "over your rate"; with HTTP status 200, too.
 RATE_CODES: Final = frozenset({429, -32429, -32029})
-# Agave's "node is behind" (rpc-client-api/src/custom_error.rs), which some gateways use for their
-# rate limit.
+# Agave's "node is behind" (rpc-client-api/src/custom_error.rs). Some gateways use it for their rate
+# limit.
 UNHEALTHY: Final = -32005
 # Most characters of a node's text, and of an error's data.
 _LONGEST: Final = 500
@@ -177,14 +177,14 @@ def data_told_by_node(data: Any) -> Any:
     `_LONGEST_DATA` characters of JSON."""
     if data is None or len(msgspec.json.encode(data)) > _LONGEST_DATA:
         return None
-    return _told(data)
+    return _scrubbed(data)
 
 
-def _told(value: Any) -> Any:
+def _scrubbed(value: Any) -> Any:
     if isinstance(value, dict):
-        return {told_by_node(name): _told(each) for name, each in value.items()}
+        return {told_by_node(name): _scrubbed(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [_told(each) for each in value]
+        return [_scrubbed(each) for each in value]
     return told_by_node(value) if isinstance(value, str) else value
 
 

@@ -90,7 +90,7 @@ class _SharedFacts:
 
 
 class Ledger:
-    """All that Solward needs of a cluster. Whatever only reads takes it as a `ReadLedger`.
+    """All calls to a cluster that Solward needs. Code that only reads takes it as a `ReadLedger`.
 
     Addresses, signatures and blockhashes are base58 text; amounts are lamports or token units.
     Every method may raise `LedgerUnavailable` (no answer, or one of the wrong shape: nothing is
@@ -110,8 +110,7 @@ class Ledger:
             self._known.slot_times[transport] = self._slot_time
 
     def nodes(self) -> tuple[Ledger, ...]:
-        """Return a ledger for each usable node, the one to ask first; itself where there is one
-        node.
+        """Return a ledger for each usable node, the one to ask first; itself if there is only one.
 
         None of them switches to another node: for conclusions that need two answers of one node.
         """
@@ -164,7 +163,7 @@ class Ledger:
 
     async def look(self) -> None:
         """Ask the nodes for the pace of slots and for the consensus, unless that was done lately.
-        Never raises for the ledger."""
+        A ledger that does not answer raises nothing."""
         known, now = self._known, time.monotonic()
         if now - known.looked_at < _LOOK_EVERY_S:
             return
@@ -202,8 +201,8 @@ class Ledger:
 
     @property
     def changes(self) -> int:
-        """The number of ledger changes that this process knows of: transactions that a node said
-        have landed; on the embedded ledger, also whatever else changed an account."""
+        """A count that grows with each ledger change that this process learns of: a node's word
+        that a transaction landed; on the embedded ledger, any change of an account too."""
         seen = 0 if self._counter is None else self._counter.changes
         return self._known.landed + seen
 
@@ -421,7 +420,7 @@ class Ledger:
     async def statuses(
         self, signatures: Sequence[str], *, search_history: bool = False, min_slot: int = 0
     ) -> list[SignatureStatus | None]:
-        """Return the statuses of signatures in their order, None where unknown; 256 a call. A node
+        """Return the statuses of signatures in their order, None if unknown; 256 a call. A node
         that has not reached `min_slot` counts as no answer: it may not know them yet."""
         found: list[SignatureStatus | None] = []
         for start in range(0, len(signatures), _MAX_STATUSES):
@@ -549,13 +548,13 @@ class Ledger:
     async def _call(self, method: str, *params: Any) -> Any:
         word = FINALIZED if self._known.is_alpenglow or self._is_without_confirmed else CONFIRMED
         try:
-            answer = await self._asked(method, in_word(params, word))
+            answer = await self._transport_call(method, in_word(params, word))
         except LedgerRejected as error:
             if word == FINALIZED or not refuses_confirmed(error):
                 raise
             # That one node refuses the word says nothing of the others.
             self._is_without_confirmed = self._many is None
-            answer = await self._asked(method, in_word(params, FINALIZED))
+            answer = await self._transport_call(method, in_word(params, FINALIZED))
         # A `finalized` answer before Alpenglow names an old slot, which would not measure well.
         if word == FINALIZED or _FINALIZED not in params:
             slot = newest_slot(method, answer)
@@ -563,7 +562,7 @@ class Ledger:
                 self._slot_time.saw(slot)
         return answer
 
-    async def _asked(self, method: str, params: Sequence[Any]) -> Any:
+    async def _transport_call(self, method: str, params: Sequence[Any]) -> Any:
         outcome = "unavailable"
         try:
             with (

@@ -97,7 +97,7 @@ class Connections:
         """
         if self._is_closed:
             raise NoAnswer("its connections are closed")
-        connection = self._taken() or await self._opened()
+        connection = self._idle_connection() or await self._open()
         self._used.add(connection)
         try:
             return await connection.post(self._target, self._headers, body, most)
@@ -117,7 +117,7 @@ class Connections:
         # The event loop closes the sockets in its next turn.
         await asyncio.sleep(0)
 
-    def _taken(self) -> _Connection | None:
+    def _idle_connection(self) -> _Connection | None:
         """Return the idle connection that was used last; close those that were idle too long."""
         oldest = time.monotonic() - self._idle_s
         while self._idle and self._idle[0].idle_since < oldest:
@@ -129,11 +129,11 @@ class Connections:
             connection.abort()
         return None
 
-    async def _opened(self) -> _Connection:
+    async def _open(self) -> _Connection:
         first = self._proxy or self._url
         if first.scheme not in _PORTS:
             raise httpcore.UnsupportedProtocol
-        stream = await _dialled(_host(first), _port(first))
+        stream = await _dial(_host(first), _port(first))
         if first.scheme == "https":
             stream = await stream.start_tls(tls_context(), _host(first))
         if self._proxy is None or self._url.scheme == "http":
@@ -225,7 +225,7 @@ class _Connection:
         return event
 
 
-async def _dialled(host: str, port: int) -> Stream:
+async def _dial(host: str, port: int) -> Stream:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     *others, last = dict.fromkeys(str(address[0]) for *_, address in found)

@@ -1,6 +1,6 @@
 """The RPC nodes of one cluster as one transport: they share the load and stand in for each other.
 
-Each call goes to the fit node with the fewest calls open, in turn where they are equal. Conclusions
+Each call goes to the fit node with the fewest calls open, in turn if they are equal. Conclusions
 from two answers of one node use `FailoverTransport.nodes`, a transport for each. A transaction goes
 to every fit node at once: the bytes are the same and land once, and a node that lags or drops it
 costs nothing then.
@@ -152,7 +152,7 @@ class FailoverTransport:
         waiting = {asyncio.create_task(node.call(_SEND, params)) for node in nodes}
         self._sends |= waiting
         for task in waiting:
-            task.add_done_callback(self._sent)
+            task.add_done_callback(self._end_send)
         errors: list[LedgerError] = []
         while waiting:
             done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -167,7 +167,7 @@ class FailoverTransport:
                 errors.append(error)
         raise self._none_answered(_SEND, errors)
 
-    def _sent(self, task: asyncio.Task[Any]) -> None:
+    def _end_send(self, task: asyncio.Task[Any]) -> None:
         self._sends.discard(task)
         if not task.cancelled():
             # asyncio would log the error of a send that nobody waits for any more.
@@ -270,24 +270,26 @@ class Node:
             answer = await self._ask(method, params)
         except LedgerRejected as error:
             if error.code not in NODE_FAULTS or method in ONCE | OPTIONAL:
-                self._answered(began)
+                self._note_answer(began)
                 raise
-            self._failed(began, str(error), (method, params) if error.code == _INTERNAL else None)
+            self._note_failure(
+                began, str(error), (method, params) if error.code == _INTERNAL else None
+            )
             raise LedgerUnavailable(f"The ledger node cannot answer {method}: {error}") from None
         except NodeBusy:
             raise
         except LedgerUnavailable as error:
             if method not in ONCE | OPTIONAL:
                 is_its = isinstance(error, RequestFailure)
-                self._failed(began, str(error), (method, params) if is_its else None)
+                self._note_failure(began, str(error), (method, params) if is_its else None)
             raise
         except asyncio.CancelledError:
             if self._clock() - began >= PATIENCE_S and method not in OPTIONAL:
-                self._failed(began, f"{method} took too long")
+                self._note_failure(began, f"{method} took too long")
             raise
         finally:
             self.outstanding -= 1
-        self._answered(began)
+        self._note_answer(began)
         return answer
 
     async def _ask(self, method: str, params: Sequence[Any]) -> Any:
@@ -354,14 +356,14 @@ class Node:
         """Release connections."""
         await self._transport.close()
 
-    def _answered(self, began: float) -> None:
+    def _note_answer(self, began: float) -> None:
         self._odd = None
         # An answer to a call from before the failure says nothing about the time after it.
         if self._rest_s and began >= self._failed_at:
             _log.info("rpc_node_answers", node=self.name)
             self._rest_s, self.rests_until = 0.0, float("-inf")
 
-    def _failed(
+    def _note_failure(
         self, began: float, error: str, odd: tuple[str, Sequence[Any]] | None = None
     ) -> None:
         if odd is not None and self._odd in (None, odd):

@@ -49,13 +49,13 @@ class NodeBusy(LedgerUnavailable):
 
 
 class NodeDenies(LedgerUnavailable):
-    """A node does not serve this caller at all (a wrong key or path, a blocked address): waiting
-    does not help."""
+    """A node that does not serve this caller at all (a wrong key or path, a blocked address), so
+    that waiting does not help."""
 
 
 @contextmanager
 def within(seconds: float, *, own: bool = False) -> Iterator[None]:
-    """Let the ledger calls of this block wait for nodes, for `seconds` altogether.
+    """Let the ledger calls of this block wait for nodes, for `seconds` in all.
 
     Args:
         own: whether the block goes on after its caller has left. The caller's deadline does not
@@ -73,7 +73,7 @@ def within(seconds: float, *, own: bool = False) -> Iterator[None]:
 
 
 def seconds_left(default: float = 0.0) -> float:
-    """Return seconds until the deadline, 0 once it has passed; `default` where none is set."""
+    """Return the seconds until the deadline, 0 once it has passed; `default` if none is set."""
     deadline = _deadline.get()
     return default if deadline is None else max(0.0, deadline - time.monotonic())
 

@@ -4,8 +4,8 @@ This module alone decides which commitment is asked for, what is final, and how 
 
 Addresses, signatures and blockhashes are base58 text.
 
-Where Alpenglow runs, a block is final some 150 ms after it, `confirmed` reports the same block as
-`finalized`, and the word is to go. Before, `finalized` is some thirty slots behind `confirmed`.
+With Alpenglow a block is final after some 150 ms, and `confirmed`, a word that will be removed,
+reports the same block as `finalized`. Without it `finalized` is some thirty slots behind.
 
 The first measure of a slot is what a node says of its last minutes (`getRecentPerformanceSamples`);
 after that, the slots that answers name anyway, without calls of their own. Expiry depends on block
@@ -82,9 +82,9 @@ class SimulationResult:
 
     Attributes:
         err: the error in the RPC's JSON shape, None when it would succeed.
-        accounts: post-state of each requested address; None where the account would not exist.
+        accounts: post-state of each requested address; None if the account would not exist.
         inner_instructions: the RPC's JSON, None when the node gave none.
-        loaded_bytes: of all accounts that it loaded; None where the node does not say.
+        loaded_bytes: of all accounts that it loaded; None if the node does not say.
     """
 
     err: Any
@@ -111,9 +111,9 @@ class SignatureRow:
 
     Attributes:
         signature: base58, of its fee payer.
-        err: the error in the RPC's JSON shape, None where it succeeded.
-        memo: of all its memos, each as `[bytes] text`; None where the node shows none.
-        confirmation: the commitment reached; None where the node does not say.
+        err: the error in the RPC's JSON shape, None if it succeeded.
+        memo: of all its memos, each as `[bytes] text`; None if the node shows none.
+        confirmation: the commitment reached; None if the node does not say.
     """
 
     signature: str
@@ -170,7 +170,7 @@ def _count(sample: Any, name: str) -> int:
 
 
 def newest_slot(method: str, answer: Any) -> int | None:
-    """Return the slot that an answer calls the newest one of its node; None where it names none."""
+    """Return the slot that an answer calls the newest one of its node; None if it names none."""
     found = answer
     if method != "getSlot":
         found = answer.get("context", answer) if isinstance(answer, Mapping) else {}

@@ -178,7 +178,7 @@ class HttpTransport:
             batches = self._sends if method == SEND else self._batches
             return await batches.call(method, encoded)
         post = partial(self._post, retries=0) if method in ONCE else self._post
-        return await _asked(post, method, encoded)
+        return await _call_alone(post, method, encoded)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -320,7 +320,7 @@ class Batches:
 
     async def _alone(self, call: _Call) -> None:
         try:
-            found = await _asked(self._post, call.method, call.params)
+            found = await _call_alone(self._post, call.method, call.params)
         except Exception as error:
             _fail(call, error)
         else:
@@ -392,7 +392,7 @@ def _in_order(answer: Any, numbers: Sequence[int]) -> list[Any] | None:
     return [found[n] for n in numbers] if found.keys() == set(numbers) else None
 
 
-async def _asked(post: Post, method: str, params: bytes) -> Any:
+async def _call_alone(post: Post, method: str, params: bytes) -> Any:
     """Make a call that leaves by itself; see `Transport.call`."""
     number = next(_NUMBERS)
     try:
