@@ -148,7 +148,7 @@ async def test_it_is_refused_once_and_asks_a_person_once_and_says_so(
         refused, asked, where, bought = printed
         assert "max_per_tx" in refused
         assert hold.sentence in asked
-        to = f"the own wallet demo-savings with 0.25 SOL to {seed.savings.address}, from wallet"
+        to = f"your wallet demo-savings with 0.25 SOL to {seed.savings.address}, from wallet"
         assert to in asked
         assert where.endswith(f"{PAGES}/holds/{hold.id}")
         address = f"http://{seed.seller}{demo.FORECAST}"

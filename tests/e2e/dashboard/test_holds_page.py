@@ -122,7 +122,7 @@ def test_a_held_payment_is_approved_on_a_phone_and_paid_once(browser: Browser, t
     browser.until(lambda: browser.marked("waiting-link").text.endswith("1"), "the number")
     for words in (
         till.address,
-        f"Key {till.key} asks to fund the own wallet ",
+        f"Key {till.key} asks to fund your wallet ",
         f" with 0.5 SOL to {till.address}, from wallet ",
         f"more than the 0.1 SOL above which grant 1 of key {till.key} asks a person",
         "0.000005 SOL",

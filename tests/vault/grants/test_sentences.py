@@ -451,8 +451,8 @@ def test_what_waits_for_a_person_says_who_asks_what_to_whom_and_why() -> None:
     )
     funding = Line(Operation.FUND, SOL, 250_000_000, VENDOR)
     for own, wallet in (
-        ({VENDOR: "w2"}, 'the own wallet "till" (w2)'),
-        ({VENDOR: POCKET}, "the own wallet pocket"),
+        ({VENDOR: "w2"}, 'your wallet "till" (w2)'),
+        ({VENDOR: POCKET}, "your wallet pocket"),
         ({}, "an own wallet"),
     ):
         assert held((funding,), own=own) == (

@@ -92,7 +92,7 @@ class _Candidate:
 
     Attributes:
         number: in its principal's list, from 1.
-        limit: None where nothing leaves: a launch, a transaction without lines.
+        limit: None if nothing leaves: a launch, a transaction without lines.
     """
 
     number: int
@@ -124,7 +124,7 @@ class CompiledGrants:
     others: Mapping[Operation, tuple[_Candidate, ...]] = field(default_factory=dict)
 
     def candidates(self, line: Line | None) -> tuple[_Candidate, ...]:
-        """Return those for the line's operation and asset."""
+        """Return the grants for the line's operation and asset."""
         if line is None:
             return self.acting
         found = self.named.get((line.operation, line.asset))
@@ -399,7 +399,7 @@ class _Principal:
             if limit is not None:
                 key = scope, limit.counted_as
                 charges[key] = charges.get(key, 0) + option.units
-        # One reason for each grant and asset whose sum a person is asked about.
+        # One finding per grant and asset, because the sum is what exceeds the amount to ask above.
         held: dict[tuple[str, str], Finding] = {}
         for at, option in enumerate(placed):
             candidate, limit, whom = option.candidate, option.candidate.limit, self.lines[at]
@@ -440,7 +440,7 @@ class _Principal:
         return self._finding(why, each, at, units)
 
     def _costs_left(self, each: _Candidate) -> int:
-        """Return lamports of network fees and rent that a grant has left in its window."""
+        """Return the lamports of network fees and rent that a grant has left in its window."""
         return each.grant.costs_lamports - self.used.get((each.scope, COSTS, COSTS_WINDOW_MS), 0)
 
     # Checks of one grant, in the order of `_NEARNESS`.

@@ -140,7 +140,7 @@ def timely(
 
 
 def micro_dollars(units: int, decimals: int | None, price: AssetPrice) -> int | NoPrice:
-    """Return micro-dollars of an asset's smallest units, rounded up; 0 of 0 units.
+    """Return the micro-dollars of an asset's smallest units, rounded up; 0 for 0 units.
 
     Args:
         decimals: as the transaction's bytes state them, which the ledger checks as they land.

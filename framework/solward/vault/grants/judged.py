@@ -48,7 +48,7 @@ class JudgedCase:
         used: the sums that were read for it, empty where grants did not judge it.
         version: of the policy it was judged by.
         outcome: `ALLOWED`, `HELD`, or the rule that refused it.
-        said: what grants said, `ALLOWED`, `HELD` or `REFUSED`; None where a rule before them
+        said: what grants said, `ALLOWED`, `HELD` or `REFUSED`; None if a rule before them
             refused it.
     """
 

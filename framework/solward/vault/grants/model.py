@@ -60,7 +60,7 @@ class AssetLimit(Struct, frozen=True):
         asset: `SOL`, a mint, or `ANY_ASSET`.
         decimals: of the asset as they were when the grant was written; 6 for dollars.
         windows: 1 to 4, the shortest first.
-        per_tx: most in one transaction, None where the windows are enough.
+        per_tx: most in one transaction, None if the windows are enough.
         hold: more than this in one transaction waits for a person; None for never.
     """
 
@@ -84,7 +84,7 @@ class Hours(Struct, frozen=True, array_like=True):
 
 
 class SwapBounds(Struct, frozen=True, rename="camel"):
-    """Bounds of a swap, narrower than the service's; None where a grant has none.
+    """Bounds of a swap, narrower than the service's; None if a grant has none.
 
     Attributes:
         into: mints that may be bought (`SOL` for SOL); empty for all.
@@ -208,16 +208,16 @@ class Case:
         lines: what leaves, by its bytes.
         costs_lamports: its network fee and rent, gross.
         now_ms: every clock's time; hours and dates must hold by each.
-        swap: None where it is no swap.
+        swap: None if it is no swap.
         is_admins: the admin requests it, so nothing is held for a person.
         is_approved: a person approved exactly this.
         own: addresses in `lines` that are wallets of this service.
         paid: addresses in `lines` that this wallet has paid before.
         lookalikes: a recipient -> one paid before that looks like it.
         launched: mints in `lines` that this wallet launched.
-        listed: mints that the network's token list has; None where swaps may buy any.
+        listed: mints that the network's token list has; None if swaps may buy any.
         book: name -> addresses.
-        dollars: for each line, micro-dollars it is worth or why that is not known; empty where no
+        dollars: for each line, micro-dollars it is worth or why that is not known; empty if no
             grant in the chain needs it.
     """
 

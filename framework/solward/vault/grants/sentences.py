@@ -420,7 +420,7 @@ def _line(line: Line, names: Names, own_id: str | None) -> str:
     amount = _quantity(line, names)
     doing = _doing(line, names, amount)
     if line.operation is Operation.FUND and own_id is not None:
-        doing = f"fund the own wallet {named('wallet', own_id, names)} with {amount}"
+        doing = f"fund your wallet {named('wallet', own_id, names)} with {amount}"
     return f"{doing} {_to(line)}" if line.operation in _RECEIVED else doing
 
 
@@ -462,7 +462,7 @@ def _one_line(text: str) -> str:
 
 
 def _clock(ms: int, now_ms: int | None) -> str:
-    """Return a time as its minute in UTC, rounded up; with the date unless `now_ms` is that day."""
+    """Return a time in UTC, rounded up to minutes; with the date unless `now_ms` is that day."""
     minute = -(-ms // MINUTE_MS) * MINUTE_MS
     moment = datetime.fromtimestamp(minute // 1_000, UTC)
     is_today = now_ms is not None and minute // DAY_MS == now_ms // DAY_MS

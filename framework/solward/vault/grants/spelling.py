@@ -114,7 +114,7 @@ def window_text(length_ms: int) -> str:
 
 
 def window_ms(text: str) -> int | None:
-    """Return the length of a window such as `24h`; None where it is not of `1m` to `30d`."""
+    """Return the length of a window such as `24h`; None if it is not of `1m` to `30d`."""
     match = _WINDOW.fullmatch(text)
     if match is None:
         return None
