@@ -256,7 +256,7 @@ async def lock_credential(connection: AsyncConnection, hash_: str) -> None:
 
 
 class Credentials:
-    """Stores API keys and admin credentials. Every request reads them from the database, so a
+    """The stored API keys and admin credentials. Every request reads them from the database, so a
     revocation takes effect at once in every process.
 
     Uses are collected in memory and written together by `flush`, not one write a request.
@@ -319,7 +319,7 @@ class Credentials:
     async def rotate(
         self, key_id: str, hash_: str, overlap_s: int, until_ms: int | None = None
     ) -> Credential:
-        """Give a key another secret: `Credential.rotated`; raises `NotFound` too."""
+        """Give a key another secret, as `Credential.rotated` does; raises `NotFound` too."""
         async with self._database.write() as connection:
             row = (await connection.execute(_key(key_id).with_for_update())).first()
             if row is None:

@@ -68,7 +68,7 @@ ALL = "requests"
 
 
 class TooManyRequests(Exception):
-    """A limit of the key is used up; `retry_after` is in whole seconds, at least 1."""
+    """A request beyond a limit of its key; `retry_after` is in whole seconds, at least 1."""
 
     def __init__(self, limit: int, retry_after: int, counted: str = SPENDING) -> None:
         super().__init__(
@@ -166,7 +166,7 @@ async def count_request(connection: AsyncConnection, key_id: str, most: int) -> 
     """Count one request of a key, unless `most` were made in the window, by the database's clock.
 
     Returns:
-        None where it was counted, else milliseconds until the next may start.
+        None if it was counted, else milliseconds until the next may start.
     """
     # Locked before the statement, which then sees the commits of every earlier holder.
     await lock_exclusive(connection, f"key-requests:{key_id}")

@@ -44,7 +44,7 @@ KEY_FILE = "keystore.key"
 MOST_OF_A_KEY = 100
 # Wallets in memory, 2 KiB each: the least recently used is read again from the database.
 MOST_CACHED = 10_000
-# Rows of one read where all are listed.
+# Rows read at once for a list of all wallets.
 _PAGE = 500
 
 
@@ -243,7 +243,7 @@ class Wallets:
                 self._planned.pop(wallet_id, None)
 
     async def position(self, wallet_id: str, program: str, position: str) -> Pocket | None:
-        """Return the pocket of a position, None where there is none yet."""
+        """Return the pocket of a position, None if there is none yet."""
         async with self._database.read() as connection:
             row = await pocket_store.at_position(connection, wallet_id, program, position)
         return None if row is None else Pocket(row.wallet_id, row.counter, row.address)
@@ -346,7 +346,7 @@ def _json(row: Row, maker: bool) -> bytes:
 
 
 def key_source(settings: Settings, home: Path) -> KeySource:
-    """Return the passphrase or key file the settings name; a file in `home` where they name
+    """Return the passphrase or key file the settings name; a file in `home` if they name
     none."""
     if settings.keystore_passphrase is not None:
         return KeySource(passphrase=settings.keystore_passphrase.get_secret_value())

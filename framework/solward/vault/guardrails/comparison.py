@@ -1,4 +1,4 @@
-"""Accounts before against after: control that changed, and how much left and arrived."""
+"""The comparison of accounts before and after: changed control, and how much left and arrived."""
 
 from __future__ import annotations
 
@@ -222,8 +222,8 @@ def measure(view: View, keys: Sequence[ResolvedKey], fee: int) -> Flows:
         for key in keys
     )
 
-    lamports_gone, tokens_gone = _balances(view, keys)
-    lamports_arrived, tokens_arrived = _arrived(view, keys)
+    lamports_gone, tokens_gone = _decrease(view, keys)
+    lamports_arrived, tokens_arrived = _increase(view, keys)
     tokens_out = Counter(view.tokens_out)
     for mint, units in tokens_gone.items():
         # Unwrapping turns wrapped SOL into the wallet's own lamports, which are counted as such.
@@ -276,7 +276,7 @@ def _rent_room(view: View, address: str, flows: Flows) -> int:
     return 0
 
 
-def _balances(view: View, keys: Sequence[ResolvedKey]) -> tuple[int, Counter[str]]:
+def _decrease(view: View, keys: Sequence[ResolvedKey]) -> tuple[int, Counter[str]]:
     """Return the decrease of all that the wallet controls as (lamports, mint -> units), signed."""
     lamports = 0
     tokens: Counter[str] = Counter()
@@ -295,7 +295,7 @@ def _balances(view: View, keys: Sequence[ResolvedKey]) -> tuple[int, Counter[str
     return lamports, tokens
 
 
-def _arrived(view: View, keys: Sequence[ResolvedKey]) -> tuple[int, Counter[str]]:
+def _increase(view: View, keys: Sequence[ResolvedKey]) -> tuple[int, Counter[str]]:
     """Return the increase of what nobody but the wallet can take, as (lamports, mint -> units)."""
     lamports = 0
     tokens: Counter[str] = Counter()

@@ -19,11 +19,11 @@ from solward.types.money import SOL_DECIMALS, amount_text
 from solward.vault.grants.judged import GRANTS_RULE
 from solward.vault.refusal import Refusal, RefusalNumbers
 
-# The setting that a refusal for costs names.
+# The setting that a refusal for costs tells people to change.
 COSTS_SETTING: Final = "MAX_COSTS_SOL_PER_DAY (or maxCostsSolPerDay of the agent or key)"
 RATE_LIMIT: Final = "rate_limit"
 COSTS_RULE: Final = "costs_limit"
-# Of violations by what a payment may be, whatever else landed between read and simulation.
+# Violations of a payment's terms, which count even if other transactions landed in between.
 PAYMENT_TERMS: Final = "payment_terms"
 _REVOCABLE: Final = frozenset({"mint_authority", "freeze_authority"})
 
@@ -78,8 +78,8 @@ class LimitRule:
     Attributes:
         name: as stored in a record's `guardrailsApplied`.
         check: the refusal, or None.
-        of_keys: True where it judges API keys' scopes alone, False all others, None every scope.
-        needs_effects: skipped where nothing was simulated.
+        of_keys: True for API keys' scopes alone, False for all others, None for every scope.
+        needs_effects: skipped if nothing was simulated.
     """
 
     name: str
@@ -95,7 +95,7 @@ class PolicyRule:
     Attributes:
         name: as stored in a record's `guardrailsApplied`.
         check: the refusal, or None.
-        needs_effects: skipped where nothing was simulated.
+        needs_effects: skipped if nothing was simulated.
     """
 
     name: str
@@ -241,10 +241,10 @@ def _spending_limit_check(
 def _daily_limit(
     intent: Intent, effects: TransactionEffects, limits: ScopeLimits, usage: ScopeUsage
 ) -> Refusal | None:
-    """Refuse more SOL, or more of a mint, than the scope has left in a rolling 24 hours; 0 passes.
+    """Refuse to spend more SOL, or more of a mint, than the scope has left in a rolling 24 hours.
 
-    Wallets and agents have it as `daily_limit`, API keys, over all wallets, as
-    `spending_limit_check`.
+    It is `daily_limit` for wallets and agents, and `spending_limit_check` for API keys, over all
+    wallets. A transaction that spends nothing passes.
     """
     counted = counted_lamports(intent, effects)
     if limits.daily_lamports is not None:

@@ -37,7 +37,7 @@ _AUTHORITY_TYPES: Final = ("mintTokens", "freezeAccount", "accountOwner", "close
 
 
 class UntrustedSimulation(LedgerError):
-    """The ledger's simulation lacks what judging needs, or has a form that is not understood."""
+    """A simulation that lacks what judging needs, or has a form that is not understood."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 A program can use only the accounts listed in the instruction that calls it. So an instruction that
 does not list the wallet's key gets nothing from the wallet's signature, decoded or not; and one
 that lists it must be decoded, of an exact shape, with the key at a position whose meaning is known.
-No state is read: where it would matter the bytes carry the check (a checked transfer states mint
+No state is read: where it would matter, the bytes carry the check (a checked transfer states mint
 and decimals, CreateIdempotent checks the owner of an associated account, the Stake program compares
 authorities). Everything else is refused.
 """
@@ -148,7 +148,7 @@ _TAKES_ALL = frozenset({bytes([Token.CLOSE_ACCOUNT]), bytes([Token.WITHDRAW_EXCE
 
 
 def _unwraps_untold(data: bytes) -> bool:
-    """Return whether it is an UnwrapLamports that states no amount, or has bytes beyond it."""
+    """Return whether it is an UnwrapLamports without an amount, or with bytes beyond it."""
     return data[:1] == bytes([Token.UNWRAP_LAMPORTS]) and not _states_amount(data)
 
 
@@ -250,7 +250,7 @@ class _Form:
 
     Attributes:
         accounts: how many.
-        data: bytes of its data, None where `bound` checks them.
+        data: bytes of its data, None if `bound` checks them.
         wallet_at: the positions where the wallet's key may stand.
         bound: adds what it can take; the wallet stands at one of `wallet_at`, or at several.
     """
@@ -457,7 +457,7 @@ def _mint_to_checked(call: _Call, bound: _Bound) -> None:
 
 
 def _is_own(account: str, mint: str, call: _Call, bound: _Bound) -> bool:
-    """Return whether it is the wallet's associated account, and still its own whatever was signed.
+    """Return whether `account` is the wallet's associated account and surely still belongs to it.
 
     A classic one may have been given away, so an earlier CreateIdempotent must check its owner.
     Revoke is no such check, because it takes the delegate's signature too. The owner of a
