@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from solward.hosts.wire import methods as m
-from solward.hosts.wire.channel import Channel, Handler, Incoming
+from solward.hosts.wire.channel import Channel, Handler, IncomingCall
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import CREDIT, FROM_HOST, TO_HOST, ChannelClosed
 from solward.types.errors import InvalidRequest, SkillError
@@ -55,7 +55,7 @@ class Blocked:
         self.running = 0
         self.cancelled = 0
 
-    async def __call__(self, _incoming: Incoming) -> int:
+    async def __call__(self, _incoming: IncomingCall) -> int:
         self.running += 1
         try:
             await asyncio.Event().wait()
@@ -67,16 +67,16 @@ class Blocked:
         return 0
 
 
-async def amount(_incoming: Incoming) -> int:
+async def amount(_incoming: IncomingCall) -> int:
     return 7
 
 
 async def test_both_ends_call_each_other_at_once() -> None:
-    async def balance(incoming: Incoming) -> int:
+    async def balance(incoming: IncomingCall) -> int:
         inner = await incoming.channel.call(LEDGER_SLOT, cap=incoming.cap)
         return inner + 1
 
-    async def slot(incoming: Incoming) -> int:
+    async def slot(incoming: IncomingCall) -> int:
         assert incoming.cap == b"c"
         return 40
 
@@ -88,10 +88,10 @@ async def test_both_ends_call_each_other_at_once() -> None:
 
 
 async def test_errors_arrive_as_their_class_and_bugs_without_text() -> None:
-    async def refuse(_incoming: Incoming) -> int:
+    async def refuse(_incoming: IncomingCall) -> int:
         raise SkillError("too_small", "The amount is too small")
 
-    async def crash(_incoming: Incoming) -> int:
+    async def crash(_incoming: IncomingCall) -> int:
         raise RuntimeError("the key is 123")
 
     bugs = []
@@ -138,7 +138,7 @@ async def test_a_stream_is_its_credit_ahead_and_no_further() -> None:
     made = []
     closed = []
 
-    async def pieces(_incoming: Incoming) -> AsyncIterator[bytes]:
+    async def pieces(_incoming: IncomingCall) -> AsyncIterator[bytes]:
         try:
             for at in range(1000):
                 made.append(at)
@@ -167,7 +167,7 @@ async def test_uploads_come_with_the_request_and_wait_for_credit() -> None:
             sent.append(at)
             yield bytes([at])
 
-    async def echo(incoming: Incoming) -> AsyncIterator[bytes]:
+    async def echo(incoming: IncomingCall) -> AsyncIterator[bytes]:
         await gate.wait()
         async for piece in incoming.uploads():
             yield piece
@@ -185,7 +185,7 @@ async def test_uploads_come_with_the_request_and_wait_for_credit() -> None:
 
 
 async def test_large_answers_of_many_calls_arrive_whole() -> None:
-    async def account(_incoming: Incoming) -> Account:
+    async def account(_incoming: IncomingCall) -> Account:
         return Account(1, ADDRESS, bytes(3 << 20))
 
     async with channels(service={"ledger.account": account}) as (_, host):
@@ -206,7 +206,7 @@ async def test_more_calls_than_may_be_open_wait_for_their_turn() -> None:
     most = 0
     gate = asyncio.Event()
 
-    async def slot(_incoming: Incoming) -> int:
+    async def slot(_incoming: IncomingCall) -> int:
         nonlocal most
         most += 1
         await gate.wait()

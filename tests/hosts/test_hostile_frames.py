@@ -27,7 +27,7 @@ from tests.promises import promise
 from tests.support.examples import examples
 
 from solward.hosts.wire import methods as m
-from solward.hosts.wire.channel import Channel, Incoming
+from solward.hosts.wire.channel import Channel, IncomingCall
 from solward.hosts.wire.frames import (
     CREDIT,
     FROM_HOST,
@@ -113,21 +113,21 @@ async def attacked(**options: Any) -> AsyncIterator[Attacked]:
     there.setblocking(False)
     blocked = asyncio.Event()
 
-    async def handler(_incoming: Incoming) -> int:
+    async def handler(_incoming: IncomingCall) -> int:
         made.served += 1
         await blocked.wait()
         return 1
 
-    async def upload(incoming: Incoming) -> AsyncIterator[bytes]:
+    async def upload(incoming: IncomingCall) -> AsyncIterator[bytes]:
         made.served += 1
         await blocked.wait()
         yield b""
 
-    async def account(_incoming: Incoming) -> Account:
+    async def account(_incoming: IncomingCall) -> Account:
         made.served += 1
         return Account(1, ADDRESS, bytes(1 << 20))
 
-    async def slot(_incoming: Incoming) -> int:
+    async def slot(_incoming: IncomingCall) -> int:
         return 1
 
     handlers = {
@@ -361,10 +361,10 @@ def test_the_canary_sings() -> None:
 async def test_arrays_in_place_of_any_body_cost_little(name: str) -> None:
     body = msgspec.Raw(EMPTY_ARRAYS)
 
-    async def never(_incoming: Incoming) -> Any:
+    async def never(_incoming: IncomingCall) -> Any:
         raise AssertionError("it was run")
 
-    async def pieces(_incoming: Incoming) -> AsyncIterator[Any]:
+    async def pieces(_incoming: IncomingCall) -> AsyncIterator[Any]:
         raise AssertionError("it was run")
         yield
 
@@ -455,7 +455,7 @@ async def test_a_capability_is_what_its_own_frame_says() -> None:
     """The number of another call, a piece or a result lend none."""
     seen: list[bytes | None] = []
 
-    async def slot(incoming: Incoming) -> int:
+    async def slot(incoming: IncomingCall) -> int:
         seen.append(incoming.cap)
         return 1
 

@@ -134,7 +134,7 @@ def test_what_another_release_unpacked_is_not_this_ones(
     second = models.install(root)
     assert first is not None
     assert second is not None
-    assert models.others(root) == [first.folder]
+    assert models.other_folders(root) == [first.folder]
     assert first.folder.is_dir()
     assert models.installed(root) == second.folder
 

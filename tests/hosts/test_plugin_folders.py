@@ -22,7 +22,7 @@ from solward.plugins.folders.install import (
     gather,
     install,
     remove,
-    wanted,
+    target_name,
 )
 from solward.types.errors import FolderError
 from solward.types.manifest import Manifest, Terms
@@ -162,7 +162,7 @@ def test_a_file_that_is_not_the_resolved_one_is_refused(
 )
 def test_what_is_no_name_never_reaches_pip(target: str) -> None:
     with pytest.raises(FolderError):
-        wanted(target)
+        target_name(target)
 
 
 @pytest.mark.usefixtures("without_pip")

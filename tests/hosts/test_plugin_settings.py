@@ -80,7 +80,7 @@ async def test_no_secret_is_shown_told_logged_or_stored_in_clear(
         service, wallet = hosted.stand.service, (await hosted.stand.wallet()).id
         await service.plugin_state.set("tells", "token", VALUE)
         await service.plugin_state.set("tells", "name", "in clear")
-        shown = await service.plugin_state.shown("tells")
+        shown = await service.plugin_state.public_settings("tells")
         assert shown["settings"] == [
             {"name": "hours", "secret": False, "set": False},
             {"name": "name", "secret": False, "set": True, "value": "in clear"},
@@ -167,7 +167,7 @@ async def test_what_does_not_fit_is_named_and_a_secret_not_quoted(hosted: Hosted
             await state.set("tells", name, value)
         if name == "token":
             assert str(value) not in str(raised.value)
-        shown = await state.shown("tells")
+        shown = await state.public_settings("tells")
         assert not any(each["set"] for each in shown["settings"]), (name, value)
 
 
@@ -194,7 +194,7 @@ async def test_a_sealed_one_is_of_its_place_and_its_keystore(hosted: Hosted) -> 
     with pytest.raises(KeystoreError, match="The setting name of tells"):
         await service.plugin_state.settings.values("acme", "tells")
     # Copied by whoever can write the database it is still not shown.
-    shown = await service.plugin_state.shown("tells")
+    shown = await service.plugin_state.public_settings("tells")
     assert [each["name"] for each in shown["settings"] if "value" in each] == []
 
 

@@ -22,7 +22,15 @@ from tests.support.hosts import QUICK_HOST, gone, host_config, run_in
 
 from solward.hosts import forking
 from solward.hosts.forking import Zygote
-from solward.hosts.host import DISABLED, ENDED, UNCONFINED, Disabled, Fault, Host, SupervisionLimits
+from solward.hosts.host import (
+    DISABLED,
+    ENDED,
+    UNCONFINED,
+    DisabledTenant,
+    Fault,
+    Host,
+    SupervisionLimits,
+)
 from solward.hosts.inside.main import LONG_TURN_NS
 from solward.hosts.supervisor import Hosts
 from solward.hosts.wire.failures import HostBug
@@ -247,7 +255,7 @@ async def test_three_ends_disable_the_tenant_alone(opened: Open) -> None:
         await ended(host, "leave")
     assert disabled == [host]
     text = "it ended 3 times within 60 s, at last because it ended with status 7"
-    assert host.disabled == Disabled(Fault.CRASHES, text)
+    assert host.disabled == DisabledTenant(Fault.CRASHES, text)
     with pytest.raises(SkillError, match="is disabled: it ended 3 times") as caught:
         await run_in(host, "tell")
     assert caught.value.code == DISABLED

@@ -23,9 +23,9 @@ from tests.promises import promise
 from tests.support.examples import examples
 
 from solward.hosts.wire import failures, methods, values
-from solward.hosts.wire.channel import Channel, Incoming
+from solward.hosts.wire.channel import Channel, IncomingCall
 from solward.hosts.wire.failures import HostBug
-from solward.hosts.wire.frames import FROM_HOST, TO_HOST, Failed, HostileFrame, read, write
+from solward.hosts.wire.frames import FROM_HOST, TO_HOST, Failure, HostileFrame, read, write
 from solward.hosts.wire.methods import METHODS, Method
 from solward.hosts.wire.values import Codec, Unreadable
 from solward.types import errors, provider, record, venue
@@ -134,17 +134,17 @@ class Line:
 
     async def _open(self) -> None:
         here, there = socket.socketpair()
-        handlers: dict[str, Callable[[Incoming], Any]] = {
+        handlers: dict[str, Callable[[IncomingCall], Any]] = {
             name: self._one if not each.streams else self._many for name, each in METHODS.items()
         }
         self.service = Channel(here, {}, receive_limit=FROM_HOST)
         self.host = Channel(there, handlers, receive_limit=TO_HOST)
 
-    async def _one(self, incoming: Incoming) -> Any:
+    async def _one(self, incoming: IncomingCall) -> Any:
         self.got = incoming.request
         return self.answers[0]
 
-    async def _many(self, incoming: Incoming) -> AsyncIterator[Any]:
+    async def _many(self, incoming: IncomingCall) -> AsyncIterator[Any]:
         self.got = [incoming.request, [piece async for piece in incoming.uploads()]]
         for each in self.answers:
             yield each
@@ -327,10 +327,10 @@ ERRORS: list[errors.SolwardError] = [
 
 def over_the_wire(error: BaseException) -> Exception:
     buffer = bytearray()
-    write(Failed(1, *failures.to_wire(error)), buffer)
+    write(Failure(1, *failures.to_wire(error)), buffer)
     assert len(buffer) < FROM_HOST.frame
     frame = read(bytes(buffer[4:]))
-    assert isinstance(frame, Failed)
+    assert isinstance(frame, Failure)
     return failures.from_wire(frame.code, frame.text, frame.data)
 
 
@@ -459,7 +459,7 @@ def test_an_instruction_that_names_no_address_is_unreadable() -> None:
 
 
 async def test_what_cannot_be_read_ends_the_channel_and_not_another() -> None:
-    async def nonsense(_incoming: Incoming) -> Any:
+    async def nonsense(_incoming: IncomingCall) -> Any:
         return venue.Quote("a", "b", 1, 1, 1, 1, Decimal("NaN"))
 
     here, there = socket.socketpair()

@@ -40,7 +40,7 @@ from solward.context import AgentView
 from solward.database.database import Database
 from solward.database.tables import wallets
 from solward.plugins.discovery import Candidate
-from solward.plugins.load import Found, in_process
+from solward.plugins.load import ImportResult, in_process
 from solward.plugins.parameters import Parameters
 from solward.resources.agents import AgentStatus
 from solward.service import service
@@ -481,7 +481,7 @@ class _InThisProcess:
 
     on_problem: Callable[[Problem], object]
 
-    async def declared(self, candidates: Sequence[Candidate]) -> list[Found]:
+    async def declared(self, candidates: Sequence[Candidate]) -> list[ImportResult]:
         return in_process(candidates)
 
     def faults(self) -> list[Problem]:

@@ -26,7 +26,7 @@ from solward.hosts.supervisor import Hosts
 from solward.hosts.wire.methods import SKILL_EXECUTE
 from solward.plugins import LoadedProvider, load_registry
 from solward.plugins.folders import install as folders
-from solward.plugins.folders.layout import Installed
+from solward.plugins.folders.layout import InstalledDistribution
 from solward.service import live_plugins
 from solward.settings.home import default_models_folder
 from solward.testing.stand import Stand, TestWallet, open_stand
@@ -209,7 +209,7 @@ def guardrail_check(intent, effects):
 
 async def put_plugin(
     home: Path, path: Path, *, upgrade: bool = False, checked: bool = True
-) -> Installed:
+) -> InstalledDistribution:
     """Install or upgrade; `checked` reads what it declares, as the command line does."""
     return await asyncio.to_thread(
         folders.install,

@@ -377,7 +377,7 @@ def copy_plugins(home: Path, folder: Path) -> tuple[list[str], list[str]]:
             make_folder(own)
             _copy(one.folder, own / one.folder.name, left_out)
             layout.write(folder, one)
-    for name in storage.stored(home):
+    for name in storage.stored_distributions(home):
         own = folder / storage.FOLDER / name
         _copy(home / storage.FOLDER / name, own, left_out, _MAX_KEPT)
     copied = [f"{top}/{path}" for top in FOLDERS for path, _ in storage.files(folder / top)]

@@ -34,10 +34,10 @@ from solward.context import (
 from solward.hosts.egress import Egress, EgressCall
 from solward.hosts.host import Host
 from solward.hosts.wire import methods
-from solward.hosts.wire.channel import Handler, Incoming
+from solward.hosts.wire.channel import Handler, IncomingCall
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import HostileFrame
-from solward.hosts.wire.methods import Built, Method
+from solward.hosts.wire.methods import BuiltTransaction, Method
 from solward.solana.token_list import TokenList
 from solward.types.errors import (
     Held,
@@ -117,7 +117,7 @@ class RunningCall:
         effects: effects that the skill declares; READ refuses every money call unread.
         variables: context variables of the caller.
         reads: its reads of the operator's node.
-        kept: its calls of the store and the history, which use the service's database.
+        store_calls: its calls of the store and the history, which use the service's database.
         late: time of the loop from which on a cancellation means that it took too long.
         refused: the last refusal of a request of it; None if there was none.
         ledger: the ledger that a venue may read; a skill reads that of its context.
@@ -134,7 +134,7 @@ class RunningCall:
             "too_many_reads", "read the ledger", READS, asyncio.Semaphore(_READS_AT_ONCE)
         )
     )
-    kept: CountedCalls = field(
+    store_calls: CountedCalls = field(
         default_factory=lambda: CountedCalls(
             "too_many_store_calls",
             "ask its store and history",
@@ -226,7 +226,7 @@ class Capabilities:
             if call.egress is not None:
                 call.egress.end()
 
-    def of(self, cap: bytes | None) -> RunningCall:
+    def running_call(self, cap: bytes | None) -> RunningCall:
         """Return the running call of a capability.
 
         Raises:
@@ -256,21 +256,21 @@ class Capabilities:
         """Return the handlers for a host without skills: HTTP requests alone."""
         return {methods.HTTP_REQUEST.name: self._http(egress)}
 
-    def _context(self, incoming: Incoming) -> SkillContext:
+    def _context(self, incoming: IncomingCall) -> SkillContext:
         """Return the context of a skill's call; refuse any other call."""
-        call = self.of(incoming.cap)
+        call = self.running_call(incoming.cap)
         if call.context is None:
             raise call.refuse("not_a_skill", "Only a skill has a wallet and a ledger")
         return call.context
 
-    def _spending(self, incoming: Incoming, operation: str) -> RunningCall:
+    def _spending(self, incoming: IncomingCall, operation: str) -> RunningCall:
         """Return the call if it may make this money call, before the request is read.
 
         Raises:
             SkillError: `call_ended`, `not_a_skill`, `read_only` or `operation_not_declared`.
         """
         self._context(incoming)
-        call = self.of(incoming.cap)
+        call = self.running_call(incoming.cap)
         if call.effects is not Effects.SPEND:
             raise call.refuse("read_only", "This skill declares READ and may not transact")
         if not may_operate(call.manifest, operation):
@@ -282,7 +282,7 @@ class Capabilities:
 
     async def _money(
         self,
-        incoming: Incoming,
+        incoming: IncomingCall,
         call: RunningCall,
         asked: MoneyRequest,
         assets: Collection[object],
@@ -305,25 +305,25 @@ class Capabilities:
                 )
         return await call.money(context._money(asked, incoming.request["remember"]))
 
-    async def _perform(self, incoming: Incoming) -> Any:
+    async def _perform(self, incoming: IncomingCall) -> Any:
         call = self._spending(incoming, incoming.raw.asked.operation)
         asked: OperationRequest = incoming.request["asked"]
         return await self._money(incoming, call, asked, _leaving(asked.operation, asked.params))
 
-    async def _transact(self, incoming: Incoming) -> Any:
+    async def _transact(self, incoming: IncomingCall) -> Any:
         call = self._spending(incoming, TRANSACT)
         asked: TransactRequest = incoming.request["asked"]
         leaving = _sold(asked.intent.lamports_out, asked.intent.tokens_out)
         return await self._money(incoming, call, asked, leaving)
 
-    async def _pocket(self, incoming: Incoming) -> Any:
+    async def _pocket(self, incoming: IncomingCall) -> Any:
         call = self._spending(incoming, POCKET)
         number: int = incoming.request["build"]
 
         async def build(address: str) -> bytes | Sequence[Instruction]:
             wanted = {"build": number, "pocket": address}
             try:
-                made: Built = await incoming.channel.call(
+                made: BuiltTransaction = await incoming.channel.call(
                     methods.POCKET_BUILD, wanted, cap=incoming.cap
                 )
             except SolwardError as error:
@@ -335,7 +335,7 @@ class Capabilities:
         asked: PocketRequest = replace(incoming.request["asked"], build=build)
         return await self._money(incoming, call, asked, _sold(asked.lamports, asked.tokens))
 
-    async def _pay(self, incoming: Incoming) -> Any:
+    async def _pay(self, incoming: IncomingCall) -> Any:
         call = self._spending(incoming, PAY)
         try:
             check_paid_site(call.manifest, incoming.raw.asked.url)
@@ -346,14 +346,14 @@ class Capabilities:
         asked: PayRequest = replace(incoming.request["asked"], protocol=None)
         return await self._money(incoming, call, asked, [asset])
 
-    async def _quote(self, incoming: Incoming) -> Quote:
+    async def _quote(self, incoming: IncomingCall) -> Quote:
         context = self._context(incoming)
         async with self._reading(incoming):
             return await context._quote(**incoming.request)
 
     @asynccontextmanager
     async def _counted(
-        self, incoming: Incoming, calls: CountedCalls, count: int = 1
+        self, incoming: IncomingCall, calls: CountedCalls, count: int = 1
     ) -> AsyncIterator[None]:
         """Count a request of a running call, and wait until it may run.
 
@@ -364,29 +364,29 @@ class Capabilities:
         if calls.begun > calls.most:
             if calls.begun > _LIMITS_TO_END * calls.most:
                 incoming.channel.end(HostileFrame(f"{calls.code} that go on being refused"))
-            raise self.of(incoming.cap).refuse(
+            raise self.running_call(incoming.cap).refuse(
                 calls.code, f"A call may {calls.does} {calls.most} times, and has done so"
             )
         async with calls.going_on:
             # The call may have ended while it waited.
-            self.of(incoming.cap)
+            self.running_call(incoming.cap)
             yield
 
-    async def _keep(self, incoming: Incoming) -> Any:
-        context, call = self._context(incoming), self.of(incoming.cap)
-        async with self._counted(incoming, call.kept):
+    async def _keep(self, incoming: IncomingCall) -> Any:
+        context, call = self._context(incoming), self.running_call(incoming.cap)
+        async with self._counted(incoming, call.store_calls):
             name = incoming.method.partition(".")[2]
             work = context.history if name == "history" else getattr(context.store, name)
             return await call.of_call(work(**incoming.request))
 
     @asynccontextmanager
-    async def _reading(self, incoming: Incoming, reads: int = 1) -> AsyncIterator[ReadLedger]:
+    async def _reading(self, incoming: IncomingCall, reads: int = 1) -> AsyncIterator[ReadLedger]:
         """Yield the ledger for a read of the call.
 
         Raises:
             SkillError: `call_ended`, `no_ledger` or `too_many_reads`.
         """
-        call = self.of(incoming.cap)
+        call = self.running_call(incoming.cap)
         ledger = call.ledger
         if ledger is None and call.context is not None:
             ledger = call.context.ledger
@@ -396,15 +396,15 @@ class Capabilities:
             with within(READ_WAIT_S, own=True):
                 yield ledger
 
-    async def _read(self, incoming: Incoming) -> Any:
+    async def _read(self, incoming: IncomingCall) -> Any:
         asked = incoming.request
         reads = -(-len(asked.get("addresses", ())) // _ACCOUNTS_A_READ)
         async with self._reading(incoming, max(1, reads)) as ledger:
             return await getattr(ledger, incoming.method.partition(".")[2])(**asked)
 
     def _http(self, egress: Egress) -> Handler:
-        def call_of(incoming: Incoming) -> EgressCall:
-            call = self.of(incoming.cap)
+        def call_of(incoming: IncomingCall) -> EgressCall:
+            call = self.running_call(incoming.cap)
             if call.egress is None:
                 raise call.refuse(
                     "no_network", "A guardrail judges what it is given, without network"

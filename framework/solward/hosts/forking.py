@@ -69,7 +69,7 @@ class ZygoteEnded(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Forked:
+class ForkedHost:
     """A new host process.
 
     Attributes:
@@ -130,7 +130,7 @@ class Zygote:
         self._pidfd = os.pidfd_open(self._process.pid)
         self._ready: asyncio.Future[str | None] = self._loop.create_future()
         self._numbers = iter(range(1, 1 << 62))
-        self._asked: dict[int, asyncio.Future[Forked]] = {}
+        self._asked: dict[int, asyncio.Future[ForkedHost]] = {}
         self._children: dict[int, asyncio.Future[int | None]] = {}
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._sending = asyncio.Lock()
@@ -160,7 +160,7 @@ class Zygote:
             self.kill()
             raise ZygoteEnded(f"the zygote was not ready after {_READY_S:g} s") from None
 
-    async def fork(self, host: Mapping[str, Any], channel: socket.socket) -> Forked:
+    async def fork(self, host: Mapping[str, Any], channel: socket.socket) -> ForkedHost:
         """Start a host, forked from the zygote, that gets `channel`; the caller closes `channel`.
 
         Raises:
@@ -171,7 +171,7 @@ class Zygote:
         packet = json.dumps({"id": number, "host": host}).encode()
         if len(packet) > MAX_PACKET:
             raise ZygoteEnded("the host's configuration is too large")
-        answer: asyncio.Future[Forked] = self._loop.create_future()
+        answer: asyncio.Future[ForkedHost] = self._loop.create_future()
         self._asked[number] = answer
         try:
             async with asyncio.timeout(_START_S):
@@ -267,7 +267,7 @@ class Zygote:
             end_process(pidfd)
             os.close(pidfd)
         else:
-            answer.set_result(Forked(message["pid"], pidfd, status))
+            answer.set_result(ForkedHost(message["pid"], pidfd, status))
 
     def _reap(self) -> None:
         """Clean up after the end of the process."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import structlog
 
-from solward.hosts.forking import Forked, Zygote, ZygoteEnded, end_process
+from solward.hosts.forking import ForkedHost, Zygote, ZygoteEnded, end_process
 from solward.hosts.inside.main import EXIT_UNCONFINED
 from solward.hosts.wire.channel import Channel, Handler
 from solward.hosts.wire.failures import HostBug
@@ -131,7 +131,7 @@ class Fault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Disabled:
+class DisabledTenant:
     """A tenant that is not started again, and the reason in words."""
 
     fault: Fault
@@ -141,7 +141,9 @@ class Disabled:
 class HostProcess:
     """One process of a host, from its fork to its end."""
 
-    def __init__(self, zygote: Zygote, forked: Forked, channel: Channel, *, confined: bool) -> None:
+    def __init__(
+        self, zygote: Zygote, forked: ForkedHost, channel: Channel, *, confined: bool
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.pid = forked.pid
         self.channel = channel
@@ -325,7 +327,7 @@ class Host:
     ) -> None:
         self.config = config
         self.handlers = handlers
-        self.disabled: Disabled | None = None
+        self.disabled: DisabledTenant | None = None
         """Why it is not started any more."""
         self.noisy = False
         """Whether it has logged more than anybody reads."""
@@ -529,7 +531,7 @@ class Host:
                 return process
             reason = "started again, it declared something else than what was loaded"
             process.kill(reason, blameless=True)
-            self._disable(Disabled(Fault.DECLARATION_CHANGED, reason))
+            self._disable(DisabledTenant(Fault.DECLARATION_CHANGED, reason))
         reason = await process.reason()
         code = ENDED if self.disabled is None else DISABLED
         raise SkillError(code, f"Plugin host of {self.name} could not be started: {reason}")
@@ -557,9 +559,9 @@ class Host:
         most, window_s = self._limits.crashes, self._limits.crash_window_s
         if self.disabled is None and len(self._ends) == most and now - self._ends[0] < window_s:
             text = f"it ended {most} times within {window_s:g} s, at last because {reason}"
-            self._disable(Disabled(Fault.CRASHES, text))
+            self._disable(DisabledTenant(Fault.CRASHES, text))
 
-    def _disable(self, disabled: Disabled) -> None:
+    def _disable(self, disabled: DisabledTenant) -> None:
         self.disabled = disabled
         _log.error("plugin_host_disabled", host=self.name, reason=disabled.reason)
         self._on_fault(self)

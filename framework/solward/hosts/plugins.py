@@ -41,7 +41,7 @@ from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import HostileFrame
 from solward.hosts.wire.methods import Method, Plugin, Verdict
 from solward.plugins.discovery import Candidate, Folders, environment, of_folder, survey
-from solward.plugins.folders.layout import Installed, canonical
+from solward.plugins.folders.layout import InstalledDistribution, canonical
 from solward.plugins.folders.storage import make_storage, storage_folder
 from solward.plugins.hooks import (
     DECLARED,
@@ -50,7 +50,7 @@ from solward.plugins.hooks import (
     OPTIONAL,
     broken,
 )
-from solward.plugins.load import Declared, Found, checked
+from solward.plugins.load import DeclaredPlugin, ImportResult, checked
 from solward.plugins.loaded import PROTOCOL_TIME_LIMIT_S
 from solward.support import jsontext
 from solward.support.tasks import end
@@ -233,7 +233,7 @@ class PluginHosts:
         if not any(each.name == host.name for each in self._running):
             await self._egress.close_tenant(host.name)
 
-    async def declared(self, candidates: Sequence[Candidate]) -> list[Found]:
+    async def declared(self, candidates: Sequence[Candidate]) -> list[ImportResult]:
         """Start the hosts and return the declaration of each candidate, in the order given."""
         if not self._opened:
             self._opened = True
@@ -251,7 +251,7 @@ class PluginHosts:
         }
         return [found[id(candidate)] for candidate in candidates]
 
-    async def _of_host(self, name: str, candidates: list[Candidate]) -> list[Found]:
+    async def _of_host(self, name: str, candidates: list[Candidate]) -> list[ImportResult]:
         capabilities = self._capabilities()
         own = candidates[0].installed
         named = [[each.group, each.name, each.entry_point.value] for each in candidates]
@@ -273,7 +273,7 @@ class PluginHosts:
             answered = [(each.group, each.name) for each in specs]
             if answered != [(each.group, each.name) for each in candidates]:
                 raise HostileFrame("declarations of other plugins than were asked for")
-            if kept := self._kept(name, candidates, specs):
+            if kept := self._storage_config(name, candidates, specs):
                 # Only now are the declarations known, and a confined process gets no more rights.
                 await self.hosts.remove(host)
                 host = self.hosts.add(replace(config, **kept), capabilities.handlers(self._egress))
@@ -297,7 +297,7 @@ class PluginHosts:
             for candidate, each in zip(candidates, specs, strict=True)
         ]
 
-    def _kept(
+    def _storage_config(
         self, name: str, candidates: Sequence[Candidate], specs: Sequence[Plugin]
     ) -> dict[str, Any]:
         """Return the part of a host's configuration about its plugins' files; empty if they keep
@@ -365,7 +365,9 @@ async def plugin_hosts(
         await plugins.close()
 
 
-def _found(host: TenantHost, candidate: Candidate, plugin: Plugin, secret: SecretOf) -> Found:
+def _found(
+    host: TenantHost, candidate: Candidate, plugin: Plugin, secret: SecretOf
+) -> ImportResult:
     """Return a plugin as its host declared it, in built-in values, or why it cannot be used."""
     try:
         spec, group = plugin.spec, candidate.group
@@ -385,7 +387,7 @@ def _found(host: TenantHost, candidate: Candidate, plugin: Plugin, secret: Secre
                 spec = replace(spec, parameters=_numbers(spec.parameters), settings=settings)
             calls = _Plugin(host, candidate.name, spec, secret).calls()
         hooks = {*HOOKS[group], *(set(plugin.hooks) & set(OPTIONAL.get(group, ())))}
-        return Declared(spec, {hook: call for hook, call in calls.items() if hook in hooks})
+        return DeclaredPlugin(spec, {hook: call for hook, call in calls.items() if hook in hooks})
     except Rejected as rejected:
         return rejected
     except Exception as error:
@@ -556,7 +558,9 @@ class _Plugin:
         return RuleFailure(answer.reason or "") if answer.failed else answer.reason
 
 
-def declared_terms(one: Installed, unconfined: Collection[str] = ()) -> dict[str, Terms]:
+def declared_terms(
+    one: InstalledDistribution, unconfined: Collection[str] = ()
+) -> dict[str, Terms]:
     """Return the needs that each plugin declares, by `group:name`. Call it only while no event loop
     runs.
 
@@ -569,7 +573,9 @@ def declared_terms(one: Installed, unconfined: Collection[str] = ()) -> dict[str
     return _terms(_declared(one, unconfined))
 
 
-def loadable_terms(one: Installed, unconfined: Collection[str] = ()) -> dict[str, Terms]:
+def loadable_terms(
+    one: InstalledDistribution, unconfined: Collection[str] = ()
+) -> dict[str, Terms]:
     """Return `declared_terms` of plugins that a service would load.
 
     Raises:
@@ -589,10 +595,12 @@ def loadable_terms(one: Installed, unconfined: Collection[str] = ()) -> dict[str
     return accepted
 
 
-def _declared(one: Installed, unconfined: Collection[str]) -> list[tuple[Candidate, Declared]]:
-    async def declared() -> list[tuple[Candidate, Declared]]:
+def _declared(
+    one: InstalledDistribution, unconfined: Collection[str]
+) -> list[tuple[Candidate, DeclaredPlugin]]:
+    async def declared() -> list[tuple[Candidate, DeclaredPlugin]]:
         candidates = of_folder(one)
-        found: list[tuple[Candidate, Declared]] = []
+        found: list[tuple[Candidate, DeclaredPlugin]] = []
         async with plugin_hosts(unconfined) as hosts:
             for candidate, each in zip(candidates, await hosts.declared(candidates), strict=True):
                 if isinstance(each, Rejected):
@@ -603,11 +611,11 @@ def _declared(one: Installed, unconfined: Collection[str]) -> list[tuple[Candida
     return asyncio.run(declared())
 
 
-def _terms(found: Sequence[tuple[Candidate, Declared]]) -> dict[str, Terms]:
+def _terms(found: Sequence[tuple[Candidate, DeclaredPlugin]]) -> dict[str, Terms]:
     return {f"{each.group}:{each.name}": Terms.of(declared.spec) for each, declared in found}
 
 
-def _error(one: Installed, problem: Problem) -> FolderError:
+def _error(one: InstalledDistribution, problem: Problem) -> FolderError:
     return FolderError(
         f"{problem.plugin} of {one.name} {one.version} cannot be loaded: {problem.code}:"
         f" {problem.detail}"

@@ -61,7 +61,7 @@ async def count(connection: AsyncConnection) -> int:
     return int((await connection.execute(statement)).scalar_one())
 
 
-async def every(connection: AsyncConnection) -> list[PluginAct]:
+async def stored_acts(connection: AsyncConnection) -> list[PluginAct]:
     """Return all stored acts."""
     rows = await connection.execute(select(plugin_acts))
     return [PluginAct(**row._mapping) for row in rows]
@@ -75,14 +75,14 @@ async def store(connection: AsyncConnection, acts: Sequence[PluginAct]) -> None:
     """
     now = await clock(connection)
     for each in acts:
-        before = newest(await every(connection)).get(each.distribution)
+        before = newest(await stored_acts(connection)).get(each.distribution)
         row = {name: getattr(each, name) for name in PluginAct.__slots__}
         made_ms = min(each.made_ms, now)
         if before is not None and each.order > before.order:
             made_ms = max(made_ms, before.made_ms + 1)
         row |= {"made_ms": made_ms, "guardrails": list(each.guardrails)}
         done = await connection.execute(_INSERT, row)
-        after = newest(await every(connection))[each.distribution]
+        after = newest(await stored_acts(connection))[each.distribution]
         if done.rowcount and after.id == each.id:
             subject = {"distribution": each.distribution}
             record_act(

@@ -20,7 +20,7 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.signature import Signature
 
-from solward.plugins.folders.layout import Installed, Wheel, canonical, tree_digest
+from solward.plugins.folders.layout import InstalledDistribution, Wheel, canonical, tree_digest
 from solward.support import jsontext
 from solward.types.errors import FolderError
 
@@ -104,7 +104,7 @@ class CheckResult:
                 f" {self.wheels[0].file} of the result has {self.wheels[0].sha256}"
             )
 
-    def check_installed(self, one: Installed) -> None:
+    def check_installed(self, one: InstalledDistribution) -> None:
         """Check that a folder holds the files to which the result belongs, dependencies included.
 
         Raises:

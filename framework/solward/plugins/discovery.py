@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
 
-from solward.plugins.folders.layout import Installed, canonical, installed
+from solward.plugins.folders.layout import InstalledDistribution, canonical, installed
 from solward.plugins.folders.wheels import runs_by_itself
 from solward.plugins.hooks import GUARDRAILS
 from solward.types.errors import FolderError
@@ -35,7 +35,7 @@ class Candidate:
     entry_point: EntryPoint
     distribution: str
     version: str
-    installed: Installed | None = None
+    installed: InstalledDistribution | None = None
 
     @property
     def name(self) -> str:
@@ -82,12 +82,12 @@ class Folders:
         unreadable: reasons why other records cannot be read, by name.
     """
 
-    installed: Sequence[Installed] = ()
+    installed: Sequence[InstalledDistribution] = ()
     withheld: Mapping[str, tuple[ProblemCode, str]] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, home: Path) -> Folders:
+    def from_home(cls, home: Path) -> Folders:
         """Return the distributions of a home, from its records alone."""
         found, unreadable = installed(home)
         withheld = {each.name: disabled(each.name) for each in found if not each.enabled}
@@ -110,7 +110,7 @@ class Place:
 
     distribution: str
     version: str
-    installed: Installed | None
+    installed: InstalledDistribution | None
     runs: tuple[str, ...] = ()
 
     @property
@@ -194,7 +194,7 @@ def survey(
     return chosen, problems, tuple(places.values())
 
 
-def of_folder(one: Installed) -> list[Candidate]:
+def of_folder(one: InstalledDistribution) -> list[Candidate]:
     """Return the plugins in a folder of their own, from its entry points; imports nothing.
 
     Raises:

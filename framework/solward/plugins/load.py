@@ -89,7 +89,7 @@ _OPERATIONS = {each for each in vars(OperationMethods) if not each.startswith("_
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredPlugin:
     """A plugin whose hooks were checked where it was imported.
 
     Attributes:
@@ -101,14 +101,14 @@ class Declared:
     calls: Mapping[str, HookCall]
 
 
-Found = Declared | Rejected
-Loaded = LoadedSkill | LoadedProvider | LoadedVenue | LoadedPayment | LoadedGuardrail
+ImportResult = DeclaredPlugin | Rejected
+LoadedPlugin = LoadedSkill | LoadedProvider | LoadedVenue | LoadedPayment | LoadedGuardrail
 
 
 class PluginSource(Protocol):
     """An importer of plugins outside this process."""
 
-    async def declared(self, candidates: Sequence[Candidate]) -> Sequence[Found]:
+    async def declared(self, candidates: Sequence[Candidate]) -> Sequence[ImportResult]:
         """Return the result for each candidate, in the order given."""
 
 
@@ -184,7 +184,7 @@ async def open_registry(
 
 async def loaded(
     candidates: Sequence[Candidate], hosts: PluginSource, models: ModelSource | None
-) -> list[tuple[Candidate, Loaded | Rejected]]:
+) -> list[tuple[Candidate, LoadedPlugin | Rejected]]:
     """Load plugins, all but the built-in ones in plugin hosts, and check their declarations.
 
     Args:
@@ -202,18 +202,18 @@ async def loaded(
 
 
 def _folders(home: Path | None) -> Folders | None:
-    return None if home is None else Folders.of(home)
+    return None if home is None else Folders.from_home(home)
 
 
 # Built-in plugins after import and check. They never change and are the same for every service in a
 # process, and to import and check them takes a quarter of the time to open a service.
-_BUILT_IN: dict[Hashable, list[tuple[Found, Loaded | Rejected]]] = {}
+_BUILT_IN: dict[Hashable, list[tuple[ImportResult, LoadedPlugin | Rejected]]] = {}
 _MAX_BUILT_IN = 8
 
 
 def imported_here(
     candidates: Sequence[Candidate], models: ModelSource | None
-) -> list[tuple[Candidate, Loaded | Rejected]]:
+) -> list[tuple[Candidate, LoadedPlugin | Rejected]]:
     """Import plugins into this process, and return each one checked, in the order given.
 
     Args:
@@ -236,16 +236,16 @@ def imported_here(
 
 
 def _hosted(
-    candidate: Candidate, found: Found, plugin: Loaded | Rejected, models: ModelSource
-) -> Loaded | Rejected:
+    candidate: Candidate, found: ImportResult, plugin: LoadedPlugin | Rejected, models: ModelSource
+) -> LoadedPlugin | Rejected:
     """Return the plugin; if it is a built-in language model provider, `models` runs its hooks."""
     if not (candidate.built_in and isinstance(plugin, LoadedProvider) and plugin.spec.is_llm):
         return plugin
-    spec = cast(ProviderSpec, cast(Declared, found).spec)
+    spec = cast(ProviderSpec, cast(DeclaredPlugin, found).spec)
     return replace(plugin, calls=models.hooks(spec, candidate.entry_point.value))
 
 
-def in_process(candidates: Sequence[Candidate]) -> list[Found]:
+def in_process(candidates: Sequence[Candidate]) -> list[ImportResult]:
     """Import plugins into this process; return one result for each candidate, in their order."""
     manager = Manager()
     registered = [
@@ -286,18 +286,18 @@ def _attempt(work: Callable[[], Any]) -> Any:
         return Rejected(ProblemCode.BAD_CONTRACT, f"it cannot be read: {described(error)}")
 
 
-def _bound(manager: Manager, candidate: Candidate, plugin: Any) -> Declared:
+def _bound(manager: Manager, candidate: Candidate, plugin: Any) -> DeclaredPlugin:
     group = candidate.group
     if group == GUARDRAILS:
         call = contained_call(manager.bind("guardrail_check", plugin))
-        return Declared(None, {"guardrail_check": ThreadedRule(partial(_named, call))})
+        return DeclaredPlugin(None, {"guardrail_check": ThreadedRule(partial(_named, call))})
     hook, *others = HOOKS[group]
     spec = declared(hook, manager.bind(hook, plugin), DECLARED[group], candidate.name)
     calls = {name: manager.bind(name, plugin) for name in others}
     for name in OPTIONAL.get(group, ()):
         if hasattr(plugin, name):
             calls[name] = manager.bind(name, plugin)
-    return Declared(spec, calls)
+    return DeclaredPlugin(spec, calls)
 
 
 def _named(call: HookCall, intent: Any, effects: Any) -> Any:
@@ -305,8 +305,8 @@ def _named(call: HookCall, intent: Any, effects: Any) -> Any:
 
 
 def checked(
-    candidates: Sequence[Candidate], found: Sequence[Found]
-) -> list[tuple[Candidate, Loaded | Rejected]]:
+    candidates: Sequence[Candidate], found: Sequence[ImportResult]
+) -> list[tuple[Candidate, LoadedPlugin | Rejected]]:
     """Check each declaration in the service, whoever imported it, and return the plugins."""
     return [
         (candidate, _attempt(partial(_one, candidate, each)))
@@ -314,7 +314,7 @@ def checked(
     ]
 
 
-def _one(candidate: Candidate, found: Found) -> Loaded:
+def _one(candidate: Candidate, found: ImportResult) -> LoadedPlugin:
     if isinstance(found, Rejected):
         raise found
     for field in () if found.spec is None else fields(found.spec):
@@ -325,7 +325,7 @@ def _one(candidate: Candidate, found: Found) -> Loaded:
 
 
 def compose(
-    plugins: Iterable[tuple[Candidate, Loaded | Rejected]],
+    plugins: Iterable[tuple[Candidate, LoadedPlugin | Rejected]],
     problems: Iterable[Problem],
     places: tuple[Place, ...],
     demo: bool,
@@ -382,7 +382,7 @@ def _refusing(problem: Problem) -> LoadedGuardrail:
     return LoadedGuardrail(problem.plugin, problem.distribution, problem.version, check)
 
 
-def _skill(candidate: Candidate, found: Declared) -> LoadedSkill:
+def _skill(candidate: Candidate, found: DeclaredPlugin) -> LoadedSkill:
     spec = cast(SkillSpec, found.spec)
     check_skill(spec)
     _check_needs(candidate, spec)
@@ -404,7 +404,7 @@ def _skill(candidate: Candidate, found: Declared) -> LoadedSkill:
     )
 
 
-def _provider(candidate: Candidate, found: Declared) -> LoadedProvider:
+def _provider(candidate: Candidate, found: DeclaredPlugin) -> LoadedProvider:
     spec = cast(ProviderSpec, found.spec)
     check_provider(spec, built_in=candidate.built_in)
     _check_needs(candidate, spec)
@@ -418,7 +418,7 @@ def _provider(candidate: Candidate, found: Declared) -> LoadedProvider:
     )
 
 
-def _venue(candidate: Candidate, found: Declared) -> LoadedVenue:
+def _venue(candidate: Candidate, found: DeclaredPlugin) -> LoadedVenue:
     check_venue_hooks(found.calls)
     spec = cast(VenueSpec, found.spec)
     check_venue(spec, built_in=candidate.built_in)
@@ -426,7 +426,7 @@ def _venue(candidate: Candidate, found: Declared) -> LoadedVenue:
     return LoadedVenue(spec, candidate.distribution, candidate.version, found.calls)
 
 
-def _payment(candidate: Candidate, found: Declared) -> LoadedPayment:
+def _payment(candidate: Candidate, found: DeclaredPlugin) -> LoadedPayment:
     spec = cast(PaymentSpec, found.spec)
     return LoadedPayment(spec, candidate.distribution, candidate.version, found.calls)
 
@@ -449,13 +449,13 @@ def _check_needs(candidate: Candidate, spec: SkillSpec | ProviderSpec | VenueSpe
         )
 
 
-def _guardrail(candidate: Candidate, found: Declared) -> LoadedGuardrail:
+def _guardrail(candidate: Candidate, found: DeclaredPlugin) -> LoadedGuardrail:
     return LoadedGuardrail(
         candidate.name, candidate.distribution, candidate.version, found.calls["guardrail_check"]
     )
 
 
-_OF_GROUP: Mapping[str, Callable[[Candidate, Declared], Loaded]] = {
+_OF_GROUP: Mapping[str, Callable[[Candidate, DeclaredPlugin], LoadedPlugin]] = {
     SKILLS: _skill,
     PROVIDERS: _provider,
     VENUES: _venue,

@@ -71,7 +71,7 @@ _Named = TypeVar("_Named", "LoadedSkill", "LoadedProvider", "LoadedVenue", "Load
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
+class _LoadedPlugin:
     """A loaded plugin of any kind but a guardrail.
 
     Attributes:
@@ -86,7 +86,7 @@ class _Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedSkill(_Loaded):
+class LoadedSkill(_LoadedPlugin):
     """A skill; the references in `spec.parameters` are resolved.
 
     Attributes:
@@ -103,7 +103,7 @@ class LoadedSkill(_Loaded):
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedProvider(_Loaded):
+class LoadedProvider(_LoadedPlugin):
     """A language model provider, or a demo in its place."""
 
     spec: ProviderSpec
@@ -156,7 +156,7 @@ class LoadedProvider(_Loaded):
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedVenue(_Loaded):
+class LoadedVenue(_LoadedPlugin):
     """A swap venue that gives instructions, transactions or both; it raises the venue's errors."""
 
     spec: VenueSpec
@@ -204,7 +204,7 @@ class LoadedVenue(_Loaded):
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedPayment(_Loaded):
+class LoadedPayment(_LoadedPlugin):
     """A payment protocol. Each call has `PROTOCOL_TIME_LIMIT_S`, and every answer is checked,
     whoever wrote the plugin.
 
@@ -326,7 +326,7 @@ class Registry:
         )
         object.__setattr__(self, "_tools", tools)
 
-    def every(self) -> Iterator[tuple[str, str, Any]]:
+    def all_plugins(self) -> Iterator[tuple[str, str, Any]]:
         """Yield (kind, name, plugin) of each plugin; several guardrails may have one name."""
         named: dict[str, Mapping[str, Any]] = {
             "skill": self.skills,

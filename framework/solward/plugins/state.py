@@ -38,7 +38,7 @@ _LOCK: Final = "plugin settings"
 
 
 @dataclass(frozen=True, slots=True)
-class Purged:
+class PurgeCounts:
     """The numbers of entries and settings of a distribution that were deleted."""
 
     entries: int
@@ -48,14 +48,14 @@ class Purged:
         return bool(self.entries or self.settings)
 
 
-async def purge(settings: PluginSettings, plugin: str) -> Purged:
+async def purge(settings: PluginSettings, plugin: str) -> PurgeCounts:
     """Delete all entries and settings of a distribution that is not loaded, in one transaction.
 
     Args:
         plugin: canonical name of the distribution.
     """
     async with settings.database.write() as connection:
-        found = Purged(
+        found = PurgeCounts(
             await plugin_entries.purge(connection, plugin),
             await settings.purge(connection, plugin),
         )
@@ -114,7 +114,7 @@ class PluginState:
             declared.check_name(name)
         return removed
 
-    async def shown(self, skill: str) -> dict[str, Any]:
+    async def public_settings(self, skill: str) -> dict[str, Any]:
         """Return a skill's settings as REST shows them; for a secret only whether it is set.
 
         Raises:
@@ -172,14 +172,14 @@ class PluginState:
             record_act(connection, EventKind.PLUGIN_ENTRY, subject, was)
             return True
 
-    async def purge(self, plugin: str) -> Purged:
+    async def purge(self, plugin: str) -> PurgeCounts:
         """Delete all entries that a distribution's plugins keep, and all settings of its skills.
 
         Raises:
             InvalidRequest: if one of its plugins is loaded, and would go on without its entries.
         """
         own = canonical(plugin)
-        every = self._registry().every()
+        every = self._registry().all_plugins()
         if loaded := [name for _, name, each in every if canonical(each.distribution) == own]:
             raise InvalidRequest(
                 f"{plugin} is loaded ({', '.join(sorted(loaded))}): remove or disable it first"

@@ -26,9 +26,9 @@ from solward.plugins import acts as plugin_acts
 from solward.plugins.acts import PluginAct
 from solward.plugins.discovery import Candidate, Folders, Place, disabled, environment, survey
 from solward.plugins.folders import layout
-from solward.plugins.folders.layout import Installed, State, canonical
+from solward.plugins.folders.layout import InstalledDistribution, State, canonical
 from solward.plugins.hooks import GUARDRAILS
-from solward.plugins.load import Loaded, compose, loaded
+from solward.plugins.load import LoadedPlugin, compose, loaded
 from solward.plugins.loaded import Registry
 from solward.settings import Settings
 from solward.support.tasks import in_background
@@ -41,7 +41,7 @@ POLL_S: Final = 1.0
 
 _log = structlog.get_logger(__name__)
 
-_Plugin = tuple[Candidate, Loaded | Rejected]
+_Plugin = tuple[Candidate, LoadedPlugin | Rejected]
 _Key = tuple[str, str, str]
 _OtherVersions = list[tuple[str, dict[str, str]]]
 
@@ -55,7 +55,7 @@ class _Running:
         ended: whether its hosts were ended because somebody disabled or removed it.
     """
 
-    one: Installed
+    one: InstalledDistribution
     act: str
     plugins: list[_Plugin]
     ended: bool = False
@@ -82,7 +82,7 @@ class _Target:
     """
 
     name: str
-    one: Installed | None
+    one: InstalledDistribution | None
     news: PluginAct | None
     agreed: PluginAct
     before: PluginAct | None
@@ -321,7 +321,7 @@ class LivePlugins:
         state = await asyncio.to_thread(layout.state, self._home)
         others: _OtherVersions = []
         async with self._database.read() as connection:
-            acts = await plugin_acts.every(connection)
+            acts = await plugin_acts.stored_acts(connection)
             if self._database.shared:
                 others = await plugin_acts.published_versions(connection, self._process_id)
         return _View(fingerprint, state, acts, others)
@@ -456,7 +456,9 @@ def _target(name: str, view: _View) -> _Target:
     return _Target(name, one, news, agreed, before, _withheld(one, agreed))
 
 
-def _withheld(one: Installed | None, agreed: PluginAct) -> tuple[ProblemCode, str] | None:
+def _withheld(
+    one: InstalledDistribution | None, agreed: PluginAct
+) -> tuple[ProblemCode, str] | None:
     name = agreed.distribution
     if agreed.digest is None:
         return ProblemCode.DISABLED, f"it was removed elsewhere; solward plugins remove {name} here"

@@ -21,7 +21,7 @@ from solward.plugins.loaded import LoadedPayment, LoadedProvider, LoadedSkill, L
 from solward.types.errors import InvalidRequest, PluginError
 from solward.types.manifest import GROUPS, KINDS, Problem, ProblemCode, misspelt_group
 
-Loaded = LoadedSkill | LoadedProvider | LoadedVenue | LoadedPayment | Any
+LoadedPlugin = LoadedSkill | LoadedProvider | LoadedVenue | LoadedPayment | Any
 
 
 class UninstalledEntryPoint(EntryPoint):
@@ -199,9 +199,9 @@ def _load(entry_point: EntryPoint) -> tuple[Problem | None, Registry | None]:
     return (registry.problems[0], None) if registry.problems else (None, registry)
 
 
-def loaded_of(registry: Registry, kind: str, name: str) -> Loaded:
+def loaded_of(registry: Registry, kind: str, name: str) -> LoadedPlugin:
     """Return a registry's plugin, or the function that calls a guardrail; raise `KeyError`."""
-    found = {(each, called): plugin for each, called, plugin in registry.every()}[kind, name]
+    found = {(each, called): plugin for each, called, plugin in registry.all_plugins()}[kind, name]
     return found.check if kind == "guardrail" else found
 
 

@@ -130,7 +130,7 @@ def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
     left_out = {(KINDS.get(each.group, ""), each.plugin) for each in registry.problems}
     loaded = {
         (plugin.distribution != BUILT_IN, kind, name): plugin
-        for kind, name, plugin in registry.every()
+        for kind, name, plugin in registry.all_plugins()
         # A guardrail that is left out has one in its place that refuses all: no plugin.
         if kind != "guardrail" or (kind, name) not in left_out
     }

@@ -20,7 +20,7 @@ from solward_cli.render import plain, show, visible
 if TYPE_CHECKING:
     from solward.plugins.check_results import CheckKey, CheckResult
     from solward.testing.conformance import Grade, Report
-    from solward.testing.conformance.runner import Checked
+    from solward.testing.conformance.runner import CheckedTarget
 
 EXIT_FAILED = 1
 
@@ -88,7 +88,7 @@ def check(
         sys.exit(EXIT_FAILED)
 
 
-def _write(checked: Checked, key: CheckKey) -> Path:
+def _write(checked: CheckedTarget, key: CheckKey) -> Path:
     """Sign what was checked, into the current folder.
 
     Raises:

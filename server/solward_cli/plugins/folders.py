@@ -21,7 +21,7 @@ from solward_cli.render import visible
 
 if TYPE_CHECKING:
     from solward.plugins.folders.install import Proposal
-    from solward.plugins.folders.layout import Installed, Plugin
+    from solward.plugins.folders.layout import InstalledDistribution, Plugin
     from solward.settings import Settings
     from solward.types.manifest import Terms
 
@@ -141,7 +141,7 @@ def _install(
             return False
         return click.confirm("Install it?")
 
-    def declare(new: Installed) -> Mapping[str, Terms]:
+    def declare(new: InstalledDistribution) -> Mapping[str, Terms]:
         from solward.hosts.plugins import loadable_terms
 
         if checked is not None:
@@ -272,7 +272,7 @@ def install_models() -> None:
     65 MB are downloaded and 270 MB unpacked: wheels alone, with the hashes of this release. Nothing
     of them runs here, and the service's environment stays as it is; model hosts alone import them.
     """
-    from solward.plugins.folders.models import beside_the_service, installed, others
+    from solward.plugins.folders.models import beside_the_service, installed, other_folders
     from solward.plugins.folders.models import install as unpack
     from solward.settings import Settings
 
@@ -289,7 +289,7 @@ def install_models() -> None:
         for left in made.left_out:
             click.echo(f"  left out, as it would run by itself: {left}")
         click.echo(f"Installed {len(made.wheels)} wheels: {made.folder}")
-    for each in others(root):
+    for each in other_folders(root):
         click.echo(f"Of another release or Python, yours to remove: {each}", err=True)
     if beside_the_service():
         click.echo(

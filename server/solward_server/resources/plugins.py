@@ -46,7 +46,7 @@ def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
         }
         | (_provider(plugin, settings) if kind == "provider" else {})
         | ({"hasSettings": plugin.settings is not None} if kind == "skill" else {})
-        for kind, name, plugin in registry.every()
+        for kind, name, plugin in registry.all_plugins()
         if kind != "guardrail"
     ]
     wrong = {
@@ -106,7 +106,7 @@ def _provider(plugin: LoadedProvider, settings: Settings) -> dict[str, Any]:
 
 @routes.serve(calls.SHOW_SETTINGS, admin(Role.READ), {400: _NO_SETTINGS})
 async def settings(context: RouteContext, skill: str) -> dict[str, Any]:
-    return await context.service.plugin_state.shown(skill)
+    return await context.service.plugin_state.public_settings(skill)
 
 
 @routes.serve(calls.SET, admin(Role.POLICY), {400: [_NO_VALUE, _NO_SETTINGS]})

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
 from solward.hosts.inside.main import Setup
-from solward.hosts.wire.channel import Handler, Incoming
+from solward.hosts.wire.channel import Handler, IncomingCall
 
 _kept: list[Any] = []
 
@@ -26,14 +26,14 @@ def serve(setup: Setup) -> Mapping[str, Handler]:
     if setup.options.get("start") == "hangs":
         time.sleep(float(setup.options.get("seconds", "60")))
 
-    async def execute(incoming: Incoming) -> str:
+    async def execute(incoming: IncomingCall) -> str:
         asked = incoming.request
         done = _SKILLS[asked["name"]](asked["params"], setup)
         if asyncio.iscoroutine(done):
             done = await done
         return json.dumps(done)
 
-    async def stream(incoming: Incoming) -> AsyncGenerator[str, None]:
+    async def stream(incoming: IncomingCall) -> AsyncGenerator[str, None]:
         for number in range(3):
             yield str(number)
         if incoming.request["name"] == "ends":

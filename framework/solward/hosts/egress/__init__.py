@@ -42,7 +42,7 @@ from solward.hosts.egress.connections import (
 from solward.hosts.egress.messages import (
     Answer,
     AnswerScreen,
-    Outgoing,
+    OutgoingRequest,
     PlacedSecret,
     answer_head,
     bounded_body,
@@ -50,7 +50,7 @@ from solward.hosts.egress.messages import (
     outgoing_request,
     waiting,
 )
-from solward.hosts.wire.channel import Handler, Incoming
+from solward.hosts.wire.channel import Handler, IncomingCall
 from solward.hosts.wire.frames import PIECE, HostileFrame
 from solward.hosts.wire.methods import HttpHead, HttpRequest
 from solward.support.streams import dial_tcp
@@ -163,14 +163,14 @@ class Egress:
         self._gates: dict[str, asyncio.Semaphore] = {}
         self._paces: dict[str, ReadPace] = {}
 
-    def handler(self, call_of: Callable[[Incoming], EgressCall]) -> Handler:
+    def handler(self, call_of: Callable[[IncomingCall], EgressCall]) -> Handler:
         """Return the handler of `http.request`.
 
         Args:
             call_of: returns the running call that a capability names, or raises if it names none.
         """
 
-        async def serve(incoming: Incoming) -> AsyncGenerator[HttpHead | bytes, None]:
+        async def serve(incoming: IncomingCall) -> AsyncGenerator[HttpHead | bytes, None]:
             request: HttpRequest = incoming.request
             call = call_of(incoming)
             if call.requests >= self._limits.refused:
@@ -255,7 +255,11 @@ class Egress:
         return pool
 
     async def _in_turn(
-        self, call: EgressCall, target: Target, outgoing: Outgoing, body: AsyncIterator[bytes]
+        self,
+        call: EgressCall,
+        target: Target,
+        outgoing: OutgoingRequest,
+        body: AsyncIterator[bytes],
     ) -> AsyncGenerator[HttpHead | bytes, None]:
         limits = call.limits or self._limits
         until = asyncio.get_running_loop().time() + limits.total_s
@@ -293,7 +297,11 @@ class Egress:
             gate.release()
 
     async def _send(
-        self, call: EgressCall, target: Target, outgoing: Outgoing, body: AsyncIterator[bytes]
+        self,
+        call: EgressCall,
+        target: Target,
+        outgoing: OutgoingRequest,
+        body: AsyncIterator[bytes],
     ) -> Answer:
         bounded = bounded_body(body, outgoing.length, self._limits.request_bytes)
         if target.configured and call.client is not None:

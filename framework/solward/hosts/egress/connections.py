@@ -228,7 +228,7 @@ class CheckedConnections(httpcore.AsyncNetworkBackend):
             if not self._private and _is_this_machine(stream):
                 await stream.aclose()
                 raise SkillError("address_refused", f"{host} is this machine")
-            return _Counted(stream)
+            return _LimitedStream(stream)
         raise failure
 
     def _allowed(self, host: str, text: str) -> bool:
@@ -249,7 +249,7 @@ class CheckedConnections(httpcore.AsyncNetworkBackend):
         await asyncio.sleep(seconds)
 
 
-class _Counted(httpcore.AsyncNetworkStream):
+class _LimitedStream(httpcore.AsyncNetworkStream):
     """A connection that gives the parser of answers no more than their limits. It is not used again
     after bytes beyond an answer: the parser would take them for the answer to the next request."""
 
@@ -299,7 +299,7 @@ class _Counted(httpcore.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        return _Counted(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+        return _LimitedStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
 
     def get_extra_info(self, info: str) -> Any:
         if info == "is_readable" and self._answer is not None and self._answer.trailing_data[0]:

@@ -60,7 +60,7 @@ HEADER_VALUE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]{0,16384}")
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class OutgoingRequest:
     """A checked request with its secrets filled in.
 
     Attributes:
@@ -83,7 +83,7 @@ def outgoing_request(
     placed: tuple[PlacedSecret, ...],
     client: httpx.AsyncClient | None,
     limits: Limits,
-) -> Outgoing:
+) -> OutgoingRequest:
     if request.method not in _METHODS:
         raise _bad(f"The method must be one of {', '.join(sorted(_METHODS))}")
     own = {
@@ -134,7 +134,7 @@ def outgoing_request(
     path = fill_query(target.path, target.site, placed).encode()
     # A short pattern could be an ordinary word.
     patterns = {text: instead for text, instead in patterns.items() if len(text) >= _MIN_PATTERN}
-    return Outgoing(request.method, path, tuple(headers), timeouts, length, patterns)
+    return OutgoingRequest(request.method, path, tuple(headers), timeouts, length, patterns)
 
 
 _MIN_PATTERN: Final = 8

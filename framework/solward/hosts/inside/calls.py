@@ -28,7 +28,7 @@ from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Channel
 from solward.hosts.wire.failures import HTTP_FAILURES, HostBug
 from solward.hosts.wire.frames import PIECE, ChannelClosed
-from solward.hosts.wire.methods import HTTP_REQUEST, Built, HttpHead, HttpRequest, Method
+from solward.hosts.wire.methods import HTTP_REQUEST, BuiltTransaction, HttpHead, HttpRequest, Method
 from solward.solana.token_list import TokenList
 from solward.types.entries import Put
 from solward.types.errors import InvalidRequest, SkillError, SolwardError
@@ -36,7 +36,7 @@ from solward.types.venue import Quote
 
 
 def remote_context(
-    call: Running, asked: Mapping[str, Any], storage: Path | None
+    call: CallInHost, asked: Mapping[str, Any], storage: Path | None
 ) -> tuple[SkillContext, RemoteCalls]:
     """Return the context of one call, and its money calls, which end with the call."""
     calls = RemoteCalls(call)
@@ -63,7 +63,7 @@ class RemoteCalls:
 
     __slots__ = ("_builds", "_call", "_numbers", "lifetime")
 
-    def __init__(self, call: Running) -> None:
+    def __init__(self, call: CallInHost) -> None:
         self.lifetime = Lifetime()
         self._call = call
         self._numbers = itertools.count(1)
@@ -95,7 +95,7 @@ class RemoteCalls:
         """See `StoreCalls.keep`."""
         return await self._ask(_KEPT[what], **asked)
 
-    async def build(self, number: int, address: str) -> Built:
+    async def build(self, number: int, address: str) -> BuiltTransaction:
         """Run the build function of a pocket, and return what it made.
 
         Raises:
@@ -108,8 +108,8 @@ class RemoteCalls:
         with running(self._call):
             made = await build(address)
         if isinstance(made, bytes | bytearray | memoryview):
-            return Built(wire=bytes(made))
-        return Built(instructions=made)
+            return BuiltTransaction(wire=bytes(made))
+        return BuiltTransaction(instructions=made)
 
     async def _ask(self, what: Method, /, **asked: Any) -> Any:
         self.lifetime.check()
@@ -125,7 +125,7 @@ class RemoteLedger:
 
     __slots__ = ("_call",)
 
-    def __init__(self, call: Running) -> None:
+    def __init__(self, call: CallInHost) -> None:
         self._call = call
 
     def __getattr__(self, name: str) -> Any:
@@ -174,7 +174,7 @@ class HostLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class CallInHost:
     """A running call: its channel to the service, and its capability."""
 
     channel: Channel
@@ -185,11 +185,11 @@ class Running:
         return await self.channel.call(method, asked, cap=self.cap)
 
 
-_RUNNING: ContextVar[Running] = ContextVar("running_call")
+_RUNNING: ContextVar[CallInHost] = ContextVar("running_call")
 
 
 @contextmanager
-def running(call: Running) -> Iterator[None]:
+def running(call: CallInHost) -> Iterator[None]:
     """Run the block, and tasks that it starts, as this call."""
     token = _RUNNING.set(call)
     try:

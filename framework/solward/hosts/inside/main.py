@@ -33,7 +33,7 @@ from solward.hosts.confinement import (
     separate,
 )
 from solward.hosts.confinement.seccomp import number_of
-from solward.hosts.wire.channel import Channel, Handler, Incoming
+from solward.hosts.wire.channel import Channel, Handler, IncomingCall
 from solward.hosts.wire.frames import TO_HOST
 from solward.hosts.wire.methods import START
 from solward.types.errors import SkillError
@@ -150,7 +150,7 @@ def run(channel: int, host: Mapping[str, Any], zygote: int) -> NoReturn:
     die_with(zygote)
     name_process(f"host-{host['name']}")
     os.environ["HOME"] = os.environ["TMPDIR"] = host["scratch"] or "/nonexistent"
-    sys.meta_path.append(_Modules(host["modules"]))
+    sys.meta_path.append(_ModuleFinder(host["modules"]))
     os.nice(host["nice"])
     if not host["nice"]:
         # Hosts do not keep the zygote's short turns.
@@ -185,7 +185,7 @@ def run(channel: int, host: Mapping[str, Any], zygote: int) -> NoReturn:
 
 
 async def _serve(sock: socket.socket, host: Mapping[str, Any]) -> None:
-    async def start(incoming: Incoming) -> None:
+    async def start(incoming: IncomingCall) -> None:
         setup = Setup(host["name"], host["folder"], host["scratch"], host["options"])
         try:
             incoming.channel.serve(tenant_named(host["tenant"])(setup))
@@ -231,7 +231,7 @@ def _limit_only(limits: Confinement) -> None:
         resource.setrlimit(limit, (most, most))
 
 
-class _Modules:
+class _ModuleFinder:
     """A finder of the tenant's modules in folders that may not be read otherwise."""
 
     def __init__(self, modules: Mapping[str, Mapping[str, Any]]) -> None:
@@ -268,16 +268,16 @@ def _forward_output(channel: Channel) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(channel.log, level, text[:_MAX_LINE], {})
 
-    sys.stdout = _Lines(lambda line: emit("info", line))
-    sys.stderr = _Lines(lambda line: emit("warning", line))
+    sys.stdout = _LineStream(lambda line: emit("info", line))
+    sys.stderr = _LineStream(lambda line: emit("warning", line))
     root = logging.getLogger()
-    root.handlers[:] = [_Forward(emit)]
+    root.handlers[:] = [_ForwardingHandler(emit)]
     root.setLevel(logging.INFO)
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-class _Lines(io.TextIOBase):
+class _LineStream(io.TextIOBase):
     """A stream that passes on whole lines; a line that is too long is cut."""
 
     def __init__(self, emit: Callable[[str], None]) -> None:
@@ -298,7 +298,7 @@ class _Lines(io.TextIOBase):
         return True
 
 
-class _Forward(logging.Handler):
+class _ForwardingHandler(logging.Handler):
     """A handler that passes on formatted records."""
 
     def __init__(self, emit: Callable[[str, str], None]) -> None:

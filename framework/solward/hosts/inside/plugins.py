@@ -21,10 +21,10 @@ from typing import Any, ParamSpec, TypeVar, cast
 import httpx
 
 from solward.hosts.inside.calls import (
+    CallInHost,
     CurrentChannel,
     RemoteCalls,
     RemoteLedger,
-    Running,
     current_cap,
     install,
     remote_context,
@@ -32,9 +32,9 @@ from solward.hosts.inside.calls import (
 )
 from solward.hosts.inside.main import Setup
 from solward.hosts.wire import methods
-from solward.hosts.wire.channel import Channel, Handler, Incoming
+from solward.hosts.wire.channel import Channel, Handler, IncomingCall
 from solward.hosts.wire.failures import shortened
-from solward.hosts.wire.methods import Built, Plugin, Verdict
+from solward.hosts.wire.methods import BuiltTransaction, Plugin, Verdict
 from solward.hosts.wire.values import sendable
 from solward.plugins.hooks import (
     DECLARED,
@@ -109,11 +109,11 @@ def models(setup: Setup) -> Mapping[str, Handler]:
     tempfile.tempdir = "/nonexistent"
     # aiohttp would open sockets; httpx asks the service.
     os.environ["DISABLE_AIOHTTP_TRANSPORT"] = "True"
-    asyncio.get_running_loop().set_default_executor(_AtOnce())
+    asyncio.get_running_loop().set_default_executor(_SameThreadExecutor())
     return plugins(setup)
 
 
-class _AtOnce(ThreadPoolExecutor):
+class _SameThreadExecutor(ThreadPoolExecutor):
     """An executor that runs litellm's functions, which take microseconds, in the calling thread."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -170,7 +170,7 @@ class Plugins:
         self._manager.seal()
         self._calls: dict[bytes, RemoteCalls] = {}
 
-    async def specs(self, _incoming: Incoming) -> tuple[Plugin, ...]:
+    async def specs(self, _incoming: IncomingCall) -> tuple[Plugin, ...]:
         """Return the declaration of every plugin, or why it cannot be used."""
         return tuple(map(self._plugin, self._named, self._modules))
 
@@ -195,7 +195,7 @@ class Plugins:
             found = methods.Problem(rejected.code.value, rejected.detail)
             return Plugin(named.group, named.name, (), found)
 
-    async def skill_execute(self, incoming: Incoming) -> str:
+    async def skill_execute(self, incoming: IncomingCall) -> str:
         """Run a skill; its context ends with the run."""
         asked, call = incoming.request, _running(incoming)
         name: str = asked["name"]
@@ -213,19 +213,19 @@ class Plugins:
             raise SkillError("bad_outcome", f"Skill {name!r} did not answer with text")
         return str.__str__(outcome)
 
-    async def pocket_build(self, incoming: Incoming) -> Built:
+    async def pocket_build(self, incoming: IncomingCall) -> BuiltTransaction:
         """Run the build function of a running skill's pocket."""
         calls, asked = self._calls.get(incoming.cap or b""), incoming.request
         if calls is None:
             raise SkillError("call_ended", "The skill's call has ended")
         return await _shielded(calls.build(asked["build"], asked["pocket"]))
 
-    async def provider_complete(self, incoming: Incoming) -> Completion:
+    async def provider_complete(self, incoming: IncomingCall) -> Completion:
         """Return a completion."""
         hook = self._completion(incoming, "provider_complete")
         return sendable(checked_completion(await _run(_running(incoming), hook)))
 
-    async def provider_stream(self, incoming: Incoming) -> AsyncGenerator[str | Usage, None]:
+    async def provider_stream(self, incoming: IncomingCall) -> AsyncGenerator[str | Usage, None]:
         """Yield a completion in pieces."""
         hook = self._completion(incoming, "provider_stream")
         with running(_running(incoming)):
@@ -239,20 +239,20 @@ class Plugins:
                     for start in range(0, len(text), _PIECE_CHARACTERS):
                         yield text[start : start + _PIECE_CHARACTERS]
 
-    async def provider_price(self, incoming: Incoming) -> ModelPrice | None:
+    async def provider_price(self, incoming: IncomingCall) -> ModelPrice | None:
         """Return a model's price."""
         asked = dict(incoming.request)
         hook = self._bound(PROVIDERS, asked.pop("name"), "provider_price")
         price = await _run(_running(incoming), partial(hook, **asked))
         return None if price is None else _of_type(price, ModelPrice, "provider_price")
 
-    def _completion(self, incoming: Incoming, name: str) -> Callable[[], Any]:
+    def _completion(self, incoming: IncomingCall, name: str) -> Callable[[], Any]:
         asked = incoming.request
         hook = self._bound(PROVIDERS, asked["name"], name)
         context = ProviderContext(asked["secret"], asked["base_url"], self._storage)
         return partial(hook, request=asked["request"], options=asked["options"], context=context)
 
-    async def venue(self, incoming: Incoming) -> Any:
+    async def venue(self, incoming: IncomingCall) -> Any:
         """Run a venue's hook and return its answer."""
         asked, call, name = dict(incoming.request), _running(incoming), incoming.method
         hook = self._bound(VENUES, asked.pop("name"), _hook_of(name))
@@ -264,7 +264,7 @@ class Plugins:
             answer = await _run(call, partial(hook, **asked, context=context))
         return _of_type(answer, _OF_VENUES[name], _hook_of(name))
 
-    async def payment(self, incoming: Incoming) -> Any:
+    async def payment(self, incoming: IncomingCall) -> Any:
         """Run a payment protocol's hook and return its answer."""
         asked, name = dict(incoming.request), incoming.method
         hook = self._bound(PAYMENTS, asked.pop("name"), _hook_of(name))
@@ -272,7 +272,7 @@ class Plugins:
         # A generator of offers is refused: it would run outside the guards around a hook.
         return _of_type(answer, _OF_PAYMENTS[name], _hook_of(name))
 
-    async def payment_offers(self, incoming: Incoming) -> tuple[PaymentOffer | str, ...]:
+    async def payment_offers(self, incoming: IncomingCall) -> tuple[PaymentOffer | str, ...]:
         """Return the offers in a seller's answer; for each that cannot be read, the reason as
         text."""
         return tuple(
@@ -282,7 +282,7 @@ class Plugins:
             for each in await self.payment(incoming)
         )
 
-    async def guardrail_check(self, incoming: Incoming) -> Verdict:
+    async def guardrail_check(self, incoming: IncomingCall) -> Verdict:
         """Return a rule's answer; a rule that raises, or answers anything else, has refused."""
         asked = dict(incoming.request)
         name = asked.pop("name")
@@ -306,11 +306,11 @@ class Plugins:
         raise SkillError("no_such_plugin", f"No plugin {name!r} with {hook} runs here")
 
 
-def _running(incoming: Incoming) -> Running:
-    return Running(incoming.channel, incoming.cap or b"")
+def _running(incoming: IncomingCall) -> CallInHost:
+    return CallInHost(incoming.channel, incoming.cap or b"")
 
 
-async def _run(call: Running, hook: Callable[[], Awaitable[T]]) -> T:
+async def _run(call: CallInHost, hook: Callable[[], Awaitable[T]]) -> T:
     """Await a hook as this call."""
     with running(call):
         return await _shielded(hook())

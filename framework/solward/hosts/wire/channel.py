@@ -40,7 +40,7 @@ from solward.hosts.wire.frames import (
     ChannelClosed,
     Credit,
     End,
-    Failed,
+    Failure,
     HostileFrame,
     Limits,
     Log,
@@ -80,7 +80,7 @@ class BadAnswer(Exception):
     """An answer of this end's own handler that does not fit its method, or is too large."""
 
 
-class Incoming:
+class IncomingCall:
     """A call as its handler sees it.
 
     Attributes:
@@ -90,7 +90,7 @@ class Incoming:
         channel: the end at which it came in.
     """
 
-    def __init__(self, channel: Channel, serving: _Serving, raw: Any, cap: bytes | None):
+    def __init__(self, channel: Channel, serving: _ServedCall, raw: Any, cap: bytes | None):
         self.channel = channel
         self.method = serving.method.name
         self.raw = raw
@@ -119,7 +119,7 @@ class Incoming:
                 self.channel._took(-serving.id, serving.inbox)
 
 
-Handler = Callable[[Incoming], Coroutine[Any, Any, Any] | AsyncGenerator[Any, None]]
+Handler = Callable[[IncomingCall], Coroutine[Any, Any, Any] | AsyncGenerator[Any, None]]
 
 
 @dataclass(slots=True, eq=False)
@@ -181,7 +181,7 @@ class _Outbox:
 
 
 @dataclass(slots=True, eq=False)
-class _Opened:
+class _OutgoingCall:
     """A call that this end made and that is not answered yet."""
 
     method: Method
@@ -208,7 +208,7 @@ class _Opened:
 
 
 @dataclass(slots=True, eq=False)
-class _Serving:
+class _ServedCall:
     """A call of the other end that is not answered yet."""
 
     id: int
@@ -229,7 +229,7 @@ class Channel:
 
     Args:
         sock: a connected stream socket, which the channel closes.
-        handlers: by method name, async functions of an `Incoming`, or async generators for streams.
+        handlers: async functions of an `IncomingCall`, or async generators for streams, by method.
         receive_limit: limits of the other end: `FROM_HOST` in the service, `TO_HOST` in a host.
             This end keeps the other of the two.
         on_log: called with each `Log`.
@@ -257,13 +257,13 @@ class Channel:
         self._closed: asyncio.Future[BaseException | None] = self._loop.create_future()
         # Calls that this end makes.
         self._next = 1
-        self._opened: dict[int, _Opened] = {}
+        self._opened: dict[int, _OutgoingCall] = {}
         self._open_bytes = 0
-        self._queue: deque[_Opened] = deque()
+        self._queue: deque[_OutgoingCall] = deque()
         self._joining: tuple[int, bytearray] | None = None
         # Calls that the other end makes.
         self._last = 0
-        self._serving: dict[int, _Serving] = {}
+        self._serving: dict[int, _ServedCall] = {}
         self._serving_bytes = 0
         self._late = 0
         self._gates: dict[str, asyncio.Semaphore] = {}
@@ -387,7 +387,7 @@ class Channel:
 
     def _open(
         self, method: Method, body: bytes, cap: bytes | None, timeout_s: float | None
-    ) -> _Opened:
+    ) -> _OutgoingCall:
         if len(body) + _FRAME_HEAD > self._limit.frame:
             raise SkillError(
                 "too_large",
@@ -398,7 +398,9 @@ class Channel:
             raise self._closing_error()
         # Later than this end's own limit, so that the timeout is raised here.
         deadline_ms = None if timeout_s is None else round((timeout_s + _DEADLINE_S) * 1000)
-        opened = _Opened(method, body, cap, deadline_ms, self._loop.create_future(), len(body))
+        opened = _OutgoingCall(
+            method, body, cap, deadline_ms, self._loop.create_future(), len(body)
+        )
         if method.streams:
             opened.inbox = _Inbox()
         if method.uploads is not None:
@@ -428,7 +430,7 @@ class Channel:
             if opened.outbox is not None:
                 opened.outbox.add(CREDIT)
 
-    def _abandon(self, opened: _Opened) -> None:
+    def _abandon(self, opened: _OutgoingCall) -> None:
         """Cancel a call for which nobody waits any more."""
         if opened.id == 0:
             if opened in self._queue:
@@ -442,19 +444,19 @@ class Channel:
             # Retrieved, so that asyncio does not log it.
             opened.future.exception()
 
-    def _answered(self, number: int) -> _Opened:
+    def _answered(self, number: int) -> _OutgoingCall:
         opened = self._find(number)
         del self._opened[number]
         self._open_bytes -= opened.size
         return opened
 
-    def _find(self, number: int) -> _Opened:
+    def _find(self, number: int) -> _OutgoingCall:
         opened = self._opened.get(number)
         if opened is None:
             raise HostileFrame("an answer to no open call")
         return opened
 
-    async def _upload(self, opened: _Opened, pieces: AsyncIterator[Any] | None) -> None:
+    async def _upload(self, opened: _OutgoingCall, pieces: AsyncIterator[Any] | None) -> None:
         uploads = opened.method.uploads
         assert opened.outbox is not None
         assert uploads is not None
@@ -483,7 +485,7 @@ class Channel:
             raise HostileFrame("a call's number came again")
         self._last = frame.id
         request = method.requests.read(frame.body)
-        serving = _Serving(frame.id, method, len(frame.body))
+        serving = _ServedCall(frame.id, method, len(frame.body))
         if self._serving and (
             len(self._serving) >= self._receive.calls
             or self._serving_bytes + serving.size > self._receive.open_bytes
@@ -499,13 +501,13 @@ class Channel:
             serving.inbox.end()
         self._serving[frame.id] = serving
         self._serving_bytes += serving.size
-        incoming = Incoming(self, serving, request, frame.cap)
+        incoming = IncomingCall(self, serving, request, frame.cap)
         serving.task = self._loop.create_task(self._serve(serving, handler, incoming))
         if frame.deadline_ms is not None:
             after = min(frame.deadline_ms / 1000, 86_400.0)
             serving.deadline = self._loop.call_later(after, self._cancel, serving)
 
-    def _cancel(self, serving: _Serving) -> None:
+    def _cancel(self, serving: _ServedCall) -> None:
         if not serving.cancelled and serving.task is not None:
             serving.cancelled = True
             serving.outbox.close()
@@ -513,7 +515,7 @@ class Channel:
             if serving.started and not serving.task.cancelling():
                 serving.task.cancel()
 
-    async def _serve(self, serving: _Serving, handler: Handler, incoming: Incoming) -> None:
+    async def _serve(self, serving: _ServedCall, handler: Handler, incoming: IncomingCall) -> None:
         final: AnyFrame
         serving.started = True
         try:
@@ -521,11 +523,11 @@ class Channel:
                 raise asyncio.CancelledError
             final = await self._answer(serving, handler, incoming)
         except asyncio.CancelledError:
-            final = Failed(serving.id, *failures.to_wire(asyncio.CancelledError()))
+            final = Failure(serving.id, *failures.to_wire(asyncio.CancelledError()))
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
-            final = Failed(serving.id, *failures.to_wire(error))
+            final = Failure(serving.id, *failures.to_wire(error))
             if final.code == failures.BUG and self._on_bug is not None:
                 self._on_bug(incoming.method, error)
         finally:
@@ -543,7 +545,7 @@ class Channel:
         self._send(final)
 
     async def _answer(
-        self, serving: _Serving, handler: Handler, incoming: Incoming
+        self, serving: _ServedCall, handler: Handler, incoming: IncomingCall
     ) -> Result | End:
         method = serving.method
         if method.streams:
@@ -566,7 +568,7 @@ class Channel:
         async with gate:
             return await self._one_answer(serving, handler(incoming))
 
-    async def _one_answer(self, serving: _Serving, made: Any) -> Result:
+    async def _one_answer(self, serving: _ServedCall, made: Any) -> Result:
         method = serving.method
         assert isinstance(made, Coroutine)
         body = _fitting(method.answers, await made, method.largest)
@@ -589,7 +591,7 @@ class Channel:
                 self._on_result(frame)
             case Call():
                 self._on_call(frame)
-            case Failed():
+            case Failure():
                 self._find(frame.id)
                 self._joined(frame.id)
                 try:
@@ -658,7 +660,7 @@ class Channel:
         if opened.abandoned_at is None:
             opened.inbox.put(opened.method.answers.read(frame.body))
 
-    def _join(self, opened: _Opened, frame: Piece) -> None:
+    def _join(self, opened: _OutgoingCall, frame: Piece) -> None:
         try:
             chunk = _CHUNKS.decode(frame.body)
         except (msgspec.MsgspecError, RecursionError):
@@ -696,7 +698,7 @@ class Channel:
         opened.end(None)
         self._admit()
 
-    def _served(self, number: int) -> _Serving | None:
+    def _served(self, number: int) -> _ServedCall | None:
         """Return a call of the other end; None if it just ended and the other end may not know."""
         serving = self._serving.get(number)
         if serving is None:
@@ -857,7 +859,7 @@ def _fitting(codec: Codec, value: Any, most: int) -> msgspec.Raw:
     return msgspec.Raw(body)
 
 
-async def _pong(_incoming: Incoming) -> None:
+async def _pong(_incoming: IncomingCall) -> None:
     return None
 
 

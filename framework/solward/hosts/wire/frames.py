@@ -2,7 +2,7 @@
 
 Each end numbers the calls that it opens from 1 upwards. In `Piece`, `Credit` and `End`, a positive
 number is a call that the sender of the frame opened, a negative one a call that its receiver
-opened. Every `Call` is answered by exactly one `Result`, `Failed` or `End`, even after a `Cancel`;
+opened. Every `Call` is answered by exactly one `Result`, `Failure` or `End`, even after a `Cancel`;
 until then it counts against the limits of its opener.
 """
 
@@ -93,7 +93,7 @@ class Result(Frame, tag="result"):
     body: msgspec.Raw
 
 
-class Failed(Frame, tag="failed"):
+class Failure(Frame, tag="failed"):
     """An error that the call raised, by its code; `data` are its attributes, or nil."""
 
     id: Number
@@ -136,7 +136,7 @@ class Log(Frame, tag="log"):
     fields: Annotated[dict[Short, Text], Meta(max_length=MAX_FIELDS)]
 
 
-AnyFrame = Call | Result | Failed | Piece | Credit | End | Cancel | Log
+AnyFrame = Call | Result | Failure | Piece | Credit | End | Cancel | Log
 
 # Errors of msgspec for bytes that are not of the type, too deep, not UTF-8 or too large.
 UNREADABLE: Final = (msgspec.MsgspecError, RecursionError, ValueError, OverflowError)

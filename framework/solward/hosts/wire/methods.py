@@ -139,7 +139,7 @@ class Verdict(Wire):
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltTransaction:
     """The result of a pocket's build function: instructions, or a whole transaction."""
 
     instructions: Instructions = ()
@@ -208,7 +208,7 @@ GUARDRAIL_CHECK = Method(
     "guardrail.check", {"name": Name, "intent": Intent, "effects": TransactionEffects}, Verdict
 )
 # build: the number in the `op.pocket` that this answers. pocket: the pocket's address.
-POCKET_BUILD = Method("pocket.build", {"build": Natural, "pocket": Address}, Built)
+POCKET_BUILD = Method("pocket.build", {"build": Natural, "pocket": Address}, BuiltTransaction)
 
 
 # From a host: money. `remember` are the entries that are written with the record.
@@ -330,7 +330,7 @@ HTTP_REQUEST = Method("http.request", HttpRequest, HttpHead | _Bytes, streams=Tr
 # Only the conformance kit's tenant serves these; they report on the plugins that it runs.
 
 
-class Raised(Wire):
+class RaisedError(Wire):
     """An error that a plugin's own code raised.
 
     Attributes:
@@ -347,7 +347,7 @@ class Raised(Wire):
     shown: Text
 
 
-class Observed(Wire):
+class ObservedCall(Wire):
     """One call of a hook, as seen where it runs.
 
     Attributes:
@@ -369,14 +369,14 @@ class Observed(Wire):
     answer: Name = ""
     odd: Name = ""
     changed: bool = False
-    raised: Raised | None = None
+    raised: RaisedError | None = None
     read: Names = ()
     tasks: Names = ()
     seconds: float = 0.0
 
 
 # key, number: number counts the calls with the same key, from 0.
-KIT_OBSERVED = Method("kit.observed", {"key": LongText, "number": Natural}, Observed)
+KIT_OBSERVED = Method("kit.observed", {"key": LongText, "number": Natural}, ObservedCall)
 # The longest time for which a plugin blocked its host's event loop, in seconds, and where.
 KIT_BLOCKED = Method("kit.blocked", response=tuple[float, Name])
 

@@ -200,14 +200,14 @@ def _shape(hint: Any, marks: tuple[Any, ...]) -> Shape:
         return _shape_of_union(arguments)
     if origin in (dict, Mapping):
         key, value = map(shape_of, arguments)
-        back = None if value.back is None else _each_value(value.back)
-        return Shape(GenericAlias(dict, (key.wire, value.wire)), _each_value(value.there), back)
+        back = None if value.back is None else _convert_values(value.back)
+        return Shape(GenericAlias(dict, (key.wire, value.wire)), _convert_values(value.there), back)
     if origin is frozenset:
         return Shape(GenericAlias(frozenset, shape_of(arguments[0]).wire), frozenset)
     if origin is tuple and arguments[-1] is Ellipsis:
         item = shape_of(arguments[0])
-        back = None if item.back is None else _each(item.back)
-        return Shape(GenericAlias(tuple, (item.wire, ...)), _each(item.there), back)
+        back = None if item.back is None else _convert_items(item.back)
+        return Shape(GenericAlias(tuple, (item.wire, ...)), _convert_items(item.there), back)
     if origin is tuple:
         return Shape(GenericAlias(tuple, tuple(shape_of(each).wire for each in arguments)), tuple)
     return Shape(hint)
@@ -250,13 +250,13 @@ def _by_type(converts: Mapping[Any, Convert | None]) -> Convert:
     return convert
 
 
-def _each(convert: Convert | None) -> Convert:
+def _convert_items(convert: Convert | None) -> Convert:
     if convert is None:
         return tuple
     return lambda values: tuple(map(convert, values))
 
 
-def _each_value(convert: Convert | None) -> Convert:
+def _convert_values(convert: Convert | None) -> Convert:
     if convert is None:
         return dict
     return lambda values: {key: convert(value) for key, value in values.items()}
@@ -284,7 +284,7 @@ def _shape_of_dataclass(kind: type, tag: str | None) -> Shape:
         lambda value: wire(**there({name: getattr(value, name) for name in shapes})),
         lambda value: kind(**back({name: getattr(value, name) for name in shapes})),
     )
-    return _kept(made) if kind is ToolDefinition else made
+    return _cached(made) if kind is ToolDefinition else made
 
 
 def _default(shape: Shape, value: Any) -> Any:
@@ -333,7 +333,7 @@ def _converters(
 _KEPT_TOOLS: Final = 1_024
 
 
-def _kept(shape: Shape) -> Shape:
+def _cached(shape: Shape) -> Shape:
     """Return the conversion with a cache for definitions of tools: agents send the same ones."""
     assert shape.there is not None
     assert shape.back is not None

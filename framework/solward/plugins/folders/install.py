@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from solward.plugins.folders import layout
-from solward.plugins.folders.layout import Installed, Plugin, canonical
+from solward.plugins.folders.layout import InstalledDistribution, Plugin, canonical
 from solward.plugins.folders.storage import empty, storage_folder
 from solward.plugins.folders.wheels import Tree, check_modules, file_name
 from solward.support import jsontext
@@ -80,7 +80,7 @@ _MAX_REPORT = 64 << 20
 _MAX_SAID = 600
 
 
-class Found(NamedTuple):
+class FetchedWheels(NamedTuple):
     """Wheels in a folder of the caller's own.
 
     Attributes:
@@ -92,7 +92,7 @@ class Found(NamedTuple):
     files: tuple[Path, ...]
 
 
-def wanted(target: str) -> str:
+def target_name(target: str) -> str:
     """Return the canonical name of the distribution to install.
 
     Raises:
@@ -114,7 +114,7 @@ def wanted(target: str) -> str:
     return canonical(found["name"])
 
 
-def gather(target: str, into: Path) -> Found:
+def gather(target: str, into: Path) -> FetchedWheels:
     """Download the wheels of a distribution and of the dependencies that the service lacks.
 
     Args:
@@ -125,7 +125,7 @@ def gather(target: str, into: Path) -> Found:
         FolderError: if pip finds no wheels, a dependency conflicts with the service, or a file
             differs from what was resolved.
     """
-    name = wanted(target)
+    name = target_name(target)
     have = environment()
     if name in have:
         raise FolderError(
@@ -158,7 +158,7 @@ def gather(target: str, into: Path) -> Found:
         files[key] = path
     if missing := items.keys() - files.keys():
         raise FolderError(f"pip fetched no wheel of {', '.join(sorted(missing))}")
-    return Found(name, (files.pop(name), *files.values()))
+    return FetchedWheels(name, (files.pop(name), *files.values()))
 
 
 def environment() -> dict[str, str]:
@@ -241,7 +241,7 @@ def run_pip(arguments: Sequence[str], folder: Path) -> None:
         raise FolderError(f"pip could not resolve it: …{said[-_MAX_SAID:]}")
 
 
-Declare = Callable[[Installed], Mapping[str, Terms]]
+Declare = Callable[[InstalledDistribution], Mapping[str, Terms]]
 """Reads the needs of a folder's plugins, by `group:name`, without importing them here."""
 
 
@@ -254,8 +254,8 @@ class Proposal:
         more: needs of the plugins beyond the accepted ones, in words, by `group:name`.
     """
 
-    new: Installed
-    before: Installed | None
+    new: InstalledDistribution
+    before: InstalledDistribution | None
     more: Mapping[str, tuple[str, ...]]
 
     @property
@@ -282,7 +282,7 @@ def install(
     accept: Accept,
     declare: Declare | None = None,
     upgrade: bool = False,
-) -> Installed:
+) -> InstalledDistribution:
     """Install a distribution, or another version of it, into its own folder.
 
     None of its code runs here, and nothing outside the home changes. A crash leaves either the
@@ -303,7 +303,7 @@ def install(
         wheels.mkdir(mode=0o700)
         unpacked.mkdir(mode=0o700)
         # Checked before pip asks an index.
-        name = wanted(target)
+        name = target_name(target)
         before = layout.read(home, name)
         if upgrade and before is None:
             raise FolderError(f"{name} is not installed; install it with plugins install")
@@ -316,7 +316,7 @@ def install(
         records = tuple(map(tree.unpack, found.files))
         check_modules(tree, found.name)
         version = records[0].version
-        new = Installed(
+        new = InstalledDistribution(
             found.name, version, unpacked, records, (), {}, tuple(tree.left_out),
             before is None or before.enabled, layout.tree_digest(unpacked),
             layout.next_act(home, found.name),
@@ -368,7 +368,7 @@ def remove(home: Path, name: str, *, lost: bool = False, purge: bool = False) ->
         return True
 
 
-def enable(home: Path, name: str, enabled: bool) -> Installed:
+def enable(home: Path, name: str, enabled: bool) -> InstalledDistribution:
     """Allow or forbid loading a distribution; a running service follows.
 
     Raises:
@@ -381,7 +381,7 @@ def enable(home: Path, name: str, enabled: bool) -> Installed:
         return one
 
 
-def _installed(home: Path, name: str) -> Installed:
+def _installed(home: Path, name: str) -> InstalledDistribution:
     one = layout.read(home, canonical(name))
     if one is None:
         raise not_installed(name)
@@ -393,7 +393,7 @@ def not_installed(name: str) -> FolderError:
     return FolderError(f"{name} is not installed in a folder of its own")
 
 
-def _plugins(one: Installed) -> tuple[Plugin, ...]:
+def _plugins(one: InstalledDistribution) -> tuple[Plugin, ...]:
     try:
         points = one.distribution().entry_points
     except Exception as error:  # a third party's file can make importlib.metadata raise anything

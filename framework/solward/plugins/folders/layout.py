@@ -44,7 +44,7 @@ _MAX_RECORD = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class PluginCommand:
     """A command that changed what is installed.
 
     Attributes:
@@ -56,7 +56,7 @@ class Act:
     ms: int
 
     @classmethod
-    def new(cls, after_ms: int = 0) -> Act:
+    def new(cls, after_ms: int = 0) -> PluginCommand:
         """Return a command of now, or just after `after_ms` if the clock was set back."""
         return cls(uuid.uuid4().hex, max(time.time_ns() // 1_000_000, after_ms + 1))
 
@@ -86,7 +86,7 @@ class Plugin:
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class InstalledDistribution:
     """A distribution in its own folder.
 
     Attributes:
@@ -111,7 +111,7 @@ class Installed:
     left_out: tuple[str, ...] = ()
     enabled: bool = True
     digest: str = ""
-    act: Act = field(default_factory=Act.new)
+    act: PluginCommand = field(default_factory=PluginCommand.new)
 
     def distribution(self) -> PathDistribution:
         """Return its metadata, read from its folder; imports nothing.
@@ -175,9 +175,9 @@ class State:
         removed: the commands that removed distributions, by name.
     """
 
-    installed: Mapping[str, Installed]
+    installed: Mapping[str, InstalledDistribution]
     unreadable: Mapping[str, str]
-    removed: Mapping[str, Act]
+    removed: Mapping[str, PluginCommand]
 
 
 def state(home: Path) -> State:
@@ -186,22 +186,22 @@ def state(home: Path) -> State:
     return State({each.name: each for each in found}, unreadable, removals(home))
 
 
-def next_act(home: Path, name: str) -> Act:
+def next_act(home: Path, name: str) -> PluginCommand:
     """Return a new command about a distribution, later than all before it in this home."""
     found = [each.ms for each in [removals(home).get(name)] if each is not None]
     with contextlib.suppress(FolderError):
         one = read(home, name)
         found += [] if one is None else [one.act.ms]
-    return Act.new(max(found, default=0))
+    return PluginCommand.new(max(found, default=0))
 
 
-def removals(home: Path) -> dict[str, Act]:
+def removals(home: Path) -> dict[str, PluginCommand]:
     """Return the commands that removed distributions, by name."""
-    removed: dict[str, Act] = {}
+    removed: dict[str, PluginCommand] = {}
     for name in _names(plugins_folder(home) / _REMOVED):
         with contextlib.suppress(OSError, ValueError, TypeError):
             raw = jsontext.loads((plugins_folder(home) / _REMOVED / name).read_bytes())
-            removed[name] = Act(**raw)
+            removed[name] = PluginCommand(**raw)
     return removed
 
 
@@ -229,9 +229,9 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def installed(home: Path) -> tuple[list[Installed], dict[str, str]]:
+def installed(home: Path) -> tuple[list[InstalledDistribution], dict[str, str]]:
     """Return the installed distributions, sorted by name, and why other records are unreadable."""
-    found: list[Installed] = []
+    found: list[InstalledDistribution] = []
     unreadable: dict[str, str] = {}
     try:
         names = sorted(filter(_NAME.fullmatch, os.listdir(plugins_folder(home))))
@@ -250,7 +250,7 @@ def installed(home: Path) -> tuple[list[Installed], dict[str, str]]:
     return found, unreadable
 
 
-def read(home: Path, name: str) -> Installed | None:
+def read(home: Path, name: str) -> InstalledDistribution | None:
     """Return the distribution with a canonical name; None if it is not installed.
 
     Raises:
@@ -266,7 +266,7 @@ def read(home: Path, name: str) -> Installed | None:
             raise ValueError("another format, or another distribution's")
         if _FOLDER.fullmatch(raw["folder"]) is None:
             raise ValueError("its folder")
-        return Installed(
+        return InstalledDistribution(
             name,
             raw["version"],
             path.parent / raw["folder"],
@@ -276,7 +276,7 @@ def read(home: Path, name: str) -> Installed | None:
             tuple(raw["leftOut"]),
             raw["enabled"],
             raw["digest"],
-            Act(**raw["act"]),
+            PluginCommand(**raw["act"]),
         )
     except FileNotFoundError:
         return None
@@ -286,7 +286,7 @@ def read(home: Path, name: str) -> Installed | None:
         raise FolderError(f"{path} is no record of an installation ({error})") from None
 
 
-def write(home: Path, one: Installed) -> None:
+def write(home: Path, one: InstalledDistribution) -> None:
     """Write the record of a distribution; a crash leaves the former record or this one."""
     raw = {
         "format": FORMAT,
@@ -437,7 +437,7 @@ def _discard_unfinished(root: Path) -> None:
             shutil.rmtree(root / name, ignore_errors=True)
 
 
-def described(one: Installed) -> dict[str, Any]:
+def described(one: InstalledDistribution) -> dict[str, Any]:
     """Return an installed distribution's folder as the command line and REST show it."""
     return {
         "folder": str(one.folder),

@@ -39,7 +39,7 @@ _STAGING: Final = ".staging-"
 _FOLDER: Final = re.compile(r"[0-9a-f]{16}")
 
 
-class Unpacked(NamedTuple):
+class UnpackedModels(NamedTuple):
     """The result of an installation.
 
     Attributes:
@@ -62,7 +62,7 @@ def beside_the_service() -> bool:
     return find_spec("litellm") is not None
 
 
-def install(root: Path) -> Unpacked | None:
+def install(root: Path) -> UnpackedModels | None:
     """Download and unpack the libraries; return None if they are installed already.
 
     A crash leaves nothing that counts as installed.
@@ -78,7 +78,7 @@ def install(root: Path) -> Unpacked | None:
         raise FolderError(f"{root} cannot be changed: {error.strerror or error}") from None
 
 
-def others(root: Path) -> list[Path]:
+def other_folders(root: Path) -> list[Path]:
     """Return the folders of other releases or interpreters, which may be in use elsewhere."""
     mine = _digest()
     names = sorted(os.listdir(root)) if root.is_dir() else []
@@ -90,7 +90,7 @@ def _digest() -> str:
     return hashlib.sha256(made_for.encode() + LOCK.read_bytes()).hexdigest()[:16]
 
 
-def _unpacked(root: Path, target: Path) -> Unpacked:
+def _unpacked(root: Path, target: Path) -> UnpackedModels:
     staging = Path(tempfile.mkdtemp(dir=root, prefix=_STAGING))
     try:
         fetched, tree = staging / "wheels", Tree(staging / "tree")
@@ -112,7 +112,7 @@ def _unpacked(root: Path, target: Path) -> Unpacked:
         # All files must be on the disk before the folder gets its name, even if the power fails.
         os.sync()
         os.rename(tree.root, target)
-        return Unpacked(target, wheels, tuple(tree.left_out))
+        return UnpackedModels(target, wheels, tuple(tree.left_out))
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 

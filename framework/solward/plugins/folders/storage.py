@@ -40,7 +40,7 @@ def made_storage(home: Path, manifest: Manifest | None, distribution: str) -> Pa
     return folder
 
 
-def stored(home: Path) -> list[str]:
+def stored_distributions(home: Path) -> list[str]:
     """Return the names of the distributions that have a folder."""
     try:
         return sorted(filter(is_name, os.listdir(home / FOLDER)))

@@ -60,7 +60,7 @@ class Budget:
     directory_bytes: int = 16 << 20
 
 
-class Named(NamedTuple):
+class WheelName(NamedTuple):
     """The name and version in a wheel's file name."""
 
     name: str
@@ -102,7 +102,7 @@ class Tree:
             raise FolderError(f"{path.name} is no wheel that can be read: {error}") from None
         return Wheel(path.name, canonical(named.name), named.version, sha256)
 
-    def _unpack(self, archive: zipfile.ZipFile, wheel: str, named: Named) -> None:
+    def _unpack(self, archive: zipfile.ZipFile, wheel: str, named: WheelName) -> None:
         infos = list(_checked(archive, wheel))
         self.budget.files -= len(infos)
         self.budget.unpacked_bytes -= sum(info.file_size for info in infos)
@@ -171,7 +171,7 @@ class Tree:
         return sorted(names)
 
 
-def file_name(name: str) -> Named:
+def file_name(name: str) -> WheelName:
     """Return the name and version in a wheel's file name.
 
     Raises:
@@ -183,7 +183,7 @@ def file_name(name: str) -> Named:
             f"{name!r} is no wheel: expected NAME-VERSION-PYTHON-ABI-PLATFORM.whl. Building a"
             " source distribution would run its code"
         )
-    return Named(found["name"], found["version"])
+    return WheelName(found["name"], found["version"])
 
 
 def check_modules(tree: Tree, distribution: str) -> None:
@@ -249,7 +249,7 @@ def _checked(archive: zipfile.ZipFile, wheel: str) -> Iterator[zipfile.ZipInfo]:
 
 
 def _metadata(
-    archive: zipfile.ZipFile, infos: list[zipfile.ZipInfo], wheel: str, named: Named
+    archive: zipfile.ZipFile, infos: list[zipfile.ZipInfo], wheel: str, named: WheelName
 ) -> tuple[str, str]:
     """Return the wheel's folders of metadata and data; both must match the file name."""
     tops = {info.filename.split("/")[0] for info in infos if "/" in info.filename}
@@ -269,7 +269,7 @@ def _metadata(
     return own[0], own[0].removesuffix(".dist-info") + ".data"
 
 
-def _same(text: str, named: Named) -> bool:
+def _same(text: str, named: WheelName) -> bool:
     name, _, version = text.rpartition("-")
     # A file name has `_` where the version has `-`.
     spelled = version.replace("-", "_").lower()

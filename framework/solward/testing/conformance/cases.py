@@ -87,13 +87,13 @@ def _provider(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _venue(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    requests, pools = _each(fields, "requests", _request), _each(fields, "pools", _pool)
+    requests, pools = _members(fields, "requests", _request), _members(fields, "pools", _pool)
     return {"cases": VenueCases(None, requests, pools)}
 
 
 def _payment(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    answers, receipts = _each(fields, "answers", _answer), _each(fields, "receipts", _answer)
-    return {"cases": PaymentCases(answers, receipts, _each(fields, "answers", _expected))}
+    answers, receipts = _members(fields, "answers", _answer), _members(fields, "receipts", _answer)
+    return {"cases": PaymentCases(answers, receipts, _members(fields, "answers", _expected))}
 
 
 # The fields of a kind's file, without `kind` and `plugin`, and their reader.
@@ -141,7 +141,7 @@ def _answer(value: object, where: str) -> HttpAnswer:
 def _expected(answer: Mapping[str, Any], where: str) -> Sequence[ExpectedOffer] | None:
     if "offers" not in answer:
         return None
-    return _each(answer, "offers", _offer, where)
+    return _members(answer, "offers", _offer, where)
 
 
 def _offer(value: object, where: str) -> ExpectedOffer:
@@ -163,7 +163,7 @@ def _list(fields: Mapping[str, Any], name: str, where: str = "") -> list[Any]:
     return value
 
 
-def _each(
+def _members(
     fields: Mapping[str, Any], name: str, read: Callable[[Any, str], T], where: str = ""
 ) -> tuple[T, ...]:
     """Return the members of a list, read by `read`, which gets each member and its place."""

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from decimal import Decimal
 
-from solward.hosts.wire.methods import Observed
+from solward.hosts.wire.methods import ObservedCall
 from solward.solana.token_list import token_list
 from solward.solana.tokens import TOKEN_ACCOUNT_RENT
 from solward.testing.conformance.report import Finding, Outcome, errors_finding, finding
@@ -56,7 +56,7 @@ async def guardrail_findings(
     number = 0
     for intent, effects in pairs:
         asked: list[str | Hold | None] = []
-        seen: list[Observed] = []
+        seen: list[ObservedCall] = []
         for _ in range(2):
             asked.append(await _verdict(ask, intent, effects))
             seen.append(await watch.observed("", number))

@@ -25,8 +25,8 @@ from typing import Any, Final
 from solward.hosts.inside.main import Setup
 from solward.hosts.inside.plugins import Plugins, handlers, imported
 from solward.hosts.wire import methods
-from solward.hosts.wire.channel import Handler, Incoming
-from solward.hosts.wire.methods import Observed, Raised
+from solward.hosts.wire.channel import Handler, IncomingCall
+from solward.hosts.wire.methods import ObservedCall, RaisedError
 from solward.types.errors import SolwardError
 from solward.types.guardrail import Hold
 
@@ -44,7 +44,7 @@ _SAMPLE_S = 0.05
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """One call of a hook; see `Observed`."""
+    """One call of a hook; see `ObservedCall`."""
 
     started: float = field(default_factory=time.perf_counter)
     ended: bool = False
@@ -85,14 +85,14 @@ class Observer:
     def __init__(self) -> None:
         self._calls: defaultdict[str, list[_Call]] = defaultdict(list)
 
-    def observed(self, key: str, number: int) -> Observed:
+    def observed(self, key: str, number: int) -> ObservedCall:
         """Return the present state of a call; one that never ran did nothing."""
         calls = self._calls[key]
         if number >= len(calls):
-            return Observed()
+            return ObservedCall()
         call = calls[number]
         running = [repr(task)[:_MOST] for task in call.tasks if not task.done()]
-        return Observed(
+        return ObservedCall(
             executed=True,
             **{name: getattr(call, name) for name in _TOLD},
             raised=None if call.raised is None else _raised(call.raised),
@@ -194,7 +194,7 @@ def _made_by_solward() -> bool:
     return False
 
 
-def _raised(error: BaseException) -> Raised:
+def _raised(error: BaseException) -> RaisedError:
     cancelled = isinstance(error, asyncio.CancelledError)
     deliberate = isinstance(error, SolwardError)
     try:
@@ -202,7 +202,7 @@ def _raised(error: BaseException) -> Raised:
         shown = f"{text}\n{error!r}"
     except Exception:
         text = shown = ""
-    return Raised(
+    return RaisedError(
         type(error).__name__[:_MOST],
         _exact(text)[:_MOST_TEXT],
         "" if deliberate or cancelled else _place(error)[:_MOST],
@@ -411,10 +411,10 @@ class ObservedPlugins(Plugins):
     def _bound(self, group: str, name: str, hook: str) -> Callable[..., Any]:
         return self._observer.watched(hook, super()._bound(group, name, hook))
 
-    async def observed(self, incoming: Incoming) -> methods.Observed:
+    async def observed(self, incoming: IncomingCall) -> methods.ObservedCall:
         """Return the observation of one call."""
         return self._observer.observed(**incoming.request)
 
-    async def blocked(self, _incoming: Incoming) -> tuple[float, str]:
+    async def blocked(self, _incoming: IncomingCall) -> tuple[float, str]:
         """Return for how long the event loop was blocked since the last call of this, and where."""
         return self._watchdog.take()

@@ -34,7 +34,7 @@ from solward.plugins import LoadedSkill, open_registry
 from solward.plugins.discovery import Candidate, candidate_of, of_folder
 from solward.plugins.folders import layout
 from solward.plugins.folders.install import install
-from solward.plugins.folders.layout import Installed, canonical
+from solward.plugins.folders.layout import InstalledDistribution, canonical
 from solward.plugins.folders.storage import storage_folder
 from solward.plugins.load import ThreadedRule
 from solward.testing.canaries import Canaries, plugin_secret
@@ -75,7 +75,7 @@ _CANCEL_WAIT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedTarget:
     """The results of a check.
 
     Attributes:
@@ -84,7 +84,7 @@ class Checked:
     """
 
     reports: list[Report]
-    own: Installed | None = None
+    own: InstalledDistribution | None = None
     digest: str = ""
 
 
@@ -94,7 +94,7 @@ def check_target(
     in_process: bool = False,
     home: Callable[[], Path | None] = lambda: None,
     cases: Sequence[Cases] = (),
-) -> Checked:
+) -> CheckedTarget:
     """Check the plugins of a target; see `conformance.check_path_or_name`.
 
     Args:
@@ -105,7 +105,7 @@ def check_target(
     if path.is_dir():
         cases = [*cases, *of_project(path.resolve())]
         with folder(path.resolve()) as found:
-            return Checked(run(_check_all(loaded(found, in_process=in_process), cases)))
+            return CheckedTarget(run(_check_all(loaded(found, in_process=in_process), cases)))
     if path.suffix == ".whl" and path.is_file():
         if in_process:
             raise _needs_host(target)
@@ -114,7 +114,7 @@ def check_target(
             return _checked_own(Path(made), one, cases)
     installed = installed_entry_points(target)
     if installed:
-        return Checked(run(_check_all(loaded(installed, in_process=in_process), cases)))
+        return CheckedTarget(run(_check_all(loaded(installed, in_process=in_process), cases)))
     place = home()
     own = None if place is None else layout.read(place, layout.canonical(target))
     if own is None or place is None:
@@ -127,7 +127,7 @@ def check_target(
     return _checked_own(place, own, cases)
 
 
-def _checked_own(home: Path, one: Installed, cases: Sequence[Cases]) -> Checked:
+def _checked_own(home: Path, one: InstalledDistribution, cases: Sequence[Cases]) -> CheckedTarget:
     """Check unpacked wheels, whose bytes must be the same before and after.
 
     Raises:
@@ -137,7 +137,7 @@ def _checked_own(home: Path, one: Installed, cases: Sequence[Cases]) -> Checked:
     reports = run(_check_all(loaded(own=(home, one)), cases))
     if layout.tree_digest(one.folder) != digest:
         raise FolderError(f"{one.folder} changed while it was checked")
-    return Checked(reports, one, digest)
+    return CheckedTarget(reports, one, digest)
 
 
 def _needs_host(target: str) -> InvalidRequest:
@@ -146,7 +146,7 @@ def _needs_host(target: str) -> InvalidRequest:
     )
 
 
-def _declared(new: Installed) -> Mapping[str, Terms]:
+def _declared(new: InstalledDistribution) -> Mapping[str, Terms]:
     """Return all needs of its plugins; accepting them here accepts them nowhere else."""
     try:
         return declared_terms(new, (new.name,))
@@ -313,7 +313,7 @@ class Subject:
 async def loaded(
     entry_points: Sequence[EntryPoint] = (),
     *,
-    own: tuple[Path, Installed] | None = None,
+    own: tuple[Path, InstalledDistribution] | None = None,
     in_process: bool = False,
 ) -> AsyncIterator[list[Subject]]:
     """Yield the plugins of these entry points, in the order given, until the block ends.
@@ -446,7 +446,7 @@ def _here(candidate: Candidate, where: str) -> Subject:
     return Subject(replace(target, loaded=plugin), watch, host, _wheels(None))
 
 
-def _wheels(own: Installed | None) -> Finding:
+def _wheels(own: InstalledDistribution | None) -> Finding:
     if own is None:
         detail = "checked where it stands, whose files may change; give its wheel"
         return Finding("wheels", Outcome.SKIPPED, detail)

@@ -24,17 +24,17 @@ _OF_TYPE: Mapping[str, Any] = {
 }
 
 
-class Unsampled(Exception):
+class NoSample(Exception):
     """No valid value could be generated; the message names the property."""
 
 
 def sample(schema: Mapping[str, Any], name: str = "parameters") -> Any:
-    """Return a value that is valid by a checked schema, with every property; raise `Unsampled`."""
+    """Return a value that is valid by a checked schema, with every property; raise `NoSample`."""
     accepts = Parameters(schema).accepts
     for value in _candidates(schema, name):
         if accepts(value):
             return value
-    raise Unsampled(f"cannot make up a value of {name}; declare examples")
+    raise NoSample(f"cannot make up a value of {name}; declare examples")
 
 
 def bad(schema: Mapping[str, Any], base: Params) -> list[Labelled]:
@@ -79,7 +79,7 @@ def _candidates(schema: Mapping[str, Any], name: str) -> Iterator[Any]:
         for branch in schema.get(keyword, ()):
             try:
                 yield sample({**_beside(schema, keyword), **branch}, name)
-            except Unsampled:
+            except NoSample:
                 continue
     for kind in kinds_of(schema):
         yield from _of_kind(kind, schema, name)
@@ -115,7 +115,7 @@ def _of_kind(kind: str, schema: Mapping[str, Any], name: str) -> Iterator[Any]:
         for field, inner in fields.items():
             try:
                 made[field] = sample(inner, field)
-            except Unsampled:
+            except NoSample:
                 if field in required:
                     raise
         yield made
@@ -148,7 +148,7 @@ def _wrong(field: Mapping[str, Any]) -> Iterator[Labelled]:
     if "maxItems" in field and isinstance(field.get("items"), Mapping):
         try:
             item = sample(field["items"])
-        except Unsampled:
+        except NoSample:
             return
         yield "with too many items", [item] * (field["maxItems"] + 1)
 

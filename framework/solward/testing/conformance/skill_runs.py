@@ -15,12 +15,12 @@ from typing import Any
 
 from solward.database import plugin_entries
 from solward.hosts.host import DISABLED, ENDED
-from solward.hosts.wire.methods import Observed
+from solward.hosts.wire.methods import ObservedCall
 from solward.plugins import LoadedSkill, run_skill
 from solward.plugins.folders.layout import canonical
 from solward.plugins.interceptors import GRACE_S
 from solward.testing.conformance.report import Finding, Outcome, finding
-from solward.testing.conformance.watch import Asking, CapabilityUse, Gate, Watch
+from solward.testing.conformance.watch import CapabilityUse, Gate, ObservedRun, Watch
 from solward.testing.stand import Stand, TestWallet
 from solward.types.errors import SkillError
 from solward.types.record import TransactionRecord
@@ -41,7 +41,7 @@ class WatchedSkill:
     # Number of calls by wallet; the observer numbers them too, where the skill runs.
     _calls: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
 
-    async def observed(self, run: Run) -> Observed:
+    async def observed(self, run: Run) -> ObservedCall:
         """Return the present state of a run in the skill's own code."""
         seen = await self.watch.observed(run.wallet.id, run.number)
         if seen.executed:
@@ -73,13 +73,13 @@ class Run:
     number: int
     outcome: str | None = None
     error: BaseException | None = None
-    seen: Observed = field(default_factory=Observed)
+    seen: ObservedCall = field(default_factory=ObservedCall)
     asked: list[CapabilityUse] = field(default_factory=list)
     records: list[TransactionRecord] = field(default_factory=list)
     unrecorded: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
-    async def look(self) -> Observed:
+    async def look(self) -> ObservedCall:
         """Update and return the observation of its code."""
         self.seen = await self.skill.observed(self)
         return self.seen
@@ -225,7 +225,7 @@ class BlockingGate:
         self.reached = asyncio.Event()
         self._passes = passes
 
-    async def enter(self, run: Asking) -> None:
+    async def enter(self, run: ObservedRun) -> None:
         """See `Gate.enter`."""
         self._passes -= 1
         if self._passes < 0:
@@ -248,7 +248,7 @@ class StartingGate:
         if len(self._arrived) == self._runs:
             self._all_arrived.set()
 
-    async def enter(self, run: Asking) -> None:
+    async def enter(self, run: ObservedRun) -> None:
         """See `Gate.enter`."""
         self.arrive(run.wallet)
         # A run that waits for something else first must not block the others for ever.

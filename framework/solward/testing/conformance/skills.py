@@ -39,7 +39,7 @@ from solward.testing.conformance.skill_runs import (
     prepared,
     run_once,
 )
-from solward.testing.conformance.watch import Held, Watch
+from solward.testing.conformance.watch import BlockedTime, Watch
 from solward.testing.stand import Stand, TestWallet, checked_settings
 from solward.types.errors import InvalidRequest, SkillError
 from solward.types.guardrail import SOL
@@ -114,7 +114,7 @@ async def _of_higher_tiers(subject: Subject, findings: Sequence[Finding]) -> lis
     return [errors_finding(errors), money]
 
 
-async def _checked(subject: Subject, unsampled: samples.Unsampled | None) -> list[Finding]:
+async def _checked(subject: Subject, unsampled: samples.NoSample | None) -> list[Finding]:
     skill = subject.skill
     findings = [_described(skill)]
     findings.append(await _examples(subject, unsampled))
@@ -135,14 +135,14 @@ async def _checked(subject: Subject, unsampled: samples.Unsampled | None) -> lis
 
 def _subject(
     watched: WatchedSkill, stand: Stand, cases: Sequence[Case]
-) -> tuple[Subject, samples.Unsampled | None]:
+) -> tuple[Subject, samples.NoSample | None]:
     spec = watched.loaded.spec
     known: list[Case] = [*cases, *spec.examples]
     if known:
         return Subject(watched, stand, known), None
     try:
         made: Mapping[str, Any] = samples.sample(spec.parameters)
-    except samples.Unsampled as error:
+    except samples.NoSample as error:
         return Subject(watched, stand, ()), error
     return Subject(watched, stand, [made], generated=True), None
 
@@ -154,7 +154,7 @@ def _described(skill: LoadedSkill) -> Finding:
     return finding("schema", trouble, f"{len(fields)} parameters, closed", warns=True)
 
 
-async def _examples(subject: Subject, unsampled: samples.Unsampled | None) -> Finding:
+async def _examples(subject: Subject, unsampled: samples.NoSample | None) -> Finding:
     if unsampled is not None:
         return Finding("examples", Outcome.SKIPPED, str(unsampled))
     if subject.unset:
@@ -319,7 +319,7 @@ _CHECKS: Mapping[str, tuple[Callable[[Subject], Awaitable[Finding]], bool]] = {
 }
 
 
-def _blocking(subject: Subject, held: Held) -> Finding:
+def _blocking(subject: Subject, held: BlockedTime) -> Finding:
     ended = [run.trouble for run in subject.runs if run.crashed and NO_ANSWER in run.trouble]
     if held.seconds < BLOCKED_S and not ended:
         return Finding("blocking", Outcome.OK)

@@ -305,7 +305,7 @@ async def _failures(
     return finding("venue_failures", trouble)
 
 
-class _Through(httpx.AsyncBaseTransport):
+class _ForwardingTransport(httpx.AsyncBaseTransport):
     """A transport that sends requests through another client and answers with streams."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
@@ -327,7 +327,10 @@ _OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding")
 def _streaming(http: httpx.AsyncClient) -> httpx.AsyncClient:
     """Return a client like `http` whose answers are streams, as plugin hosts' requests need."""
     return httpx.AsyncClient(
-        transport=_Through(http), base_url=http.base_url, headers=http.headers, timeout=http.timeout
+        transport=_ForwardingTransport(http),
+        base_url=http.base_url,
+        headers=http.headers,
+        timeout=http.timeout,
     )
 
 

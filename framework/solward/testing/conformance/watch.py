@@ -18,9 +18,9 @@ from solward.context import MoneyRequest, SkillContext, Store
 from solward.hosts.capabilities import Capabilities, RunningCall, TenantHost, names_of
 from solward.hosts.egress import Egress
 from solward.hosts.wire import methods
-from solward.hosts.wire.channel import Handler, Incoming
+from solward.hosts.wire.channel import Handler, IncomingCall
 from solward.hosts.wire.failures import HostBug
-from solward.hosts.wire.methods import Observed
+from solward.hosts.wire.methods import ObservedCall
 from solward.plugins.folders.storage import files
 from solward.testing.canaries import STAND_IN
 from solward.testing.conformance.observer import Observer, Watchdog, calls_plugin, tasks_seen
@@ -55,7 +55,7 @@ class CapabilityUse:
     refused: str = ""
 
 
-class Asking(Protocol):
+class ObservedRun(Protocol):
     """A run of a skill."""
 
     wallet: TestWallet
@@ -65,13 +65,13 @@ class Asking(Protocol):
 class Gate(Protocol):
     """A gate that delays the calls of a skill on its context."""
 
-    async def enter(self, run: Asking) -> None:
+    async def enter(self, run: ObservedRun) -> None:
         """Return once the call may start."""
         ...
 
 
 @dataclass(slots=True)
-class Held:
+class BlockedTime:
     """The longest time for which a plugin blocked its event loop, and where."""
 
     seconds: float = 0.0
@@ -81,13 +81,13 @@ class Held:
 class Watch(Protocol):
     """A place where a plugin runs, as the checks see it."""
 
-    async def observed(self, key: str, number: int) -> Observed:
+    async def observed(self, key: str, number: int) -> ObservedCall:
         """Return one call of a hook (`Observer.observed`)."""
 
     def blocking(self) -> Any:
-        """Return an async context manager whose `Held` is filled when the block ends."""
+        """Return an async context manager whose `BlockedTime` is filled when the block ends."""
 
-    def context(self, run: Asking, context: SkillContext, gate: Gate | None) -> SkillContext:
+    def context(self, run: ObservedRun, context: SkillContext, gate: Gate | None) -> SkillContext:
         """Return a skill's context that records the run's requests and delays them at the gate."""
 
     def asked(self, plugin: str) -> tuple[CapabilityUse, ...] | None:
@@ -106,7 +106,7 @@ class _RunContext(SkillContext):
 
     __slots__ = ("gate", "run")
 
-    def __init__(self, run: Asking, context: SkillContext, gate: Gate | None) -> None:
+    def __init__(self, run: ObservedRun, context: SkillContext, gate: Gate | None) -> None:
         for slot in SkillContext.__slots__:
             setattr(self, slot, getattr(context, slot))
         self.run = run
@@ -125,19 +125,19 @@ class HostWatch:
         """See `Watch`."""
         return self._storage is not None and any(files(self._storage))
 
-    async def observed(self, key: str, number: int) -> Observed:
+    async def observed(self, key: str, number: int) -> ObservedCall:
         """See `Watch`; empty if the host ended."""
         asked = {"key": key, "number": number}
         try:
-            seen: Observed = await self._tenant.host.call(methods.KIT_OBSERVED, asked)
+            seen: ObservedCall = await self._tenant.host.call(methods.KIT_OBSERVED, asked)
         except SolwardError:
-            return Observed()
+            return ObservedCall()
         return seen
 
     @asynccontextmanager
-    async def blocking(self) -> AsyncIterator[Held]:
+    async def blocking(self) -> AsyncIterator[BlockedTime]:
         """See `Watch`."""
-        held = Held()
+        held = BlockedTime()
         await self._blocked()
         yield held
         held.seconds, held.where = await self._blocked()
@@ -149,7 +149,7 @@ class HostWatch:
             return 0.0, ""
         return blocked
 
-    def context(self, run: Asking, context: SkillContext, gate: Gate | None) -> SkillContext:
+    def context(self, run: ObservedRun, context: SkillContext, gate: Gate | None) -> SkillContext:
         """See `Watch`."""
         return _RunContext(run, context, gate)
 
@@ -181,7 +181,7 @@ class WatchedCapabilities(Capabilities):
         }
 
     def _one(self, name: str, handler: Any) -> Handler:
-        async def watched(incoming: Incoming) -> Any:
+        async def watched(incoming: IncomingCall) -> Any:
             operation = _MONEY.get(name)
             asked = CapabilityUse("" if operation is None else operation(incoming.raw.asked))
             if name == methods.OP_PAY.name:
@@ -193,7 +193,7 @@ class WatchedCapabilities(Capabilities):
         return watched
 
     def _stream(self, handler: Any) -> Handler:
-        async def watched(incoming: Incoming) -> AsyncGenerator[Any, None]:
+        async def watched(incoming: IncomingCall) -> AsyncGenerator[Any, None]:
             request = incoming.request
             texts = [request.url.encode(), *(_plain(value) for _, value in request.headers)]
             carries = any(STAND_IN.encode() in text for text in texts)
@@ -207,21 +207,21 @@ class WatchedCapabilities(Capabilities):
         return watched
 
     async def _money(
-        self, incoming: Incoming, call: RunningCall, asked: Any, assets: Collection[object]
+        self, incoming: IncomingCall, call: RunningCall, asked: Any, assets: Collection[object]
     ) -> Any:
         assert call.context is not None
         names = [name for each in assets for name in names_of(each, call.context.tokens)]
         self.asked[call.plugin].append(CapabilityUse(assets=tuple(names)))
         return await super()._money(incoming, call, asked, assets)
 
-    async def _enter(self, incoming: Incoming, asked: CapabilityUse) -> None:
+    async def _enter(self, incoming: IncomingCall, asked: CapabilityUse) -> None:
         try:
-            call = self.of(incoming.cap)
+            call = self.running_call(incoming.cap)
         except SkillError:
             return  # its handler reports the error
         self.asked[call.plugin].append(asked)
         if isinstance(call.context, _RunContext):
-            run: Asking = call.context.run
+            run: ObservedRun = call.context.run
             run.asked.append(asked)
             if call.context.gate is not None:
                 await call.context.gate.enter(run)
@@ -258,19 +258,19 @@ class ProcessWatch:
         """False, because files are not observed here; see `Watch`."""
         return False
 
-    async def observed(self, key: str, number: int) -> Observed:
+    async def observed(self, key: str, number: int) -> ObservedCall:
         """See `Watch`."""
         return self.observer.observed(key, number)
 
     @asynccontextmanager
-    async def blocking(self) -> AsyncIterator[Held]:
+    async def blocking(self) -> AsyncIterator[BlockedTime]:
         """See `Watch`."""
-        held = Held()
+        held = BlockedTime()
         with tasks_seen(), Watchdog(calls_plugin) as watchdog:
             yield held
         held.seconds, held.where = watchdog.take()
 
-    def context(self, run: Asking, context: SkillContext, gate: Gate | None) -> SkillContext:
+    def context(self, run: ObservedRun, context: SkillContext, gate: Gate | None) -> SkillContext:
         """See `Watch`."""
         return _ProcessContext(run, context, gate)
 
@@ -286,18 +286,18 @@ class _ProcessContext(_RunContext):
 
     __slots__ = ()
 
-    def __init__(self, run: Asking, context: SkillContext, gate: Gate | None) -> None:
+    def __init__(self, run: ObservedRun, context: SkillContext, gate: Gate | None) -> None:
         super().__init__(run, context, gate)
         if gate is not None:
-            self._ledger = cast(Any, _Gated(self._ledger, gate, run))
-            self._calls = cast(Any, _Gated(self._calls, gate, run))
+            self._ledger = cast(Any, _GatedObject(self._ledger, gate, run))
+            self._calls = cast(Any, _GatedObject(self._calls, gate, run))
             self._store = Store(self._calls)
 
     @property
     def http(self) -> httpx.AsyncClient:
         """The usual client, whose calls wait at the gate."""
         client = super().http
-        return client if self.gate is None else cast(Any, _Gated(client, self.gate, self.run))
+        return client if self.gate is None else cast(Any, _GatedObject(client, self.gate, self.run))
 
     async def _money(self, asked: MoneyRequest, remember: Remember) -> Any:
         name = _MONEY[methods.MONEY[type(asked)].name](asked)
@@ -305,10 +305,10 @@ class _ProcessContext(_RunContext):
         return await super()._money(asked, remember)
 
 
-class _Gated:
+class _GatedObject:
     """An object whose async methods wait at a gate first."""
 
-    def __init__(self, behind: Any, gate: Gate, run: Asking) -> None:
+    def __init__(self, behind: Any, gate: Gate, run: ObservedRun) -> None:
         self._behind, self._gate, self._run = behind, gate, run
 
     def __getattr__(self, name: str) -> Any:
