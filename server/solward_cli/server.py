@@ -210,7 +210,9 @@ def dashboard(host: str | None, port: int | None, fd: int | None) -> None:
             # Imported late, so that a refusal does not wait for NiceGUI.
             from solward_dashboard.options import Options
 
-            options = Options.of(settings, settings.dashboard_host, int(listening.getsockname()[1]))
+            options = Options.from_settings(
+                settings, settings.dashboard_host, int(listening.getsockname()[1])
+            )
             import_pages()
             from solward_dashboard.serve import serve
 

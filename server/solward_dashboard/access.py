@@ -31,9 +31,9 @@ _MAX_FORM = 4096
 _WRONG_WAIT_S = 0.5
 _GUESSES_AT_ONCE = 10
 _MOST_SESSIONS = 1_000
-# Whoever has a credential, to read alone too, ends nobody else's session by logging in again.
+# Per credential, so that logging in often with one ends nobody else's session.
 _MOST_OF_CREDENTIAL = 20
-# Anything else is no credential, and need not be sent to the service.
+# Any other text is not a credential, and is not sent to the service.
 _CREDENTIAL = re.compile(r"sa-[0-9a-f]{48}")
 _MAX_AGE_S = 12 * 3600
 _PAGE = """<!doctype html>
@@ -58,7 +58,7 @@ _HEADERS = {
     b"referrer-policy": b"no-referrer",
     b"cross-origin-opener-policy": b"same-origin",
     b"cross-origin-resource-policy": b"same-origin",
-    # Pages load from here and send to here only. NiceGUI needs inline scripts, and Vue compiles
+    # Pages load from and send to this server only. NiceGUI needs inline scripts; Vue compiles
     # its templates in the browser.
     b"content-security-policy": (
         b"default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval';"
@@ -88,7 +88,7 @@ class _Session:
 class Login:
     """The login page, and the sessions of this process.
 
-    Guesses take turns by source, so that nobody's flood of them keeps others from logging in.
+    Guesses take turns by source, so that a flood of guesses keeps nobody else from logging in.
     """
 
     def __init__(self, options: Options) -> None:
@@ -116,7 +116,7 @@ class Login:
             except Unauthorized:
                 await self._end(connection)
             except ClientError:
-                # The service is away, and the page says so.
+                # The service does not answer; the page says so itself.
                 pass
         return self.is_logged_in(connection)
 
@@ -146,7 +146,7 @@ class Login:
         async for chunk in request.stream():
             body += chunk
             if len(body) > _MAX_FORM:
-                return _page("This is no password.", 413)
+                return _page("This is too long for a password.", 413)
         given = parse_qs(body.decode("utf-8", "replace")).get("password", [""])[0]
         try:
             async with self._turns.turn(source_of(request.client.host if request.client else None)):
@@ -238,14 +238,14 @@ class AccessGate:
         if self._hosts is not None and host not in self._hosts:
             await _refuse(scope, receive, send, "Open the dashboard by its own address.")
         elif self._login is None:
-            await _role_known(scope)
+            await _learn_role(scope)
             await self._app(scope, receive, send)
         elif await self._stands(connection):
             if scope["path"] == _LOGOUT and scope["type"] == "http":
                 response = await self._login.log_out(connection)
                 await response(scope, receive, send)
             else:
-                await _role_known(scope)
+                await _learn_role(scope)
                 visit(self._login.visitor(connection))
                 receive = _until_logged_out(receive, connection, self._login)
                 await self._app(scope, receive, send)
@@ -268,8 +268,8 @@ class AccessGate:
 def bind_sockets(server: Any) -> None:
     """Let a socket act for its own page only, and open a page only with the page's login.
 
-    NiceGUI looks at the page's id in an event and at nothing else: who learned the id of a page
-    could press its buttons from a socket of his own.
+    NiceGUI checks only the page's id in an event: anybody who learned the id of a page could press
+    its buttons from another socket.
     """
     handlers = server.handlers["/"]
     connect, handshake = handlers["connect"], handlers["handshake"]
@@ -285,7 +285,7 @@ def bind_sockets(server: Any) -> None:
     async def connected(sid: str, environ: dict[str, Any], *more: Any) -> Any:
         query = parse_qs(environ.get("QUERY_STRING", ""))
         page_id = query.get("client_id", [None])[0]
-        # A page that is gone is told to load anew by NiceGUI.
+        # NiceGUI tells a page that no longer exists to reload.
         if page_id in Client.instances and not is_of_login(environ, page_id):
             return False
         return await connect(sid, environ, *more)
@@ -311,7 +311,7 @@ def _is_file(scope: Scope) -> bool:
     return scope["type"] == "http" and str(scope["path"]).startswith(_PUBLIC)
 
 
-async def _role_known(scope: Scope) -> None:
+async def _learn_role(scope: Scope) -> None:
     """Ask for the role before a page is built: the page offers only what the role may do."""
     if scope["type"] == "http" and not _is_file(scope):
         await ask_role()

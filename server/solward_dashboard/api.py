@@ -21,11 +21,11 @@ T = TypeVar("T")
 
 _TIMEOUT_S = 60.0
 _AT_ONCE = 6
-# What `client.admins.own` asks for: of all answers this one is about the secret and nothing else.
+# The path of `client.admins.own`: only its refusals are always about the secret.
 _OWN = "/admins/self"
 _client: list[SolwardClient] = []
 _behind_login: list[bool] = []
-# Of the shared client, once the service said it.
+# The role of the shared client, once the service has said it.
 _shared_role: list[Role] = []
 
 
@@ -34,8 +34,7 @@ class Visitor:
     """A visitor who logged in with an admin credential.
 
     Attributes:
-        refused: not empty once the service, asked about the credential, refused it: it was revoked,
-            or has expired.
+        refused: not empty once the service refused the credential, which was revoked or expired.
     """
 
     client: SolwardClient
@@ -69,7 +68,7 @@ class _ServiceTransport(httpx.AsyncHTTPTransport):
             if request.url.path.endswith(_OWN):
                 self.refused.append(True)
             elif self.ask is not None:
-                # It may be about what was asked for, such as a key that was revoked.
+                # The refusal may be about another thing, such as a revoked key that was asked for.
                 with suppress(ClientError):
                     await self.ask()
         return response
@@ -118,11 +117,11 @@ async def of_each(ids: Iterable[str], ask: Callable[[str], Awaitable[T]]) -> dic
     ids = tuple(ids)
     limiter = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(own_id: str) -> T:
+    async def ask_one(own_id: str) -> T:
         async with limiter:
             return await ask(own_id)
 
-    return dict(zip(ids, await asyncio.gather(*map(one, ids)), strict=True))
+    return dict(zip(ids, await asyncio.gather(*map(ask_one, ids)), strict=True))
 
 
 async def ask_role() -> None:

@@ -2,8 +2,8 @@
 
 The history of a balance has exact sources only, and nothing in between is interpolated. The sources
 are balances polled while a page was open and those that agents observed before their decisions,
-both kept by this process; and a wallet's records, where they are only airdrops and transfers that
-add up to its balance to the lamport.
+both kept by this process; and a wallet's records, if they are only airdrops and transfers that add
+up to its balance to the lamport.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nicegui import ui
 from solward.client import Decision, Transaction
 from solward_dashboard.wording import counted
 
-# Distinguishable with colour blindness, on light and dark.
+# These colours can be told apart with colour blindness, on light and dark.
 STATUS_COLOURS = {
     "confirmed": "#0d9488",
     "pending": "#3b82f6",
@@ -180,8 +180,8 @@ def points_from_records(
 ) -> tuple[Point, ...]:
     """Return a wallet's whole history from its records; empty if it is not exact.
 
-    It is exact where the records are airdrops and transfers only, each with one signature's fee,
-    and add up to the balance: then nobody else sent the wallet anything.
+    It is exact if the records are airdrops and transfers only, each with one signature's fee, and
+    add up to the balance: then nobody else sent the wallet anything.
 
     Args:
         records: every record of the wallet, in any order.

@@ -16,7 +16,7 @@ from solward_dashboard.forms import FormError
 T = TypeVar("T")
 
 
-class Filled(Protocol):
+class DialogForm(Protocol):
     """A form of a dialog, or several that act as one."""
 
     def values(self) -> Any:
@@ -27,13 +27,13 @@ class Filled(Protocol):
 
 
 @contextmanager
-def titled(
+def titled_dialog(
     title: str, *, wide: bool = False, beside: Callable[[], object] | None = None
 ) -> Iterator[ui.dialog]:
     """Yield a dialog that is named by its heading; elements built inside are its content.
 
     Args:
-        beside: builds what stands beside the title, before a button that closes the dialog.
+        beside: builds elements beside the title; a button that closes the dialog follows them.
     """
     with ui.dialog() as dialog, ui.card().classes("sw-dialog" + " sw-dialog-wide" * wide):
         with sw.row():
@@ -53,10 +53,10 @@ async def confirmed(question: str, details: Sequence[str], verb: str) -> bool:
         for each in details:
             ui.label(each).classes("sw-mono")
 
-    return await noted(question, build, verb) is not None
+    return await ask_note(question, build, verb) is not None
 
 
-async def noted(
+async def ask_note(
     question: str,
     build: Callable[[], object],
     verb: str,
@@ -68,12 +68,12 @@ async def noted(
     """Return the note that a person adds to a decision, maybe empty; None if they do not confirm.
 
     Args:
-        build: builds what they read.
-        note: a declared text that may be left out; without one nothing can be written.
-        testid: of its field.
+        build: builds the text that they decide on.
+        note: the declared field of the note; without it they can write none.
+        testid: of the note's field.
     """
     field: ui.input | None = None
-    with titled(question, wide=wide) as dialog:
+    with titled_dialog(question, wide=wide) as dialog:
         build()
         if note is not None:
             field = ui.input(f"{note.label} (optional)").classes("sw-field")
@@ -90,9 +90,9 @@ async def _as_it_is(values: Any) -> Any:
     return values
 
 
-async def filled(
+async def ask_form(
     title: str,
-    form: Callable[[], Filled],
+    form: Callable[[], DialogForm],
     verb: str,
     send: Callable[[Any], Awaitable[T]] = _as_it_is,
     *,
@@ -101,8 +101,8 @@ async def filled(
     """Return the service's answer to the values of a form; None if the user cancels.
 
     Args:
-        form: builds it.
-        send: sends what is filled in; without it that is what is returned.
+        form: builds the form.
+        send: sends the values; without it the values are returned.
         testid: of the button with `verb`.
     """
 
@@ -111,7 +111,7 @@ async def filled(
             values = made.values()
         except FormError:
             return
-        # What comes may be shown this once, so nobody closes the dialog meanwhile.
+        # The answer may be shown only once, so the dialog cannot be closed meanwhile.
         dialog.props("persistent")
         try:
             with sw.disabled(*buttons):
@@ -121,7 +121,7 @@ async def filled(
         finally:
             dialog.props(remove="persistent")
 
-    with titled(title) as dialog:
+    with titled_dialog(title) as dialog:
         made = form()
         buttons = submit_buttons(dialog, verb, submit, testid)
     found: T | None = await result_of(dialog)
@@ -139,15 +139,15 @@ def submit_buttons(
 
 
 @asynccontextmanager
-async def looked_at(
+async def show_dialog(
     title: str, *, wide: bool = False, beside: Callable[[], object] | None = None
 ) -> AsyncIterator[None]:
-    """Show a dialog like `titled` that asks nothing; the block ends when it is closed.
+    """Show a dialog like `titled_dialog` that asks nothing; the block ends when it is closed.
 
     Args:
-        beside: without it the button that closes it stands below.
+        beside: see `titled_dialog`; without it the button that closes the dialog is below.
     """
-    with titled(title, wide=wide, beside=beside) as dialog:
+    with titled_dialog(title, wide=wide, beside=beside) as dialog:
         yield
         if beside is None:
             with sw.row("sw-end"):
@@ -155,13 +155,13 @@ async def looked_at(
     await result_of(dialog)
 
 
-async def shown_once(title: str, secret: str, what: str) -> None:
+async def show_secret(title: str, secret: str, what: str) -> None:
     """Show a secret until the user says that it is copied, then delete it from the page.
 
     Args:
-        what: its name on the button that copies it.
+        what: the secret's name on the button that copies it.
     """
-    with titled(title) as dialog:
+    with titled_dialog(title) as dialog:
         dialog.props("persistent")
         ui.label("Copy it now: it is shown this once and kept nowhere.").classes("sw-text")
         with sw.row():

@@ -8,7 +8,7 @@ fields of a declared request.
     except FormError:
         return  # the fields show the errors
 
-Its contents are read as values of the schema, pure and exact.
+Contents are read as exact values of the schema: numbers never become floats.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Errors: TypeAlias = dict[Path, str]
 _MAX_DEPTH = 4
 _LONG_TEXT = 200
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
-# A label is one line; a help is as long as a skill's description may be.
+# A help text may be as long as a skill's description.
 _MAX_LABEL = 100
 _MAX_HELP = 1_024
 _FIGURE = re.compile(r"[0-9]+(?:\.[0-9]+)?")
@@ -49,7 +49,7 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,60}(?:\.[0-9]{0,60})?|\.[0-9]{1,60})", re
 _REQUIRED = "is required"
 # The value of an absent field.
 _ABSENT: Final = object()
-# Of a form's own schema: what the values of `enum` are called. JSON Schema has no such word.
+# Our own keyword: the labels of the values of `enum`, which JSON Schema cannot name.
 _LABELS = "solward:labels"
 RECIPIENT_HINT = "An address, or the name of a wallet or a contact."
 _DAYS = {
@@ -395,7 +395,7 @@ class _Single:
         self._element.props["data-testid"] = f"field-{path_text(path)}"
         if field.help:
             self._element.props["hint"] = field.help
-        # An error is about the content before the change.
+        # The shown error was about the content before the change.
         self._element.on_value_change(lambda: self.show_errors({}))
         self.set_content(field.initial)
 
@@ -558,7 +558,7 @@ def read(
 
 def _validate(schema: Mapping[str, Any], values: Mapping[str, Any]) -> None:
     """Raise `InvalidRequest` if the values do not fit."""
-    # Here, because pages are shown more often than forms are sent: jsonschema takes 3 MB.
+    # Imported here because jsonschema takes 3 MB, and pages are shown more than forms are sent.
     from solward.plugins.parameters import Parameters
 
     Parameters(schema).validate(values)
@@ -641,7 +641,7 @@ def _parse(field: Field, text: str) -> Any:
             raise ValueError(f"must be JSON: {error}") from None
     if field.kind is not Kind.SIMPLE:
         return text
-    # The narrowest type that it may be of.
+    # The text is read as the narrowest type that fits.
     value: Any = {"true": True, "false": False}.get(text.strip(), text)
     if _NUMBER.fullmatch(text.strip()):
         value = _number(text)
@@ -681,7 +681,7 @@ class RequestForm(Form):
 
     Args:
         known: values by their names in JSON.
-        choices: field -> what one chooses from, value -> label; "" is nothing.
+        choices: field -> its options, as value -> label; "" means no value.
     """
 
     def __init__(
@@ -706,7 +706,7 @@ class RequestForm(Form):
         found = {
             each.name: given[each.json]
             for each in self._declared
-            # A default is left to the service, since another field may exclude it.
+            # Defaults are left to the service, since another field may exclude them.
             if each.json in given and given[each.json] not in (each.default, "")
         }
         for each in self._declared:

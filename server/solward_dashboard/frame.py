@@ -19,7 +19,7 @@ from solward.support.clean_text import one_line
 from solward.types.roles import Role
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api, behind_login, own_credential, role
-from solward_dashboard.dialogs import noted
+from solward_dashboard.dialogs import ask_note
 from solward_dashboard.wording import clock, day
 
 PAGES = (
@@ -45,19 +45,19 @@ _HOLDS = "/holds"
 _WAITING_EVERY_S = 5.0
 _MOST_WAITING = 100
 _FROZEN_EVERY_S = 5.0
-# The longest name that the service takes is an agent's.
+# Agents have the longest names that the service accepts.
 _MAX_NAME = 100
 
 STOPS = (
-    "New transactions of every wallet, whoever asks: agents, API keys, schedules, MCP, this"
-    " dashboard and the command line.",
-    "Payments over HTTP: no seller is shown anything new.",
-    "What was approved and is not carried out yet.",
+    "New transactions of every wallet: from agents, API keys, schedules, MCP, this dashboard and"
+    " the command line.",
+    "Payments over HTTP: no seller gets a new payment.",
+    "Approved transactions that are not carried out yet.",
 )
 GOES_ON = (
-    "What was sent already goes on to its end; nothing calls it back.",
-    "Agents go on thinking, and their models go on costing: what they try is refused.",
-    "Money in pockets comes home, and everything can be read.",
+    "Transactions that were sent already: nothing can call them back.",
+    "Agents: they go on asking their models, which cost money, but get no transaction.",
+    "The return of money from pockets, and everything that only reads.",
 )
 _NAMED = 5
 
@@ -92,20 +92,20 @@ class PageOfOne(Generic[T]):
         show: Callable[[T], None],
         named: Callable[[T], str] | None = None,
     ) -> None:
-        """Ask for it every `every_s` seconds, and show it.
+        """Fetch the element every `every_s` seconds, and show it.
 
         Args:
-            fetch: raises `NotFoundError` where there is none.
-            named: its name; None where it has none but its id.
+            fetch: raises `NotFoundError` if there is no such element.
+            named: returns its name; None if it has only an id.
         """
 
-        async def found() -> T | None:
+        async def fetch_or_none() -> T | None:
             try:
                 return await fetch()
             except NotFoundError:
                 return None
 
-        def shown(latest: T | None) -> None:
+        def show_latest(latest: T | None) -> None:
             self._missing.set_visibility(latest is None)
             self.content.set_visibility(latest is not None)
             self._name(self._id if latest is None or named is None else named(latest))
@@ -114,7 +114,7 @@ class PageOfOne(Generic[T]):
 
         if named is None:
             self._name(self._id)
-        Poll(self.freshness, every_s, found, shown)
+        Poll(self.freshness, every_s, fetch_or_none, show_latest)
 
     def _name(self, name: str) -> None:
         """Show the element's name, or its id. Others wrote the name, so it is one short line."""
@@ -126,8 +126,8 @@ def frame_of_one(path: str, kind: str, own_id: str) -> Iterator[PageOfOne[Any]]:
     """Yield a page in its frame, for one element of the list at `path`.
 
     Args:
-        kind: what it shows, such as `Wallet`.
-        own_id: its title where it has no name.
+        kind: of the element, such as `Wallet`.
+        own_id: its title if it has no name.
     """
     with frame(path, kind) as freshness:
         page: PageOfOne[Any] = PageOfOne(freshness, path, kind, own_id)
@@ -144,12 +144,12 @@ def frame(path: str, kind: str = "") -> Iterator[Freshness]:
     """Yield the frame of a page; elements built inside are its content.
 
     Args:
-        kind: of what it shows one, such as `Wallet`.
+        kind: of the one element that it shows, such as `Wallet`.
     """
     ui.add_css(_LOOK)
     for script in _SCRIPTS:
         ui.add_head_html(f"<script>{script.read_text()}</script>")
-    # What its role may not do is not offered: the style sheet hides what is marked so.
+    # The style sheet hides elements that the role may not use.
     ui.query("body").classes(f"sw-role-{role()}")
     ui.colors(primary="#0f766e")
     request = ui.context.client.request
@@ -160,13 +160,13 @@ def frame(path: str, kind: str = "") -> Iterator[Freshness]:
         menu.classes("sw-menu")
         ui.link("Solward", "/").classes("sw-brand")
         ui.space()
-        waiting = _Waiting()
+        waiting = _WaitingCount()
         freeze = FreezeSwitch()
         _dark_switch(dark)
         if behind_login():
             out = ui.button(icon="logout", color=None, on_click=lambda: ui.navigate.to("/logout"))
             out.props('flat round dense aria-label="Log out"')
-    # Without a value NiceGUI requests one from the browser, and warns where that is slow.
+    # Without a value NiceGUI asks the browser for one, and warns if that is slow.
     drawer = ui.left_drawer(value=False, bordered=True).classes("sw-nav")
     drawer.props("show-if-above width=208 breakpoint=900")
     with drawer, ui.element("nav").props('aria-label="Pages"'):
@@ -184,13 +184,13 @@ def frame(path: str, kind: str = "") -> Iterator[Freshness]:
     with ui.element("div").classes("sw-main") as main:
         freeze.add_banner()
         freshness = Freshness(kind or _name_of(path))
-        Poll(freshness, _WAITING_EVERY_S, _Waiting.fetch, waiting.show)
+        Poll(freshness, _WAITING_EVERY_S, _WaitingCount.fetch, waiting.show)
         Poll(freshness, _FROZEN_EVERY_S, FreezeSwitch.fetch, freeze.show)
         yield freshness
     ui.skip_link("Skip to the content", target=main)
 
 
-class _Waiting:
+class _WaitingCount:
     """The number of holds that wait for a person, in the header and in the navigation."""
 
     def __init__(self) -> None:
@@ -222,7 +222,7 @@ def _dark_switch(dark: ui.dark_mode) -> None:
     def choose(value: bool | None) -> None:
         dark.set_value(value)
         stored = "" if value is None else str(int(value))
-        # A cookie, so that the next page is rendered in these colours at once.
+        # A cookie lets the next page be rendered in these colours at once.
         ui.run_javascript(
             f"document.cookie = '{_DARK}={stored}; path=/; max-age={_YEAR_S}; samesite=strict'"
         )
@@ -305,7 +305,7 @@ def _wallets(frozen: Frozen) -> None:
     count = frozen.frozen_wallets
     with sw.row():
         if frozen.service:
-            ui.label("Frozen by themselves too:")
+            ui.label("Also frozen one by one:")
         else:
             ui.label("One wallet is frozen:" if count == 1 else f"{count:,} wallets are frozen:")
         for each in frozen.wallets:
@@ -328,15 +328,15 @@ async def _confirmed(frozen: Frozen) -> str | None:
         sw.text(service_text(frozen), "sw-text sw-sentence")
         sw.text(
             "Agents, API keys and schedules may make transactions again at once, within their"
-            " limits. What was refused meanwhile is not made up for."
+            " limits. What was refused meanwhile is not repeated."
         )
         if frozen.frozen_wallets:
-            sw.text(f"Wallets that were frozen by themselves stay so: {frozen.frozen_wallets:,}.")
+            sw.text(f"Wallets that were frozen one by one stay frozen: {frozen.frozen_wallets:,}.")
 
     if frozen.service:
-        return await noted("Unfreeze everything?", allows, "Unfreeze all", wide=True)
+        return await ask_note("Unfreeze everything?", allows, "Unfreeze all", wide=True)
     reason = declared_fields(Freeze)["reason"]
-    return await noted(
+    return await ask_note(
         "Freeze everything?", stops, "Freeze all", reason, wide=True, testid="freeze-reason"
     )
 
@@ -352,7 +352,7 @@ def _list(title: str, items: tuple[str, ...]) -> None:
 class Freshness:
     """The head of a page: its title, and a banner with the content's age while the API is away.
 
-    Made once a page, inside the element whose content it marks as old.
+    Make one for a page, inside the element whose content it marks as old.
     """
 
     def __init__(self, title: str) -> None:
@@ -412,7 +412,7 @@ class Freshness:
         """Record a failed request: the content stays, marked as old."""
         self._failing.add(poll)
         last = self._last_response
-        as_of = "" if last is None else f" What you see is of {clock(last)}."
+        as_of = "" if last is None else f" What you see is from {clock(last)}."
         self._text.set_text(f"{_failure_text(error)}{as_of} Trying again.")
         self._banner.set_visibility(True)
         self.content.classes(add="sw-old")

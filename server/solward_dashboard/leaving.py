@@ -1,8 +1,7 @@
 """Cards and texts about what leaves a wallet or may leave it: grants, limits, refusals, and the
 preview of a transaction by a dry run, which a person confirms.
 
-Without an answer, where it is refused, and where what would be sent is not what was looked at any
-more, there is nothing to confirm.
+Nothing can be confirmed without an answer, after a refusal, or if the form has changed since.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from solward.types.money import SOL_DECIMALS, format_sol
 from solward.types.record import amount_of
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import result_of, titled
+from solward_dashboard.dialogs import result_of, titled_dialog
 from solward_dashboard.wording import People, day, exact, local_times, value_text
 
 FRESH_S: Final = 60.0
@@ -50,7 +49,7 @@ _RULES: Final = {
 }
 
 
-def grants_left() -> sw.Redrawn[Sequence[Mapping[str, Any]]]:
+def grants_left() -> sw.LiveContent[Sequence[Mapping[str, Any]]]:
     """Return a card of each principal's grants, with a bar for each limit; hidden if there are
     none. Its data are those of `GET /wallets/:id/limits` and `GET /agents/:id/limits`."""
     return sw.card_of(
@@ -75,12 +74,12 @@ def _principal(found: Mapping[str, Any]) -> None:
                 sw.show_bar(limit["sentence"], "", share)
 
 
-def can_leave() -> sw.Redrawn[Mapping[str, Any]]:
+def can_leave() -> sw.LiveContent[Mapping[str, Any]]:
     """Return a card of the most of each asset that can leave a wallet in a day, or why nothing
     bounds it; its data are those of `GET /wallets/:id/limits`."""
     with sw.card("What can leave this wallet today", "can-leave"):
-        shown = sw.Redrawn(_leaving_rows)
-        sw.dim("Whoever asks but you: all agents, keys and schedules that may use it, at once.")
+        shown = sw.LiveContent(_leaving_rows)
+        sw.dim("By all agents, keys and schedules together; your own actions are not counted.")
     return shown
 
 
@@ -105,10 +104,10 @@ def most_text(asset: str, each: Mapping[str, Any]) -> str:
     unit = "dollars' worth" if asset == "*" else "SOL" if asset == "COSTS" else asset
     beside = each.get("dollarsBeside")
     text = f"at most {each['most']} {unit}"
-    return text if beside is None else f"{text}, and {beside} dollars' worth beside"
+    return text if beside is None else f"{text}, and {beside} dollars' worth besides"
 
 
-def open_holds() -> sw.Redrawn[Sequence[Hold]]:
+def open_holds() -> sw.LiveContent[Sequence[Hold]]:
     """Return a card of the holds that wait for a person; hidden if there are none."""
     return sw.card_of(
         "Waits for a person", lambda found: [*map(_hold, found)], "open-holds", hides=True
@@ -224,12 +223,12 @@ def left_texts(
 
     Args:
         limits: of `GET /wallets/:id/limits`.
-        sol: leaves; fee and rent are `costs`.
+        sol: the SOL that leaves, without the fee and rent in `costs`.
         tokens: mint -> smallest units that leave, the token's symbol and its decimals.
     """
     found = []
     if sol:
-        found.append(_left(limits["dailySpendingLimitSol"], sol, "SOL in 24 hours"))
+        found.append(_left_text(limits["dailySpendingLimitSol"], sol, "SOL in 24 hours"))
     for mint, (units, symbol, decimals) in (tokens or {}).items():
         counted = limits.get("dailyTokens", {}).get(mint)
         if counted is None:
@@ -239,12 +238,12 @@ def left_texts(
             name: Decimal(counted[name]).scaleb(-decimals)
             for name in ("limit", "spent", "reserved")
         }
-        found.append(_left(whole, Decimal(units).scaleb(-decimals), f"{symbol} in 24 hours"))
-    found.append(_left(limits["maxCostsSolPerDay"], costs, "SOL of fees and rent in 24 hours"))
+        found.append(_left_text(whole, Decimal(units).scaleb(-decimals), f"{symbol} in 24 hours"))
+    found.append(_left_text(limits["maxCostsSolPerDay"], costs, "SOL of fees and rent in 24 hours"))
     return found
 
 
-def _left(limit: Mapping[str, Any], taken: Decimal, unit: str) -> str:
+def _left_text(limit: Mapping[str, Any], taken: Decimal, unit: str) -> str:
     if limit["limit"] is None:
         return f"no limit of {unit}"
     most = Decimal(limit["limit"])
@@ -255,7 +254,7 @@ def _left(limit: Mapping[str, Any], taken: Decimal, unit: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class TrialContext:
     """The names, tokens, limits and balance that the effects of a dry run are shown with.
 
     Attributes:
@@ -275,7 +274,7 @@ class Surroundings:
         return next(held, None) if known is None else known
 
 
-async def surroundings(wallet_id: str) -> Surroundings:
+async def trial_context(wallet_id: str) -> TrialContext:
     """Fetch the context of a wallet as it is now."""
     health, people, limits, balance = await asyncio.gather(
         api().health(),
@@ -283,14 +282,14 @@ async def surroundings(wallet_id: str) -> Surroundings:
         api().wallets.limits(wallet_id),
         api().wallets.balance(wallet_id),
     )
-    return Surroundings(people, token_list(health.network), limits, balance)
+    return TrialContext(people, token_list(health.network), limits, balance)
 
 
-def effect_texts(trial: Trial, around: Surroundings) -> list[tuple[str, str]]:
+def effect_texts(trial: Trial, around: TrialContext) -> list[tuple[str, str]]:
     """Return (title, text) of what leaves, what arrives, the costs, and what limits have left."""
     effects = trial.effects
     if effects is None:
-        return [("What it does", "not known before: the network makes it, not this wallet")]
+        return [("What it does", "not known: the network makes this transaction, not the wallet")]
     sol, fee, rent = (Decimal(effects[name]) for name in ("solOut", "fee", "rent"))
     found = []
     if sol:
@@ -323,7 +322,7 @@ def effect_texts(trial: Trial, around: Surroundings) -> list[tuple[str, str]]:
     return [*found, ("Left of the wallet's limits after it", "\n".join(left))]
 
 
-def _units(mint: str, units: int, around: Surroundings) -> str:
+def _units(mint: str, units: int, around: TrialContext) -> str:
     if mint == WRAPPED_SOL_MINT:
         return f"{exact(Decimal(units).scaleb(-SOL_DECIMALS))} SOL"
     decimals = around.decimals(mint)
@@ -338,9 +337,9 @@ class Preview:
 
     Attributes:
         place: where the answer is shown.
-        confirm: its button is shown where there is something to confirm; `again` where the service
-            did not answer.
-        answered_s: when what can be confirmed was answered, by the monotonic clock.
+        confirm: the button that is shown if there is something to confirm.
+        again: the button that is shown if the service did not answer.
+        answered_s: when the answer to confirm came, by the monotonic clock.
     """
 
     wallet_id: str
@@ -359,7 +358,7 @@ class Preview:
             sw.dim("Asking the service what it would do …", "").props("role=status")
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                trial, around = await asyncio.gather(self.trial(), surroundings(self.wallet_id))
+                trial, around = await asyncio.gather(self.trial(), trial_context(self.wallet_id))
         except TimeoutError:
             self._fail(f"The service did not answer within {_TIMEOUT_S:g} s. Nothing was sent.")
         except SolwardError as error:
@@ -372,7 +371,7 @@ class Preview:
     async def confirms(self) -> bool:
         """Return whether the form is unchanged since the dry run, and its answer is recent.
 
-        Otherwise it says so, and asks again where the answer is old.
+        If not, say so, and ask again if the answer is old.
         """
         answered_s = self.answered_s
         if answered_s is None:
@@ -380,17 +379,16 @@ class Preview:
         if not self.is_current():
             self.answered_s = None
             self._fail(
-                "The form was changed since: this is not what would be sent. Cancel, and look"
-                " again.",
+                "The form has changed: this is not what would be sent. Cancel, and look again.",
                 again=False,
             )
             return False
         if time.monotonic() - answered_s <= FRESH_S:
             return True
-        await self.ask("It was asked once more: the answer was old. Look again.")
+        await self.ask("The answer was old, so here is a new one. Look again.")
         return False
 
-    def _show(self, trial: Trial, around: Surroundings, note: str) -> None:
+    def _show(self, trial: Trial, around: TrialContext, note: str) -> None:
         self._clear()
         with self.place:
             if note:
@@ -398,7 +396,7 @@ class Preview:
             if not trial.allowed:
                 _refusal(trial, around.tokens)
             with sw.facts("effects"):
-                # What is refused has no effect: its numbers say what is left.
+                # A refused transaction has no effects; its numbers say what is left.
                 sw.lines(effect_texts(trial, around) if trial.allowed else ())
         self.answered_s = time.monotonic() if trial.allowed else None
         self.confirm.set_visibility(trial.allowed)
@@ -427,7 +425,7 @@ def _refusal(trial: Trial, tokens: TokenList) -> None:
         number_list(trial.numbers, tokens)
 
 
-async def previewed(
+async def confirm_preview(
     wallet_id: str,
     question: str,
     asked: Sequence[tuple[str, str]],
@@ -438,11 +436,11 @@ async def previewed(
     """Return whether a person confirms what a dry run shows; dismissing the dialog means no.
 
     Args:
-        asked: what was asked for, as (title, text).
+        asked: the request, as (title, text).
         trial: asks for the dry run.
-        is_current: whether what would be sent is still what was asked for.
+        is_current: returns whether the form is still the one that the dry run was of.
     """
-    with titled(question) as dialog:
+    with titled_dialog(question) as dialog:
         with sw.facts():
             sw.lines(asked)
         place = sw.stack("sw-form")
@@ -452,11 +450,11 @@ async def previewed(
             confirm = ui.button(verb).props('no-caps unelevated data-testid="confirm"')
     preview = Preview(wallet_id, trial, is_current, place, confirm, again)
 
-    async def confirmed() -> None:
+    async def submit() -> None:
         if await preview.confirms():
             dialog.submit(True)
 
-    confirm.on_click(confirmed)
+    confirm.on_click(submit)
     again.on_click(lambda: preview.ask())
     with dialog:
         ui.timer(0, preview.ask, once=True)

@@ -14,7 +14,7 @@ from solward_dashboard.wording import ASKING, counted
 T = TypeVar("T")
 
 
-class Identified(Protocol):
+class HasId(Protocol):
     """An element with an id."""
 
     @property
@@ -22,16 +22,16 @@ class Identified(Protocol):
         """The element's id."""
 
 
-One = TypeVar("One", bound=Identified)
+Item = TypeVar("Item", bound=HasId)
 More = TypeVar("More")
 
 
-class Card(Protocol[One, More]):  # type: ignore[misc]
+class Card(Protocol[Item, More]):  # type: ignore[misc]
     """The card of one element, which is updated in place."""
 
     element: ui.element
 
-    def show(self, one: One, more: More | None) -> None:
+    def show(self, one: Item, more: More | None) -> None:
         """Show the element as it is now; `more` is None while it is not known."""
 
 
@@ -46,17 +46,17 @@ def with_words(search: str, every: Iterable[T], texts: Callable[[T], Iterable[st
     return [each for each in every if fits(each)]
 
 
-class PagedCards(Generic[One, More]):
+class PagedCards(Generic[Item, More]):
     """A searchable list of cards, a page at a time; cards are kept, since one may have the focus.
 
     Args:
         name: of the elements, in the plural.
         search_label: of the search field.
         size: cards on a page.
-        match: the elements that fit a search text.
+        match: returns the elements that fit a search text.
         make: builds the card of an element.
-        none: what stands there while there is no element.
-        ask: asks by the element's id for what its card shows, too.
+        none: the text if there is no element.
+        ask: fetches by the element's id what else its card shows.
 
     Attributes:
         toolbar: the row of the search field; buttons may be added.
@@ -67,8 +67,8 @@ class PagedCards(Generic[One, More]):
         name: str,
         search_label: str,
         size: int,
-        match: Callable[[Sequence[One], str], Sequence[One]],
-        make: Callable[[One], Card[One, More]],
+        match: Callable[[Sequence[Item], str], Sequence[Item]],
+        make: Callable[[Item], Card[Item, More]],
         none: str,
         ask: Callable[[str], Awaitable[More | None]],
     ) -> None:
@@ -78,11 +78,11 @@ class PagedCards(Generic[One, More]):
         self._make = make
         self._none = none
         self._ask = ask
-        self._every: Sequence[One] = ()
-        # Of other pages it is kept until their page is shown again.
+        self._every: Sequence[Item] = ()
+        # Answers for other pages are kept until their page is shown again.
         self._more: dict[str, More] = {}
         self._note = ""
-        self._cards: dict[str, Card[One, More]] = {}
+        self._cards: dict[str, Card[Item, More]] = {}
         with sw.row() as self.toolbar:
             self._search = sw.marked(sw.search_field(search_label, self._searched), "search")
             self._count = sw.dim(classes="").props("aria-live=polite")
@@ -94,17 +94,17 @@ class PagedCards(Generic[One, More]):
         self._pages.props["aria-label"] = f"Pages of {name}"
         self._pages.set_visibility(False)
 
-    async def fetch(self, every: Sequence[One]) -> dict[str, More | None]:
+    async def fetch(self, every: Sequence[Item]) -> dict[str, More | None]:
         """Fetch what else the cards of the current page show, by the ids of their elements."""
-        return await of_each([each.id for each in self._on_page(self._found(every))], self._ask)
+        return await of_each([each.id for each in self._on_page(self._matching(every))], self._ask)
 
     def show(
-        self, every: Sequence[One], more: Mapping[str, More | None] | None = None, note: str = ""
+        self, every: Sequence[Item], more: Mapping[str, More | None] | None = None, note: str = ""
     ) -> None:
         """Show the elements; `note` follows their count."""
         self._every, self._note = every, note
         self._more |= {own_id: each for own_id, each in (more or {}).items() if each is not None}
-        matching = self._found(every)
+        matching = self._matching(every)
         found = len(matching)
         self._pages.max = max(1, -(-found // self._size))
         if self._pages.value > self._pages.max:
@@ -120,14 +120,14 @@ class PagedCards(Generic[One, More]):
         self._empty.set_text(fits_none if every else self._none)
         self._empty.set_visibility(not shown)
 
-    def _found(self, every: Sequence[One]) -> Sequence[One]:
+    def _matching(self, every: Sequence[Item]) -> Sequence[Item]:
         return self._match(every, self._search.value or "")
 
-    def _on_page(self, found: Sequence[One]) -> Sequence[One]:
+    def _on_page(self, found: Sequence[Item]) -> Sequence[Item]:
         start = (self._pages.value - 1) * self._size
         return found[start : start + self._size]
 
-    def _arrange(self, shown: Sequence[One]) -> None:
+    def _arrange(self, shown: Sequence[Item]) -> None:
         order = [each.id for each in shown]
         for removed in self._cards.keys() - set(order):
             self._cards.pop(removed).element.delete()
@@ -155,12 +155,12 @@ class NewestFirst(Generic[T]):
     """The newest of many elements, and older ones on demand; an expanded one stays expanded.
 
     Args:
-        name: of one element; `plural` where that is not `name` with an s.
+        name: of one element; `plural` if that is not `name` with an s.
         make: builds an element.
-        older: asks for `size` of those behind the given one, which is the oldest that is shown.
-        key: what tells two of them apart.
-        none: what stands there where there is none.
-        most: so many stay while newer ones come; those that were asked for are not among them.
+        older: fetches `size` elements older than the given one, which is the oldest shown.
+        key: returns what tells two elements apart.
+        none: the text if there is no element.
+        most: how many stay while newer ones come, not counting older ones that were loaded.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class NewestFirst(Generic[T]):
         """Show the newest `size` ones, newest first."""
         added = [each for each in newest if self._key(each) not in self._shown]
         if added and len(added) == len(newest):
-            # None of those that were shown, or so many came meanwhile that some are missing.
+            # Nothing was shown, or more came than one answer holds, so some are missing.
             self.clear()
             self._more.set_visibility(len(newest) == self._size)
         for place, each in enumerate(newest):

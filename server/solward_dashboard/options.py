@@ -31,15 +31,17 @@ class Options:
     password: str | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, settings: Settings, host: str, port: int, *, api_url: str | None = None) -> Options:
+    def from_settings(
+        cls, settings: Settings, host: str, port: int, *, api_url: str | None = None
+    ) -> Options:
         """Return the options of the settings; `api_url` overrides theirs.
 
         Raises:
             ConfigError: others can reach the host, and there is no password; the password is too
-                short or well known; a `.env` says which service, and its secret is from elsewhere.
+                short or well known; a `.env` names the service, but its secret is from elsewhere.
         """
         password = settings.dashboard_password
-        # Where DASHBOARD_URL is of another machine, a proxy passes on what others send it.
+        # If DASHBOARD_URL is of another machine, a proxy passes other people's requests on.
         name = urlsplit(settings.dashboard_url or "").hostname or host
         reached = next((each for each in (host, name) if not is_loopback(each)), None)
         if reached is not None and password is None:
@@ -71,5 +73,5 @@ class Options:
         if self.password is not None:
             return None
         hosts = tuple(f"{name}:{self.port}" for name in LOOPBACK)
-        # Browsers leave out port 80.
+        # Browsers leave port 80 out of the Host.
         return hosts + LOOPBACK if self.port == 80 else hosts

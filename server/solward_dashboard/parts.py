@@ -32,9 +32,9 @@ POLICY: Final = "sw-needs-policy"
 MANY: Final = 9
 """Options of a select that are not looked through; among more of them one can search."""
 _NEARLY_FULL, _FULL = 0.7, 0.9
-# What asks anew for the content of a page, by its client's id.
+# Functions that refresh a page's content, by its client's id.
 _POLLS: dict[str, list[Callable[[], Awaitable[None]]]] = {}
-# Buttons that are at work, by their page and what they do; with those built anew meanwhile.
+# Buttons whose action runs, by page and action; with those that were rebuilt meanwhile.
 _BUSY: dict[tuple[str, ...], list[ui.button]] = {}
 
 
@@ -53,7 +53,7 @@ def text(words: str = "", classes: str = "sw-text", *, testid: str = "") -> ui.l
     return marked(ui.label(words).classes(classes), testid)
 
 
-def told(classes: str = "sw-text", *, testid: str = "") -> ui.label:
+def optional_text(classes: str = "sw-text", *, testid: str = "") -> ui.label:
     """Return a text that is hidden while it is empty."""
     made = text("", classes, testid=testid)
     return made.bind_visibility_from(made, "text", backward=bool)
@@ -61,7 +61,7 @@ def told(classes: str = "sw-text", *, testid: str = "") -> ui.label:
 
 def error_text() -> ui.label:
     """Return a place for an error; hidden while there is none."""
-    return told("sw-error").props("role=alert")
+    return optional_text("sw-error").props("role=alert")
 
 
 def set_class(element: ui.element, name: str, on: bool) -> None:
@@ -131,12 +131,12 @@ def button(
 ) -> ui.button:
     """Return a button that runs `act` once at a time, and refreshes the page if it was awaited.
 
-    What `act` shows, such as a dialog, belongs to the page and stays where the button is built
-    anew; the new one cannot be pressed until `act` is done. An error of the service is told.
+    What `act` shows, such as a dialog, belongs to the page and stays if the button is rebuilt; the
+    new one is disabled until `act` is done. An error of the service is shown.
 
     Args:
-        needs: hides it from whose role may not do this: `OPERATE` or `POLICY`.
-        of: what it is of, where its own words do not tell it from others.
+        needs: `OPERATE` or `POLICY`: hides it from roles that may not do this.
+        of: what it acts on, if its words alone do not tell it from other buttons.
     """
     client = ui.context.client
     made = ui.button(words, icon=icon, color="primary" if look is PRIMARY else None)
@@ -179,9 +179,9 @@ def action(
     """Return a button that makes one call of the service, and is disabled until its answer comes.
 
     Args:
-        ask: whether a person confirms it first.
-        said: what is told then.
-        more: as `button` takes it.
+        ask: asks a person to confirm it first.
+        said: the notice after the call.
+        more: arguments of `button`.
     """
 
     async def act() -> None:
@@ -227,7 +227,7 @@ def field_choice(label: str, options: Any, value: Any = None, *, testid: str) ->
 
 def day_field(label: str) -> ui.input:
     """Return a field for a day, for a filter."""
-    # A date's own placeholder would lie under the label.
+    # The placeholder of a date would lie under the label.
     made = ui.input(label).props("type=date outlined dense stack-label clearable")
     return made.classes("sw-select")
 
@@ -346,13 +346,13 @@ def show_bar(title: str, words: str, used: float, reserved: float | None = None)
             line.props["buffer"] = reserved
 
 
-class Redrawn(Generic[T]):
+class LiveContent(Generic[T]):
     """A place whose content is rebuilt when its value changes.
 
     Args:
         build: builds the content of a value.
-        of: what of a value the content is made of; the rest changes nothing.
-        hides: an element that is hidden while the value has nothing.
+        of: returns the part of a value that the content shows; other changes rebuild nothing.
+        hides: an element that is hidden while the value is empty.
     """
 
     def __init__(
@@ -377,7 +377,7 @@ class Redrawn(Generic[T]):
         shown = self._of(value)
         if self._is_shown and shown == self._shown:
             return
-        # Not until it is built: what failed is built again.
+        # False until it is built, so that a failed build is tried again.
         self._is_shown = False
         self.element.clear()
         if self._hides is not None:
@@ -394,17 +394,17 @@ def card_of(
     more: tuple[str, str] | None = None,
     *,
     hides: bool = False,
-) -> Redrawn[T]:
+) -> LiveContent[T]:
     """Return a card whose content is rebuilt when its value changes.
 
     Args:
-        hides: whether the card is hidden while there is nothing.
+        hides: whether the card is hidden while the value is empty.
     """
     with card(title, testid, more) as made:
-        return Redrawn(build, hides=made if hides else None)
+        return LiveContent(build, hides=made if hides else None)
 
 
-def listed(values: Iterable[T], show: Callable[[T], object], none: str) -> None:
+def show_list(values: Iterable[T], show: Callable[[T], object], none: str) -> None:
     """Show each value, or `none` if there are none."""
     some = [show(each) for each in values]
     if not some:

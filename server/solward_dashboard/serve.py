@@ -99,7 +99,7 @@ def build(options: Options) -> FastAPI:
         tailwind=False,
         unocss="mini",
         dark=None,
-        # Of what the pages say, for screen readers.
+        # Tells screen readers the language of the pages.
         language="en-US",
     )
     app.add_middleware(AccessGate, options=options)
@@ -117,7 +117,7 @@ def bounded(app: App, bounds: Bounds) -> dict[str, Any]:
     kept: list[Connections] = []
 
     def protocol(**arguments: Any) -> _Protocol:
-        # The event loop runs once there is a connection.
+        # Made at the first connection, because it needs a running event loop.
         kept[:] = kept or [Connections(bounds)]
         return _Protocol(kept[0], AutoHTTPProtocol(**arguments))
 
@@ -156,7 +156,7 @@ class _Protocol(asyncio.Protocol):
         self._head_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's is of no class of asyncio's.
+        # uvloop's transport is not a subclass of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         self._uvicorn.connection_made(transport)
         self._connection = Connection(self._kept, lambda _: self._transport.abort())
@@ -168,14 +168,14 @@ class _Protocol(asyncio.Protocol):
         _CURRENT.set(self)
         for begin in range(0, len(data), _PART_BYTES):
             self._uvicorn.data_received(data[begin : begin + _PART_BYTES])
-            # Each request that came behind another costs kilobytes.
+            # Each pipelined request costs kilobytes.
             if len(getattr(self._uvicorn, "pipeline", ())) > _MOST_BEHIND:
                 self._connection.cut_off()
                 return
         if self._transport.get_protocol() is not self:
             self._kept.remove(self._connection)
         else:
-            # The application of a head that has come is called before this.
+            # By then the application of a complete head has been called.
             asyncio.get_running_loop().call_soon(self._check_head)
 
     def begin(self) -> Connection:

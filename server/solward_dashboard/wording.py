@@ -16,7 +16,7 @@ from solward.types.roles import admin_principal, key_principal
 from solward_dashboard.api import api
 
 ASKING: Final = "Asking the service …"
-"""What a list says before the first answer: nothing is known to be empty by then."""
+"""The text of a list before the first answer: until then it is not known to be empty."""
 
 # An instant in a sentence of the service: ISO 8601 in UTC.
 _INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z", re.ASCII)
@@ -51,7 +51,7 @@ def ago(moment: datetime, now: datetime | None = None) -> str:
     return f"{span} ago" if span else "now"
 
 
-def left(until: datetime, now: datetime) -> str:
+def time_left(until: datetime, now: datetime) -> str:
     """Return how long it is until a moment, in the largest unit that fits."""
     span = _span(until - now)
     return f"{span} left" if span else "its time is over"
@@ -97,7 +97,7 @@ def _local_time(found: re.Match[str]) -> str:
     try:
         return second(datetime.fromisoformat(found[0]))
     except (ValueError, OverflowError):
-        # Of others' words in it: no such day, or none in the machine's time zone.
+        # Other people's words may look like a time without being a valid one.
         return found[0]
 
 
@@ -142,14 +142,14 @@ class People:
 
     Attributes:
         names: principal or `wallet:<id>` -> name.
-        book: what addresses are called.
+        book: the names of addresses.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
     book: AddressBook = field(default_factory=AddressBook)
 
     @classmethod
-    def of(
+    def from_lists(
         cls,
         wallets: Sequence[Wallet] = (),
         agents: Iterable[Agent] = (),
@@ -171,7 +171,7 @@ class People:
     @classmethod
     async def ask(cls) -> People:
         """Fetch the service's lists and return their names."""
-        return cls.of(
+        return cls.from_lists(
             *await asyncio.gather(
                 api().wallets.list(),
                 api().agents.list(),
@@ -211,5 +211,5 @@ class People:
         """Return whose address it is, or that it has no name, or which one it only looks like."""
         taken = self.book.taken_for(address)
         if taken is not None:
-            return f"NOT {taken.name}: it looks alike, and is another address than {taken.address}"
-        return self.book.called.get(address, "no own wallet and no contact")
+            return f"NOT {taken.name}: it looks alike, but is not {taken.address}"
+        return self.book.called.get(address, "not one of your wallets or contacts")

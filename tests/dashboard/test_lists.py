@@ -12,7 +12,7 @@ from nicegui import Client, ui
 from nicegui.page import page
 
 from solward_dashboard.lists import NewestFirst
-from solward_dashboard.parts import Age, Redrawn, button, on_refresh, refresh_page, share
+from solward_dashboard.parts import Age, LiveContent, button, on_refresh, refresh_page, share
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +111,7 @@ def test_what_could_not_be_built_is_built_again() -> None:
         if len(tried) == 1:
             raise LookupError(word)
 
-    shown = Redrawn[str](build)
+    shown = LiveContent[str](build)
     with pytest.raises(LookupError):
         shown.show("a")
     shown.show("a")
@@ -121,7 +121,7 @@ def test_what_could_not_be_built_is_built_again() -> None:
 
 def test_content_is_built_anew_where_what_it_is_made_of_changes() -> None:
     built: list[str] = []
-    shown = Redrawn[str](built.append, of=lambda word: word[0])
+    shown = LiveContent[str](built.append, of=lambda word: word[0])
     for word in ("a1", "a2", "b1"):
         shown.show(word)
     assert built == ["a1", "b1"]
@@ -129,7 +129,9 @@ def test_content_is_built_anew_where_what_it_is_made_of_changes() -> None:
 
 def test_nothing_is_shown_as_nothing_and_hidden() -> None:
     card = ui.element("div")
-    shown = Redrawn[list[int]](lambda found: [ui.label(str(each)) for each in found], hides=card)
+    shown = LiveContent[list[int]](
+        lambda found: [ui.label(str(each)) for each in found], hides=card
+    )
     assert not card.visible
     for found, visible in (([], False), ([1], True), ([], False)):
         shown.show(found)

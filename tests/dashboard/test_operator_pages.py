@@ -53,7 +53,7 @@ def event(kind: str, **data: Any) -> Event:
 )  # fmt: skip
 def test_an_entry_is_told_in_a_line(kind: str, data: Any, says: str, whose: str) -> None:
     one = event(kind, **data)
-    assert (audit.about(one, NAMES), audit.by(one, NAMES)) == (says, whose)
+    assert (audit.about(one, NAMES), audit.principal_text(one, NAMES)) == (says, whose)
 
 
 def test_a_long_entry_is_cut() -> None:
@@ -175,7 +175,7 @@ def test_plugins_are_searched_by_every_word_and_kind() -> None:
     }  # fmt: skip
     skill = {"name": "tip", "description": "Tip a Jar.", "parameters": {}, "effects": "spend"}
     skill |= {"distribution": "acme", "version": "1", "manifest": None}
-    loaded = plugins.Loaded(Plugins.of(raw), (Skill.of(skill),))
+    loaded = plugins.LoadedPlugins(Plugins.of(raw), (Skill.of(skill),))
 
     def names(text: str, kind: str = "") -> list[str]:
         shown = plugins.search(loaded, text, kind).plugins

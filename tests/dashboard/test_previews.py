@@ -55,7 +55,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     async def nothing(_wallet: str) -> Any:
         return type("Around", (), {"tokens": None})()
 
-    monkeypatch.setattr(leaving, "surroundings", nothing)
+    monkeypatch.setattr(leaving, "trial_context", nothing)
     with Client(page("/preview")):
         yield Desk()
 
@@ -95,7 +95,7 @@ async def test_a_changed_form_ends_it(desk: Desk) -> None:
     await desk.preview.ask()
     desk.is_current = False
     assert not await desk.preview.confirms()
-    assert "The form was changed since" in desk.text
+    assert "The form has changed" in desk.text
     assert desk.offers == (False, False)
     # Changed back, it is still another look.
     desk.is_current = True
@@ -113,7 +113,7 @@ async def test_an_old_answer_is_asked_for_once_more_and_looked_at(
     now[0] += FRESH_S + 1
     assert not await desk.preview.confirms()
     assert (desk.asked, desk.offers) == (2, (True, False))
-    assert "It was asked once more" in desk.text
+    assert "The answer was old" in desk.text
     now[0] += FRESH_S
     assert await desk.preview.confirms()
     now[0] += FRESH_S

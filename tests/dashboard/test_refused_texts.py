@@ -11,7 +11,7 @@ from tests.promises import promise
 from solward.client import Judged, Trial
 from solward.solana.token_list import token_list
 from solward_dashboard.leaving import (
-    Surroundings,
+    TrialContext,
     effect_texts,
     leaving_texts,
     left_texts,
@@ -33,7 +33,7 @@ BOOK: Any = (
 )
 WALLET: Any = SimpleNamespace(id="w1", name="shop", address=SHOP, created_by="admin")
 AGENT: Any = SimpleNamespace(id="a1", name="scout")
-PEOPLE = People.of([WALLET], [AGENT], (), BOOK)
+PEOPLE = People.from_lists([WALLET], [AGENT], (), BOOK)
 
 
 def judged(**given: Any) -> Judged:
@@ -65,11 +65,9 @@ def test_addresses_have_the_names_that_people_gave_them() -> None:
 
 def test_an_address_that_looks_like_a_known_one_is_told_apart() -> None:
     assert PEOPLE.warned(SHOP) == "wallet shop"
-    assert PEOPLE.warned(ACCOUNT) == "no own wallet and no contact"
+    assert PEOPLE.warned(ACCOUNT) == "not one of your wallets or contacts"
     alike = f"{SHOP[:4]}{'1' * 36}{SHOP[-4:]}"
-    assert PEOPLE.warned(alike) == (
-        f"NOT wallet shop: it looks alike, and is another address than {SHOP}"
-    )
+    assert PEOPLE.warned(alike) == (f"NOT wallet shop: it looks alike, but is not {SHOP}")
     # As approvals and the effects of a dry run say it.
     assert PEOPLE.receiver(alike) == f"NOT wallet shop, it only looks alike, {alike}"
 
@@ -170,9 +168,9 @@ def effects(**given: Any) -> dict[str, Any]:
     return found | given
 
 
-def around(*held: Any) -> Surroundings:
+def around(*held: Any) -> TrialContext:
     balance: Any = SimpleNamespace(tokens=held)
-    return Surroundings(PEOPLE, TOKENS, LIMITS, balance)
+    return TrialContext(PEOPLE, TOKENS, LIMITS, balance)
 
 
 def trial(found: dict[str, Any] | None) -> Trial:
@@ -214,5 +212,5 @@ def test_what_is_given_away_and_closed_is_said() -> None:
 
 def test_what_was_not_simulated_says_so() -> None:
     assert effect_texts(trial(None), around()) == [
-        ("What it does", "not known before: the network makes it, not this wallet")
+        ("What it does", "not known: the network makes this transaction, not the wallet")
     ]

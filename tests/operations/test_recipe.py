@@ -69,7 +69,7 @@ from tests.support.services import STRANGER, serving_api
 from solward import SkillContext, operation_parameters
 from solward.client import Operations
 from solward_cli.wallet import wallet as commands
-from solward_dashboard.pages.wallet_actions import of_operation
+from solward_dashboard.pages.wallet_actions import operation_action
 from solward.operations.declared import OPERATIONS
 from solward_plugins.skills import tip_jar
 
@@ -87,7 +87,7 @@ schema = operation_parameters("tip_jar")
 assert tip_jar.skill_spec().parameters == schema
 assert schema["required"] == ["to"]
 assert schema["properties"]["lamports"]["default"] == 1_000_000
-form = of_operation(OPERATIONS["tip_jar"])
+form = operation_action(OPERATIONS["tip_jar"])
 assert (form.name, form.verb, form.schema) == ("Tip jar", "Tip", schema)
 
 

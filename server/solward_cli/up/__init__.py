@@ -200,7 +200,7 @@ async def dashboard_process(
             host = settings.dashboard_host
             listening = stack.enter_context(listen(host, port, variables=variables))
             # Checked here, because nobody reads the child's output.
-            options = Options.of(
+            options = Options.from_settings(
                 settings,
                 host,
                 listening.getsockname()[1],

@@ -25,7 +25,7 @@ def register() -> None:
     """Register every page at its path."""
     ui.page("/")(overview.page)
     ui.page("/agents")(agents.page)
-    ui.page("/agents/{agent_id}")(agents.one)
+    ui.page("/agents/{agent_id}")(agents.page_of_one)
     ui.page("/wallets")(wallets.page)
     ui.page("/wallets/{wallet_id}")(wallet.page)
     ui.page("/transactions")(transactions.page)
@@ -33,7 +33,7 @@ def register() -> None:
     app.get(transactions.EXPORT)(transactions.export)
     ui.page("/payments")(payments.page)
     ui.page("/holds")(holds.page)
-    ui.page("/holds/{hold_id}")(holds.one)
+    ui.page("/holds/{hold_id}")(holds.page_of_one)
     ui.page("/policy")(policy.page)
     ui.page("/api-keys")(credentials.api_keys)
     ui.page("/admins")(credentials.admins)

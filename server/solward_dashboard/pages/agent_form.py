@@ -19,7 +19,7 @@ from solward.resources.fields import REQUIRED, Field
 from solward.types.errors import SolwardError
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, result_of, titled
+from solward_dashboard.dialogs import confirmed, result_of, titled_dialog
 from solward_dashboard.forms import Form, FormError, RequestForm, fieldset, form_schema, read_all
 from solward_dashboard.leaving import asset_name, most_text
 from solward_dashboard.wording import ago, interval_text, plain, value_text
@@ -28,12 +28,12 @@ _LONGEST_COPIED = 95
 _MOST_EARLIER = 50
 _NEW = declared_fields(NewAgent)
 LONGEST = _NEW["strategy"].schema()["maxLength"]
-# Nothing that is left empty may seem to be no limit; without costs of its own the wallet's hold.
+# Required, since an empty one may look like no limit; without own costs the wallet's apply.
 _RAILS = tuple(
     each if each.name == "max_costs_sol_per_day" else replace(each, default=REQUIRED)
     for each in fields_of(Guardrails)
 )
-_RAILS_TEXT = "Held by the service for every transaction of the agent, beside its own limits."
+_RAILS_TEXT = "The service enforces these, and its own limits, for each transaction of the agent."
 _SECONDS: Mapping[str, Any] = {
     "type": "object",
     "properties": {
@@ -48,11 +48,11 @@ _SECONDS: Mapping[str, Any] = {
     "required": ["seconds"],
 }
 _RULES = (
-    "This provider is no language model: its strategy is rules, one a line, and the first that"
-    " matches is taken. For example: when balance.SOL < 0.5 do airdrop amount=1"
+    "This provider is not a language model: its strategy is rules, one a line, and the first that"
+    " matches applies. For example: when balance.SOL < 0.5 do airdrop amount=1"
 )
 _MODEL = "The strategy tells the model what to do, in your own words."
-# The browser asks before the page is left; `null` takes the question away.
+# The browser asks before it leaves the page; `null` removes the question.
 _GUARD = "window.onbeforeunload = {}"
 _ASKS = "event => { event.preventDefault(); return '' }"
 _SIGNS = {"+": "added", "-": "removed", " ": "unchanged", "…": "left out"}
@@ -81,7 +81,7 @@ async def create_agent(copied: Agent | None = None) -> None:
             return None
         template = forms.template
         if template is not None:
-            values = of_template(values, template)
+            values = with_template(values, template)
             question = f"Create {values['name']}?"
             # Grants of the form replace the template's.
             if "grants" not in values and not await confirmed(
@@ -91,10 +91,10 @@ async def create_agent(copied: Agent | None = None) -> None:
         if grants is not None and grants.grants is not None:
             values["grants"] = grants_to_copy(grants.grants)
         agent = await api().agents.create(wallet_id=forms.wallet, **values)
-        return await _started(agent) if start.value else f"{agent.name} is made"
+        return await _start(agent) if start.value else f"{agent.name} is made"
 
     title = "New agent" if copied is None else f"Copy of {copied.name}"
-    with titled(title, wide=True) as dialog:
+    with titled_dialog(title, wide=True) as dialog:
         forms = AgentForms(providers, copied, limits, wallets, templates)
         if grants is not None:
             _show_copied(grants)
@@ -113,21 +113,21 @@ async def change_agent(agent: Agent) -> None:
         values = forms.read()
         if values is None:
             return None
-        # What is replaced is what is stored now, whoever changed it since.
+        # The review compares with what is stored now: somebody may have changed it.
         stored = await api().agents.get(agent.id)
         found = changes(stored, values)
         if not found and stored.strategy == values["strategy"]:
             forms.show_message("Nothing is changed.")
             return None
         is_other = stored.strategy != agent.strategy
-        if not await reviewed(stored, found, values["strategy"], is_other=is_other):
+        if not await review(stored, found, values["strategy"], is_other=is_other):
             return None
-        # A number of the budget that the form leaves out is removed.
+        # Numbers of the budget that the form leaves out are removed.
         budget = {each.json: None for each in fields_of(LlmBudget)} | values["llm_budget"]
         await api().agents.change(agent.id, **values | {"llm_budget": budget})
-        return "Changed; it goes by it from its next cycle"
+        return "Changed, from the agent's next cycle on"
 
-    with titled(f"Change {agent.name}", wide=True) as dialog:
+    with titled_dialog(f"Change {agent.name}", wide=True) as dialog:
         forms = AgentForms(providers, agent, agent.guardrails, history=history.entries)
         _buttons(dialog, forms, "Save", change)
     await result_of(dialog)
@@ -182,13 +182,13 @@ class AgentForms:
     """The forms of a dialog; options and model follow the chosen provider.
 
     Args:
-        agent: whose fields they begin with; None for none.
-        wallets: to choose from for a new agent; None where one is changed.
+        agent: the agent whose fields they begin with, if any.
+        wallets: to choose from for a new agent; None if one is changed.
         templates: to start a new agent from.
-        history: entries of the audit log that changed the agent, the newest first.
+        history: entries of the audit log about changes of the agent, the newest first.
 
     Attributes:
-        template: the chosen one.
+        template: the chosen template.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class AgentForms:
                 choices |= {each.id: each.name for each in wallets}
                 self._wallet = sw.field_choice("Wallet", choices, "", testid="wallet")
             self._add_provider(agent)
-            self._about = sw.told("sw-dim sw-text").props("aria-live=polite")
+            self._about = sw.optional_text("sw-dim sw-text").props("aria-live=polite")
             self.editor = StrategyEditor("" if agent is None else agent.strategy)
             if agent is not None:
                 self._add_earlier(earlier_strategies(history, agent.strategy))
@@ -259,7 +259,7 @@ class AgentForms:
                     expansion.open()
             fits = False
         if not fits:
-            self.show_message("Something above does not fit; it is told at its field.")
+            self.show_message("Something above does not fit: its field says why.")
             return None
         interval = milliseconds(pace["seconds"])
         if interval is None:
@@ -274,7 +274,7 @@ class AgentForms:
             "llm_budget": budget,
             "loop_interval_ms": interval,
             **rails,
-            # Without any it acts by its limits alone, or by its template's.
+            # An agent without grants acts within its limits, or its template's grants.
             **grants,
         }
 
@@ -360,7 +360,7 @@ async def _providers() -> dict[str, Plugin]:
     return {each.name: each for each in loaded if each.kind == "provider"}
 
 
-async def _started(agent: Agent) -> str:
+async def _start(agent: Agent) -> str:
     try:
         await api().agents.start(agent.id)
     except SolwardError as error:
@@ -411,7 +411,7 @@ def default_limits(settings: Mapping[str, str | None]) -> dict[str, Any]:
     return {name: Decimal(each) for name, each in found.items() if each}
 
 
-def of_template(values: Mapping[str, Any], template: AgentTemplate) -> dict[str, Any]:
+def with_template(values: Mapping[str, Any], template: AgentTemplate) -> dict[str, Any]:
     """Return the arguments of an agent that starts from a template; an unchanged strategy is left
     to the template."""
     own = values["strategy"] == template.strategy
@@ -430,7 +430,7 @@ def leaving_texts(template: AgentTemplate) -> list[str]:
         for asset, each in template.can_leave["assets"].items()
         if each["most"] != "0"
     ]
-    title = "What an agent of it can move out of its wallet in a day, at most:"
+    title = "The most that an agent of this template can move out of its wallet in a day:"
     return [title, *(leaving or ["Nothing: it signs no transaction."])]
 
 
@@ -438,7 +438,7 @@ class StrategyEditor:
     """A field for a strategy that keeps its line breaks and counts its characters.
 
     Args:
-        stored: what is stored.
+        stored: the strategy that the service has.
     """
 
     def __init__(self, stored: str = "") -> None:
@@ -491,18 +491,16 @@ def _error_of(text: str | None) -> str | None:
     return f"has {more:,} characters too many" if more > 0 else None
 
 
-async def reviewed(
-    stored: Agent, found: Sequence[Change], strategy: str, *, is_other: bool
-) -> bool:
+async def review(stored: Agent, found: Sequence[Change], strategy: str, *, is_other: bool) -> bool:
     """Show changes, and return whether the user saves them.
 
     Args:
         stored: the agent as it is now.
-        strategy: as it is to be.
-        is_other: somebody else changed the strategy since it was opened here.
+        strategy: the new one.
+        is_other: whether somebody changed the strategy since it was opened here.
     """
     wider = sum(each.is_wider for each in found)
-    with titled(f"Save the changes of {stored.name}?", wide=True) as dialog:
+    with titled_dialog(f"Save the changes of {stored.name}?", wide=True) as dialog:
         if wider:
             bounds = "a bound" if wider == 1 else f"{wider} bounds"
             said = f"This widens {bounds}: more can leave, or be spent, than before."
@@ -514,11 +512,11 @@ async def reviewed(
             sw.heading("Strategy", 3)
             if is_other:
                 sw.text(
-                    "It was changed elsewhere since you opened it. Below is what saving makes of"
+                    "It was changed elsewhere since you opened it. Below is what saving changes in"
                     " what is stored now.",
                     "sw-bad sw-text",
                 )
-            # The lines that change, added and removed ones marked by sign and colour.
+            # Added and removed lines are marked by sign and colour.
             with ui.element("div").classes("sw-diff").props('role=list data-testid="diff"'):
                 for sign, line in diff(stored.strategy, strategy):
                     kind = _SIGNS[sign]
@@ -537,7 +535,7 @@ class Change:
     """A field whose value changes.
 
     Attributes:
-        is_wider: it is a bound, and more is allowed than before.
+        is_wider: whether it is a bound that now allows more.
     """
 
     name: str

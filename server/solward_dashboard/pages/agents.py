@@ -125,7 +125,7 @@ class _Card:
                     self._ago = sw.dim("", "sw-keep")
                 self._outcome = sw.text("", "sw-text sw-two")
                 self._reasoning = sw.dim("", "sw-text sw-two")
-            self._error = sw.told("sw-bad sw-text sw-clamp")
+            self._error = sw.optional_text("sw-bad sw-text sw-clamp")
             with sw.row("sw-switches"):
                 self._buttons = agent_buttons(chat)
                 ui.space()
@@ -153,16 +153,16 @@ class _Card:
             self._reasoning.set_text(last.reasoning)
 
 
-def status_badge() -> sw.Redrawn[str]:
+def status_badge() -> sw.LiveContent[str]:
     """Return an agent's status, in colour and in words."""
 
     def build(status: str) -> None:
         sw.marked(ui.badge(status), "status").classes(_STATUS_CLASSES.get(status, "sw-idle"))
 
-    return sw.Redrawn(build, "sw-keep")
+    return sw.LiveContent(build, "sw-keep")
 
 
-def limit_bars() -> sw.Redrawn[Mapping[str, Any]]:
+def limit_bars() -> sw.LiveContent[Mapping[str, Any]]:
     """Return bars of the day's SOL, and of the model's tokens and dollars if these are limited."""
 
     def build(limits: Mapping[str, Any]) -> None:
@@ -173,14 +173,14 @@ def limit_bars() -> sw.Redrawn[Mapping[str, Any]]:
             if budget.get(name) is not None:
                 sw.show_limit(title, {"limit": budget[name], "spent": used[of]}, unit)
 
-    return sw.Redrawn(build, "sw-bars")
+    return sw.LiveContent(build, "sw-bars")
 
 
-def agent_buttons(chat: Callable[[Agent], None], *, leaves: bool = False) -> sw.Redrawn[Agent]:
+def agent_buttons(chat: Callable[[Agent], None], *, leaves: bool = False) -> sw.LiveContent[Agent]:
     """Return the buttons that an agent's status allows: start, pause, stop, chat, delete.
 
     Args:
-        leaves: whether the page of all agents is shown when this one is deleted.
+        leaves: whether a deletion leads back to the page of all agents.
     """
 
     def build(agent: Agent) -> None:
@@ -200,7 +200,7 @@ def agent_buttons(chat: Callable[[Agent], None], *, leaves: bool = False) -> sw.
                 ui.navigate.to("/agents")
 
         if agent.status != "running":
-            # The first start decides that it acts at all.
+            # The first start is the decision that the agent may act at all.
             needs = sw.POLICY if agent.status == "idle" else sw.OPERATE
             switch("Start", "play_arrow", calls.start, needs)
         if active:
@@ -212,9 +212,9 @@ def agent_buttons(chat: Callable[[Agent], None], *, leaves: bool = False) -> sw.
             "Chat", lambda: chat(agent), icon="chat", look=sw.SMALL, needs=sw.POLICY, of=of
         )
         talk.classes("sw-switch").set_enabled(active)
-        details = ["Its decisions and its memory go; its transactions stay in the history."]
+        details = ["Its decisions and memory are deleted; its transactions stay in the history."]
         if active:
-            details.insert(0, "It is running. It is stopped first.")
+            details.insert(0, "It is running, and is stopped first.")
         sw.action(
             "",
             delete,
@@ -225,7 +225,7 @@ def agent_buttons(chat: Callable[[Agent], None], *, leaves: bool = False) -> sw.
             of=f"Delete {agent.name}",
         )
 
-    return sw.Redrawn(build, "sw-row", of=lambda agent: (agent.id, agent.name, agent.status))
+    return sw.LiveContent(build, "sw-row", of=lambda agent: (agent.id, agent.name, agent.status))
 
 
 class Strategy:
@@ -310,7 +310,7 @@ async def fetch(agent_id: str) -> OneAgent:
     return OneAgent(agent, wallet.name, limits, newest, own)
 
 
-def one(agent_id: str) -> None:
+def page_of_one(agent_id: str) -> None:
     """Build the page once for a visitor; elements are updated in place."""
     with frame_of_one("/agents", "Agent", agent_id) as shown:
         chat = Chat()
@@ -318,8 +318,8 @@ def one(agent_id: str) -> None:
         with sw.card(testid="head"):
             with sw.row():
                 status = status_badge()
-                head = sw.Redrawn(_head, "sw-row")
-            error = sw.told("sw-bad sw-text")
+                head = sw.LiveContent(_head, "sw-row")
+            error = sw.optional_text("sw-bad sw-text")
             with sw.row():
                 buttons = agent_buttons(chat.open, leaves=True)
                 for words, icon, act in (
@@ -401,7 +401,7 @@ def _entry(decision: Decision) -> ui.element:
     cycle = f"Cycle {decision.cycle:,}"
     with ui.element("li") as item:
         expansion = ui.expansion(cycle, on_value_change=build).classes("sw-decision")
-        # Named by its header, not by a word that stands beside it.
+        # The header alone names it for screen readers.
         expansion.props["toggle-aria-label"] = ""
         sw.marked(expansion, f"decision-{decision.cycle}")
         with expansion.add_slot("header"), sw.stack("sw-grow"):
@@ -499,10 +499,10 @@ class Chat:
         if agent is None:
             return
         active = agent.status in ACTIVE
-        note = "It answers and executes nothing."
+        note = "It answers, but executes nothing."
         if not agent.is_llm:
-            note = "It is not a language model: it answers by fixed rules, and executes nothing."
-        self._note.set_text(note if active else "It is not running. Start it to write with it.")
+            note = "It is not a language model: it answers by fixed rules, but executes nothing."
+        self._note.set_text(note if active else "It is not running. Start it to chat with it.")
         busy = self._conversations[agent.id].task is not None
         self._button.set_enabled(active and not busy)
         self._stop_button.set_visibility(busy)
@@ -515,7 +515,7 @@ class Chat:
         if conversation.task is not None:
             return
         self._input.set_value("")
-        # A task, so that the stop button can cancel it.
+        # As a task, the stop button can cancel it.
         conversation.task = asyncio.create_task(conversation.ask(agent, message, self._area))
         self._show()
         try:

@@ -27,22 +27,22 @@ from solward_dashboard.wording import (
 
 EVERY_S = 3.0
 LIMIT = 50
-# Pages in which nothing fits that are passed over before a person is asked whether to go on.
+# The most pages without a fitting entry that are skipped until a person asks for more.
 _LOOKS = 10
-# New ones that are shown when the visitor asks for them; of more the list begins anew.
+# The most new entries that are added to the list; if there are more, it is loaded again.
 MOST_NEW = 100
 # Lines of one file; `solward audit export` has no such bound.
 MOST_EXPORTED = 20_000
 FILE = "solward-audit.jsonl"
 
-# Who does things without being an agent, a key or a credential.
+# Principals that are not an agent, a key or a credential.
 _PRINCIPALS = {
     "admin": "admin (API_SECRET)",
     "cli": "command line",
     "service": "the service itself",
     "webhook": "approvals' webhook",
 }
-# Fields of an entry's data that say most, in this order; ids that have names are told by these.
+# The most telling fields of an entry's data, in this order.
 _TELLING = (
     "name", "type", "action", "outcome", "status", "reason", "skill", "setting", "distribution",
     "key", "alert", "who", "site", "amount", "text", "detail", "error",
@@ -103,7 +103,7 @@ def about(event: Event, people: People) -> str:
     return cut(", ".join(told), _MOST_TOLD)
 
 
-def by(event: Event, people: People) -> str:
+def principal_text(event: Event, people: People) -> str:
     """Return the principal that asked for it; empty if the entry does not say."""
     who = event.data.get("principal") if isinstance(event.data, Mapping) else None
     return f"by {_principal(str(who), people)}" if who else ""
@@ -126,7 +126,7 @@ class _Filters:
             kinds = [each.value for each in EventKind]
             self._kinds = ui.select(kinds, multiple=True, value=[], label="Kinds of events")
             self._kinds.props("outlined dense options-dense use-chips").classes("sw-select")
-            # The address of the page may name any.
+            # The page's address may name one that does not exist.
             self._wallet = sw.choice("Wallet", _one_of({}, only.wallet_id, "All wallets"))
             self._agent = sw.choice("Agent", _one_of({}, only.agent_id, "All agents"))
             self._who = sw.choice("Asked for by", {"": "Anybody"} | _PRINCIPALS)
@@ -234,7 +234,7 @@ class _Log:
             self._next = answer.page.next
             self._place.clear()
             self._add(entries)
-        # Those that came while the answer was on its way are shown already.
+        # Entries that were shown while the answer was on its way are not news.
         elif entries and entries[0].seq > self._newest:
             self._news = answer.page
             if not self._shown:
@@ -319,7 +319,7 @@ def _entry(event: AuditEntry, people: People) -> ui.element:
             sw.dim(second(event.timestamp, zone=False), "sw-number")
             sw.tag(event.kind)
             sw.text(about(event, people))
-            if who := by(event, people):
+            if who := principal_text(event, people):
                 sw.dim(who)
         with sw.facts():
             sw.fact("Number in the log", f"{event.seq}")

@@ -17,7 +17,7 @@ from solward.resources.shared import DayUse
 from solward.types.roles import Role, unenforced
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, filled, shown_once
+from solward_dashboard.dialogs import ask_form, confirmed, show_secret
 from solward_dashboard.forms import RequestForm
 from solward_dashboard.frame import Poll, frame
 from solward_dashboard.wording import ago, day, plain
@@ -27,7 +27,7 @@ _EVERY_WALLET = {"": "every wallet"}
 _ROLES = {
     "read": "read: sees everything but secrets",
     "operate": "operate: also freezes, stops and starts what ran before, revokes keys, denies",
-    "policy": "policy: may everything that the admin secret may",
+    "policy": "policy: may do everything that the admin secret may",
 }
 Credential: TypeAlias = ApiKey | AdminCredential
 _Texts: TypeAlias = Mapping[str, str]
@@ -38,9 +38,9 @@ class Kind:
     """A kind of credential, with everything in which the two pages differ.
 
     Attributes:
-        choice: the field that is chosen, and what it begins with.
-        asks: returns the credentials, oldest first, and the choices for another.
-        told: what is told of one, with the names of all and the choices.
+        choice: the field with choices, and its first value.
+        fetch: returns the credentials, oldest first, and the choices for another.
+        lines: returns the lines about one; takes the names of all and the choices.
     """
 
     path: str
@@ -49,8 +49,8 @@ class Kind:
     empty: str
     request: type[Request]
     choice: tuple[str, str]
-    asks: Callable[[], Awaitable[tuple[Sequence[Any], _Texts]]]
-    told: Callable[[Any, _Texts, _Texts], Sequence[str]]
+    fetch: Callable[[], Awaitable[tuple[Sequence[Any], _Texts]]]
+    lines: Callable[[Any, _Texts, _Texts], Sequence[str]]
     revoked: str
     revokes: str
 
@@ -65,20 +65,20 @@ async def _keys() -> tuple[Sequence[ApiKey], _Texts]:
     return keys, _EVERY_WALLET | {each.id: each.name for each in wallets}
 
 
-def _told_of_key(key: ApiKey, _names: _Texts, choices: _Texts) -> Sequence[str]:
+def _key_lines(key: ApiKey, _names: _Texts, choices: _Texts) -> Sequence[str]:
     details = key.details
     is_read_only = details is not None and details.read_only
     uses = f"{'read only, ' if is_read_only else ''}{choices.get(key.wallet_id or '', '?')}"
     limits = "" if details is None else limits_text(details)
-    told = unenforced(key.permissions, read_only=is_read_only)
-    return f"{uses}, made {ago(key.created_at)}", limits if told is None else f"{limits}; {told}"
+    note = unenforced(key.permissions, read_only=is_read_only)
+    return f"{uses}, made {ago(key.created_at)}", limits if note is None else f"{limits}; {note}"
 
 
 async def _admins() -> tuple[Sequence[AdminCredential], _Texts]:
     return await api().admins.list(), _ROLES
 
 
-def _told_of_admin(one: AdminCredential, names: _Texts, choices: _Texts) -> Sequence[str]:
+def _admin_lines(one: AdminCredential, names: _Texts, choices: _Texts) -> Sequence[str]:
     maker = names.get(one.created_by)
     by = f"by {maker}" if maker else "by one that is revoked"
     if one.created_by == "admin":
@@ -91,23 +91,23 @@ KEYS = Kind(
     "/api-keys",
     "key",
     "A key lets a program use wallets over REST and MCP, within its own daily limit.",
-    "No key yet. Make one for each program that shall use wallets.",
+    "No key yet. Create one for each program that uses wallets.",
     NewKey,
     ("wallet_id", ""),
     _keys,
-    _told_of_key,
+    _key_lines,
     "Programs that use it are refused from now on.",
     sw.OPERATE,
 )
 ADMINS = Kind(
     "/admins",
     "admin credential",
-    "People and programs that administer, each with a role of its own beside the admin secret.",
-    "No admin credential yet: the admin secret alone administers.",
+    "Each lets a person or a program administer, within its role.",
+    "No admin credential yet: only the admin secret can administer.",
     NewAdmin,
     ("role", Role.READ.value),
     _admins,
-    _told_of_admin,
+    _admin_lines,
     "Its requests are refused from now on; its streams and logins end.",
     sw.POLICY,
 )
@@ -138,10 +138,10 @@ class _Page:
                 new = f"New {kind.noun}"
                 sw.button(new, self._create, icon="add", look=sw.PRIMARY, needs=sw.POLICY)
             with sw.card():
-                # What is used of its limits changes the texts alone.
-                self._rows = sw.Redrawn(self._build, of=lambda found: [each.id for each in found])
+                # A change of what is used updates only the texts.
+                self._rows = sw.LiveContent(self._build, of=lambda keys: [each.id for each in keys])
             sw.marked(self._rows.element, "credentials")
-            Poll(freshness, EVERY_S, kind.asks, self._show)
+            Poll(freshness, EVERY_S, kind.fetch, self._show)
 
     def _show(self, answer: tuple[Sequence[Credential], _Texts]) -> None:
         found, self._choices = answer
@@ -150,7 +150,7 @@ class _Page:
         for each in found:
             used = each.last_used_at
             self._used[each.id].set_text("never used" if used is None else f"used {ago(used)}")
-            self._lines[each.id].set_text("\n".join(self._kind.told(each, names, self._choices)))
+            self._lines[each.id].set_text("\n".join(self._kind.lines(each, names, self._choices)))
 
     def _build(self, found: Sequence[Credential]) -> None:
         if not found:
@@ -164,7 +164,7 @@ class _Page:
                 sw.text(one.name, "sw-strong sw-text")
                 self._lines[one.id] = sw.dim()
             ui.space()
-            # One piece, so that on a phone they stand in one place whatever is before them.
+            # One row of their own keeps them together on a phone.
             with sw.row("sw-nowrap"):
                 self._used[one.id] = sw.dim()
                 look = {"look": sw.SMALL, "of": one.name}
@@ -181,7 +181,7 @@ class _Page:
                 )
 
     async def _rotate(self, key: Credential) -> None:
-        details = ["Its limits stay. The secret it has works for one hour more.", key.id]
+        details = ["Its limits stay. Its present secret works for one more hour.", key.id]
         if await confirmed(f"Give {key.name} another secret?", details, "Rotate"):
             await _show_secret(await api().keys.rotate(key.id))
 
@@ -189,7 +189,7 @@ class _Page:
         kind, (chosen, first) = self._kind, self._kind.choice
         fields = fields_of(kind.request)
         known = {each.json: first for each in fields if each.name == chosen}
-        created = await filled(
+        created = await ask_form(
             f"New {kind.noun}",
             lambda: RequestForm(fields, known, {chosen: self._choices}),
             "Create",
@@ -210,9 +210,9 @@ def _revoked(one: Credential, answer: Any) -> str:
 
 async def _show_secret(created: Any) -> None:
     if hasattr(created, "api_key"):
-        await shown_once(f"The key of {created.name}", created.api_key, "Key")
+        await show_secret(f"The key of {created.name}", created.api_key, "Key")
     else:
-        await shown_once(f"The secret of {created.credential.name}", created.secret, "Secret")
+        await show_secret(f"The secret of {created.credential.name}", created.secret, "Secret")
 
 
 def limits_text(details: KeyDetails, now: datetime | None = None) -> str:
@@ -220,8 +220,8 @@ def limits_text(details: KeyDetails, now: datetime | None = None) -> str:
     now = now or datetime.now(UTC)
     rate, until = details.rate_limit, details.previous_secret_until
     texts = [
-        f"{_of(details.spending_limit_sol)} SOL in 24 hours",
-        f"{_of(details.max_costs_sol_per_day)} SOL of fees and rent",
+        f"{_use_text(details.spending_limit_sol)} SOL in 24 hours",
+        f"{_use_text(details.max_costs_sol_per_day)} SOL of fees and rent",
         f"{rate.used} of {rate.limit} requests in a minute",
         *_end(details.expires_at, now),
     ]
@@ -230,7 +230,7 @@ def limits_text(details: KeyDetails, now: datetime | None = None) -> str:
     return "; ".join(texts)
 
 
-def _of(limit: DayUse) -> str:
+def _use_text(limit: DayUse) -> str:
     return f"{plain(limit.spent + limit.reserved)} of {plain(limit.limit or 0)}"
 
 

@@ -20,14 +20,14 @@ from solward.types.errors import SolwardError
 from solward.types.money import SOL_DECIMALS
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import noted
+from solward_dashboard.dialogs import ask_note
 from solward_dashboard.frame import Poll, frame, frame_of_one
 from solward_dashboard.leaving import left_texts, line_texts, units_text
 from solward_dashboard.pages.transaction import show_record
-from solward_dashboard.wording import People, day, exact, left, local_times
+from solward_dashboard.wording import People, day, exact, local_times, time_left
 
 EVERY_S = 3.0
-# At most 20 of one agent or key are open.
+# One agent or key has at most 20 open holds.
 _OPEN = 500
 _ENDED = 20
 _RECORDS = 500
@@ -43,7 +43,7 @@ _CLASSES = {
 _ENDS = {
     "approved": "Approved; it is not carried out yet.",
     "executed": "Approved and carried out.",
-    "refused": "Approved, and refused when it was judged again.",
+    "refused": "Approved, but refused when it was checked again.",
     "denied": "Denied. Nothing was sent.",
     "expired": "Nobody decided in time. Nothing was sent.",
 }
@@ -63,18 +63,18 @@ class DisplayContext:
     records: Mapping[str, Transaction]
 
 
-Shown: TypeAlias = tuple[Sequence[Hold], DisplayContext]
+ShownHolds: TypeAlias = tuple[Sequence[Hold], DisplayContext]
 
 
-def hold_cards(empty: str, testid: str, *, compact: bool = False) -> sw.Redrawn[Shown]:
+def hold_cards(empty: str, testid: str, *, compact: bool = False) -> sw.LiveContent[ShownHolds]:
     """Return a card for each hold, rebuilt when a hold changes.
 
     Args:
-        empty: what stands there where there is none.
-        compact: without what the sentence says too, for a page with more on it.
+        empty: the text if there is no hold.
+        compact: leaves out what the sentence says too, for a page with more on it.
     """
 
-    def build(shown: Shown) -> None:
+    def build(shown: ShownHolds) -> None:
         holds, context = shown
         if not holds:
             ui.label(empty).classes("sw-empty")
@@ -82,10 +82,10 @@ def hold_cards(empty: str, testid: str, *, compact: bool = False) -> sw.Redrawn[
             for each in holds:
                 _card(each, context, compact=compact)
 
-    return sw.Redrawn(build, "sw-stack", of=_versions)
+    return sw.LiveContent(build, "sw-stack", of=_versions)
 
 
-def _versions(shown: Shown) -> object:
+def _versions(shown: ShownHolds) -> object:
     holds, context = shown
     records = [context.records.get(each.transaction_id or "") for each in holds]
     return holds, [each and (each.status, each.error) for each in records]
@@ -126,7 +126,7 @@ def _facts(hold: Hold, context: DisplayContext, *, compact: bool) -> None:
         with sw.fact_of("May be approved until"):
             sw.Age(hold.expires_at, _until)
         if hold.repeats:
-            sw.fact("Approved", "it is carried out when who asks repeats it before then")
+            sw.fact("Approved", "it is carried out when the request is repeated before then")
     if hold.decided_by is not None and hold.decided_at is not None:
         sw.fact("Decided by", f"{context.people.who(hold.decided_by)}, {day(hold.decided_at)}")
     if hold.note is not None:
@@ -185,9 +185,9 @@ async def _confirmed(hold: Hold, context: DisplayContext, verb: str) -> str | No
                 sw.lines(_effects(hold, context))
                 sw.fact("Left of the wallet's limits after it", "\n".join(left))
                 sw.fact("May be approved until", _until(hold.expires_at))
-            sw.dim("It is judged once more: an approval passes no limit.")
+            sw.dim("All limits are checked again. Approving does not override them.")
 
-    return await noted(f"{verb} this?", build, verb, NOTE)
+    return await ask_note(f"{verb} this?", build, verb, NOTE)
 
 
 async def _left_after(hold: Hold) -> list[str]:
@@ -202,7 +202,7 @@ async def _left_after(hold: Hold) -> list[str]:
 
 
 def _until(expires_at: datetime) -> str:
-    return f"{day(expires_at)} ({left(expires_at, datetime.now(UTC))})"
+    return f"{day(expires_at)} ({time_left(expires_at, datetime.now(UTC))})"
 
 
 async def _display_context(holds: Sequence[Hold]) -> DisplayContext:
@@ -240,12 +240,12 @@ async def _fetch() -> tuple[Sequence[Hold], Sequence[Hold], DisplayContext]:
     return held, decided, await _display_context((*held, *decided))
 
 
-def one(hold_id: str) -> None:
+def page_of_one(hold_id: str) -> None:
     """Build the page of one hold; messages to people may link to it."""
     with frame_of_one("/holds", "Hold", hold_id) as shown:
         cards = hold_cards("", "waiting")
 
-        async def fetch() -> Shown:
+        async def fetch() -> ShownHolds:
             hold = await api().holds.get(hold_id)
             return (hold,), await _display_context((hold,))
 

@@ -108,7 +108,7 @@ async def fetch() -> Overview:
     deciding = running_first(agents)[:_AGENTS]
     limits, decisions = await asyncio.gather(
         asyncio.gather(*(api().wallets.limits(each.id) for each in active)),
-        asyncio.gather(*map(_decided, deciding)),
+        asyncio.gather(*map(_decisions_of, deciding)),
     )
     return Overview(
         health,
@@ -123,7 +123,7 @@ async def fetch() -> Overview:
     )
 
 
-async def _decided(agent: Agent) -> tuple[Decision, ...]:
+async def _decisions_of(agent: Agent) -> tuple[Decision, ...]:
     try:
         return await api().agents.decisions(agent.id, limit=DECISIONS)
     except NotFoundError:
@@ -162,7 +162,7 @@ def page() -> None:
             agents = _Figure("Agents running", "smart_toy")
             spent = _Figure("Spent in 24 hours", "payments")
             blocked = _Figure("Refused in 24 hours", "block")
-        waiting = Waiting()
+        waiting = WaitingHolds()
         with sw.stack("sw-wide sw-top"):
             refused = sw.card_of(
                 "What was refused, and why",
@@ -170,7 +170,7 @@ def page() -> None:
                 "refusals",
                 ("All transactions", "/transactions"),
             )
-            held = "Held, and what can leave in 24 hours"
+            held = "Balances, and what can leave in 24 hours"
             exposed = sw.card_of(held, _exposures, "exposure", ("All wallets", "/wallets"))
         with sw.stack("sw-wide"):
             times = _Chart("Transactions over time")
@@ -217,7 +217,7 @@ class _Figure:
                 ui.icon(icon).props("aria-hidden=true")
                 ui.label(title)
             self._value = sw.text("-", "sw-figure", testid=f"figure-{icon}")
-            # A line high from the start, so that the page does not jump.
+            # It has the height of a line from the start, so that the page does not jump.
             self._note = sw.dim("\N{NO-BREAK SPACE}")
 
     def set(self, value: str, note: str, *, bad: bool = False) -> None:
@@ -252,7 +252,7 @@ def _problems(plugins: Plugins) -> None:
             sw.dim(f"{each.code}: {each.detail}", "sw-text sw-bad")
 
 
-class Waiting:
+class WaitingHolds:
     """The first holds that wait for a person, to decide on; hidden if there are none."""
 
     def __init__(self) -> None:
@@ -281,12 +281,12 @@ def _refusals(shown: tuple[Refusals, DisplayContext]) -> None:
     with sw.marked(sw.row(), "by-rule"):
         for rule, count in found.by_rule.items():
             ui.badge(f"{rule} {count:,}").classes("sw-blocked")
-    sw.listed(found.refusals, lambda each: _refusal(each, context), "Nothing was refused yet.")
+    sw.show_list(found.refusals, lambda each: _refusal(each, context), "Nothing was refused yet.")
     count, day = len(found.refusals), found.last_day
     if day > count:
         sw.dim(f"The newest {count} of {day:,} in 24 hours.")
     if not found.is_complete:
-        sw.dim("Older ones of these 24 hours are among too many transactions to count.")
+        sw.dim("There are too many transactions to count the older ones of these 24 hours.")
 
 
 def _refusal(judged: Judged, context: DisplayContext) -> None:
@@ -300,7 +300,7 @@ def _refusal(judged: Judged, context: DisplayContext) -> None:
             ui.space()
             sw.Age(record.timestamp).classes("sw-dim")
         for texts in leaving_texts(judged, context.tokens, context.people)[:1]:
-            # Without the account of a token, which its owner says better.
+            # The token account is left out: its owner says more.
             sw.text(" ".join(texts[:2]))
         number_list(judged.numbers, context.tokens)
         sw.dim(cut(local_times(judged.reason)))
@@ -311,9 +311,9 @@ def _refusal(judged: Judged, context: DisplayContext) -> None:
 
 def _exposures(found: Exposures) -> None:
     """Show what is held of the first `SHOWN` assets, and what of it can leave."""
-    who = "All agents, keys and schedules at once, whoever fools them; not you."
-    frozen = f" {found.frozen} frozen: nothing new leaves while so." if found.frozen else ""
-    sw.dim(f"{found.of_text.capitalize()}. {who}{frozen}")
+    most = "the most that all agents, keys and schedules together could move, even if compromised"
+    frozen = f" {found.frozen} frozen: nothing new can leave." if found.frozen else ""
+    sw.dim(f"{found.of_text.capitalize()}: {most}. Your own actions are not counted.{frozen}")
     for each in found.assets[:SHOWN]:
         _asset(each)
     more = len(found.assets) - SHOWN
@@ -375,7 +375,7 @@ def _decisions(decisions: Sequence[tuple[str, Decision]]) -> None:
                 sw.text(agent, "sw-strong sw-text")
                 ui.space()
                 sw.Age(each.timestamp).classes("sw-dim")
-            # One line each, so that the list keeps its height.
+            # One line for each text keeps the list's height.
             sw.text(cut((each.action or "wait").removesuffix("({})")), "sw-mono sw-cut")
             sw.text(cut(local_times(each.outcome)), "sw-dim sw-cut")
 
@@ -385,12 +385,12 @@ class Exposure:
     """One asset over some wallets; amounts are whole units.
 
     Attributes:
-        mint: None of SOL, which wrapped SOL is part of.
-        bounded: what may leave in 24 hours where something bounds it; of SOL without `costs`, its
+        mint: None for SOL, which includes wrapped SOL.
+        bounded: what may leave in 24 hours from wallets with a bound; for SOL without `costs`, its
             fees and rent.
-        dollars: what may leave in dollars' worth instead, or beside.
+        dollars: what may leave in dollars' worth, instead or in addition.
         at_worst: of what is held, the most that can leave in 24 hours.
-        reasons: why nothing bounds it, of each wallet where that is so.
+        reasons: why nothing bounds it, for each wallet without a bound.
     """
 
     name: str
@@ -417,7 +417,7 @@ class Exposure:
         beside = Decimal(bound.get("dollarsBeside", 0))
         self.dollars += most if usd else beside
         self.bounded += Decimal(0) if usd else most
-        # What dollars buy is not known here.
+        # How much of the asset the dollars buy is not known here.
         in_dollars = bool(most if usd else beside)
         self.at_worst += held if in_dollars else min(held, Decimal(0) if usd else most + costs)
 
@@ -450,10 +450,10 @@ class Exposures:
     """Every asset that a wallet holds: SOL, then what nothing bounds, then the rest by name.
 
     Attributes:
-        others: what may leave of tokens that no wallet holds now, where that is not nothing.
-        of: how many wallets these are of `wallets`.
+        others: what may leave of tokens that no wallet holds now; empty if nothing may.
+        of: how many of the `wallets` are covered.
         frozen: how many of these are frozen.
-        unread: how many wallets were asked for that cannot be read now.
+        unread: how many more were asked for, but cannot be read now.
     """
 
     assets: tuple[Exposure, ...]
@@ -473,7 +473,7 @@ class Exposures:
         return "of 1 wallet" if self.wallets == 1 else f"of {self.wallets} wallets"
 
 
-def summed(
+def sum_exposures(
     rows: Iterable[tuple[Balance, Mapping[str, Any]]], wallets: int, unread: int = 0
 ) -> Exposures:
     """Return the sums over wallets of their balances and answers of `GET /wallets/:id/limits`.
@@ -484,7 +484,7 @@ def summed(
     """
     rows = tuple(rows)
     sums = {_SOL: Exposure("SOL", None)}
-    # Every asset is bounded in every wallet, also where one does not hold it.
+    # Each asset is summed over all wallets, also over those that do not hold it.
     for balance, _ in rows:
         for token in balance.tokens:
             if token.mint != WRAPPED_SOL_MINT:
@@ -497,7 +497,7 @@ def summed(
         wrapped = held.pop(WRAPPED_SOL_MINT, Decimal(0))
         costs = bounds.get(_COSTS, {"most": "0"})["most"]
         if costs is None:
-            # Lent to pockets: as unbounded as SOL is.
+            # Costs are lent to pockets, so without a bound SOL has none either.
             bounds = {**bounds, _SOL: {"most": None, "reason": bounds[_COSTS]["reason"]}}
         sums[_SOL].wrapped += wrapped
         sums[_SOL].add(balance.sol + wrapped, bounds[_SOL], costs=Decimal(costs or 0), usd=False)
@@ -523,4 +523,4 @@ async def fetch_exposures() -> Exposures:
     found = (await of_each([each.id for each in wallets[:EXPOSED]], holding)).values()
     check_any([*found])
     read = [(each.balance, each.limits) for each in found if isinstance(each, Holding)]
-    return summed(read, len(wallets), len(found) - len(read))
+    return sum_exposures(read, len(wallets), len(found) - len(read))

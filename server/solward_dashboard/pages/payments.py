@@ -9,14 +9,14 @@ from nicegui import ui
 from solward.client import PaidAnswer, Payment
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import looked_at
+from solward_dashboard.dialogs import show_dialog
 from solward_dashboard.frame import Poll, frame
 from solward_dashboard.lists import NewestFirst
 from solward_dashboard.wording import day, local_times, plain, short
 
 EVERY_S = 3.0
 LIMIT = 50
-# Characters of an answer's body that a dialog shows.
+# The most characters of an answer's body that a dialog shows.
 _MOST_TEXT = 20_000
 _SERVED = {
     "yes": ("served", "sw-confirmed"),
@@ -42,7 +42,7 @@ def page(wallet: str = "") -> None:
         if wallets != names or select.value not in ("", *names):
             names.clear()
             names.update(wallets)
-            # The address of the page may name any.
+            # The page's address may name a wallet that does not exist.
             chosen = select.value if select.value in names else ""
             select.set_options({"": "All wallets"} | names, value=chosen)
         return select.value, await ask()
@@ -126,7 +126,7 @@ async def _show_payment(answer: PaidAnswer, payment: Payment, wallet: str) -> No
         ui.badge(payment.status).classes(f"sw-{payment.status}")
         ui.space()
 
-    async with looked_at(amount(payment), wide=True, beside=status):
+    async with show_dialog(amount(payment), wide=True, beside=status):
         if payment.error is not None:
             sw.text(local_times(payment.error), "sw-outcome sw-outcome-bad sw-text")
         with sw.facts():

@@ -21,7 +21,7 @@ from solward.types.errors import SolwardError
 from solward.types.manifest import Terms
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, looked_at, result_of, titled
+from solward_dashboard.dialogs import confirmed, result_of, show_dialog, titled_dialog
 from solward_dashboard.forms import Errors, Form, FormError, same
 from solward_dashboard.frame import Poll, frame
 from solward_dashboard.lists import NewestFirst, with_words
@@ -43,7 +43,7 @@ _TOLD = ("title", "description")
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedPlugins:
     """The plugins, and the declarations of skills."""
 
     plugins: Plugins
@@ -55,15 +55,15 @@ class Loaded:
         return len(self.plugins.plugins) + len(self.plugins.guardrails)
 
 
-async def fetch() -> Loaded:
+async def fetch() -> LoadedPlugins:
     """Fetch the plugins and the skills' declarations."""
-    return Loaded(*await asyncio.gather(api().plugins(), api().skills()))
+    return LoadedPlugins(*await asyncio.gather(api().plugins(), api().skills()))
 
 
 def page() -> None:
     """Build the page once for a visitor; it is rebuilt when the plugins or the search change."""
     with frame("/plugins") as freshness:
-        latest: list[Loaded] = []
+        latest: list[LoadedPlugins] = []
 
         def draw() -> None:
             if not latest:
@@ -73,7 +73,7 @@ def page() -> None:
             count.set_text(f"{found.count} of {latest[0].count}")
             shown.show((found, not (wanted or only)))
 
-        def show(answer: Loaded) -> None:
+        def show(answer: LoadedPlugins) -> None:
             latest[:] = [answer]
             draw()
 
@@ -82,13 +82,13 @@ def page() -> None:
             kinds = {"": "All kinds"} | _TITLES | {"guardrail": "Guardrails"}
             kind = sw.choice("Kind", kinds).on_value_change(draw)
             count = sw.marked(sw.dim().props("role=status"), "found")
-        shown = sw.Redrawn(_build, "sw-stack")
+        shown = sw.LiveContent(_build, "sw-stack")
         Poll(freshness, EVERY_S, fetch, show)
 
 
-def _build(shown: tuple[Loaded, bool]) -> None:
+def _build(shown: tuple[LoadedPlugins, bool]) -> None:
     found, everything = shown
-    # Not searched: what is wrong is not to be overlooked.
+    # Problems are shown whatever the search, so that nobody overlooks them.
     _problems(found.plugins)
     if found.plugins.distributions:
         _distributions(found.plugins.distributions)
@@ -107,7 +107,7 @@ def _build(shown: tuple[Loaded, bool]) -> None:
         ui.label("No plugin fits.").classes("sw-empty")
 
 
-def search(answer: Loaded, wanted: str, kind: str) -> Loaded:
+def search(answer: LoadedPlugins, wanted: str, kind: str) -> LoadedPlugins:
     """Return the plugins of a kind that have every word of a text in their name, distribution,
     needs or description.
 
@@ -137,7 +137,7 @@ def search(answer: Loaded, wanted: str, kind: str) -> Loaded:
         distributions=tuple(each for each in answer.plugins.distributions if each.name in own),
         guardrails=tuple(with_words(wanted, guardrails, lambda each: (each, "guardrail"))),
     )
-    return Loaded(shown, answer.skills)
+    return LoadedPlugins(shown, answer.skills)
 
 
 def _terms(plugin: Plugin) -> Terms:
@@ -222,7 +222,7 @@ def _schema(title: str, schema: Mapping[str, Any]) -> None:
 async def show_entries(plugin: str) -> None:
     """Show the entries of a distribution in a dialog, until it is closed."""
     wallets = await api().wallets.list()
-    async with looked_at(f"Entries of {plugin}", wide=True):
+    async with show_dialog(f"Entries of {plugin}", wide=True):
         await _Entries(plugin, wallets).load()
 
 
@@ -231,8 +231,8 @@ class _Entries:
         self._plugin = plugin
         self._names = {each.id: each.name for each in wallets}
         sw.dim(
-            "What its plugins keep for a wallet. It is theirs, and in clear: delete an entry only"
-            " when you know what it stops the plugin from doing again."
+            "What its plugins store for a wallet, unencrypted. Delete an entry only if you know"
+            " what it stops the plugin from doing again."
         )
         first = next(iter(self._names), None)
         self._wallet = sw.choice("For wallet", self._names, first, testid="entries-wallet")
@@ -295,8 +295,8 @@ class _Entries:
         wallet = self._wallet.value
         details = [
             f"Of {self._plugin}, for the wallet {self._names[wallet]}.",
-            "What it made the plugin leave undone, the plugin may do again, such as pay a second"
-            " time. The audit log says that it was deleted, and not what it was.",
+            "The plugin may then do again what the entry stopped, such as pay a second time. The"
+            " audit log says that it was deleted, but not what it was.",
         ]
         if await confirmed(f"Delete the entry {key}?", details, "Delete"):
             answer = await api().plugin_state.delete(wallet, self._plugin, key=key)
@@ -316,7 +316,7 @@ def form_schema(schema: Mapping[str, Any], secrets: Sequence[str]) -> dict[str, 
             field = {key: each[key] for key in _TOLD if key in each}
             field |= {"type": "string", "writeOnly": True}
         if name in needed and "default" not in each:
-            # First, so that no length of the plugin's own text has it cut off.
+            # It goes first, because a long text of the plugin would have it cut off.
             told = f"The skill does nothing without it. {each.get('description', '')}"
             field["description"] = told.strip()
         properties[name] = field
@@ -351,14 +351,14 @@ def changes(found: SkillSettings, typed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def edit(skill: str) -> None:
-    """Show the settings of a skill in a dialog, until they are saved or it is closed."""
+    """Show the settings of a skill in a dialog until they are saved or it is closed."""
     found = await api().plugin_state.settings(skill)
     secrets = [each.name for each in found.settings if each.secret]
     public = {each.name: each.value for each in found.settings if each.set and not each.secret}
 
     async def unset(name: str) -> None:
         nonlocal found
-        details = ["The skill goes on without it; what it needs and has not is an error."]
+        details = ["The skill runs on without it, and fails if it needs it."]
         if await confirmed(f"Unset {name} of {skill}?", details, "Unset"):
             await api().plugin_state.unset(skill, name)
             found = await api().plugin_state.settings(skill)
@@ -369,7 +369,7 @@ async def edit(skill: str) -> None:
             wanted = changes(found, form.values())
         except FormError:
             return
-        # What the service refuses, by field: one that does not fit keeps no other back.
+        # Each value is sent even if the service refuses another one.
         state, errors = api().plugin_state, Errors()
         for name, value in wanted.items():
             try:
@@ -386,9 +386,9 @@ async def edit(skill: str) -> None:
         ui.notify(said, type="positive" if wanted else "info")
         dialog.close()
 
-    with titled(f"Settings of {skill}", wide=True) as dialog:
-        sw.dim("In force from the skill's next call on.")
-        states = sw.Redrawn[SkillSettings](lambda stored: _states(stored, unset), "sw-stack")
+    with titled_dialog(f"Settings of {skill}", wide=True) as dialog:
+        sw.dim("Changes apply from the skill's next call on.")
+        states = sw.LiveContent[SkillSettings](lambda stored: _states(stored, unset), "sw-stack")
         states.show(found)
         form = Form(form_schema(found.schema, secrets), public)
         with sw.row("sw-end"):

@@ -15,7 +15,7 @@ from solward.support import jsontext
 from solward.types.errors import SolwardError
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, result_of, submit_buttons, titled
+from solward_dashboard.dialogs import confirmed, result_of, submit_buttons, titled_dialog
 from solward_dashboard.frame import Poll, frame
 from solward_dashboard.wording import People
 
@@ -23,9 +23,8 @@ EVERY_S = 10.0
 _REPLAYED_DAYS = 7
 _SHOWN_CHANGES = 3
 _NOBODY = (
-    "Nobody is under grants: agents and keys are bounded by their limits in SOL, and may swap any"
-    " token. A grant puts its principal under grants: from then on it may do what they say, and"
-    " nothing else."
+    "There are no grants: agents and keys are bound only by their limits in SOL, and may swap any"
+    " token. A principal with grants can do only what they allow."
 )
 
 
@@ -46,7 +45,7 @@ def page() -> None:
         with sw.row():
             ui.space()
             sw.button("Add a grant", add, icon="add", look=sw.PRIMARY, needs=sw.POLICY)
-        shown = sw.Redrawn(_build, "sw-stack")
+        shown = sw.LiveContent(_build, "sw-stack")
         Poll(freshness, EVERY_S, _fetch, show)
 
 
@@ -73,24 +72,24 @@ async def _remove(policy: Policy, at: int) -> None:
     details = [policy.sentences[at]]
     if [each["who"] for each in policy.grants].count(who) == 1:
         left = "not be paid" if _is_site(who) else "only read"
-        details.append(f"It is its last one: it may {left} then.")
+        details.append(f"It is its last grant: it may {left} then.")
     done = "The grant is removed"
-    await _narrow(without(policy, at), "Remove this grant?", details, "Remove", done)
+    await _narrow(without_grant(policy, at), "Remove this grant?", details, "Remove", done)
 
 
 async def _only_read(policy: Policy, who: str) -> None:
     question, done = ("Let it only read?", "It may only read")
     if _is_site(who):
         question, done = ("Let nobody pay it?", "It may not be paid")
-    details = [who, "Its grants go."]
-    await _narrow(reading(policy, who), question, details, _withdraw(who), done)
+    details = [who, "Its grants are removed."]
+    await _narrow(with_read_only(policy, who), question, details, _withdraw_label(who), done)
 
 
 def _is_site(who: str) -> bool:
     return who.startswith("site:")
 
 
-def _withdraw(who: str) -> str:
+def _withdraw_label(who: str) -> str:
     """Return the label of the button that takes a principal's grants but keeps it under grants."""
     return "Pay nothing" if _is_site(who) else "Only read"
 
@@ -117,7 +116,7 @@ def consequence_texts(replay: Replay) -> list[str]:
     return texts
 
 
-def without(policy: Policy, at: int) -> dict[str, Any]:
+def without_grant(policy: Policy, at: int) -> dict[str, Any]:
     """Return the document without one grant. If it was its principal's last one, the principal may
     only read: without being named it would be under no grants, and may do more."""
     who = policy.grants[at]["who"]
@@ -128,7 +127,7 @@ def without(policy: Policy, at: int) -> dict[str, Any]:
     return {**policy.document, "grants": kept, "readOnly": read_only}
 
 
-def reading(policy: Policy, who: str) -> dict[str, Any]:
+def with_read_only(policy: Policy, who: str) -> dict[str, Any]:
     """Return the document in which a principal may only read."""
     kept = [each for each in policy.grants if each["who"] != who]
     return {**policy.document, "grants": kept, "readOnly": [*policy.read_only, who]}
@@ -155,7 +154,7 @@ def _build(found: tuple[Policy, People]) -> None:
                 sw.text(sentence)
     with sw.card("Address book", "book"), sw.stack("sw-list"):
         none = "No name yet; a grant's @name stands for addresses here."
-        sw.listed(policy.book.items(), lambda each: _group(*each, people), none)
+        sw.show_list(policy.book.items(), lambda each: _group(*each, people), none)
 
 
 def _principal(policy: Policy, people: People, who: str, numbers: Sequence[int]) -> None:
@@ -163,7 +162,7 @@ def _principal(policy: Policy, people: People, who: str, numbers: Sequence[int])
         with sw.row():
             sw.heading(people.called(who)).classes("sw-text")
             ui.space()
-            only = sw.button(_withdraw(who), lambda: _only_read(policy, who), needs=sw.POLICY)
+            only = sw.button(_withdraw_label(who), lambda: _only_read(policy, who), needs=sw.POLICY)
             said = f"Pay {who} nothing" if _is_site(who) else f"Let {who} only read"
             only.props["aria-label"] = said
         with sw.stack("sw-list"):
@@ -182,7 +181,7 @@ def _group(name: str, addresses: Sequence[str], people: People) -> None:
                 sw.text(address, "sw-mono")
                 sw.copy_button(address, "Address")
                 called = people.book.called.get(address, "")
-                # Without a contact it has the group's name, which is there already.
+                # An address without a contact has the group's name, which is shown already.
                 sw.dim("" if called.startswith("@") else called)
 
 
@@ -216,7 +215,7 @@ async def _new_grant(policy: Policy) -> dict[str, Any] | None:
             for each in (said, changed, save):
                 each.set_visibility(True)
 
-    with titled("Add a grant", wide=True) as dialog:
+    with titled_dialog("Add a grant", wide=True) as dialog:
         ui.label("A sentence, or JSON. It is shown as the service reads it before it is in force.")
         field = ui.textarea("Grant", on_change=unread).props("outlined autogrow")
         error = sw.error_text()

@@ -11,12 +11,12 @@ from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.frame import Poll, frame
 
-# They change when the service is started again.
+# Settings change only when the service is restarted.
 EVERY_S = 30.0
 _SOURCES = {"argument": "command option"}
 _NOTE = (
     "Read once, at the start, from the environment and .env of the process that answers: change"
-    " them there, and restart. docs/reference/settings.md says what each means. Grants, API keys"
+    " them there, and restart. docs/reference/settings.md explains each. Grants, API keys"
     " and settings of plugins change while the service runs, on pages of their own."
 )
 
@@ -42,8 +42,8 @@ def page() -> None:
             search = sw.search_field("Search settings", draw)
             only_set = ui.switch("Only what was set", on_change=draw)
             count = sw.dim().props("role=status")
-        shown = sw.Redrawn(_cards, "sw-stack")
-        # By a lambda: the client is known once a visitor asks.
+        shown = sw.LiveContent(_cards, "sw-stack")
+        # In a lambda, because the client is known only once a visitor asks.
         Poll(freshness, EVERY_S, lambda: api().settings(), show)
 
 

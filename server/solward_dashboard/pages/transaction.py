@@ -25,7 +25,7 @@ from solward.types.record import (
 )
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import looked_at
+from solward_dashboard.dialogs import show_dialog
 from solward_dashboard.forms import in_words
 from solward_dashboard.frame import frame_of_one
 from solward_dashboard.leaving import leaving_list, number_list, rule_text
@@ -43,12 +43,12 @@ _TITLES = {name: each.label for name, each in _DETAILS.items()} | {
     PLUGIN_DETAILS: "The plugin says (nothing checks it)",
 }
 _ADDRESSES = {name for name, each in _DETAILS.items() if isinstance(each, Address)}
-# Of payments and pockets.
+# These details are of payments and pockets, which declare none.
 _ADDRESSES |= {"asset", "pocket"}
 
 
 @dataclass(frozen=True, slots=True)
-class One:
+class TransactionView:
     """A transaction, with the names and the network that it is shown with."""
 
     judged: Judged
@@ -56,23 +56,23 @@ class One:
     network: str
 
 
-async def fetch(transaction_id: str) -> One:
+async def fetch(transaction_id: str) -> TransactionView:
     """Fetch everything that is shown of a transaction."""
     judged, health, people = await asyncio.gather(
         api().transactions.get(transaction_id), api().health(), People.ask()
     )
-    return One(judged, people, health.network)
+    return TransactionView(judged, people, health.network)
 
 
 def page(transaction_id: str) -> None:
     """Build the page of one transaction; it is rebuilt when it changes."""
     with frame_of_one("/transactions", "Transaction", transaction_id) as one:
         with sw.card(testid="transaction"):
-            shown = sw.Redrawn(_whole, "sw-stack")
+            shown = sw.LiveContent(_whole, "sw-stack")
         one.poll(EVERY_S, lambda: fetch(transaction_id), shown.show)
 
 
-def _whole(one: One) -> None:
+def _whole(one: TransactionView) -> None:
     with sw.row():
         sw.heading(one.judged.transaction.type.replace("_", " "))
         _status(one)
@@ -83,22 +83,22 @@ async def show_record(transaction_id: str) -> None:
     """Show a record in a dialog; returns when it is closed. Raises `ClientError`."""
     one = await fetch(transaction_id)
 
-    def beside() -> None:
+    def show_status() -> None:
         _status(one)
         ui.space()
         ui.link("Its own page", f"/transactions/{transaction_id}")
 
     kind = one.judged.transaction.type.replace("_", " ")
-    async with looked_at(kind, wide=True, beside=beside):
+    async with show_dialog(kind, wide=True, beside=show_status):
         _body(one)
 
 
-def _status(one: One) -> None:
+def _status(one: TransactionView) -> None:
     status = one.judged.transaction.status
     ui.badge(status).classes(f"sw-{status}")
 
 
-def _body(one: One) -> None:
+def _body(one: TransactionView) -> None:
     judged, record = one.judged, one.judged.transaction
     tokens = token_list(one.network)
     if judged.rule is not None:
@@ -130,7 +130,7 @@ def _body(one: One) -> None:
         sw.text(jsontext.indented(judged.raw), "sw-mono sw-pre")
 
 
-def _facts(one: One, tokens: TokenList) -> Iterator[tuple[str, str]]:
+def _facts(one: TransactionView, tokens: TokenList) -> Iterator[tuple[str, str]]:
     record = one.judged.transaction
     yield "Wallet", one.people.wallet(record.wallet_id)
     if record.principal is not None:
@@ -143,7 +143,7 @@ def _facts(one: One, tokens: TokenList) -> Iterator[tuple[str, str]]:
         yield "Amount", said
 
 
-def _leaving(one: One, tokens: TokenList) -> None:
+def _leaving(one: TransactionView, tokens: TokenList) -> None:
     could_leave = one.judged.could_leave
     made = one.judged.transaction.status in ("confirmed", "pending")
     title = "What was asked for" if could_leave is None else "The most it could take, by its bytes"
@@ -198,7 +198,7 @@ def called(address: str, known: AddressBook) -> str:
     """Return an address by its name or else its ends, or which one it only looks like."""
     other = known.taken_for(address)
     if other is not None:
-        # What matters first: the ends are those that people know.
+        # The warning goes first: the ends are those of the address that people know.
         return f"not {other.name}, looks like it: {short(address)}"
     return known.called.get(address) or short(address)
 

@@ -25,7 +25,7 @@ from solward.types.errors import InvalidRequest
 from solward.types.record import PLUGIN_DETAILS, recipient_of
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import looked_at
+from solward_dashboard.dialogs import show_dialog
 from solward_dashboard.forms import RECIPIENT_HINT, FormError, RequestForm
 from solward_dashboard.frame import Freshness, Poll, frame
 from solward_dashboard.pages.transaction import row as record_row
@@ -35,10 +35,10 @@ from solward_dashboard.wording import ASKING, counted, midnight
 _ALL = TransactionFilter()
 EVERY_S = 3.0
 LIMIT = 50
-# Page size where more has happened than `LIMIT` holds, and for older records.
+# Page size for older records, and if more happened than `LIMIT` holds.
 MORE = 250
 _STATUS_CLASS = {f"sw-text-{status}": f"x == '{status}'" for status in TransactionStatus}
-# An amount, an address and a reason are shown whole: half of one is another one.
+# Amounts, addresses and reasons are never truncated: a truncated one reads as another.
 _WHOLE = {"wrapText": True, "autoHeight": True, "cellClass": "sw-whole"}
 _COLUMNS = [
     {"field": "at", "hide": True, "sort": "desc"},
@@ -60,7 +60,7 @@ _COLUMNS = [
     {"headerName": "Why", "field": "why", "minWidth": 130, "flex": 2, "sortable": False} | _WHOLE,
     {"headerName": "Signature", "field": "signature", "minWidth": 140, "sortable": False},
 ]
-# The first three columns are all that a phone has room for; the rest is behind a tap on the row.
+# A phone has room for the first three columns; a tap on the row shows the rest.
 _FITTED = """params => {
   const api = params.api, width = params.clientWidth;
   if (!width) return;
@@ -68,14 +68,14 @@ _FITTED = """params => {
   api.setColumnsVisible(["fee"], width >= 1000);
   api.setColumnsVisible(["signature"], width >= 1150);
 }"""
-# The table is one stop of the Tab key, however many rows it has: inside of it the arrows go from
-# cell to cell. The browser goes on from what lies before or behind it.
+# The table is one stop of the Tab key, however many rows it has; inside, the arrows go from
+# cell to cell. Tab goes on from the element before or after the table.
 _LEFT = """params => {
   document.querySelector(params.backwards ? ".sw-before-table" : ".sw-behind-table")
     .focus({preventScroll: true});
   return false;
 }"""
-# The focus stays with its record, not with the place in which another one may come to lie.
+# The focus stays with its record when new rows move it to another place.
 _FOCUSED = """params => {
   params.context.focused = params.api.getDisplayedRowAtIndex(params.rowIndex ?? -1)?.id;
 }"""
@@ -98,16 +98,16 @@ _GRID = {
     ":onGridSizeChanged": _FITTED,
     "ensureDomOrder": True,
 }
-# Pages of a filter without a record that are asked for before somebody presses the button again.
+# The most empty pages that are asked for in a row until the button is pressed again.
 _MOST_EMPTY = 20
 
 _ABOUT = (
-    "What recipients are called. A contact allows nothing: grants say who may be paid, and @names "
+    "Names for recipients. A contact allows nothing: grants say who may be paid, and @names "
     "are the groups of the address book on the Policy page."
 )
 
 EXPORT = "/transactions.csv"
-# What the dialog of contacts has a form of.
+# The request that the dialog of contacts is a form of.
 request = NewContact
 
 
@@ -167,7 +167,7 @@ class Table:
             ui.space()
             sw.button("Contacts", lambda: edit_contacts(self._shown.contacts))
             export = sw.button("Export CSV", self._export)
-            export.tooltip("All that the filters let through")
+            export.tooltip("Everything that fits the filters")
             self._older = sw.button("Load older", lambda: self._load(MORE))
         Poll(freshness, EVERY_S, self._fetch, self._show)
         self._draw()
@@ -238,7 +238,7 @@ class Table:
             for each in found
         ]
         if rows != self._rows:
-            # By the records' ids the table updates its rows in place, so that one keeps the focus.
+            # The table finds rows by their ids and updates them in place, so the focus stays.
             self._grid.run_grid_method("setGridOption", "rowData", rows)
             self._rows = rows
         every = counted(len(self._known), "transaction")
@@ -253,7 +253,7 @@ class Table:
             self._empty.set_text(
                 "Nothing fits this filter."
                 if self._ended
-                else "Nothing fits this filter yet. Older ones may: load them, or change it."
+                else "Nothing fits this filter yet. Load older ones, or change it."
             )
         else:
             self._empty.set_text("No transaction yet. Airdrop some SOL on the Wallets page.")
@@ -262,7 +262,7 @@ class Table:
         try:
             recipient = self._address(self._recipient.value)
         except InvalidRequest:
-            # Its field says so; the other filters hold.
+            # The field shows the error; the other filters still apply.
             recipient = ""
         before = self._filter
         self._filter = TransactionFilter(
@@ -303,7 +303,7 @@ class Table:
         ui.download.from_url(f"{EXPORT}?{urlencode(asked)}")
 
     async def _selected(self) -> None:
-        # By a click or the space bar.
+        # A click or the space bar selects a row.
         chosen = await self._grid.get_selected_row()
         if chosen is None:
             return
@@ -331,7 +331,7 @@ def matches(record: Transaction, wanted: TransactionFilter, search: str, wallet:
         return False
     if isinstance(until, datetime) and record.timestamp >= until:
         return False
-    # A plugin's own words find nothing: they may name any address.
+    # A plugin's own words are not searched: they may name any address.
     details = [each for name, each in record.details.items() if name != PLUGIN_DETAILS]
     parts = [record.id, wallet, record.type, record.signature, record.error, *details]
     searched = " ".join(str(each) for each in parts if each is not None)
@@ -382,10 +382,10 @@ async def edit_contacts(contacts: Sequence[Contact]) -> None:
                 look = {"icon": "delete", "look": sw.ICON, "needs": sw.POLICY, "of": name}
                 sw.button("", lambda: remove(contact), **look)
 
-    async with looked_at("Contacts", wide=True):
+    async with show_dialog("Contacts", wide=True):
         sw.dim(_ABOUT)
-        shown = sw.Redrawn[Sequence[Contact]](
-            lambda found: sw.listed(found, row, "No recipient has a name yet."), "sw-points"
+        shown = sw.LiveContent[Sequence[Contact]](
+            lambda found: sw.show_list(found, row, "No recipient has a name yet."), "sw-points"
         )
         sw.marked(shown.element, "contacts")
         shown.show(contacts)
@@ -398,7 +398,7 @@ async def export(request: Request) -> Response:
     try:
         wanted = TransactionFilter.of(request.query_params)
         pieces = api().transactions.export(wanted)
-        # Before the status is sent, so that an error is not a file.
+        # Read before the status is sent, so that an error does not become a file.
         first = await anext(pieces)
     except InvalidRequest as error:
         return PlainTextResponse(str(error), 400)

@@ -44,10 +44,10 @@ from solward_dashboard.charts import (
     observed_points,
     points_from_records,
 )
-from solward_dashboard.dialogs import confirmed, filled, looked_at, noted
+from solward_dashboard.dialogs import ask_form, ask_note, confirmed, show_dialog
 from solward_dashboard.forms import RequestForm
 from solward_dashboard.frame import Poll, frame_of_one, set_frozen
-from solward_dashboard.leaving import can_leave, grants_left, open_holds, previewed
+from solward_dashboard.leaving import can_leave, confirm_preview, grants_left, open_holds
 from solward_dashboard.pages.wallet_actions import CurrentWallet, Schedules, actions
 from solward_dashboard.pages.wallets import token_name
 from solward_dashboard.wording import counted, local_times, plain, short, sol, value_text
@@ -60,7 +60,7 @@ _DECISIONS = 200
 _NEWEST = 20
 _AGENTS = 4
 _RECENT = 8
-# Token accounts that are named with why they keep their rent.
+# The most token accounts that are listed with the reason why they keep their rent.
 _KEPT = 5
 _NO_STAKE = "Nothing staked. Run the skill stake_sol to stake some."
 
@@ -86,7 +86,7 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet:
     """Fetch everything that the page of a wallet shows.
 
     Args:
-        decisions: how many of each of its agents.
+        decisions: how many decisions of each of its agents.
     """
     wallet = await api().wallets.get(wallet_id)
     agents = [each.id for each in await api().agents.list() if each.wallet_id == wallet_id]
@@ -125,13 +125,13 @@ def page(wallet_id: str) -> None:
                 leaving = can_leave()
                 limits = sw.card_of("Limits", limit_bars, "limits")
                 grants = grants_left()
-                pockets: sw.Redrawn[Sequence[Pocket]] = sw.card_of(
+                pockets: sw.LiveContent[Sequence[Pocket]] = sw.card_of(
                     "At risk in pockets",
                     lambda found: [*map(partial(_pocket, wallet), found)],
                     "pockets",
                     hides=True,
                 )
-                rent: sw.Redrawn[Reclaimable | None] = sw.card_of(
+                rent: sw.LiveContent[Reclaimable | None] = sw.card_of(
                     "Rent that can come back",
                     lambda found: rent_rows(found, wallet),
                     "rent",
@@ -146,9 +146,9 @@ def page(wallet_id: str) -> None:
         with sw.stack("sw-wide sw-top"):
             with sw.stack():
                 schedules = Schedules(wallet)
-                stakes: sw.Redrawn[Sequence[Stake]] = sw.card_of(
+                stakes: sw.LiveContent[Sequence[Stake]] = sw.card_of(
                     "Stakes",
-                    lambda found: sw.listed(found, partial(_stake, wallet), _NO_STAKE),
+                    lambda found: sw.show_list(found, partial(_stake, wallet), _NO_STAKE),
                     "stakes",
                 )
             recent = sw.card_of("Last transactions", recent_rows, "recent")
@@ -179,7 +179,7 @@ def page(wallet_id: str) -> None:
             return latest
 
         one.poll(EVERY_S, fetch_new, show, lambda latest: latest.wallet.name)
-        # What can come back takes the ledger some calls.
+        # Finding reclaimable rent takes several calls of the ledger, so it is rare.
         Poll(one.freshness, RENT_EVERY_S, lambda: rent_of(wallet_id), rent.show)
 
 
@@ -187,7 +187,7 @@ def _history(latest: OneWallet) -> tuple[Sequence[Point], str]:
     wallet, now = latest.wallet, Point(datetime.now(UTC), latest.balance.sol)
     observed = observed_points(wallet.address, latest.decisions)
     known = BALANCES.add(wallet.id, [*observed, now])
-    # Fewer than the limit are all there are.
+    # Fewer records than the limit are all records.
     if len(latest.records) < _RECORDS:
         whole = points_from_records(wallet.created_at, latest.records, latest.balance.sol)
         if whole:
@@ -207,14 +207,15 @@ class Head:
         self._frozen = False
         with sw.card():
             with sw.row():
-                self._address = sw.Redrawn(_address, "sw-row", of=lambda shown: shown.id)
+                self._address = sw.LiveContent(_address, "sw-row", of=lambda shown: shown.id)
                 self._badge = ui.badge("frozen", color="blue-8")
                 ui.space()
                 self._switch = sw.button(
                     "Freeze", self._toggle, icon="ac_unit", needs=sw.OPERATE, testid="freeze"
                 )
             with sw.row():
-                self._tags = sw.Redrawn[Sequence[str]](lambda tags: [*map(sw.tag, tags)], "sw-row")
+                self._tags: sw.LiveContent[Sequence[str]]
+                self._tags = sw.LiveContent(lambda tags: [*map(sw.tag, tags)], "sw-row")
                 sw.button("Edit tags", self._edit_tags, icon="sell", look=sw.FLAT, needs=sw.POLICY)
 
     def show(self, wallet: Wallet, *, frozen: bool) -> None:
@@ -228,7 +229,7 @@ class Head:
 
     async def _edit_tags(self) -> None:
         wallet = self._wallet()
-        await filled(
+        await ask_form(
             f"Tags of {wallet.name}",
             lambda: RequestForm(fields_of(ChangedWallet), {"tags": wallet.tags}),
             "Save",
@@ -236,10 +237,10 @@ class Head:
         )
 
     async def _toggle(self) -> None:
-        # As it was when it was pressed: it may be switched elsewhere while the dialog is open.
+        # The state at the press counts: it may change elsewhere while the dialog is open.
         wallet, thaws, reason = self._wallet(), self._frozen, None
         if not thaws:
-            reason = await noted(
+            reason = await ask_note(
                 f"Freeze {wallet.name}?",
                 lambda: sw.dim("It makes no new transaction until it is unfrozen."),
                 "Freeze",
@@ -265,11 +266,11 @@ def _address(wallet: Wallet) -> None:
 
 async def _show_qr(wallet: Wallet) -> None:
     """Show the wallet's address as a QR code."""
-    # Imported when the first code is shown.
+    # Imported here because most visitors never show a code.
     import segno
 
     code = segno.make_qr(wallet.address, error="m")
-    async with looked_at(f"Address of {wallet.name}"):
+    async with show_dialog(f"Address of {wallet.name}"):
         image = ui.image(code.svg_data_uri(scale=8, border=3, dark="#000", light="#fff"))
         sw.marked(image.classes("sw-qr"), "qr").props["alt"] = f"QR code of {wallet.address}"
         ui.label(wallet.address).classes("sw-mono")
@@ -293,7 +294,7 @@ async def _unfrozen(wallet: Wallet) -> list[str]:
 def holdings(balance: Balance) -> None:
     """Show SOL and tokens."""
     sw.text(f"{plain(balance.sol)} SOL", "sw-figure", testid="sol")
-    sw.listed(balance.tokens, _token, "No tokens. Swap some SOL, or launch one.")
+    sw.show_list(balance.tokens, _token, "No tokens. Swap some SOL, or launch one.")
 
 
 def _token(token: TokenBalance) -> None:
@@ -386,7 +387,7 @@ def rent_rows(found: Reclaimable | None, wallet: CurrentWallet) -> None:
             sw.action(
                 "Reclaim",
                 lambda: until_done(api().wallets.reclaim_rent, wallet().id),
-                ask=lambda: previewed(
+                ask=lambda: confirm_preview(
                     wallet().id,
                     "Reclaim this rent?",
                     [("Comes back in all", said)],
@@ -422,7 +423,7 @@ def _stake(wallet: CurrentWallet, stake: Stake) -> None:
             sw.action(
                 verb,
                 lambda: call(api().wallets),
-                ask=lambda: previewed(
+                ask=lambda: confirm_preview(
                     wallet().id,
                     f"{verb} this stake?",
                     facts,
@@ -438,7 +439,7 @@ def _stake(wallet: CurrentWallet, stake: Stake) -> None:
 
 def recent_rows(records: Sequence[Transaction]) -> None:
     """Show the last transactions."""
-    sw.listed(records[:_RECENT], _recent, "None yet. Ask the faucet for some SOL.")
+    sw.show_list(records[:_RECENT], _recent, "None yet. Ask the faucet for some SOL.")
 
 
 def _recent(record: Transaction) -> None:

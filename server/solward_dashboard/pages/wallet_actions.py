@@ -32,23 +32,23 @@ from solward.types.errors import SolwardError
 from solward.types.record import TransactionType
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, filled, looked_at
+from solward_dashboard.dialogs import ask_form, confirmed, show_dialog
 from solward_dashboard.forms import Form, FormError, fieldset, form_schema, in_words, read_all
-from solward_dashboard.leaving import previewed
+from solward_dashboard.leaving import confirm_preview
 from solward_dashboard.wording import People, ago, day, local_times, value_text
 
 CurrentWallet = Callable[[], Wallet]
 _RUNS = 20
-# Of a schedule's JSON, what its runs change.
+# The fields of a schedule's JSON that its runs change.
 _OF_RUNS = frozenset({"isRunning", "runs", "failures", "nextRunAt"})
 _CLASSES = {"active": "sw-confirmed", "paused": "sw-failed", "ended": "sw-idle"}
 # Chosen above the form, because a skill brings the form of its own parameters.
 _SKILLS = ("skill", "parameters")
-# The distribution of built-in skills: another's skill of the same name is another.
+# The distribution of built-in skills; others may have skills of the same names.
 _OWN: Final = "solward"
 _NO_TRIAL: Final = (
-    "This skill has no dry run: what it makes is judged when it makes it, and the wallet's limits"
-    " bound it."
+    "This skill has no dry run. The service checks each transaction against the wallet's limits"
+    " when the skill makes it."
 )
 
 
@@ -59,9 +59,9 @@ class Action:
     Attributes:
         run: does it with the form's values under an idempotency key; returns the outcome as text.
         asks: whether a person confirms it first.
-        trial: a dry run with the form's values; None where it has none.
-        recipient: the field of whom it pays, which takes a name too; empty where there is none.
-        known: what the form begins with, beside the schema's defaults.
+        trial: a dry run with the form's values; None if there is none.
+        recipient: the field of its recipient, which takes a name too; empty if there is none.
+        known: values that the form begins with, besides the schema's defaults.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Action:
     known: Mapping[str, Any] = field(default_factory=dict)
 
 
-def of_operation(declared: Operation, known: Mapping[str, str] | None = None) -> Action:
+def operation_action(declared: Operation, known: Mapping[str, str] | None = None) -> Action:
     """Return the action of a declared operation; its form begins with the values of `known`."""
 
     def fields(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def of_operation(declared: Operation, known: Mapping[str, str] | None = None) ->
 
     async def run(wallet_id: str, values: Mapping[str, Any], key: str) -> str:
         method = getattr(api().wallets, declared.name)
-        return _ended(await method(wallet_id, **fields(values), idempotency_key=key))
+        return _outcome_text(await method(wallet_id, **fields(values), idempotency_key=key))
 
     async def trial(wallet_id: str, values: Mapping[str, Any]) -> Trial:
         found: Trial = await getattr(api().wallets.dry_run, declared.name)(
@@ -111,7 +111,7 @@ def of_operation(declared: Operation, known: Mapping[str, str] | None = None) ->
     )
 
 
-def of_skill(skill: Skill) -> Action:
+def skill_action(skill: Skill) -> Action:
     """Return the action that runs a skill, whoever wrote it."""
 
     async def run(wallet_id: str, values: Mapping[str, Any], key: str) -> str:
@@ -138,9 +138,9 @@ def _recipient_of(operation: str) -> str:
     return next((each.json for each in recipient_fields(operation)), "")
 
 
-AIRDROP, TRANSFER = of_operation(declared.AIRDROP), of_operation(declared.TRANSFER)
-TRANSFER_TOKEN = of_operation(declared.TRANSFER_TOKEN)
-SWAP = of_operation(declared.SWAP, {"inputToken": "SOL"})
+AIRDROP, TRANSFER = operation_action(declared.AIRDROP), operation_action(declared.TRANSFER)
+TRANSFER_TOKEN = operation_action(declared.TRANSFER_TOKEN)
+SWAP = operation_action(declared.SWAP, {"inputToken": "SOL"})
 
 
 def actions(wallet: CurrentWallet) -> tuple[SkillChooser, ui.tab]:
@@ -165,7 +165,7 @@ class ActionPanel:
     def __init__(self, action: Action, wallet: CurrentWallet) -> None:
         self._action = action
         self._wallet = wallet
-        # A payment whose fate is not known is asked for again under its own key.
+        # A payment with an unknown outcome is sent again under the same key.
         self._open: tuple[Mapping[str, Any], str] | None = None
         slug = action.name.lower().replace(" ", "-")
         with sw.stack(f"sw-form {sw.POLICY}"):
@@ -178,13 +178,13 @@ class ActionPanel:
                     action.verb, self._run, look=sw.PRIMARY, testid=f"run-{slug}"
                 )
             with ui.element("div").props("role=status"):
-                self._outcome = sw.told("sw-outcome sw-text", testid=f"outcome-{slug}")
+                self._outcome = sw.optional_text("sw-outcome sw-text", testid=f"outcome-{slug}")
         if action.recipient:
             ui.timer(0, self.learn_names, once=True)
 
     async def _run(self) -> None:
         if self._action.recipient:
-            # By today's names: a wallet or a contact may be new, or be called otherwise.
+            # Names are read again: a wallet or a contact may be new or renamed.
             await self.learn_names()
         try:
             values = self._form.values()
@@ -220,14 +220,14 @@ class ActionPanel:
         of, name = ("on", action.name) if action.verb == "Run" else ("from", "")
         question = f"{' '.join(filter(None, (action.verb, name, of)))} {wallet.name}?"
         if self._open is not None and self._open[0] == values:
-            # It may be paid: a dry run would judge a second payment, and might refuse that.
-            again = "It was sent, and no answer came. Under its own key it pays at most once."
+            # It may be paid already: a dry run would judge a second payment, and might refuse it.
+            again = "It was sent, but no answer came. Its key makes it pay at most once."
             return await confirmed(question, [again, *_lines(values)], action.verb)
         trial = action.trial
         if trial is None:
             about = [*_lines(values), _NO_TRIAL, await _can_leave(wallet.id)]
             return await confirmed(question, about, action.verb)
-        return await previewed(
+        return await confirm_preview(
             wallet.id,
             question,
             await _facts(values, action.schema["properties"]),
@@ -247,8 +247,8 @@ class ActionPanel:
         sw.notify_error(error)
         said = str(error)
         if key is not None:
-            said += f" Whether it was paid is not known: {self._action.verb} again with the same"
-            said += " values tells, and pays at most once."
+            said += f" It is not known whether it was paid. {self._action.verb} again with the same"
+            said += " values to find out: it pays at most once."
         self._notify(said, good=False)
 
     def _notify(self, said: str, *, good: bool) -> None:
@@ -282,7 +282,7 @@ class SkillChooser:
         skill = self._skills.get(str(self._select.value))
         if skill is not None:
             with self._place:
-                ActionPanel(of_skill(skill), self._wallet)
+                ActionPanel(skill_action(skill), self._wallet)
 
 
 def _lines(values: Mapping[str, Any]) -> list[str]:
@@ -315,7 +315,7 @@ def _value_text(value: Any) -> str:
     return jsontext.dumps(value) if isinstance(value, list | dict) else value_text(value)
 
 
-def _ended(record: Transaction) -> str:
+def _outcome_text(record: Transaction) -> str:
     what = record.type.replace("_", " ").capitalize()
     signature = "" if record.signature is None else f". Signature {record.signature}"
     arrived = record.details.get("outputAmount")
@@ -339,8 +339,8 @@ class Schedules:
                 ui.space()
                 more = {"look": sw.SMALL, "needs": sw.POLICY, "testid": "new-schedule"}
                 sw.button("New schedule", self._create, **more)
-            # A run changes the texts alone: a button that is built anew loses the press on it.
-            self._rows = sw.Redrawn(self._build, of=_apart_from_runs)
+            # A run updates only the texts: a rebuilt button would lose a press on it.
+            self._rows = sw.LiveContent(self._build, of=_apart_from_runs)
 
     def show(self, schedules: Sequence[Schedule], skills: Sequence[Skill]) -> None:
         self._skills = tuple(skills)
@@ -349,14 +349,14 @@ class Schedules:
             self._states[each.id].set_text(_state_text(each))
 
     def _build(self, schedules: Sequence[Schedule]) -> None:
-        sw.listed(schedules, self._row, "No skill runs on this wallet by itself.")
+        sw.show_list(schedules, self._row, "No skill runs on this wallet on a schedule.")
 
     def _row(self, schedule: Schedule) -> None:
         name, calls = schedule.name, api().schedules
 
         look = {"look": sw.SMALL, "of": f"of {name}"}
 
-        def does(
+        def add(
             verb: str,
             call: Callable[[str, str], Awaitable[Any]],
             done: str,
@@ -367,7 +367,7 @@ class Schedules:
             sw.action(
                 verb,
                 lambda: call(schedule.wallet_id, schedule.id),
-                # A stop is never asked twice.
+                # Stopping needs no confirmation.
                 ask=(lambda: confirmed(question, details, verb)) if details else None,
                 said=f"{name} {done}",
                 needs=needs,
@@ -383,22 +383,27 @@ class Schedules:
             parameters = jsontext.dumps(dict(schedule.parameters))
             terms = [f"{schedule.skill} {parameters}", schedule.when, f"As {schedule.made_by}"]
             if schedule.status == "active":
-                beside = "Beside its due times; it counts like any other run."
+                beside = "Besides its due times; it counts like any other run."
                 begins = "begins; Runs shows what becomes of it"
-                does("Run now", calls.run, begins, [*terms, beside])
-                does("Pause", calls.pause, "is paused", needs=sw.OPERATE)
+                add("Run now", calls.run, begins, [*terms, beside])
+                add("Pause", calls.pause, "is paused", needs=sw.OPERATE)
             else:
-                does("Resume", calls.resume, "is active", terms)
+                add("Resume", calls.resume, "is active", terms)
             sw.button("Change", lambda: self._change(schedule), needs=sw.POLICY, **look)
-            does("Delete", calls.delete, "is deleted", ["Its runs go, its transactions stay."])
+            add(
+                "Delete",
+                calls.delete,
+                "is deleted",
+                ["Its runs are deleted; its transactions stay."],
+            )
         self._states[schedule.id] = sw.dim()
 
     async def _create(self) -> None:
         wallet = self._wallet()
-        asked = await _asked(f"New schedule of {wallet.name}", self.new, self._skills, {})
+        asked = await _ask_schedule(f"New schedule of {wallet.name}", self.new, self._skills, {})
         if asked is None:
             return
-        question = f"Run {asked['skill']} on {wallet.name} by itself?"
+        question = f"Run {asked['skill']} on {wallet.name} on a schedule?"
         if await confirmed(question, _field_lines(self.new, asked), "Create"):
             given = {each.name: asked.get(each.json) for each in fields_of(self.new)}
             made = await api().schedules.create(wallet.id, **given)
@@ -406,12 +411,12 @@ class Schedules:
 
     async def _change(self, schedule: Schedule) -> None:
         was = schedule.raw
-        asked = await _asked(f"Change {schedule.name}", self.change, self._skills, was)
+        asked = await _ask_schedule(f"Change {schedule.name}", self.change, self._skills, was)
         if asked is None:
             return
         changed = {
             each.json: asked.get(each.json)
-            for each in _shown(self.change)
+            for each in _offered_fields(self.change)
             if asked.get(each.json) != was.get(each.json)
         }
         lines = _field_lines(self.change, changed)
@@ -429,20 +434,20 @@ def _apart_from_runs(schedules: Sequence[Schedule]) -> object:
 
 async def _runs(schedule: Schedule) -> None:
     found = await api().schedules.runs(schedule.wallet_id, schedule.id, limit=_RUNS)
-    async with looked_at(f"Runs of {schedule.name}"):
+    async with show_dialog(f"Runs of {schedule.name}"):
         with sw.marked(sw.stack("sw-list"), "runs"):
-            sw.listed(found, _run, "It was not due yet.")
+            sw.show_list(found, _run, "It was not due yet.")
 
 
-async def _asked(
+async def _ask_schedule(
     title: str, kind: type[Request], skills: Sequence[Skill], known: Mapping[str, Any]
 ) -> Any:
     """Return the values of a request's form; None if the user cancels.
 
     Args:
-        known: the fields' values, of a schedule that there is; its skill stays.
+        known: the values of an existing schedule, whose skill stays.
     """
-    return await filled(title, lambda: _ScheduleForm(kind, skills, known), "Continue")
+    return await ask_form(title, lambda: _ScheduleForm(kind, skills, known), "Continue")
 
 
 class _ScheduleForm:
@@ -458,7 +463,7 @@ class _ScheduleForm:
         self._skill.props('outlined dense data-testid="field-skill"').classes("sw-field")
         self._skill.set_visibility(not known)
         self._place = ui.element("div")
-        others = [each for each in _shown(kind) if each.json not in _SKILLS]
+        others = [each for each in _offered_fields(kind) if each.json not in _SKILLS]
         self._form = Form(form_schema(others), known)
         self._skill.on_value_change(self._chosen)
         self._skill.set_value(known.get("skill"))
@@ -472,7 +477,7 @@ class _ScheduleForm:
                     self._parameters = Form(each.parameters, self._known.get("parameters"))
 
     def values(self) -> dict[str, Any]:
-        """See `Filled.values`."""
+        """See `DialogForm.values`."""
         self._skill.error = None if self._skill.value else "is required"
         forms = [self._form, *([self._parameters] if self._parameters else [])]
         values = read_all(*forms)
@@ -483,11 +488,11 @@ class _ScheduleForm:
         return values[0] | {"skill": self._skill.value, "parameters": given}
 
     def show_error(self, error: str) -> None:
-        """See `Filled.show_error`."""
+        """See `DialogForm.show_error`."""
         self._form.show_error(error)
 
 
-def _shown(kind: type[Request]) -> list[Field]:
+def _offered_fields(kind: type[Request]) -> list[Field]:
     return [each for each in fields_of(kind) if "dashboard" not in each.left_out]
 
 

@@ -14,7 +14,7 @@ from solward.resources.wallets import NewWallet
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import filled
+from solward_dashboard.dialogs import ask_form
 from solward_dashboard.forms import RequestForm
 from solward_dashboard.frame import Poll, frame
 from solward_dashboard.lists import PagedCards
@@ -93,7 +93,7 @@ class _Card:
                 sw.copy_button(wallet.address, "Address").classes("sw-above")
             self._sol = ui.label("…").classes("sw-figure")
             self._tokens = sw.dim()
-            self._tags = sw.Redrawn[Sequence[str]](
+            self._tags = sw.LiveContent[Sequence[str]](
                 lambda tags: [*map(sw.tag, tags[:_MOST])], "sw-row sw-tags"
             )
         self._frozen.set_visibility(False)
@@ -111,7 +111,7 @@ class _Card:
 
 async def create_wallet() -> None:
     """Create a wallet and open its page."""
-    wallet = await filled(
+    wallet = await ask_form(
         "New wallet",
         lambda: RequestForm(fields_of(NewWallet)),
         "Create",

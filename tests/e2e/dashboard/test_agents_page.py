@@ -160,7 +160,7 @@ def test_a_chat_stays_while_the_page_is_open(wide: Browser, api: httpx.Client) -
     wide.click("Chat with talker")
     wide.wait_for(SAID)
     api.post(f"/agents/{_agents(api)['talker']['id']}/stop")
-    wide.wait_for("It is not running. Start it to write with it.")
+    wide.wait_for("It is not running. Start it to chat with it.")
     assert not wide.marked("send").is_enabled()
 
 

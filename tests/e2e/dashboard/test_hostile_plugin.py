@@ -122,7 +122,7 @@ def test_what_it_says_of_itself(sized: Browser) -> None:
     unfolded(sized)
     harmless(sized)
     sized.click("Settings of evil")
-    sized.wait_for("In force from the skill's next call on.")
+    sized.wait_for("Changes apply from the skill's next call on.")
     harmless(sized)
 
 

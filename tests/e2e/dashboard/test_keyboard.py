@@ -19,11 +19,11 @@ pytestmark = pytest.mark.more
 
 PASSWORD = "open sesame, please"
 # The key is shown this once: a press of Escape must not lose it.
-PERSISTENT = {"dialogs.shown_once"}
+PERSISTENT = {"dialogs.show_secret"}
 # The overview, and a wallet with its forms and tabs; `long` walks over the other pages.
 BUSY = ("/", "/wallets/{wallet_id}")
 # Over another dialog, which stays.
-NESTED = {"pages.agent_form.reviewed"}
+NESTED = {"pages.agent_form.review"}
 _PLACE = "return [scrollY, getSelection().toString()]"
 _TABBABLE = """
 const which = "a[href], button, input, textarea, select, [tabindex]";

@@ -127,7 +127,7 @@ def test_a_confirm_of_a_lost_socket_pays_what_was_previewed_and_once(
     def decided() -> bool:
         # What was pressed meanwhile may have been lost; then it is pressed again.
         browser.script(PRESS)
-        if paid() or "The form was changed since" in browser.text():
+        if paid() or "The form has changed" in browser.text():
             return True
         # That it was changed may have been told while the socket was away.
         return changed and not browser.all(CONFIRM)

@@ -205,7 +205,7 @@ def test_settings_of_a_skill_are_set_checked_by_field_and_its_secret_is_written_
 ) -> None:
     browser.open("/plugins")
     browser.click(f"Settings of {SKILL}")
-    browser.wait_for("In force from the skill's next call on.")
+    browser.wait_for("Changes apply from the skill's next call on.")
     assert browser.marked("field-token").get_attribute("type") == "password"
     browser.marked("field-token").send_keys("short")
     browser.marked("field-label").send_keys("till")
@@ -219,7 +219,7 @@ def test_settings_of_a_skill_are_set_checked_by_field_and_its_secret_is_written_
 
     browser.marked("field-token").send_keys(CANARY)
     browser.press("save-settings")
-    browser.wait_gone("In force from the skill's next call on.")
+    browser.wait_gone("Changes apply from the skill's next call on.")
     stored = {each["name"]: each for each in api.get(path).json()["settings"]}
     assert stored["token"] == {"name": "token", "secret": True, "set": True}
     assert CANARY not in browser.driver.page_source
@@ -233,7 +233,7 @@ def test_settings_of_a_skill_are_set_checked_by_field_and_its_secret_is_written_
     browser.wait_gone("set; what is typed replaces it")
     assert not api.get(path).json()["settings"][2]["set"]
     browser.click("Close")
-    browser.wait_gone("In force from the skill's next call on.")
+    browser.wait_gone("Changes apply from the skill's next call on.")
     assert browser.errors() == []
 
 

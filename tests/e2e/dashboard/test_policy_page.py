@@ -88,7 +88,7 @@ def test_a_grant_is_written_as_a_sentence_read_back_and_removed(
     assert sentences(api) == [said]
     # Its last grant gone it may only read: never more than before.
     browser.click("Remove grant 1")
-    browser.wait_for("It is its last one: it may only read then.")
+    browser.wait_for("It is its last grant: it may only read then.")
     browser.wait_for("none would have ended otherwise")
     browser.press("confirm")
     browser.wait_for("The grant is removed")

@@ -164,7 +164,7 @@ def test_a_form_that_is_changed_under_its_preview_sends_nothing(
         "arguments[0].value = '0.6'; arguments[0].dispatchEvent(new Event('input'))", field
     )
     shown.press("confirm")
-    shown.wait_for("The form was changed since")
+    shown.wait_for("The form has changed")
     assert not shown.all('[data-testid="confirm"]')
     shown.click("Cancel")
     shown.press("run-transfer")
@@ -347,7 +347,7 @@ def test_a_payment_whose_answer_was_lost_is_paid_once(
     service.start()
     shown.press("run-transfer")
     # No dry run: it would judge a second payment.
-    shown.wait_for("It was sent, and no answer came")
+    shown.wait_for("It was sent, but no answer came")
     shown.press("confirm")
     _outcome(shown, "transfer")("Transfer confirmed")
     assert sol_of(api, other) == Decimal("0.5")
@@ -366,7 +366,7 @@ def test_a_schedule_is_made_paused_resumed_and_deleted(
         found: list[dict[str, Any]] = api.get(f"/wallets/{wallet}/schedules").json()["schedules"]
         return found
 
-    shown.wait_for("No skill runs on this wallet by itself.")
+    shown.wait_for("No skill runs on this wallet on a schedule.")
     shown.click("New schedule")
     shown.choose("Skill", "check_balance", within=".q-dialog")
     shown.fill("Name", "look")
@@ -388,7 +388,7 @@ def test_a_schedule_is_made_paused_resumed_and_deleted(
     shown.click("Close")
     shown.click("Run now of look")
     # What is to run is told once more, and then the button of the dialog.
-    shown.wait_for("Beside its due times; it counts like any other run.")
+    shown.wait_for("Besides its due times; it counts like any other run.")
     shown.click("Run now", within=".q-dialog")
     run = ("runs", "isRunning")
     shown.until(lambda: [schedules()[0][each] for each in run] == [1, False], "it has run", 20)
@@ -404,7 +404,7 @@ def test_a_schedule_is_made_paused_resumed_and_deleted(
     shown.wait_for("Runs next")
     shown.click("Delete of look")
     shown.click("Delete")
-    shown.wait_for("No skill runs on this wallet by itself.")
+    shown.wait_for("No skill runs on this wallet on a schedule.")
     assert schedules() == []
 
 

@@ -14,7 +14,7 @@ import solward_dashboard
 from solward_dashboard import pages
 
 # What makes a dialog, called by whoever says what is in it.
-MAKERS = ("ui.dialog", "titled", "filled", "noted", "looked_at")
+MAKERS = ("ui.dialog", "titled_dialog", "ask_form", "ask_note", "show_dialog")
 _SOURCE = Path(solward_dashboard.__file__).parent
 # What had the focus when a dialog was opened, by its name.
 _REMEMBER_OPENER = """
@@ -84,14 +84,14 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     "frame._confirmed": ("/", (presses("freeze-all"),)),
     "pages.plugins.edit": ("/plugins", (clicks(f"Settings of {SKILL}"),)),
     "pages.plugins.show_entries": ("/plugins", (clicks(f"Entries of {DISTRIBUTION}"),)),
-    "leaving.previewed": ("/wallets/{wallet_id}", (refused_transfer,)),
+    "leaving.confirm_preview": ("/wallets/{wallet_id}", (refused_transfer,)),
     "dialogs.confirmed": ("/wallets/{frozen}", (presses("freeze"),)),
     "pages.holds._confirmed": ("/holds", (first('[data-testid^="approve-"]'),)),
     "pages.agent_form.create_agent": (
         "/agents",
         (clicks("New agent"), chooses("Start from", "Balance reporter"), presses("create")),
     ),
-    "pages.agent_form.reviewed": (
+    "pages.agent_form.review": (
         "/agents/{agent_id}",
         (clicks("Change"), fills("Strategy", "always do wait, or not"), presses("save")),
     ),
@@ -100,7 +100,7 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     "pages.transaction.show_record": ("/transactions", (first(".ag-row"),)),
     "pages.transactions.edit_contacts": ("/transactions", (clicks("Contacts"),)),
     "pages.wallet_actions._runs": ("/wallets/{wallet_id}", (clicks("Runs of look"),)),
-    "pages.wallet_actions._asked": (
+    "pages.wallet_actions._ask_schedule": (
         "/wallets/{wallet_id}",
         (presses("new-schedule", "confirm"),),
     ),
@@ -112,7 +112,7 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
         (clicks("New wallet", "Add to tags"), presses("create")),
     ),
     "pages.credentials._create": ("/admins", (clicks("New admin credential"), presses("create"))),
-    "dialogs.shown_once": (
+    "dialogs.show_secret": (
         "/api-keys",
         (clicks("New key"), fills("Name", "once"), presses("create"), shows("key")),
     ),
@@ -130,8 +130,8 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
 OFTEN = (
     "frame._confirmed",
     "pages.wallets.create_wallet",
-    "pages.agent_form.reviewed",
-    "dialogs.shown_once",
+    "pages.agent_form.review",
+    "dialogs.show_secret",
 )
 
 
@@ -145,7 +145,12 @@ def makers_of_dialogs() -> set[str]:
                 calls = (each for each in ast.walk(function) if isinstance(each, ast.Call))
                 if any(ast.unparse(each.func) in MAKERS for each in calls):
                     found.add(f"{module}.{function.name}")
-    return found - {"dialogs.titled", "dialogs.filled", "dialogs.noted", "dialogs.looked_at"}
+    return found - {
+        "dialogs.titled_dialog",
+        "dialogs.ask_form",
+        "dialogs.ask_note",
+        "dialogs.show_dialog",
+    }
 
 
 def opened_dialog(browser: Browser, maker: str, ids: Mapping[str, str]) -> None:
