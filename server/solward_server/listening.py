@@ -11,7 +11,7 @@ from solward.types.errors import ConfigError
 
 BACKLOG = 1024
 MAX_CONNECTIONS = Bounds().connections
-# What a process wants to open: its connections, those to nodes and databases, and plugins' pipes.
+# Enough for a process's connections, those to nodes and databases, and plugins' pipes.
 OPEN_FILES = 8 * MAX_CONNECTIONS
 
 

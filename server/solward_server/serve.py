@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 SECOND_SIGNAL_S = 1.0
 
-# The longest time for which the uses of keys are lost when the process is killed.
+# If the process is killed, it loses the uses of keys of this time at most.
 KEY_USES_FLUSH_S = 5.0
 
 _log = structlog.get_logger(__name__)
@@ -133,7 +133,7 @@ def create_app(service: Solward) -> Quart:
     app.url_map.strict_slashes = True
     app.url_map.merge_slashes = False
 
-    context = RouteContext.of(service)
+    context = RouteContext.from_service(service)
     middleware.allow_origins(app, service.settings.cors_origins)
     if service.settings.development_secret:
         # The secret is public, so DNS rebinding alone would let another site's page call all

@@ -44,7 +44,7 @@ from solward.types.record import (
     amount_of,
     recipient_of,
 )
-from solward_server.resources.transactions import Naming, csv_header, csv_rows
+from solward_server.resources.transactions import RowNames, csv_header, csv_rows
 
 SOL = 10**9
 ME, HER, MINT = (Keypair.from_seed(bytes([n]) * 32).pubkey() for n in (1, 2, 3))
@@ -54,7 +54,7 @@ ELSE = Keypair.from_seed(bytes([5]) * 32).pubkey()
 MINE, HERS = (get_associated_token_address(each, MINT, PROGRAM) for each in (ME, HER))
 OTHER = str(Keypair.from_seed(bytes([4]) * 32).pubkey())
 DECLARED = Intent("other", WALLET)
-NAMING = Naming(token_list("localnet"), {})
+NAMING = RowNames(token_list("localnet"), {})
 
 
 def pays(lamports: int = SOL, source: Pubkey = ME, to: Pubkey = HER) -> Instruction:

@@ -27,7 +27,7 @@ from solward.solana.token_list import token_list
 from solward.types.address_book import AddressBook, Known
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward_server.resources import transactions
-from solward_server.resources.transactions import COLUMNS, Naming, harmless
+from solward_server.resources.transactions import COLUMNS, RowNames, harmless
 
 OTHER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 TOKENS = token_list("localnet")
@@ -52,7 +52,7 @@ def read(text: bytes) -> list[dict[str, str]]:
 
 def row_of(record: TransactionRecord, **naming: Any) -> dict[str, str]:
     text = transactions.csv_header() + transactions.csv_rows(
-        [record], Naming(TOKENS, naming.pop("decimals", {}), **naming)
+        [record], RowNames(TOKENS, naming.pop("decimals", {}), **naming)
     )
     (row,) = read(text)
     return row
@@ -164,7 +164,7 @@ def test_no_cell_of_untrusted_text_begins_a_formula(text: str) -> None:
 @promise("csv-quotes-specials")
 def test_commas_quotes_and_line_ends_are_quoted() -> None:
     said = 'a "b", c\r\nd'
-    raw = transactions.csv_rows([replace(RECORD, error=said)], Naming(TOKENS, {}))
+    raw = transactions.csv_rows([replace(RECORD, error=said)], RowNames(TOKENS, {}))
     assert b'"a ""b"", c\r\nd"' in raw
     assert raw.endswith(b"\r\n")
     assert row_of(replace(RECORD, error=said))["reason"] == said
@@ -250,7 +250,7 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> Pages:
     pages = Pages()
     rows, filtered = transactions.csv_rows, History.every
 
-    def counted(records: list[TransactionRecord], naming: Naming) -> bytes:
+    def counted(records: list[TransactionRecord], naming: RowNames) -> bytes:
         pages.sizes.append(len(records))
         pages.rounds.append(pages.round)
         return rows(records, naming)

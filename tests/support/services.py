@@ -34,7 +34,7 @@ from solward_localnet.node import Localnet
 from solward_localnet.server import serving
 from solward_server.listening import listen
 from solward_server.resources import PREFIX
-from solward_server.resources.openapi import describe, described_by
+from solward_server.resources.openapi import describe, document_inputs
 from solward_server.serve import Address, create_app, serve
 
 # Holds every answer, and every request that went well, to the service's own description.
@@ -126,7 +126,7 @@ def described(app: Quart, service: Solward) -> Described:
     """The description of an application, made once for the same plugins and `ERROR_STATUS`."""
     if app not in _OF_APP:
         statuses = service.settings.error_status
-        made = described_by(service.live.registry), statuses
+        made = document_inputs(service.live.registry), statuses
         if made not in _MADE:
             configured = Settings.model_construct(error_status=statuses)
             _MADE[made] = Described(describe(service.live.registry, PREFIX, configured=configured))

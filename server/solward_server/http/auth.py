@@ -144,7 +144,7 @@ class Rule:
     """The callers that a route is open to.
 
     Attributes:
-        role: the least role of an admin credential, None where the route says none.
+        role: the least role of an admin credential; None if the route says none.
         checks_keys: the view itself asks `Caller.needs` what a read-only key may do there.
     """
 
@@ -293,7 +293,7 @@ def authenticate(app: Quart, settings: Settings, credentials: Credentials, traff
         if found.key is not None:
             await traffic.take(found.key.id, requests_per_minute)
         credentials.used(found.credential, now_ms())
-        # A route that says no role is for the widest one.
+        # A route without a role is for the widest role.
         if found.key is None or not rule.checks_keys:
             found.needs(rule.role or Role.POLICY)
         _serve(found)
@@ -301,7 +301,7 @@ def authenticate(app: Quart, settings: Settings, credentials: Credentials, traff
 
 def _serve(caller: Caller) -> None:
     g.caller = caller
-    # For the audit log, whatever the view changes.
+    # The audit log names the caller for every change of the view.
     act_as(caller.principal, None if caller.admin is None else caller.admin.name)
 
 

@@ -29,14 +29,14 @@ from solward.types.errors import InvalidRequest, refuse_unknown
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
 MAX_BODY_BYTES = 64 * 1024
-# Holds a book of 1,000 addresses and 1,000 grants, written out.
+# Enough for a book of 1,000 addresses and 1,000 grants, written out.
 MAX_POLICY_BYTES = 1024 * 1024
-# Of a request that is paid for: its own body of 1 MiB, written as JSON.
+# Enough for the body of a paid request, 1 MiB, written as JSON.
 MAX_PAY_BYTES = 2 * 1024 * 1024
 _POLICY = "/api/v1/policy"
 _PAY = re.compile(r"/api/v1/wallets/[^/]+/pay")
 # A body of more than `MAX_BODY_BYTES` takes up to a second: the event loop goes on meanwhile.
-# One at a time for a principal, so that it does not delay those of others.
+# Each principal has one parsed at a time, so that it does not delay others.
 _PARSERS: Final = ThreadPoolExecutor(2, "solward-json")
 _LOCKS: Final = "solward_body_locks"
 NOT_JSON = "The request body must be valid JSON"
@@ -115,8 +115,8 @@ async def read_body() -> Body:
     """Return the request's JSON object; an absent body is an empty one.
 
     Raises:
-        InvalidRequest: it is not JSON, not an object, says something twice, has a text or a
-            number that nothing here can hold, or a field that the route does not know.
+        InvalidRequest: it is not JSON, not an object, has a key twice, a text or a number that
+            nothing here can hold, or a field that the route does not know.
         werkzeug.exceptions.RequestEntityTooLarge: it has more than `max_body_bytes`.
     """
     data: str | bytes = await request.get_data(cache=False, as_text=False)
@@ -194,7 +194,7 @@ class RouteFields:
     """The names that a route knows.
 
     Attributes:
-        body: of its body's fields; None where it has no body.
+        body: of its body's fields; None if it has no body.
         query: of its query's parameters.
         takes_key: whether it takes an `Idempotency-Key`.
     """
@@ -204,7 +204,7 @@ class RouteFields:
     takes_key: bool = False
 
 
-# (method, rule) -> what it knows.
+# (method, rule) -> the names that the route knows.
 RoutesFields = Mapping[tuple[str, str], RouteFields]
 
 DRY_RUN: Final = "dryRun"
@@ -222,9 +222,9 @@ def know_fields(app: Quart, names: RoutesFields) -> None:
 def check_requests(app: Quart, prefix: str) -> None:
     """Check each request, after its credential was checked.
 
-    Refused are: a NUL in a path, which no name and no id has; an encoded body, such as gzip's.
-    Below `prefix`, where a route changes something or asks about a change, also what its query or
-    its body does not know: a bound under another name would bind nothing, while money moves.
+    A NUL in a path is refused, since no name or id has one, and so is an encoded body, such as
+    gzip's. Below `prefix`, a request that may change something is also refused for names that its
+    query or body does not know: a bound under a wrong name would bind nothing, while money moves.
     `read_body` refuses unknown fields of a body that is read.
     """
 
@@ -245,7 +245,7 @@ def check_requests(app: Quart, prefix: str) -> None:
         # A skill's own route is described by the skill's name, and refuses what its schema lacks.
         fields = names.get((request.method, rule.rule), RouteFields((), (), takes_key=True))
         for name in key_headers():
-            # A key that would bind nothing: in another header, or where the route takes none.
+            # A key in another header, or of a route that takes none, would have no effect.
             if not fields.takes_key:
                 raise InvalidRequest(
                     f"{name}: this request takes no idempotency key. Nothing was done"

@@ -1,8 +1,8 @@
 """The one place that turns an exception into a status, a sentence and headers, for all routes.
 
-Every error is `{"error": text}`. Statuses are those of the interface's contract or, where
+Every error is `{"error": text}`. Statuses are those of the interface's contract or, if
 `ERROR_STATUS` is `semantic`, those of what happened; the header `Solward-Contract-Status` then has
-the contract's where it is another.
+the contract's if it differs.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def handle_errors(app: Quart, settings: Settings) -> None:
     @app.errorhandler(Exception)
     async def answer(error: Exception) -> Response:
         if isinstance(error, Held):
-            # Where a person decides.
+            # The page on which a person decides.
             page = f"{settings.dashboard_address}/holds/{quote(error.hold.id, safe='')}"
             return json_response(error.hold.answer() | {"approveAt": page}, status_of(error))
         response = error_response(error)

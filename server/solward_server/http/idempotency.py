@@ -69,7 +69,7 @@ async def first_use(database: Database, key: IdempotencyKey) -> StoredResponse |
 async def finish(database: Database, key: IdempotencyKey, response: Response) -> Response:
     """Store the response for replays, byte for byte.
 
-    Where another process has stored one meanwhile, that one is returned.
+    If another process has stored one meanwhile, return that one.
     """
     body = await response.get_data(as_text=True)
     async with database.write() as connection:
@@ -106,14 +106,14 @@ class SkillCalls:
     """
 
     process_id: str
-    # Scopes of the calls that run in this process.
+    # The scopes of calls that run in this process now.
     _running: set[str] = field(default_factory=set)
 
     @asynccontextmanager
     async def claim(
         self, database: Database, key: IdempotencyKey
     ) -> AsyncIterator[StoredResponse | None]:
-        """Claim the key while the skill runs; yields the first response where there is one.
+        """Claim the key while the skill runs; yields the first response if there is one.
 
         Raises:
             IdempotencyInFlight, IdempotencyMismatch: the first request still runs, or differs.

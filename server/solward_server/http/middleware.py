@@ -2,7 +2,7 @@
 connection that serves a request in fewer tasks and messages than Quart's own.
 
 Quart runs each view in a task of its own, its response in another and the request's messages in a
-third; a request whose view reads little costs more by its tasks than by its work.
+third. For a view that reads little, the tasks cost more than the work.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Connection(ASGIHTTPConnection):
         try:
             await self.handle_request(request, send)
         except asyncio.CancelledError:
-            # Anything but the one cancellation from above is the server's.
+            # Any cancellation but the one by `cancel_view` comes from the server.
             if not receiving.done() or running.uncancel():
                 raise
             receiving.result()

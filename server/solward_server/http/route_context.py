@@ -28,8 +28,8 @@ class RouteContext:
 
     Attributes:
         traffic: counts every request of an API key.
-        exporting: of whoever makes a page of an export: all of them together take half of the event
-            loop's time at most.
+        exporting: held while a page of an export is made, so that all exports together take at
+            most half of the event loop's time.
     """
 
     service: Solward
@@ -38,7 +38,7 @@ class RouteContext:
     exporting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @classmethod
-    def of(cls, service: Solward) -> RouteContext:
+    def from_service(cls, service: Solward) -> RouteContext:
         """Return the context of a service, with the rate counter that suits its database."""
         return cls(
             service, traffic_limiter(service.database), SkillCalls(service.engine.process.id)
@@ -74,7 +74,7 @@ class RouteContext:
             raise InvalidRequest(f"{field} must be an address, base58 of 32 bytes")
         return text
 
-    async def addressed(self, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def with_addresses(self, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters of an operation or its skill with their recipients as addresses, as
         `recipient` does. The parameters of any other skill stay as they are."""
         found = dict(params)

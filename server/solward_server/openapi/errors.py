@@ -69,7 +69,7 @@ FAILED = TransactionFailed(
     "The transaction would fail: insufficient balance (999995000 lamports, 1500000000 needed)",
     replace(RECORD, cause=NotEnough),
 )
-# What else a transaction is refused for, where that has a status of its own.
+# Other refusals of a transaction, each with a semantic status of its own.
 _LIMITED = GuardrailBlocked(
     "rate_limit", "5 transactions in the last minute leave none", replace(RECORD, cause=RateReached)
 )
@@ -92,7 +92,7 @@ _MEANINGS = {
     503: "The ledger does not answer.",
     500: "The text says what failed; `Internal error` is a bug, with its traceback in the log.",
 }
-# What statuses mean beside that where transactions are refused with them.
+# Added to the meanings of statuses that also refuse transactions.
 _OF_REFUSALS = {
     403: " Or a guardrail, or a grant, blocks it.",
     422: " Or the wallet holds too little.",
@@ -170,13 +170,13 @@ def refusals_of(fields: Iterable[Field], *, in_query: bool = False) -> list[Erro
     wrong. A field that only its reader can refuse has none.
 
     Args:
-        in_query: whether every value is a text.
+        in_query: whether they are fields of a query, whose values are texts.
     """
     found: dict[Error, None] = {}
     for each in fields:
         if each.is_required:
             found |= _refusal(each, None)
-        # A text of the wrong form, or else what is no text; of others what is below all bounds.
+        # For a text: one of the wrong form, or no text. For others: a value below all bounds.
         wrong = ("?\n", "" if in_query else -1) if isinstance(each, Text) else (-1, "?")
         found |= _refusal(each, wrong[0]) or _refusal(each, wrong[1])
     return [*found]

@@ -44,7 +44,7 @@ from solward_server.openapi.route import Operation, operation, request_body
 
 REPLAYED = {
     "Idempotent-Replayed": {
-        "description": "There where this is the answer to an earlier request.",
+        "description": "Present if this is the answer to an earlier request.",
         "schema": {"type": "string", "const": "true"},
     }
 }

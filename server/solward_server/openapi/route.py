@@ -51,7 +51,7 @@ from solward_server.openapi.errors import (
 )
 
 Operation = dict[str, Any]
-# Where an operation has the responses whose statuses are other ones under `ERROR_STATUS=semantic`.
+# The key of an operation's responses that `ERROR_STATUS=semantic` gives other statuses.
 SEMANTIC_RESPONSES = "x-semantic-responses"
 
 SECURITY: dict[Access, list[dict[str, list[str]]]] = {
@@ -80,9 +80,8 @@ def operation(
     Args:
         response: the response of status 200, as `success` makes it.
         body: as `request_body` makes it.
-        errors: each the contract's status -> one or more texts, or exceptions; the most specific
-            first.
-        may_hold: a grant may make it wait for a person, which is answered with 202.
+        errors: maps of the contract's status to texts or exceptions, the most specific map first.
+        may_hold: whether a grant may make it wait for a person, which is answered with 202.
     """
     has_path = any(each["in"] == "path" for each in parameters)
     sources = (
@@ -175,10 +174,10 @@ class Route:
 
     Attributes:
         handler: takes the context and the parts of the path.
-        rule: who may call it.
-        errors: status -> texts of its errors, beside those that its access, its body, the fields
-            of its request and the records that its path names imply.
-        response: more of the response of status 200, such as its headers; all of it where the call
+        rule: the callers that it is open to.
+        errors: status -> texts of its errors, besides those implied by its access, its body, the
+            fields of its request and the records in its path.
+        response: more of the response of status 200, such as its headers; all of it if the call
             declares no answer.
         more: arguments of `operation`.
     """
@@ -190,19 +189,19 @@ class Route:
     response: Mapping[str, Any]
     more: Mapping[str, Any]
 
-    def described(self, tag: str) -> Operation:
+    def describe(self, tag: str) -> Operation:
         """Return the route's part of the document."""
         call, body = self.call, None
         parameters = [PATH_PARAMETERS[part] for part in call.parts]
         if call.body is not None:
             body = body_of(call.body)
         if call.query is not None:
-            parameters += map(queried, fields_of(call.query))
+            parameters += map(query_parameter, fields_of(call.query))
         if call.takes_key:
             parameters.append(IDEMPOTENCY_KEY)
         given = {"tag": tag, "parameters": parameters, "body": body, "response": self._response()}
-        # How the fields of its request are refused, and records that its path names: the last that
-        # a path names is of the one before.
+        # Fields have their refusals, and records in the path their 404. The last record in a path
+        # belongs to the one before, so its 404 goes first.
         asked = call.request
         wrong = refusals_of(fields_of(asked), in_query=call.body is None) if asked else []
         missing = [NOT_FOUND[part] for part in reversed(call.parts) if part in NOT_FOUND]
@@ -229,8 +228,8 @@ class Routes:
     """The routes of one part of the interface.
 
     Attributes:
-        tag: what the document calls it; several parts may have one.
-        about: the tag's sentence, where no other part has it.
+        tag: its name in the document; several parts may have one.
+        about: the tag's sentence, unless another part has it.
     """
 
     def __init__(self, tag: str, about: str = "") -> None:
@@ -261,7 +260,7 @@ class Routes:
         Args:
             given: what handlers take before the parts of the path: a `RouteContext`.
         """
-        # Not the tag, which several parts may have.
+        # Named by a call, because several parts may have one tag.
         made = Blueprint(self._routes[0].call.id, __name__)
         for each in self._routes:
             view = each.rule(partial(each.handler, *given))
@@ -274,14 +273,14 @@ class Routes:
         found: dict[str, dict[str, Operation]] = {}
         for each in self._routes:
             path = _PART.sub(lambda part: "{" + camel(part[1]) + "}", each.call.path)
-            found.setdefault(path, {})[each.call.method.lower()] = each.described(self.tag)
+            found.setdefault(path, {})[each.call.method.lower()] = each.describe(self.tag)
         return found
 
 
-def queried(field: Field) -> Parameter:
+def query_parameter(field: Field) -> Parameter:
     """Return a field of the query as a parameter."""
     more: dict[str, Any] = {"required": True} if field.is_required else {}
     if isinstance(field, Texts):
-        # With commas between them.
+        # Several values are separated by commas.
         more |= {"style": "form", "explode": False}
     return query(field.json, field.schema(), **more)

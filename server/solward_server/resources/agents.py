@@ -51,7 +51,7 @@ _FORMS = [
 ]
 
 
-def _changed() -> Schema:
+def _change_schema() -> Schema:
     """Return the schema of a change: its wallet may be null, which changes nothing."""
     made = request_schema(calls.AgentChange)
     made["properties"]["walletId"] = {"type": "null", "description": "It cannot be changed."}
@@ -60,7 +60,7 @@ def _changed() -> Schema:
 
 def paths(providers: Collection[str]) -> dict[str, dict[str, Operation]]:
     """Return the routes' part of the document; `llmProvider` is one of these providers."""
-    # A copy: what the requests say is made once, for every set of providers.
+    # A copy, because the schemas of requests are made once for all sets of providers.
     made = deepcopy(routes.paths())
     for described in (made["/agents"]["post"], made["/agents/{agentId}"]["patch"]):
         fields = described["requestBody"]["content"][JSON]["schema"]["properties"]
@@ -81,7 +81,7 @@ async def templates(context: RouteContext) -> dict[str, Any]:
 
 
 @routes.serve(calls.LIST_AGENTS, keyed(Role.READ))
-async def listing(context: RouteContext) -> dict[str, Any]:
+async def list_agents(context: RouteContext) -> dict[str, Any]:
     found = await context.service.agents.list(caller().wallet_id)
     return {"agents": [agent.to_json() for agent in found]}
 
@@ -100,7 +100,7 @@ async def create(context: RouteContext) -> dict[str, Any]:
 
 
 @routes.serve(calls.GET_AGENT, keyed(Role.READ))
-async def one(context: RouteContext, agent_id: str) -> dict[str, Any]:
+async def get_agent(context: RouteContext, agent_id: str) -> dict[str, Any]:
     return (await context.agent(agent_id)).to_json()
 
 
@@ -108,7 +108,7 @@ async def one(context: RouteContext, agent_id: str) -> dict[str, Any]:
     calls.CHANGE_AGENT,
     admin(Role.POLICY),
     {400: "walletId cannot be changed; create another agent for another wallet"},
-    body=request_body(_changed(), {"loopIntervalMs": 5000}, required=False),
+    body=request_body(_change_schema(), {"loopIntervalMs": 5000}, required=False),
 )
 async def change(context: RouteContext, agent_id: str) -> dict[str, Any]:
     return (await context.service.agents.update(agent_id, await read_body())).to_json()
@@ -127,7 +127,7 @@ async def delete(context: RouteContext, agent_id: str) -> dict[str, Any]:
     {400: "Set OPENAI_API_KEY to start an agent of the provider 'openai'"},
 )
 async def start(context: RouteContext, agent_id: str) -> dict[str, Any]:
-    # Who decides that it acts at all decides what it may do; later starts go on with that.
+    # The first start decides that the agent may act, so it needs the role that sets its grants.
     if (await context.service.agents.get(agent_id)).status is AgentStatus.IDLE:
         caller().needs(Role.POLICY)
     await context.service.agents.start(agent_id)

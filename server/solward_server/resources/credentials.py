@@ -54,14 +54,14 @@ async def create_key(context: RouteContext) -> Response:
 async def list_keys(context: RouteContext) -> dict[str, Any]:
     found = await context.service.credentials.keys()
     if query_of(calls.ListedKeys).details:
-        return {"keys": await _detailed(context, found)}
+        return {"keys": await _details(context, found)}
     return {"keys": [answer_json(calls.ApiKey, key) for key in found]}
 
 
 @keys.serve(calls.GET_OWN_KEY, keyed(Role.READ))
 async def own_key(context: RouteContext) -> dict[str, Any]:
     key = caller().key
-    return {"key": None if key is None else (await _detailed(context, [key]))[0]}
+    return {"key": None if key is None else (await _details(context, [key]))[0]}
 
 
 @keys.serve(calls.ROTATE_KEY, admin(Role.POLICY), response={"headers": _WARNING})
@@ -177,7 +177,7 @@ def _with_secret(secret: str, key: Credential, **more: Any) -> Response:
     return response
 
 
-async def _detailed(context: RouteContext, found: list[Credential]) -> list[dict[str, Any]]:
+async def _details(context: RouteContext, found: list[Credential]) -> list[dict[str, Any]]:
     """Return each key as it is listed, with its end, its limits and what is used of them."""
     reports = await limits_reports(
         context.service.database, {key.principal: limits_of(key) for key in found}

@@ -21,7 +21,7 @@ from solward_server.http.auth import Caller, admin, caller
 from solward_server.http.body import EVENT_STREAM, event_stream, query_of
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.components import LAST_EVENT_HEADER
-from solward_server.openapi.route import Routes, queried
+from solward_server.openapi.route import Routes, query_parameter
 
 # Proxies and clients close a connection that is silent for 30 s or more.
 HEARTBEAT_S = 15.0
@@ -43,7 +43,7 @@ routes = Routes("events", "What happened, live and on record.")
     calls.STREAM_EVENTS,
     admin(Role.READ),
     {400: "lastEventId must be the number of an event, a whole number from 0 to 12"},
-    parameters=[*map(queried, fields_of(calls.StreamedEvents)), LAST_EVENT_HEADER],
+    parameters=[*map(query_parameter, fields_of(calls.StreamedEvents)), LAST_EVENT_HEADER],
     response={
         "description": "`id` is the number in the audit log, `event` the kind, `data` JSON on one"
         " line.",
@@ -59,7 +59,7 @@ async def stream(context: RouteContext) -> Response:
 
 
 @routes.serve(calls.LIST_AUDIT, admin(Role.READ), {400: _UNTIL})
-async def listing(context: RouteContext) -> dict[str, Any]:
+async def list_entries(context: RouteContext) -> dict[str, Any]:
     asked = query_of(calls.ListedAudit)
     since_ms, until_ms = _ms(asked.since), _ms(asked.until)
     if since_ms is not None and until_ms is not None and until_ms <= since_ms:
@@ -90,8 +90,8 @@ async def _stream(
     """Yield all entries above `seq`, read from the log; the event bus only wakes the stream.
 
     So the stream has neither gaps nor duplicates, and a slow reader neither blocks others nor
-    loses entries. It ends with the admin credential that it was opened by: a revocation is an
-    entry, which awakes the stream, and nothing is sent before the credential was looked up.
+    loses entries. It ends with the admin credential that opened it: a revocation is an entry, which
+    wakes the stream, and nothing is sent before the credential is looked up.
     """
     loop = asyncio.get_running_loop()
     with context.service.events.subscribe(size=1) as subscription:

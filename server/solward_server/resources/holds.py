@@ -40,7 +40,7 @@ async def _decision_note(context: RouteContext) -> str | None:
     return note
 
 
-def _decides(call: Call[Any], role: Role) -> Callable[[H], H]:
+def _serve_decision(call: Call[Any], role: Role) -> Callable[[H], H]:
     """Return a decorator for the function that serves a decision."""
     errors = {
         403: "Who asks for a transaction does not approve it",
@@ -54,7 +54,7 @@ def _decides(call: Call[Any], role: Role) -> Callable[[H], H]:
     keyed(Role.READ),
     {400: "before must be the id of a hold", 404: NO_WALLET},
 )
-async def listing(context: RouteContext) -> dict[str, Any]:
+async def list_holds(context: RouteContext) -> dict[str, Any]:
     only = query_of(calls.ListedHolds)
     if only.wallet_id is not None:
         await context.wallet(only.wallet_id)
@@ -69,21 +69,21 @@ async def listing(context: RouteContext) -> dict[str, Any]:
 
 
 @routes.serve(calls.GET_HOLD, keyed(Role.READ))
-async def one(context: RouteContext, hold_id: str) -> dict[str, Any]:
+async def get_hold(context: RouteContext, hold_id: str) -> dict[str, Any]:
     found = await context.service.approvals.get(hold_id)
     if found.principal != caller().principal and not await _sees_all(context):
         raise NotFound(NOT_FOUND["hold_id"])
     return found.to_json()
 
 
-@_decides(calls.APPROVE_HOLD, Role.POLICY)
+@_serve_decision(calls.APPROVE_HOLD, Role.POLICY)
 async def approve(context: RouteContext, hold_id: str) -> dict[str, Any]:
     note = await _decision_note(context)
     approvals = context.service.approvals
     return (await approvals.approve(hold_id, caller().principal, note)).to_json()
 
 
-@_decides(calls.DENY_HOLD, Role.OPERATE)
+@_serve_decision(calls.DENY_HOLD, Role.OPERATE)
 async def deny(context: RouteContext, hold_id: str) -> dict[str, Any]:
     note = await _decision_note(context)
     return (await context.service.approvals.deny(hold_id, caller().principal, note)).to_json()

@@ -100,7 +100,7 @@ _SHOW: Call[Any] = Call(
 )
 _FILE: Call[Any] = Call("getDocsFile", "GET /docs/{file}", "A file of the page.", None, name=None)
 
-page = Routes("docs", "This description to read.")
+page = Routes("docs", "This description as a page.")
 """From the root; its handlers take `folder()`."""
 
 
@@ -124,7 +124,7 @@ async def page_file(folder: Path, file: str) -> Response:
     return _with_policy(Response(content, mimetype=FILES[file]))
 
 
-# Once for all readers: a stranger may ask for it as often as there are connections.
+# Cached, because strangers may ask for it on every connection at once.
 @functools.cache
 def _read(path: Path) -> bytes:
     return path.read_bytes()
@@ -138,7 +138,7 @@ def _with_policy(response: Response) -> Response:
 
 def folder() -> Path:
     """Return the folder of the page's files; raises `ConfigError` if the package is missing."""
-    # Not imported: only the package's static files are needed.
+    # The package is not imported: only its static files are needed.
     found = importlib.util.find_spec("fastapi_swagger")
     if found is None or found.origin is None:
         raise ConfigError("The package fastapi-swagger is not installed; /docs needs its files")
@@ -182,11 +182,11 @@ def blueprint(
 
     Args:
         app: has all other routes.
-        registry: gives the plugins as they are loaded now.
+        registry: returns the plugins that are loaded now.
     """
     routes = Blueprint("openapi", __name__)
     loaded = registry()
-    described = _described(app, loaded, prefix, settings)
+    described = _document_of(app, loaded, prefix, settings)
     know_fields(app, described.fields)
     made = loaded, described.text
 
@@ -197,7 +197,7 @@ def blueprint(
         loaded, text = made
         if registry() is not loaded:
             loaded = registry()
-            text = _described(app, loaded, prefix, settings).text
+            text = _document_of(app, loaded, prefix, settings).text
             made = loaded, text
         return Response(text, mimetype="application/json")
 
@@ -205,38 +205,38 @@ def blueprint(
 
 
 @dataclass(frozen=True, slots=True)
-class _Described:
+class _Document:
     """A document as it is served, and the fields that it describes."""
 
     text: str
     fields: RoutesFields
 
 
-# Documents by all that they depend on: writing one takes 0.1 s, and services with the same plugins
-# have the same. Both parts are immutable, so services may share them.
-_DESCRIBED: dict[Hashable, _Described] = {}
-_MAX_DESCRIBED = 8
+# Documents by everything that they depend on. Writing one takes 0.1 s, and services with the same
+# plugins share one, which they can because both of its parts are immutable.
+_DOCUMENTS: dict[Hashable, _Document] = {}
+_MAX_DOCUMENTS = 8
 
 
-def _described(app: Quart, registry: Registry, prefix: str, settings: Settings) -> _Described:
+def _document_of(app: Quart, registry: Registry, prefix: str, settings: Settings) -> _Document:
     roles = least_roles(app)
     routes = frozenset(
         (method, rule.rule) for rule in app.url_map.iter_rules() for method in rule.methods or ()
     )
     shown = (settings.error_status, *(each.of(settings) for each in Setting))
-    key = (described_by(registry), prefix, frozenset(roles.items()), routes, shown)
-    found = _DESCRIBED.get(key)
+    key = (document_inputs(registry), prefix, frozenset(roles.items()), routes, shown)
+    found = _DOCUMENTS.get(key)
     if found is None:
         document = describe(registry, prefix, roles, settings)
         fields = MappingProxyType(_routes_fields(app, document))
-        found = _Described(jsontext.dumps(document), fields)
-        if len(_DESCRIBED) >= _MAX_DESCRIBED:
-            _DESCRIBED.clear()
-        _DESCRIBED[key] = found
+        found = _Document(jsontext.dumps(document), fields)
+        if len(_DOCUMENTS) >= _MAX_DOCUMENTS:
+            _DOCUMENTS.clear()
+        _DOCUMENTS[key] = found
     return found
 
 
-def described_by(registry: Registry) -> Hashable:
+def document_inputs(registry: Registry) -> Hashable:
     """Return everything of a registry that `describe` reads. Registries with equal results have one
     document.
 
@@ -299,7 +299,7 @@ def describe(
     """Return the document of a service with these plugins; its API routes are under `prefix`.
 
     Args:
-        configured: the settings; their defaults where it is None.
+        configured: the settings; None for their defaults.
     """
     configured = configured or Settings.model_construct()
     statuses = configured.error_status
@@ -322,12 +322,12 @@ def describe(
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             "x-error-status": statuses,
         },
-        # Relative to where the document is: only its reader knows the service's address.
+        # Relative to the document, because only its reader knows the service's address.
         "servers": [{"url": "/", "description": "The service that serves this document."}],
         "tags": [{"name": name, "description": text} for name, text in tags.items()],
         "paths": paths,
         "components": {
-            # By name: in what order they were declared is that of imports.
+            # Sorted by name, because the order of declarations depends on imports.
             "schemas": {name: answer_schema(kind) for name, kind in sorted(COMPONENTS.items())}
             | SCHEMAS,
             "parameters": PARAMETERS,

@@ -77,8 +77,8 @@ async def _perform(context: RouteContext, declared: Operation, wallet_id: str) -
     params = {name: value for name, value in body.items() if value is not None}
 
     async def run(actor: Actor) -> TransactionRecord:
-        # Here, so that a request that is sent again is answered whatever a name means by now.
-        paying = await context.addressed(declared.name, params)
+        # Read here, so that a repeated request is answered even if a name means another one by now.
+        paying = await context.with_addresses(declared.name, params)
         return await context.service.operations.perform(declared.name, wallet_id, actor, paying)
 
     await context.wallet(wallet_id)
@@ -111,7 +111,7 @@ async def _respond_again(
     context: RouteContext, declared: Operation, key: IdempotencyKey, stored: StoredResponse
 ) -> Response:
     if stored.body is not None:
-        return await replayed(context, stored)
+        return await replay_first(context, stored)
     # No response was stored: the process ended, the caller went away, or a person was asked.
     record = await _record_of(context, stored.transaction_id)
     if record.status is TransactionStatus.PENDING:
@@ -134,7 +134,7 @@ async def _record_of(context: RouteContext, name: str) -> TransactionRecord:
     return record
 
 
-async def replayed(context: RouteContext, stored: StoredResponse) -> Response:
+async def replay_first(context: RouteContext, stored: StoredResponse) -> Response:
     """Return the first response of a key again. A refusal names its transaction and rule, but no
     time to wait: this key keeps its answer."""
     response = replay(stored)

@@ -30,7 +30,7 @@ from solward_server.openapi.components import DRY_RUN, IDEMPOTENCY_KEY, NOT_FOUN
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.money import money_errors, money_response
 from solward_server.openapi.route import Routes
-from solward_server.resources.operations import replayed
+from solward_server.resources.operations import replay_first
 
 routes = Routes("payments", "Requests over HTTP that a wallet pays for.")
 
@@ -55,20 +55,20 @@ async def pay(context: RouteContext, wallet_id: str) -> Response:
     service = context.service
     body = await read_body()
     await context.wallet(wallet_id)
-    # Before anything else is read: what may mean a trial pays nothing.
+    # Checked first, so that a request that may mean a trial never pays.
     is_trial = wants_dry_run(body)
     # Only a checked body is small enough to be hashed for its key.
     asked = calls.PaidRequest.of(body).asked
     # A dry run does not use the key, but refuses a malformed one.
     key = idempotency_key(body)
     if is_trial:
-        # The seller is asked all the same.
+        # It counts, because a trial asks the seller too.
         await context.count_request()
         quote = await service.payments.quote(wallet_id, caller().actor(), asked)
         return json_response(quote.to_json())
     if key is not None:
         stored = await first_use(service.database, key)
-        known = None if stored is None else await _known(context, key, stored, asked)
+        known = None if stored is None else await _earlier_answer(context, key, stored, asked)
         if known is not None:
             return known
     await context.count_request()
@@ -76,7 +76,7 @@ async def pay(context: RouteContext, wallet_id: str) -> Response:
     try:
         answer = await service.payments.pay(wallet_id, actor, asked)
     except TransactionError as error:
-        return await _refused(context, key, error)
+        return await _refusal(context, key, error)
     return json_response(paid_json(answer))
 
 
@@ -85,7 +85,7 @@ async def pay(context: RouteContext, wallet_id: str) -> Response:
     keyed(Role.READ),
     {400: "before must be the id of a payment", 404: NO_WALLET},
 )
-async def listing(context: RouteContext) -> dict[str, Any]:
+async def list_payments(context: RouteContext) -> dict[str, Any]:
     only = query_of(calls.ListedPayments)
     if only.wallet_id is not None:
         await context.wallet(only.wallet_id)
@@ -96,7 +96,7 @@ async def listing(context: RouteContext) -> dict[str, Any]:
 
 
 @routes.serve(calls.GET_PAYMENT, keyed(Role.READ))
-async def one(context: RouteContext, payment_id: str) -> dict[str, Any]:
+async def get_payment(context: RouteContext, payment_id: str) -> dict[str, Any]:
     found = await context.service.payments.stored(payment_id)
     of = None if found.payment is None else found.payment.wallet_id
     if caller().wallet_id not in (None, of):
@@ -104,15 +104,15 @@ async def one(context: RouteContext, payment_id: str) -> dict[str, Any]:
     return paid_json(found)
 
 
-async def _known(
+async def _earlier_answer(
     context: RouteContext, key: IdempotencyKey, stored: StoredResponse, asked: PayRequest
 ) -> Response | None:
     """Return the answer of a key that was used; None if a person approved it since.
 
-    A seller's answer is not kept with the key, but with its payment.
+    A seller's answer is stored with its payment, not with the key.
     """
     if stored.body is not None:
-        return await replayed(context, stored)
+        return await replay_first(context, stored)
     payment = stored.transaction_id
     if payment.startswith(ACTION):
         # Raises `Held` while a person is asked.
@@ -123,11 +123,11 @@ async def _known(
     try:
         answer = await context.service.payments.again(payment, asked)
     except TransactionError as error:
-        return mark_replayed(await _refused(context, key, error))
+        return mark_replayed(await _refusal(context, key, error))
     return mark_replayed(json_response(paid_json(answer)))
 
 
-async def _refused(
+async def _refusal(
     context: RouteContext, key: IdempotencyKey | None, error: TransactionError
 ) -> Response:
     response = error_response(error)

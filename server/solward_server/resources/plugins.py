@@ -29,7 +29,7 @@ routes = Routes("plugins", "What is loaded.")
 
 
 @routes.serve(LIST_PLUGINS, keyed(Role.READ))
-async def listing(context: RouteContext) -> dict[str, Any]:
+async def list_plugins(context: RouteContext) -> dict[str, Any]:
     return plugins_report(context.service.live.registry, context.service.settings)
 
 
@@ -112,7 +112,7 @@ async def settings(context: RouteContext, skill: str) -> dict[str, Any]:
 @routes.serve(calls.SET, admin(Role.POLICY), {400: [_NO_VALUE, _NO_SETTINGS]})
 async def put(context: RouteContext, skill: str, name: str) -> dict[str, Any]:
     body = await read_body()
-    # Null is a value where the skill's schema takes it.
+    # Null is a value if the skill's schema allows it.
     if "value" not in body:
         raise InvalidRequest(_NO_VALUE)
     await context.service.plugin_state.set(skill, name, body["value"])
@@ -129,7 +129,7 @@ async def unset(context: RouteContext, skill: str, name: str) -> dict[str, Any]:
 async def entries(context: RouteContext, wallet_id: str, plugin: str) -> dict[str, Any]:
     only = query_of(calls.ListedEntries)
     found = await context.service.plugin_state.entries(
-        _named(plugin), wallet_id, only.prefix or "", only.after, only.limit
+        _plugin_name(plugin), wallet_id, only.prefix or "", only.after, only.limit
     )
     return {"entries": [answer_json(calls.PluginEntry, each) for each in found]}
 
@@ -137,7 +137,7 @@ async def entries(context: RouteContext, wallet_id: str, plugin: str) -> dict[st
 @routes.serve(calls.DELETE_ENTRY, admin(Role.POLICY))
 async def forget(context: RouteContext, wallet_id: str, plugin: str) -> dict[str, Any]:
     key = query_of(calls.OneEntry).key
-    deleted = await context.service.plugin_state.delete_entry(_named(plugin), wallet_id, key)
+    deleted = await context.service.plugin_state.delete_entry(_plugin_name(plugin), wallet_id, key)
     return {"plugin": canonical(plugin), "key": key, "deleted": deleted}
 
 
@@ -152,5 +152,5 @@ async def purge(context: RouteContext) -> dict[str, Any]:
     return {"plugin": canonical(plugin)} | asdict(purged)
 
 
-def _named(plugin: str) -> str:
+def _plugin_name(plugin: str) -> str:
     return calls.OnePlugin.of({"plugin": plugin}).plugin

@@ -26,7 +26,7 @@ _ERRORS: dict[int, Error] = {
 _CHANGED: dict[int, Error] = {409: "The policy was changed meanwhile: version 4 is in force"}
 
 routes = Routes("policy", "Grants: who may do what, and how much of it; the admin's alone.")
-contacts = Routes("contacts", "What the operator calls recipients.")
+contacts = Routes("contacts", "The operator's names for recipients.")
 
 
 @routes.serve(calls.GET_POLICY, admin(Role.READ))
@@ -48,7 +48,7 @@ async def show_one(context: RouteContext, principal: str) -> dict[str, Any]:
 async def put(context: RouteContext, principal: str) -> dict[str, Any]:
     body = await read_body()
     if "grants" not in body:
-        # As null it would take away every bound.
+        # Read as null, it would take away every bound.
         raise InvalidRequest("grants is required and must be an array, or null")
     new = calls.NewGrants.of(body)
     return await context.service.policies.put(principal, new.grants, version=new.version)
@@ -69,7 +69,7 @@ async def replay(context: RouteContext) -> dict[str, Any]:
 
 @contacts.serve(calls.LIST_CONTACTS, admin(Role.READ))
 async def list_contacts(context: RouteContext) -> dict[str, Any]:
-    return {"contacts": list(map(_shown, await Contacts(context.service.database).listed()))}
+    return {"contacts": list(map(_contact_json, await Contacts(context.service.database).listed()))}
 
 
 @contacts.serve(
@@ -85,7 +85,7 @@ async def list_contacts(context: RouteContext) -> dict[str, Any]:
 )
 async def put_contact(context: RouteContext) -> dict[str, Any]:
     new = calls.NewContact.of(await read_body())
-    return _shown(await Contacts(context.service.database).put(new.address, new.name))
+    return _contact_json(await Contacts(context.service.database).put(new.address, new.name))
 
 
 @contacts.serve(calls.REMOVE_CONTACT, admin(Role.POLICY))
@@ -94,5 +94,5 @@ async def remove_contact(context: RouteContext, contact_id: str) -> dict[str, An
     return {"address": contact_id, "removed": True}
 
 
-def _shown(row: ContactRow) -> dict[str, Any]:
+def _contact_json(row: ContactRow) -> dict[str, Any]:
     return answer_json(calls.Contact, row)

@@ -27,7 +27,7 @@ _CHANGES: Errors = {403: [NOT_YOURS, SPENDS_NOTHING], 429: TOO_MANY}
 routes = Routes("schedules", "Skills that run at times, without a model.")
 
 
-async def _one(context: RouteContext, wallet_id: str, schedule_id: str) -> Schedule:
+async def _schedule(context: RouteContext, wallet_id: str, schedule_id: str) -> Schedule:
     await context.wallet(wallet_id)
     schedule = await context.service.schedules.get(schedule_id)
     if schedule.wallet_id != wallet_id:
@@ -35,28 +35,28 @@ async def _one(context: RouteContext, wallet_id: str, schedule_id: str) -> Sched
     return schedule
 
 
-async def _own(context: RouteContext, wallet_id: str, schedule_id: str) -> Schedule:
+async def _own_schedule(context: RouteContext, wallet_id: str, schedule_id: str) -> Schedule:
     """Return a schedule that the caller may change."""
-    schedule = await _one(context, wallet_id, schedule_id)
+    schedule = await _schedule(context, wallet_id, schedule_id)
     await context.may_change()
     if caller().key is not None and schedule.made_by != caller().principal:
         raise Forbidden(NOT_YOURS)
     return schedule
 
 
-async def _changed(context: RouteContext, wallet_id: str, schedule_id: str) -> Schedule:
+async def _schedule_to_change(context: RouteContext, wallet_id: str, schedule_id: str) -> Schedule:
     """Return a schedule that the caller is about to change, after counting the request."""
-    schedule = await _own(context, wallet_id, schedule_id)
+    schedule = await _own_schedule(context, wallet_id, schedule_id)
     await context.count_request()
     return schedule
 
 
-async def _addressed(context: RouteContext, skill: object, body: Body) -> Body:
+async def _with_addresses(context: RouteContext, skill: object, body: Body) -> Body:
     """Return the body with recipients as addresses, since a name may mean another one later."""
     parameters = body.get("parameters")
     if not isinstance(skill, str) or not isinstance(parameters, dict):
         return body
-    return {**body, "parameters": await context.addressed(skill, parameters)}
+    return {**body, "parameters": await context.with_addresses(skill, parameters)}
 
 
 def _maker() -> Maker:
@@ -64,7 +64,7 @@ def _maker() -> Maker:
 
 
 @routes.serve(calls.LIST_SCHEDULES, keyed(Role.READ))
-async def listing(context: RouteContext, wallet_id: str) -> dict[str, Any]:
+async def list_schedules(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     wallet = await context.wallet(wallet_id)
     found = await context.service.schedules.list(wallet.id)
     return {"schedules": [each.to_json() for each in found]}
@@ -85,33 +85,33 @@ async def create(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     wallet = await context.wallet(wallet_id)
     await context.may_change()
     await context.count_request()
-    body = await _addressed(context, body.get("skill"), body)
+    body = await _with_addresses(context, body.get("skill"), body)
     return (await context.service.schedules.create(wallet.id, body, _maker())).to_json()
 
 
 @routes.serve(calls.GET_SCHEDULE, keyed(Role.READ))
-async def one(context: RouteContext, wallet_id: str, schedule_id: str) -> dict[str, Any]:
-    return (await _one(context, wallet_id, schedule_id)).to_json()
+async def get_schedule(context: RouteContext, wallet_id: str, schedule_id: str) -> dict[str, Any]:
+    return (await _schedule(context, wallet_id, schedule_id)).to_json()
 
 
 @routes.serve(calls.CHANGE_SCHEDULE, keyed(Role.POLICY), _CHANGES)
 async def change(context: RouteContext, wallet_id: str, schedule_id: str) -> dict[str, Any]:
     body = await read_body()
-    own = await _changed(context, wallet_id, schedule_id)
-    body = await _addressed(context, own.skill, body)
+    own = await _schedule_to_change(context, wallet_id, schedule_id)
+    body = await _with_addresses(context, own.skill, body)
     return (await context.service.schedules.update(own.id, body, _maker())).to_json()
 
 
 @routes.serve(calls.DELETE_SCHEDULE, keyed(Role.POLICY), _CHANGES)
 async def delete(context: RouteContext, wallet_id: str, schedule_id: str) -> dict[str, Any]:
-    own = await _changed(context, wallet_id, schedule_id)
+    own = await _schedule_to_change(context, wallet_id, schedule_id)
     await context.service.schedules.delete(own.id)
     return {"id": own.id, "deleted": True}
 
 
 @routes.serve(calls.PAUSE_SCHEDULE, keyed(Role.OPERATE), _CHANGES)
 async def pause(context: RouteContext, wallet_id: str, schedule_id: str) -> dict[str, Any]:
-    own = await _changed(context, wallet_id, schedule_id)
+    own = await _schedule_to_change(context, wallet_id, schedule_id)
     return (await context.service.schedules.pause(own.id)).to_json()
 
 
@@ -121,7 +121,7 @@ async def pause(context: RouteContext, wallet_id: str, schedule_id: str) -> dict
     {400: "It has no due time left; change endAt first", **_CHANGES},
 )
 async def resume(context: RouteContext, wallet_id: str, schedule_id: str) -> dict[str, Any]:
-    own = await _changed(context, wallet_id, schedule_id)
+    own = await _schedule_to_change(context, wallet_id, schedule_id)
     return (await context.service.schedules.resume(own.id, _maker())).to_json()
 
 
@@ -137,7 +137,7 @@ async def resume(context: RouteContext, wallet_id: str, schedule_id: str) -> dic
 )
 async def run(context: RouteContext, wallet_id: str, schedule_id: str) -> Response:
     body = await read_body()
-    own = await _own(context, wallet_id, schedule_id)
+    own = await _own_schedule(context, wallet_id, schedule_id)
     key = idempotency_key(body)
     if key is not None:
         stored = await first_use(context.service.database, key)
@@ -149,7 +149,7 @@ async def run(context: RouteContext, wallet_id: str, schedule_id: str) -> Respon
 
 @routes.serve(calls.LIST_RUNS, keyed(Role.READ))
 async def runs(context: RouteContext, wallet_id: str, schedule_id: str) -> dict[str, Any]:
-    schedule = await _one(context, wallet_id, schedule_id)
+    schedule = await _schedule(context, wallet_id, schedule_id)
     only = query_of(calls.ListedRuns)
     before_ms = None if only.before is None else ms_of(only.before)
     found = await context.service.schedules.runs(schedule.id, limit=only.limit, before_ms=before_ms)

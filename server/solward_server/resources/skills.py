@@ -50,7 +50,7 @@ runs = Routes("skills")
 
 
 @routes.serve(calls.LIST_SKILLS, keyed(Role.READ))
-async def listing(context: RouteContext) -> dict[str, Any]:
+async def list_skills(context: RouteContext) -> dict[str, Any]:
     return {
         "skills": [
             answer_json(
@@ -81,10 +81,10 @@ async def run(context: RouteContext, wallet_id: str, name: str) -> Response:
     key = idempotency_key(body) if spends else None
     stored = None if key is None else await first_use(database, key)
     if stored is not None and stored.body is not None:
-        # Before names are read, which may mean somebody else by now.
+        # Replayed before names are read, since they may mean somebody else by now.
         return replay(stored)
     # Bad parameters neither claim the key nor count as a request.
-    params = skill.parameters.validate(await context.addressed(name, body))
+    params = skill.parameters.validate(await context.with_addresses(name, body))
     if not spends:
         return await _run(context, wallet_id, name, params, None)
     if key is None:
@@ -97,12 +97,12 @@ async def run(context: RouteContext, wallet_id: str, name: str) -> Response:
         try:
             response = await _run(context, wallet_id, name, params, action_key(key))
         except (Held, HoldDecided, IdempotencyInFlight):
-            # No answer for good: the same request gets what becomes of it.
+            # Not stored: the same request gets the later outcome.
             raise
         except SolwardError as error:
             response = error_response(error)
             if await context.service.engine.waits(action_key(key)):
-                # Nor is this: a person decides on what it asked for before.
+                # Not stored either: a person still decides on an earlier part of the call.
                 return response
         return await finish(database, key, response)
 
@@ -165,4 +165,4 @@ def _skill_operation(skill: LoadedSkill) -> Operation:
         ),
     }
     response = {"headers": REPLAYED} if spends else {}
-    return Route(call, run, keyed(Role.POLICY), errors, response, more).described("skills")
+    return Route(call, run, keyed(Role.POLICY), errors, response, more).describe("skills")

@@ -56,14 +56,14 @@ routes = Routes("transactions", "Records of everything that was asked for.")
 
 
 @routes.serve(calls.LIST_TRANSACTIONS, keyed(Role.READ), {400: _BEFORE, 404: NO_WALLET})
-async def across_wallets(context: RouteContext) -> Response:
-    return await _listing(context, caller().wallet_id)
+async def list_transactions(context: RouteContext) -> Response:
+    return await _list_records(context, caller().wallet_id)
 
 
 @routes.serve(calls.LIST_WALLET_TRANSACTIONS, keyed(Role.READ), {400: _BEFORE})
-async def of_wallet(context: RouteContext, wallet_id: str) -> Response:
+async def list_wallet_transactions(context: RouteContext, wallet_id: str) -> Response:
     await context.wallet(wallet_id)
-    return await _listing(context, wallet_id)
+    return await _list_records(context, wallet_id)
 
 
 @routes.serve(
@@ -96,7 +96,7 @@ async def export(context: RouteContext) -> Response:
 
 
 @routes.serve(calls.GET_TRANSACTION, keyed(Role.READ))
-async def one(context: RouteContext, transaction_id: str) -> dict[str, Any]:
+async def get_transaction(context: RouteContext, transaction_id: str) -> dict[str, Any]:
     record = await context.service.history.record(transaction_id)
     found = await record_json(context.service.database, record)
     if caller().wallet_id not in (None, found["walletId"]):
@@ -113,7 +113,7 @@ async def refusals(context: RouteContext) -> dict[str, Any]:
     return await refusals_json(context.service.database, wallet_id, asked.limit)
 
 
-async def _listing(context: RouteContext, wallet_id: str | None) -> Response:
+async def _list_records(context: RouteContext, wallet_id: str | None) -> Response:
     asked = query_of(calls.ListedTransactions)
     page: Any = {"limit": asked.limit, "before": asked.before, "fee": asked.fees}
     if asked.before is not None and caller().wallet_id is not None:
@@ -148,7 +148,7 @@ async def _exported(
     """Yield the lines of a page of records at a time: a long history never fills the memory.
 
     Args:
-        named: whether the reader may know what wallets and recipients are called.
+        named: whether the reader may see the names of wallets and recipients.
     """
     service = context.service
     async with service.database.read() as connection:
@@ -159,12 +159,12 @@ async def _exported(
     async with contextlib.aclosing(others):
         while page is not None:
             async with _pausing(context.exporting):
-                naming = Naming(service.tokens, decimals)
+                naming = RowNames(service.tokens, decimals)
                 if named and page:
                     wallets = await _wallets_of(context, page)
                     names = {each.id: each.name for each in wallets}
                     book = AddressBook.of(wallets, called)
-                    naming = Naming(service.tokens, decimals, names, book)
+                    naming = RowNames(service.tokens, decimals, names, book)
                 lines = csv_rows(page, naming) if page else b""
                 page = await anext(others, None)
             if lines:
@@ -175,8 +175,8 @@ async def _exported(
 async def _pausing(turn: asyncio.Lock) -> AsyncGenerator[None, None]:
     """Pause for as long as the block took, before the next of the same turn begins.
 
-    SQLite is read on the event loop, and a client that reads as fast as is written never lets a
-    response wait: without a pause nothing else is served until the last record, nor is it noticed
+    SQLite is read on the event loop, and a client that reads fast never lets a response wait.
+    Without a pause nothing else would be served until the last record, and nobody would notice
     that the client has gone.
     """
     async with turn:
@@ -253,16 +253,16 @@ COLUMNS: Final = (
     "transaction",
 )
 _SOL: Final = "SOL"
-# What a spreadsheet takes for the beginning of a formula, also after it dropped a blank, and the
+# What spreadsheets take for the beginning of a formula, also after dropping a blank, and the
 # full-width forms that some fold to it.
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-# One that separates by semicolons or tabs, as most of Europe's do, begins cells within a text, and
-# knows no quotes but at the beginning of a cell.
+# Spreadsheets that separate by semicolons or tabs, as most of Europe's do, begin cells within a
+# text, and know quotes only at the beginning of a cell.
 _INNER: Final = re.compile(r"([;\t\r\n][\"\s]*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
 @dataclass(frozen=True, slots=True)
-class Naming:
+class RowNames:
     """The names of addresses, wallets and mints in the rows.
 
     Attributes:
@@ -288,7 +288,7 @@ def csv_header() -> bytes:
     return _lines([COLUMNS])
 
 
-def csv_rows(records: Iterable[TransactionRecord], naming: Naming) -> bytes:
+def csv_rows(records: Iterable[TransactionRecord], naming: RowNames) -> bytes:
     """Return a line for each record."""
     return _lines(_row(each, naming) for each in records)
 
@@ -307,7 +307,7 @@ def _lines(lines: Iterable[Iterable[str]]) -> bytes:
     return text.getvalue().encode()
 
 
-def _row(record: TransactionRecord, naming: Naming) -> tuple[str, ...]:
+def _row(record: TransactionRecord, naming: RowNames) -> tuple[str, ...]:
     details = record.details
     to = recipient_of(record.type, details) or details.get("validator")
     counterpart = to if isinstance(to, str) else ""
@@ -324,7 +324,7 @@ def _row(record: TransactionRecord, naming: Naming) -> tuple[str, ...]:
         record.status.value,
         record.type,
         *_amount(amount_of(record.type, details), naming),
-        # What is not confirmed brought nothing, whatever was asked for.
+        # An unconfirmed transaction brought nothing, whatever was asked for.
         *_amount(received_of(record.type, details) if is_confirmed else None, naming),
         harmless(counterpart),
         harmless(naming.counterpart(counterpart) if counterpart else ""),
@@ -341,7 +341,7 @@ def _row(record: TransactionRecord, naming: Naming) -> tuple[str, ...]:
     )
 
 
-def _amount(found: AssetAmount | None, naming: Naming) -> tuple[str, str, str, str]:
+def _amount(found: AssetAmount | None, naming: RowNames) -> tuple[str, str, str, str]:
     """Return amount, unit, mint and smallest units, the last only if decimals are known."""
     if found is None:
         return "", "", "", ""

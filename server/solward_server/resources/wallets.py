@@ -62,10 +62,10 @@ async def create(context: RouteContext) -> dict[str, Any]:
 
 
 @routes.serve(calls.LIST_WALLETS, keyed(Role.READ), {400: _BEFORE})
-async def listing(context: RouteContext) -> Response | dict[str, Any]:
+async def list_wallets(context: RouteContext) -> Response | dict[str, Any]:
     asked, only = query_of(calls.ListedWallets), caller().wallet_id
     if only is not None:
-        # Nothing is older than the one; another's id is not told from one that is not there.
+        # Nothing is older than the only one. Other ids are refused, whether they exist or not.
         if asked.before not in (None, only):
             raise InvalidRequest(_BEFORE)
         own = [await context.current_wallet(only)] if asked.before is None else []
@@ -78,7 +78,7 @@ async def listing(context: RouteContext) -> Response | dict[str, Any]:
 
 
 @routes.serve(calls.GET_WALLET, keyed(Role.READ))
-async def one(context: RouteContext, wallet_id: str) -> dict[str, Any]:
+async def get_wallet(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     return (await context.current_wallet(wallet_id)).to_json()
 
 
@@ -86,7 +86,7 @@ async def one(context: RouteContext, wallet_id: str) -> dict[str, Any]:
 async def change(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     wallet = await context.current_wallet(wallet_id)
     await context.may_change()
-    # The audit log keeps what they were and what they are.
+    # Counted, because the audit log keeps every change.
     await context.count_request()
     tags = calls.ChangedWallet.of(await read_body()).tags
     if tags is None:
@@ -106,7 +106,7 @@ async def balance(context: RouteContext, wallet_id: str) -> dict[str, Any]:
 @routes.serve(calls.GET_LIMITS, keyed(Role.READ))
 async def limits(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     await context.wallet(wallet_id)
-    # A key is told of grants of its own and of the wallet; the sum is for everybody.
+    # A key sees its own grants and the wallet's; everybody sees the sum.
     who = caller()
     shown = None if who.key is None else (who.principal, f"wallet:{wallet_id}")
     return await limits_of(context.service, wallet_id, shown)
@@ -125,7 +125,7 @@ async def pockets(context: RouteContext, wallet_id: str) -> dict[str, Any]:
         answer_json(
             calls.Pocket,
             each,
-            # A program is told with its position alone.
+            # The program is shown only together with its position.
             program=each.program if each.position is not None else None,
             at_risk={asset: str(units) for asset, units in sorted(each.at_risk.items())},
         )
@@ -153,7 +153,7 @@ async def sweep(context: RouteContext, wallet_id: str, pocket_id: str) -> dict[s
 @stakes.serve(
     calls.LIST_STAKES, keyed(Role.READ), {500: LedgerUnavailable("The ledger did not answer")}
 )
-async def staked(context: RouteContext, wallet_id: str) -> dict[str, Any]:
+async def list_stakes(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     await context.wallet(wallet_id)
     found, complete = await context.service.holdings.stakes(wallet_id)
     shown = [
@@ -207,8 +207,8 @@ async def limits_of(
     its grants leave room for, and the most that can leave it in a day.
 
     Args:
-        shown: the principals whose grants, and whose schedules', are told; None for the wallet and
-            all who may use it.
+        shown: the principals whose grants, and whose schedules' grants, are included; None for the
+            wallet and all who may use it.
     """
     wallet = await service.wallets.get(wallet_id)
     scope = f"wallet:{wallet.id}"
@@ -219,7 +219,7 @@ async def limits_of(
     callers = [
         (f"agent:{agent.id}", agent.limits) for agent in await service.agents.list(wallet.id)
     ]
-    # Those that only read move nothing.
+    # Schedules whose skill only reads move nothing.
     schedules = [
         each
         for each in await service.schedules.list(wallet.id)
