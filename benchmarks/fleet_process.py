@@ -22,7 +22,7 @@ import structlog
 import uvloop
 
 from solward.agents.cycle import Phase
-from solward.runs import next_due_ms
+from solward.runner import next_due_ms
 from solward.service.service import Solward
 from solward.settings import Settings
 from solward.support.clock import now_ms

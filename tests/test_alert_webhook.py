@@ -278,7 +278,7 @@ async def test_while_the_receiver_is_away_one_message_waits_and_the_rest_gathers
             await tell(database, "transaction:blocked", blocked())
         assert await delivery_states(database) == ["waiting"]
         async with database.read() as connection:
-            assert await store.waiting(connection) == {"alerts": (1, True)}
+            assert await store.waiting_counts(connection) == {"alerts": (1, True)}
         await stack.enter_async_context(late.server)
         await until(lambda: sum(count for _, count in late.told) == 6)
     assert late.told == [("transaction:blocked", 1), ("transaction:blocked", 5)]
@@ -336,7 +336,7 @@ async def test_both_webhooks_of_one_process_tell_their_own(
         await tell(database, "hold:created", data | {"sentence": "Pay 5 USDC."})
         await until(lambda: receiver.heard)
         async with database.read() as connection:
-            assert (await store.waiting(connection))["approvals"][0] == 1
+            assert (await store.waiting_counts(connection))["approvals"][0] == 1
     (line,) = receiver.heard[0].alerts
     assert (line["name"], line["holdId"], line["detail"]) == ("hold:created", "h-1", "Pay 5 USDC.")
 
@@ -561,7 +561,7 @@ async def test_half_of_it_another_address_and_unknown_names_are_refused(
 ) -> None:
     both = {"alert_webhook_url": "http://[::1]:9/a", "alert_webhook_secret": SECRET}
     assert Settings().alert_webhook is None
-    assert AlertWebhook.of(database, Settings()) is None
+    assert AlertWebhook.from_settings(database, Settings()) is None
     assert Settings(**both).alert_webhook == tuple(both.values())
     for name in both:
         with pytest.raises(ConfigError, match="or neither"):
@@ -574,7 +574,9 @@ async def test_half_of_it_another_address_and_unknown_names_are_refused(
     with pytest.raises(ConfigError, match="could approve"):
         Settings(**same).alert_webhook  # noqa: B018
     with pytest.raises(ConfigError, match=r"ALERT_WEBHOOK_NAMES: .*got 'nothing'"):
-        AlertWebhook.of(database, Settings(**both, alert_webhook_names="ledger_away, nothing"))
+        AlertWebhook.from_settings(
+            database, Settings(**both, alert_webhook_names="ledger_away, nothing")
+        )
     assert len(set(NAMES)) == len(NAMES) == len(EVENTS) + len(Alert) + 1
 
 

@@ -460,7 +460,7 @@ async def test_every_statement_searches_an_index(tmp_path: Path) -> None:
         (claimed,) = await store.claim(connection, "approvals", 8, 1000)
         await store.end_try(connection, claimed, "waiting", 1)
         await store.next_due(connection, "approvals")
-        await store.waiting(connection)
+        await store.waiting_counts(connection)
         await store.forget_old(connection)
         await store.take_nonce(connection, "n")
 

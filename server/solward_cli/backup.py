@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
     from solward.backup import Manifest
-    from solward.backup.restore import Restored
+    from solward.backup.restore import RestoredBackup
     from solward.settings import Settings
 
 MIN_PASSPHRASE = 8
@@ -119,11 +119,11 @@ def restore(file: Path, passphrase_file: Path | None) -> None:
 
 
 def _restored(
-    restoring: Callable[..., Coroutine[Any, Any, Restored]],
+    restoring: Callable[..., Coroutine[Any, Any, RestoredBackup]],
     settings: Settings,
     file: Path,
     passphrase_file: Path | None,
-) -> Restored:
+) -> RestoredBackup:
     """Run a restore, asking for its passphrases, and return its result."""
 
     def keystore_passphrase() -> str:
@@ -187,7 +187,7 @@ def _print_left_out(left_out: Iterable[str]) -> None:
         click.echo(visible(f"Left out: {each}"))
 
 
-def _print_restored(restored: Restored) -> None:
+def _print_restored(restored: RestoredBackup) -> None:
     _print_manifest(restored.manifest)
     click.echo(f"{restored.keys} of {len(restored.manifest.wallets)} keys open and match")
     _print_left_out(restored.left_out.values())

@@ -10,8 +10,8 @@ from tests.support.database import hold_row
 
 from solward.agents.act import act
 from solward.agents.agent import Agent, AgentGuardrails, DesiredState
-from solward.agents.observe import Observed as SeenWallet
-from solward.agents.observe import Stored, observe
+from solward.agents.observe import AgentSnapshot, observe
+from solward.agents.observe import Observation as SeenWallet
 from solward.resources.agents import AgentStatus, Observed
 from solward.resources.declare import answer_schema
 from solward.solana.balances import Balances
@@ -68,9 +68,9 @@ class Sources:
     async def balances(self, _wallet_id: str, _mark: Hashable) -> Balances:
         return Balances(0, ())
 
-    async def stored(self, agent: Agent) -> Stored:
+    async def stored(self, agent: Agent) -> AgentSnapshot:
         assert agent is AGENT
-        return Stored(held=self.waiting)
+        return AgentSnapshot(held=self.waiting)
 
 
 async def seen_with(waiting: tuple[Hold, ...]) -> SeenWallet:

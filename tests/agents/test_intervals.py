@@ -15,7 +15,7 @@ from solward.agents.cycle import NextCycle, run_cycle
 from solward.agents.placement import EmbeddedPlacement
 from solward.agents.remember import EnteredCycle
 from solward.database.database import Database
-from solward.runs import next_due_ms
+from solward.runner import next_due_ms
 from solward.support.clock import now_ms
 from solward.types.provider import Completion, CompletionRequest
 

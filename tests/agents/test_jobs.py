@@ -230,9 +230,9 @@ async def test_a_cycle_cut_off_in_the_middle_is_run_again_at_once(database: Data
     fence = await entered(database, "a")
     async with database.write() as connection:
         await cycles.abandon(connection, "a", stale)
-        assert await agent_store.entered(connection, "a") is not None, "another run goes on"
+        assert await agent_store.running_cycle(connection, "a") is not None, "another run goes on"
         await cycles.abandon(connection, "a", fence)
-        assert await agent_store.entered(connection, "a") is None
+        assert await agent_store.running_cycle(connection, "a") is None
     assert await sweep(database) == 1
     assert not await left(database, "a", stale)
 

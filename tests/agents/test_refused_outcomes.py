@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from solward.agents.act import resumed
+from solward.agents.act import resumed_action
 from solward.types.record import TransactionRecord, TransactionStatus
 
 
@@ -29,4 +29,4 @@ def test_a_cycle_resumed_after_a_crash_says_it_in_the_same_words(
         error="why",
         principal="agent:a",
     )
-    assert resumed("transfer", record).outcome == text
+    assert resumed_action("transfer", record).outcome == text

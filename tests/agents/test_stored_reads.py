@@ -11,7 +11,7 @@ from sqlalchemy import update
 from tests.promises import promise
 from tests.support.agents import hire, record_of
 
-from solward.agents.observe import RECENT_TRANSACTIONS, PermissionReader, StoredReads
+from solward.agents.observe import RECENT_TRANSACTIONS, PermissionReader, SnapshotReader
 from solward.database.tables import transactions
 from solward.operations.policies.grant_sentences import DEFAULTS_SENTENCE
 from solward.service.service import Solward
@@ -36,7 +36,7 @@ async def test_many_agents_are_read_in_one_transaction_and_each_gets_its_own(
             await insert_record(
                 connection, record_of(id=f"t{number}", wallet_id=busy), action_key=None
             )
-    read = StoredReads(service.database, PermissionReader(service.database, service.tokens))
+    read = SnapshotReader(service.database, PermissionReader(service.database, service.tokens))
     kinds: list[str] = []
     service.database.on_transaction = kinds.append
     stored = await asyncio.gather(*map(read, agents))
@@ -53,7 +53,7 @@ async def test_the_mark_is_another_one_when_a_transaction_begins_and_when_it_end
     service: Solward,
 ) -> None:
     agent = await hire(service, name="scout")
-    read = StoredReads(service.database, PermissionReader(service.database, service.tokens))
+    read = SnapshotReader(service.database, PermissionReader(service.database, service.tokens))
     marks = [(await read(agent)).mark]
     pending = record_of(wallet_id=agent.wallet_id, status=TransactionStatus.PENDING)
     async with service.database.write() as connection:

@@ -20,7 +20,7 @@ from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
 from solward.agents.queue import QueuePlacement, Worker, WorkerLost
 from solward.agents.service import AgentService
-from solward.agents.store import entered
+from solward.agents.store import running_cycle
 from solward.database.database import Database
 from solward.resources.agents import AgentStatus
 from solward.types.errors import AgentNotFound, StoreError
@@ -81,7 +81,7 @@ async def until(holds: Callable[[], Awaitable[object]]) -> None:
 
 async def running(host: Host, agent: Agent) -> tuple[int, int] | None:
     async with host.database.read() as connection:
-        return await entered(connection, agent.id)
+        return await running_cycle(connection, agent.id)
 
 
 async def jobs(host: Host) -> dict[str, int]:

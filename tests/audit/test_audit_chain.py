@@ -12,7 +12,7 @@ from tests.promises import promise
 from tests.support.database import audit_places
 
 from solward.audit import log as audit
-from solward.audit.log import Head, Log
+from solward.audit.log import CheckedLog, Head
 from solward.database import outbox
 from solward.database.database import Database
 from solward.support import jsontext
@@ -49,7 +49,7 @@ async def database(database: Database) -> Database:
     return database
 
 
-async def verify(database: Database) -> Log:
+async def verify(database: Database) -> CheckedLog:
     async with database.read() as connection:
         return await audit.verify(connection)
 
@@ -70,7 +70,7 @@ async def test_untouched_chains_are_whole(database: Database) -> None:
 async def test_an_empty_log_is_whole(tmp_path: Path) -> None:
     database = await Database.open(None, tmp_path)
     log = await verify(database)
-    assert log == Log(0, {}, None, None)
+    assert log == CheckedLog(0, {}, None, None)
     assert log.hash == outbox.GENESIS_HASH
     await database.close()
 
@@ -245,9 +245,9 @@ async def test_a_chain_begun_again_under_its_old_name_is_found_by_its_old_head(
             await verify(database)
 
 
-async def continued(database: Database, before: Log, chain: str) -> bool:
+async def continued(database: Database, before: CheckedLog, chain: str) -> bool:
     async with database.read() as connection:
-        log = Log(0, await audit.heads(connection), None, None)
+        log = CheckedLog(0, await audit.heads(connection), None, None)
         return await audit.continues(connection, log, chain, before.heads[chain])
 
 

@@ -14,8 +14,13 @@ from tests.promises import promise
 from tests.support.cli import PASSPHRASE, TWICE, backed_up, home_with_wallets, refused, solward
 from tests.support.plugins import skill_source, wheel
 
-from solward.backup.archive import copy_plugins, is_path, read_archive, write_archive
-from solward.backup.archive import refused as refused_plugins
+from solward.backup.archive import (
+    copy_plugins,
+    is_path,
+    read_archive,
+    refused_plugins,
+    write_archive,
+)
 from solward.hosts.plugins import plugin_hosts
 from solward.plugins import Registry, open_registry
 from solward.plugins.folders import layout

@@ -24,7 +24,7 @@ from tests.promises import promise
 from tests.support.approvals import ASKS, KEY, Desk, asks, open_desk
 from tests.support.database import agent_row
 
-from solward.agents.act import resumed
+from solward.agents.act import resumed_action
 from solward.agents.remember import recall
 from solward.database.tables import agents, audit, reservations
 from solward.database.tables import holds as holds_table
@@ -569,7 +569,7 @@ async def test_an_interrupted_cycle_finds_what_it_had_asked_for(desk: Desk) -> N
     async with desk.bench.database.read() as connection:
         found = await recall(connection, ["agent-1"])
     assert found["agent-1"].earlier_action == ("transfer", hold)
-    assert "Do not repeat it" in resumed("transfer", hold).outcome
+    assert "Do not repeat it" in resumed_action("transfer", hold).outcome
     await desk.approvals.approve(hold.id, "admin")
     [record] = await desk.bench.history()
     async with desk.bench.database.read() as connection:

@@ -46,7 +46,7 @@ from solward.client.wallets import until_done
 from solward.operations import sol
 from solward.operations.declared import MOST_AT_ONCE
 from solward.operations.policies.changes import replace_set
-from solward.operations.sol import Reclaimable, read_reclaimable
+from solward.operations.sol import ReclaimableRent, read_reclaimable
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.protocol import LOCALNET_RENT_PER_BYTE, MOST_RENT_PER_BYTE, rent_of
 from solward.support.durations import DAY_MS
@@ -73,7 +73,7 @@ async def reclaim_rent(
     return await tokens.operations.perform("reclaim_rent", tokens.wallet, actor, params)
 
 
-async def there(tokens: TokenBench) -> Reclaimable:
+async def there(tokens: TokenBench) -> ReclaimableRent:
     return await read_reclaimable(tokens.bench.ledger, tokens.address)
 
 
@@ -108,7 +108,7 @@ async def test_ten_accounts_of_a_higher_rent_give_back_exactly_the_excess(
         assert await tokens.units(mint) == 5
     assert await in_window(tokens.bench) == record.fee_lamports
     # The second time there is nothing, and nothing is sent.
-    assert await there(tokens) == Reclaimable((), ())
+    assert await there(tokens) == ReclaimableRent((), ())
     await tokens.refuses(reclaim_rent(tokens), "^There is no rent to reclaim$")
 
 

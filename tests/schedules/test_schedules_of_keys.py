@@ -353,8 +353,8 @@ async def test_a_key_that_is_revoked_while_its_skill_runs_reserves_nothing(tmp_p
         class Late:
             """Says that the key works, and revokes it then."""
 
-            async def bound(self, key_id: str, hash_: str) -> Any:
-                actor = await keys.bound(key_id, hash_)
+            async def bound_actor(self, key_id: str, hash_: str) -> Any:
+                actor = await keys.bound_actor(key_id, hash_)
                 assert (await table.api.call("DELETE", f"/keys/{key}")).status == 200
                 return actor
 

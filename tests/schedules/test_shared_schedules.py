@@ -21,7 +21,7 @@ from tests.support.services import (
     timed,
 )
 
-from solward.runs import no_hook
+from solward.runner import no_hook
 from solward.schedules.runs import ScheduleHook, SchedulePhase
 from solward.service.service import Solward
 from solward_server.serve import create_app

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.promises import promise
 
-from solward.schedules.schedule import When, check_cron
+from solward.schedules.schedule import ScheduleTimes, check_cron
 from solward.support.clock import iso, ms_of
 from solward.types.errors import InvalidRequest
 
@@ -23,7 +23,7 @@ EXPRESSIONS = st.sampled_from(
 ZONES = st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"])
 
 
-def after(when: When, text: str, count: int) -> list[str]:
+def after(when: ScheduleTimes, text: str, count: int) -> list[str]:
     """The next due times, in UTC."""
     found, ms = [], ms_of(text)
     for _ in range(count):
@@ -36,7 +36,7 @@ def after(when: When, text: str, count: int) -> list[str]:
 
 @given(first=TIMES, every=st.integers(MINUTE, 30 * 24 * 60 * MINUTE), ms=TIMES)
 def test_equal_distances_are_counted_from_the_first(first: int, every: int, ms: int) -> None:
-    when = When(first, every_ms=every)
+    when = ScheduleTimes(first, every_ms=every)
     found = when.after(ms)
     assert found is not None
     assert found > ms
@@ -49,7 +49,7 @@ def test_equal_distances_are_counted_from_the_first(first: int, every: int, ms: 
 @given(cron=EXPRESSIONS, zone=ZONES, ms=TIMES)
 @example(cron="30 2 * * *", zone="Europe/Berlin", ms=ms_of("2026-10-25T01:15:00Z"))
 def test_a_cron_expressions_due_times_only_go_on(cron: str, zone: str, ms: int) -> None:
-    when = When(START, cron=cron, time_zone=zone)
+    when = ScheduleTimes(START, cron=cron, time_zone=zone)
     times = [ms]
     for _ in range(5):
         following = when.after(times[-1])
@@ -63,7 +63,7 @@ def test_a_cron_expressions_due_times_only_go_on(cron: str, zone: str, ms: int) 
 def test_the_latest_due_time_is_one_and_none_lies_between(
     cron: str, zone: str, ms: int, later: int
 ) -> None:
-    when = When(START, cron=cron, time_zone=zone)
+    when = ScheduleTimes(START, cron=cron, time_zone=zone)
     due_ms = when.after(ms)
     assert due_ms is not None
     now_ms = due_ms + later
@@ -76,7 +76,7 @@ def test_the_latest_due_time_is_one_and_none_lies_between(
 
 
 def test_a_day_has_one_nine_o_clock_whatever_daylight_saving_does() -> None:
-    berlin = When(START, cron="0 9 * * *", time_zone="Europe/Berlin")
+    berlin = ScheduleTimes(START, cron="0 9 * * *", time_zone="Europe/Berlin")
     assert after(berlin, "2026-03-28T00:00:00Z", 3) == [
         "2026-03-28T08:00", "2026-03-29T07:00", "2026-03-30T07:00",
     ]  # fmt: skip
@@ -84,7 +84,7 @@ def test_a_day_has_one_nine_o_clock_whatever_daylight_saving_does() -> None:
 
 @promise("daylight-saving-runs-once")
 def test_a_time_that_daylight_saving_leaves_out_is_run_after_it_and_one_it_repeats_once() -> None:
-    berlin = When(START, cron="30 2 * * *", time_zone="Europe/Berlin")
+    berlin = ScheduleTimes(START, cron="30 2 * * *", time_zone="Europe/Berlin")
     # 02:30 is not there on 29 March: as Debian's cron, right after the gap.
     assert after(berlin, "2026-03-28T12:00:00Z", 2) == ["2026-03-29T01:00", "2026-03-30T00:30"]
     # 02:30 is there twice on 25 October: the first counts.
@@ -93,14 +93,14 @@ def test_a_time_that_daylight_saving_leaves_out_is_run_after_it_and_one_it_repea
 
 @promise("daylight-saving-runs-once")
 def test_each_hour_of_the_night_is_its_own_where_every_hour_is_meant() -> None:
-    berlin = When(START, cron="0 * * * *", time_zone="Europe/Berlin")
+    berlin = ScheduleTimes(START, cron="0 * * * *", time_zone="Europe/Berlin")
     assert after(berlin, "2026-10-24T23:30:00Z", 3) == [
         "2026-10-25T00:00", "2026-10-25T01:00", "2026-10-25T02:00",
     ]  # fmt: skip
 
 
 def test_the_latest_of_what_ended_long_ago_is_found_in_few_steps() -> None:
-    class Counting(When):
+    class Counting(ScheduleTimes):
         __slots__ = ()
 
         def after(self, ms: int) -> int | None:
@@ -116,12 +116,12 @@ def test_the_latest_of_what_ended_long_ago_is_found_in_few_steps() -> None:
 
 def test_nothing_is_due_before_the_start_or_after_the_end() -> None:
     first, end = ms_of("2026-06-01T00:00:00Z"), ms_of("2026-06-03T00:00:00Z")
-    daily = When(first, end, cron="0 0 * * *")
+    daily = ScheduleTimes(first, end, cron="0 0 * * *")
     assert after(daily, "2026-01-01T00:00:00Z", 3) == [
         "2026-06-01T00:00", "2026-06-02T00:00", "2026-06-03T00:00",
     ]  # fmt: skip
     assert daily.after(end) is None
-    every = When(first, end, every_ms=24 * 60 * MINUTE)
+    every = ScheduleTimes(first, end, every_ms=24 * 60 * MINUTE)
     assert every.after(0) == first
     assert every.after(end - 1) == end
     assert every.after(end) is None

@@ -14,7 +14,7 @@ from tests.support.database import WALLET_ROW, agent_row, leaving_cycle
 from solward.agents import remember as cycles
 from solward.agents import store
 from solward.agents.agent import TokensUsed
-from solward.agents.remember import LeftCycle, Recalled
+from solward.agents.remember import LeftCycle, RecalledState
 from solward.database.database import Database
 from solward.database.tables import wallets
 from solward.types.record import TransactionRecord, TransactionStatus
@@ -36,7 +36,7 @@ async def made(database: Database, *rows: dict[str, Any]) -> None:
 
 async def enter(
     database: Database, cycle: int, agent_id: str = "a1"
-) -> tuple[dict[str, Any], Recalled] | None:
+) -> tuple[dict[str, Any], RecalledState] | None:
     async with database.write() as connection:
         [entered] = await cycles.enter(connection, [(agent_id, cycle)])
         if entered is None:
@@ -154,15 +154,15 @@ async def test_agents_are_listed_changed_counted_and_deleted(database: Database)
         assert await cycles.leave(connection, [leaving]) != [None]
         usage = {"agent_id": "a1", "hour": 7, "tokens": 5, "cost_nanousd": 3, "unpriced_tokens": 1}
         await store.add_usage(connection, [usage, usage])
-        assert await store.used(connection, ["a1", "a2"], 31) == {
+        assert await store.usage_by_agent(connection, ["a1", "a2"], 31) == {
             "a1": TokensUsed(tokens=10, nanousd=6, unpriced=2)
         }
-        assert await store.used(connection, ["a1"], 32) == {}
+        assert await store.usage_by_agent(connection, ["a1"], 32) == {}
         assert await store.delete_agent(connection, "a1")
         assert not await store.delete_agent(connection, "a1")
         assert await store.list_decisions(connection, "a1", 10) == []
         assert await store.list_memory(connection, "a1") == []
-        assert await store.used(connection, ["a1"], 7) == {}
+        assert await store.usage_by_agent(connection, ["a1"], 7) == {}
 
 
 async def test_the_action_a_cycle_had_taken_is_found_by_its_own_number_only(

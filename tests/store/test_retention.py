@@ -14,7 +14,7 @@ from tests.promises import promise
 from tests.support.database import WALLET_ROW, AuditLog, agent_row
 
 from solward.agents import store as agents
-from solward.audit.log import Log
+from solward.audit.log import CheckedLog
 from solward.database import outbox
 from solward.database.database import Database, try_lock_exclusive
 from solward.database.tables import (
@@ -88,7 +88,7 @@ async def count(database: Database) -> int:
         return int((await connection.execute(statement)).scalar_one())
 
 
-async def verify(database: Database, earlier: Log | None = None) -> Log:
+async def verify(database: Database, earlier: CheckedLog | None = None) -> CheckedLog:
     return await AuditLog(database).verify(heads=None if earlier is None else earlier.heads)
 
 

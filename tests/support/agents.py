@@ -31,7 +31,7 @@ from solward.agents import store as agent_store
 from solward.agents.agent import Agent, AgentGuardrails, Decision, DesiredState
 from solward.agents.budget import ModelBudget
 from solward.agents.cycle import CycleParts, RunCycle
-from solward.agents.observe import WITHOUT_GRANTS, Permissions, Stored
+from solward.agents.observe import WITHOUT_GRANTS, AgentSnapshot, Permissions
 from solward.agents.placement import MakePlacement
 from solward.agents.queue import QueuePlacement, Worker
 from solward.agents.remember import CycleResult, EnteredCycle
@@ -215,8 +215,8 @@ def parts(
     async def balances(wallet_id: str, mark: Hashable) -> Balances:
         return Balances(1_500_000_000, (TokenBalance(USDC, 2_500_000, 6, "USDC"),))
 
-    async def stored(agent: Agent) -> Stored:
-        return Stored(recent=[record_of()])
+    async def stored(agent: Agent) -> AgentSnapshot:
+        return AgentSnapshot(recent=[record_of()])
 
     async def permissions(agent: Agent) -> Permissions:
         return WITHOUT_GRANTS

@@ -39,7 +39,7 @@ from solward.agents import placement, queue
 from solward.agents.agent import decision_of
 from solward.agents.remember import CycleResult, LeavingCycle
 from solward.audit import log as audit_log
-from solward.audit.log import AuditEntry, Log
+from solward.audit.log import AuditEntry, CheckedLog
 from solward.database import database, outbox, sqlite
 from solward.database.database import Database
 from solward.database.outbox import Head
@@ -677,5 +677,5 @@ class AuditLog:
 
     async def verify(
         self, earlier: str | None = None, heads: Mapping[str, Head] | None = None
-    ) -> Log:
+    ) -> CheckedLog:
         return await audit_log.verify_against(self._database, earlier, heads)

@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.database import AuditLog
 from tests.support.database import audit_places as places
 
-from solward.runs import no_hook
+from solward.runner import no_hook
 from solward.schedules.runs import ScheduleHook
 from solward.schedules.service import ScheduleService
 from solward.service.cluster import localnet_options

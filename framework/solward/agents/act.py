@@ -10,7 +10,7 @@ from typing import Any
 from solward.agents.agent import Agent
 from solward.agents.think import storable
 from solward.context import AgentView
-from solward.runs import RunSkill
+from solward.runner import RunSkill
 from solward.support import jsontext
 from solward.support.tasks import run_to_end
 from solward.telemetry.scrub import concealed, scrub_text
@@ -29,7 +29,7 @@ _MAX_DEPTH = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class ActionResult:
     """The action of a cycle and its outcome.
 
     Attributes:
@@ -58,24 +58,25 @@ def actor_of(agent: Agent, cycle: int, skill: str) -> Actor:
 
 async def act(
     agent: Agent, cycle: int, call: ToolCall | None, *, run_skill: RunSkill, spends: bool
-) -> Act:
+) -> ActionResult:
     """Run the call. A refusal by the skill, the guardrails or the ledger becomes its outcome.
 
     A skill that may spend is never interrupted. If this is cancelled, the skill runs to its end
     first, so that its payment is recorded.
     """
     if call is None:
-        return Act(None, NO_ACTION)
+        return ActionResult(None, NO_ACTION)
+    action = storable(f"{call.name}(…)")
     try:
         params = exact(_parsed(call.arguments))
         text = jsontext.dumps(params)
     except (jsontext.DuplicateKey, jsontext.Unfit) as error:
-        return Act(storable(f"{call.name}(…)"), storable(f"Not executed: arguments: {error}"))
+        return ActionResult(action, storable(f"Not executed: arguments: {error}"))
     except (ValueError, TypeError, RecursionError):
-        return Act(storable(f"{call.name}(…)"), "Not executed: the arguments are not valid JSON")
+        return ActionResult(action, "Not executed: the arguments are not valid JSON")
     action = storable(f"{call.name}({text})")
     if not isinstance(params, dict):
-        return Act(action, "Not executed: the arguments must be a JSON object")
+        return ActionResult(action, "Not executed: the arguments must be a JSON object")
     work = run_skill(
         call.name,
         params,
@@ -84,19 +85,20 @@ async def act(
         AgentView(agent.id, agent.name),
     )
     if not spends:
-        return Act(action, storable(await _outcome(work)))
+        return ActionResult(action, storable(await _outcome(work)))
     outcome, cancelled = await run_to_end(_outcome(work))
-    return Act(action, storable(outcome), cancelled)
+    return ActionResult(action, storable(outcome), cancelled)
 
 
-def resumed(skill: str, record: TransactionRecord | Hold) -> Act:
+def resumed_action(skill: str, record: TransactionRecord | Hold) -> ActionResult:
     """Return a cycle's action from its stored record, if the cycle was interrupted after it."""
     action = storable(f"{skill}({jsontext.dumps(dict(record.details))})")
     if isinstance(record, Hold):
-        return Act(action, storable(record.message()))
+        return ActionResult(action, storable(record.message()))
     if record.status in (TransactionStatus.BLOCKED, TransactionStatus.FAILED):
-        return Act(action, storable(str(refusal(record))))
-    return Act(action, f"The transaction is {record.status.value}: {record.signature or record.id}")
+        return ActionResult(action, storable(str(refusal(record))))
+    state = record.status.value
+    return ActionResult(action, f"The transaction is {state}: {record.signature or record.id}")
 
 
 def exact(value: Any, depth: int = 0) -> Any:

@@ -32,7 +32,7 @@ _NOTHING = Usage(cost_nanousd=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
+class BudgetReservation:
     """A reservation in a model's budget for one completion.
 
     Attributes:
@@ -92,14 +92,14 @@ class ModelBudget:
         # `registry` returns the plugins that are loaded now.
         self._database = database
         self._registry = registry
-        self._reserving: Batcher[_BudgetRequest, tuple[int, Reserved] | TokenBudgetReached] = (
-            Batcher(self._reserve)
-        )
+        self._reserving: Batcher[
+            _BudgetRequest, tuple[int, BudgetReservation] | TokenBudgetReached
+        ] = Batcher(self._reserve)
         self._settling: Batcher[dict[str, Any], None] = Batcher(self._settle)
 
     async def reserve(
         self, agent: Agent, request: CompletionRequest
-    ) -> tuple[CompletionRequest, Reserved | None]:
+    ) -> tuple[CompletionRequest, BudgetReservation | None]:
         """Reserve budget for a request; return it with its answer limited, and the reservation.
 
         The reservation is None if no day is limited.
@@ -128,12 +128,12 @@ class ModelBudget:
         most, reserved = answer
         return replace(request, max_output_tokens=most), reserved
 
-    async def failed(self, reserved: Reserved | None, error: BaseException) -> None:
+    async def settle_failed(self, reserved: BudgetReservation | None, error: BaseException) -> None:
         """Give a reservation back if the call failed in a way that costs nothing."""
         if reserved is not None and isinstance(error, ProviderError) and not error.may_cost:
             await self.settle(reserved, _NOTHING)
 
-    async def settle(self, reserved: Reserved, usage: Usage | None) -> None:
+    async def settle(self, reserved: BudgetReservation, usage: Usage | None) -> None:
         """Replace a reservation by the usage."""
         row = reserved.settled(usage)
         if row is not None:
@@ -146,14 +146,14 @@ class ModelBudget:
 
     async def _reserve(
         self, requests: Sequence[_BudgetRequest]
-    ) -> list[tuple[int, Reserved] | TokenBudgetReached]:
+    ) -> list[tuple[int, BudgetReservation] | TokenBudgetReached]:
         ids = {each.agent_id for each in requests}
-        answers: list[tuple[int, Reserved] | TokenBudgetReached] = []
+        answers: list[tuple[int, BudgetReservation] | TokenBudgetReached] = []
         async with self._database.write() as connection:
             await store.lock_agents(connection, sorted(ids))
             # A model's budget is money too, so a clock that is ahead must not empty the day.
             moment = await self._database.moment(connection)
-            used = await store.used(connection, list(ids), moment.window_ms // HOUR_MS)
+            used = await store.usage_by_agent(connection, list(ids), moment.window_ms // HOUR_MS)
             reserved: list[dict[str, Any]] = []
             for each in requests:
                 so_far = used.get(each.agent_id, NOTHING_USED)
@@ -167,7 +167,9 @@ class ModelBudget:
                 assert most is not None, "a day is limited"
                 nanousd = 0 if each.price is None else each.price.cost(each.prompt, most)
                 hour = moment.reserved_ms // HOUR_MS
-                one = Reserved(each.agent_id, hour, each.prompt + most, nanousd, each.is_llm)
+                one = BudgetReservation(
+                    each.agent_id, hour, each.prompt + most, nanousd, each.is_llm
+                )
                 used[each.agent_id] = TokensUsed(
                     so_far.tokens + one.tokens, so_far.nanousd + nanousd, so_far.unpriced
                 )

@@ -14,15 +14,15 @@ from typing import Any
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from solward.agents.act import RESUMED_REASONING, Act, act, resumed
+from solward.agents.act import RESUMED_REASONING, ActionResult, act, resumed_action
 from solward.agents.agent import Agent, Decision
-from solward.agents.budget import ModelBudget, Reserved
-from solward.agents.observe import Permissions, Stored, observe
+from solward.agents.budget import BudgetReservation, ModelBudget
+from solward.agents.observe import AgentSnapshot, Permissions, observe
 from solward.agents.provider_call import Complete
 from solward.agents.remember import CycleResult, EnteredCycle, Journal
 from solward.agents.think import NO_REASONING, storable, think
 from solward.resources.agents import AgentStatus
-from solward.runs import RunSkill, next_due_ms, no_hook
+from solward.runner import RunSkill, next_due_ms, no_hook
 from solward.solana.balances import Balances
 from solward.support.clock import now_ms
 from solward.support.tasks import run_to_end
@@ -62,7 +62,7 @@ class CycleParts:
 
     Attributes:
         wallet: wallet id -> its name and address.
-        balances: wallet id and `Stored.mark` -> its SOL and tokens.
+        balances: wallet id and `AgentSnapshot.mark` -> its SOL and tokens.
         stored: what the store says of an agent and its wallet.
         tools: the definitions of all skills.
         provider: an agent -> its provider's call; raises `ProviderError` when it is not installed.
@@ -76,7 +76,7 @@ class CycleParts:
     journal: Journal
     wallet: Callable[[str], Awaitable[Wallet]]
     balances: Callable[[str, Hashable], Awaitable[Balances]]
-    stored: Callable[[Agent], Awaitable[Stored]]
+    stored: Callable[[Agent], Awaitable[AgentSnapshot]]
     permissions: Callable[[Agent], Awaitable[Permissions]]
     tools: Callable[[], tuple[ToolDefinition, ...]]
     provider: Callable[[Agent], Complete]
@@ -106,7 +106,7 @@ class _Progress:
     observation: dict[str, Any]
     reasoning: str = NO_REASONING
     usage: Usage | None = None
-    reserved: Reserved | None = None
+    reserved: BudgetReservation | None = None
     failure: str | None = None
 
 
@@ -153,15 +153,15 @@ async def _run(
         await _abandon(entered.agent, parts)
         raise
     except TokenBudgetReached as error:
-        done = Act(None, f"Waiting: {error}")
+        done = ActionResult(None, f"Waiting: {error}")
     except SolwardError as error:
         progress.failure = str(error)
         _log.warning("cycle_failed", agent_id=agent_id, cycle=cycle, error=progress.failure)
-        done = Act(None, progress.failure)
+        done = ActionResult(None, progress.failure)
     except Exception:
         progress.failure = _INTERNAL_ERROR
         _log.exception("cycle_failed", agent_id=agent_id, cycle=cycle)
-        done = Act(None, progress.failure)
+        done = ActionResult(None, progress.failure)
     decision = Decision(
         agent_id=agent_id,
         cycle=cycle,
@@ -193,7 +193,7 @@ async def _abandon(agent: Agent, parts: CycleParts) -> None:
 
 async def _decide_and_act(
     entered: EnteredCycle, cycle: int, parts: CycleParts, progress: _Progress
-) -> Act:
+) -> ActionResult:
     agent = entered.agent
     with tracing.span("agent.observe"):
         progress.observation, permissions = await observe(
@@ -207,7 +207,7 @@ async def _decide_and_act(
     parts.hook(agent.id, Phase.OBSERVED)
     if entered.earlier_action is not None:
         progress.reasoning = RESUMED_REASONING
-        return resumed(*entered.earlier_action)
+        return resumed_action(*entered.earlier_action)
     if permissions is None:
         permissions = await parts.permissions(agent)
     with tracing.span("agent.think"):

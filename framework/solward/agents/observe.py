@@ -119,7 +119,7 @@ class PermissionReader:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class AgentSnapshot:
     """The rows that the store has of an agent.
 
     Attributes:
@@ -137,19 +137,19 @@ class Stored:
         return tuple((record.id, record.status) for record in self.recent)
 
 
-class StoredReads:
+class SnapshotReader:
     """Reads the stored rows of agents; raises `StoreError`."""
 
     def __init__(self, database: Database, permissions: PermissionReader) -> None:
         self._database = database
         self._permissions = permissions
-        self._reading: Batcher[Agent, Stored] = Batcher(self._read)
+        self._reading: Batcher[Agent, AgentSnapshot] = Batcher(self._read)
 
-    def __call__(self, agent: Agent) -> Awaitable[Stored]:
+    def __call__(self, agent: Agent) -> Awaitable[AgentSnapshot]:
         """Return an agent's rows."""
         return self._reading(agent)
 
-    async def _read(self, agents: Sequence[Agent]) -> list[Stored]:
+    async def _read(self, agents: Sequence[Agent]) -> list[AgentSnapshot]:
         wallets = sorted({agent.wallet_id for agent in agents})
         principals = {f"agent:{agent.id}" for agent in agents}
         async with self._database.read() as connection:
@@ -157,12 +157,12 @@ class StoredReads:
             held = await hold_store.open_by_principal(connection, principals)
             permissions = await self._permissions.read(connection, agents)
         return [
-            Stored(recent.get(agent.wallet_id, ()), held.get(f"agent:{agent.id}", ()), may)
+            AgentSnapshot(recent.get(agent.wallet_id, ()), held.get(f"agent:{agent.id}", ()), may)
             for agent, may in zip(agents, permissions, strict=True)
         ]
 
 
-class Observed(NamedTuple):
+class Observation(NamedTuple):
     """An observation, and the permissions that were read with it; None if that failed."""
 
     body: dict[str, Any]
@@ -176,13 +176,13 @@ async def observe(
     *,
     wallet: Callable[[str], Awaitable[Wallet]],
     balances: Callable[[str, Hashable], Awaitable[Balances]],
-    stored: Callable[[Agent], Awaitable[Stored]],
-) -> Observed:
+    stored: Callable[[Agent], Awaitable[AgentSnapshot]],
+) -> Observation:
     """Read the wallet's name, address, balances and recent transactions, and the agent's holds.
 
     Args:
         wallet: wallet id -> its name and address.
-        balances: wallet id and `Stored.mark` -> its SOL and tokens.
+        balances: wallet id and `AgentSnapshot.mark` -> its SOL and tokens.
         stored: reads an agent's rows from the store.
 
     Amounts are Decimal. Never raises: if reading fails, the body is `{error, cycle, timestamp}`,
@@ -201,7 +201,8 @@ async def observe(
         if not isinstance(error, SolwardError):
             _log.exception("observation_failed", agent_id=agent.id, cycle=cycle)
             why = "an internal error"
-        return Observed({"error": f"The wallet could not be observed: {why}"} | when, permissions)
+        failed = {"error": f"The wallet could not be observed: {why}"}
+        return Observation(failed | when, permissions)
     # Left out if empty: a model that reads of holds in every cycle starts to ask for some.
     waiting = {"heldTransactions": [_held(each) for each in known.held]} if known.held else {}
     seen = {
@@ -211,7 +212,7 @@ async def observe(
         "tokenBalances": [_token(token) for token in holds.to_json()["tokens"]],
         "recentTransactions": [_transaction(record) for record in known.recent],
     }
-    return Observed(seen | waiting | when, permissions)
+    return Observation(seen | waiting | when, permissions)
 
 
 def _token(token: dict[str, Any]) -> dict[str, Any]:

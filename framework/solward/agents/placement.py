@@ -15,7 +15,7 @@ import structlog
 from solward.agents import store
 from solward.agents.cycle import NextCycle, RunCycle
 from solward.database.database import Database
-from solward.runs import LONGEST_WAIT_S, Runner
+from solward.runner import LONGEST_WAIT_S, Runner
 from solward.support.clock import now_ms
 
 # Most cycles wait for a model: this bounds memory and open connections, not throughput.

@@ -137,7 +137,7 @@ class QueuePlacement:
         checked = 0.0
         while True:
             async with self._database.read() as connection:
-                running = await store.entered(connection, agent_id)
+                running = await store.running_cycle(connection, agent_id)
             if running is None:
                 return
             if time.monotonic() - checked >= HEARTBEAT_CHECK_S:

@@ -36,7 +36,7 @@ from solward.agents.agent import (
     agent_of,
 )
 from solward.agents.batch import Batcher
-from solward.agents.budget import Reserved, usage_row
+from solward.agents.budget import BudgetReservation, usage_row
 from solward.agents.store import Fields
 from solward.audit.acts import record_act
 from solward.database import outbox
@@ -178,7 +178,7 @@ class CycleResult:
     failures: int
     error: str | None
     next_run_ms: int
-    reserved: Reserved | None = None
+    reserved: BudgetReservation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class LeftCycle:
 
 
 @dataclass(slots=True)
-class Recalled:
+class RecalledState:
     """The stored state of an agent that enters a cycle.
 
     Attributes:
@@ -302,9 +302,9 @@ async def abandon(connection: AsyncConnection, agent_id: str, fence: int) -> Non
     await connection.execute(_ABANDON, {"of_agent": agent_id, "of_fence": fence})
 
 
-async def recall(connection: AsyncConnection, agent_ids: Sequence[str]) -> dict[str, Recalled]:
+async def recall(connection: AsyncConnection, agent_ids: Sequence[str]) -> dict[str, RecalledState]:
     """Return the stored state of agents that have just entered a cycle."""
-    found = {agent_id: Recalled() for agent_id in agent_ids}
+    found = {agent_id: RecalledState() for agent_id in agent_ids}
     if not found:
         return found
     ids = {"of_agents": list(found)}
@@ -369,11 +369,11 @@ async def leave(
 async def tokens_of(database: Database, connection: AsyncConnection, agent_id: str) -> TokensUsed:
     """Return the last day's tokens of one agent, with what is reserved."""
     hour = (await database.moment(connection)).window_ms // HOUR_MS
-    used = await store.used(connection, [agent_id], hour)
+    used = await store.usage_by_agent(connection, [agent_id], hour)
     return used.get(agent_id, NOTHING_USED)
 
 
-def _entered(row: Fields, recalled: Recalled) -> EnteredCycle:
+def _entered(row: Fields, recalled: RecalledState) -> EnteredCycle:
     return EnteredCycle(agent_of(row), tuple(recalled.memory), recalled.earlier_action)
 
 

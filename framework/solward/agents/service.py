@@ -31,7 +31,7 @@ from solward.agents.agent import (
     decision_of,
     statistics_json,
 )
-from solward.agents.budget import ModelBudget, Reserved, usage_row
+from solward.agents.budget import BudgetReservation, ModelBudget, usage_row
 from solward.agents.cycle import CycleParts, NextCycle, PhaseHook, run_cycle
 from solward.agents.fields import (
     TEMPLATES,
@@ -42,7 +42,7 @@ from solward.agents.fields import (
     template_of,
     with_template,
 )
-from solward.agents.observe import PermissionReader, StoredReads
+from solward.agents.observe import PermissionReader, SnapshotReader
 from solward.agents.placement import MakePlacement
 from solward.agents.provider_call import (
     check_options,
@@ -60,7 +60,7 @@ from solward.operations.policies.documents import Policies
 from solward.operations.policies.grant_report import can_leave, limits_report, principal_grants
 from solward.plugins import Registry
 from solward.resources.agents import MEMORY_KEPT, AgentStatus, Guardrails
-from solward.runs import RunSkill, no_hook
+from solward.runner import RunSkill, no_hook
 from solward.settings import Settings
 from solward.solana.balances import Balances
 from solward.solana.token_list import TokenList
@@ -84,7 +84,7 @@ class AgentService:
     Args:
         registry: returns the plugins that are in use now.
         ceilings: limits of each wallet.
-        balances: wallet id and `Stored.mark` -> its SOL and tokens.
+        balances: wallet id and `AgentSnapshot.mark` -> its SOL and tokens.
         hook: called after each phase of a cycle.
         place: makes the placement of cycles; `placement.default` where it is None.
     """
@@ -117,7 +117,7 @@ class AgentService:
             journal=Journal(database),
             wallet=wallets.get,
             balances=balances,
-            stored=StoredReads(database, permissions),
+            stored=SnapshotReader(database, permissions),
             permissions=permissions,
             tools=lambda: registry().tools(),
             provider=lambda agent: completer(settings, registry(), agent),
@@ -212,7 +212,7 @@ class AgentService:
             own = Guardrails.of(each.guardrails)
             rails = read_guardrails(own, None, self._defaults().guardrails)
             try:
-                said = await self._policies.drafted(who, each.name, list(each.grants))
+                said = await self._policies.draft(who, each.name, list(each.grants))
             except InvalidRequest:
                 # The network lacks a token that the grants name, so the template cannot be used.
                 continue
@@ -416,7 +416,7 @@ class AgentService:
 
     async def _chat_request(
         self, agent_id: str, message: str
-    ) -> tuple[Agent, CompletionRequest, Reserved | None]:
+    ) -> tuple[Agent, CompletionRequest, BudgetReservation | None]:
         if not isinstance(message, str) or not message.strip():
             raise InvalidRequest("message must be a non-empty string")
         async with self._database.read() as connection:
@@ -436,7 +436,7 @@ class AgentService:
 
     @asynccontextmanager
     async def _counted(
-        self, agent: Agent, reserved: Reserved | None
+        self, agent: Agent, reserved: BudgetReservation | None
     ) -> AsyncIterator[MutableSequence[Usage]]:
         """Count the usage that the block appends. If the reader breaks an answer off, the
         reservation stays counted."""
@@ -449,12 +449,12 @@ class AgentService:
             if used:
                 await self._add_usage(agent, reserved, used[0])
             else:
-                await self.parts.budget.failed(reserved, error)
+                await self.parts.budget.settle_failed(reserved, error)
             raise
         await self._add_usage(agent, reserved, used[-1] if used else None)
 
     async def _add_usage(
-        self, agent: Agent, reserved: Reserved | None, usage: Usage | None
+        self, agent: Agent, reserved: BudgetReservation | None, usage: Usage | None
     ) -> None:
         if reserved is not None:
             await self.parts.budget.settle(reserved, usage)

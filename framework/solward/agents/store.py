@@ -82,7 +82,7 @@ async def update_agent(
     return _one(await connection.execute(statement))
 
 
-async def entered(connection: AsyncConnection, agent_id: str) -> tuple[int, int] | None:
+async def running_cycle(connection: AsyncConnection, agent_id: str) -> tuple[int, int] | None:
     """Return the fence of the running cycle and when it was entered (ms); None while none runs."""
     statement = select(agents.c.fence, agents.c.entered_ms).where(
         agents.c.id == agent_id, agents.c.entered_ms.is_not(None)
@@ -136,7 +136,7 @@ async def list_memory(
     return [dict(row) for row in rows.mappings()]
 
 
-async def used(
+async def usage_by_agent(
     connection: AsyncConnection, agent_ids: Sequence[str], hour: int
 ) -> dict[str, TokensUsed]:
     """Return the usage of hour `hour` and the 24 before it, without agents that have none."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from solward.agents import provider_call
 from solward.agents.agent import Agent, AgentGuardrails, MemoryEntry
-from solward.agents.budget import ModelBudget, Reserved
+from solward.agents.budget import BudgetReservation, ModelBudget
 from solward.agents.observe import WITHOUT_GRANTS, Permissions
 from solward.agents.provider_call import Complete
 from solward.support import jsontext
@@ -88,7 +88,7 @@ class Thought:
     reasoning: str
     call: ToolCall | None
     usage: Usage | None = None
-    reserved: Reserved | None = None
+    reserved: BudgetReservation | None = None
     failure: ProviderError | None = None
 
 
@@ -126,7 +126,7 @@ async def think(
         completion = await provider_call.complete(agent, provider, request)
     except ProviderError as error:
         if error.usage is None:
-            await budget.failed(reserved, error)
+            await budget.settle_failed(reserved, error)
             reserved = None
         said = error.said.strip() if isinstance(error, ModelRefused) else ""
         return Thought(storable(said) or NO_REASONING, None, error.usage, reserved, error)

@@ -123,7 +123,7 @@ def raise_alert(
     outbox.record(connection, EventKind.ALERT_RAISED, data, trace)
 
 
-async def blocked(
+async def raise_repeated_blocks(
     connection: AsyncConnection, record: TransactionRecord, trace: str | None
 ) -> None:
     """Raise the alert of repeated blocks if the blocked record just stored is one too many.

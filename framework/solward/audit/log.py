@@ -119,7 +119,7 @@ async def latest(
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class CheckedLog:
     """A checked log: its entries, its chains' ends, and when it was written.
 
     Attributes:
@@ -146,7 +146,7 @@ class Log:
         return sum(head.pruned_number for head in self.heads.values())
 
 
-async def verify(connection: AsyncConnection, key: bytes | None = None) -> Log:
+async def verify(connection: AsyncConnection, key: bytes | None = None) -> CheckedLog:
     """Check every chain, in the one state of the database that `connection` sees.
 
     Args:
@@ -187,7 +187,7 @@ async def verify(connection: AsyncConnection, key: bytes | None = None) -> Log:
                 "moved or rewritten by somebody without the keystore's secret"
             )
     await _check_all_there(connection, ends)
-    return Log(entries, ends, first_ms, last_ms)
+    return CheckedLog(entries, ends, first_ms, last_ms)
 
 
 async def _check_all_there(connection: AsyncConnection, ends: Mapping[str, Head]) -> None:
@@ -241,7 +241,7 @@ async def find(connection: AsyncConnection, hash_: str) -> AuditEntry | None:
     return None if row is None else AuditEntry(*row)
 
 
-async def continues(connection: AsyncConnection, log: Log, chain: str, head: Head) -> bool:
+async def continues(connection: AsyncConnection, log: CheckedLog, chain: str, head: Head) -> bool:
     """Return whether a chain of a checked log goes on from an earlier head.
 
     A head that retention has deleted since counts as continued.
@@ -259,7 +259,7 @@ async def continues(connection: AsyncConnection, log: Log, chain: str, head: Hea
 
 async def verify_against(
     database: Database, earlier: str | None = None, heads: Mapping[str, Head] | None = None
-) -> Log:
+) -> CheckedLog:
     """Check every chain, and that they continue from earlier ends.
 
     Args:

@@ -384,7 +384,7 @@ def copy_plugins(home: Path, folder: Path) -> tuple[list[str], list[str]]:
     return copied, left_out
 
 
-def refused(folder: Path) -> dict[str, str]:
+def refused_plugins(folder: Path) -> dict[str, str]:
     """Return the distributions in `folder` that must not be loaded, each with the reason."""
     installed, unreadable = layout.installed(folder)
     found = dict(unreadable)

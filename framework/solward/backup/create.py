@@ -57,7 +57,7 @@ _WAL_HEADER_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Created:
+class CreatedBackup:
     """A backup that was made.
 
     Attributes:
@@ -68,7 +68,7 @@ class Created:
     left_out: tuple[str, ...]
 
 
-async def create_backup(settings: Settings, file: Path, passphrase: str) -> Created:
+async def create_backup(settings: Settings, file: Path, passphrase: str) -> CreatedBackup:
     """Write database, key file, localnet ledger and plugins of a home to `file`, encrypted.
 
     Call it in a process of its own (see `copy_files`). Temporary copies are made in the home.
@@ -93,7 +93,7 @@ async def create_backup(settings: Settings, file: Path, passphrase: str) -> Crea
         write_archive(file, folder, manifest, passphrase)
     finally:
         shutil.rmtree(folder)
-    return Created(manifest, tuple(left_out))
+    return CreatedBackup(manifest, tuple(left_out))
 
 
 def sqlite_file(settings: Settings) -> Path:

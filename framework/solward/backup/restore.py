@@ -22,7 +22,7 @@ from solward.backup.archive import (
     NEXT_KEY_FILE,
     Manifest,
     read_archive,
-    refused,
+    refused_plugins,
 )
 from solward.backup.create import check_file, sqlite_file
 from solward.database.database import Database
@@ -46,7 +46,7 @@ _BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoredBackup:
     """A backup that passed the drill, and was restored if that was asked for.
 
     Attributes:
@@ -61,7 +61,7 @@ class Restored:
 
 async def verify_backup(
     settings: Settings, file: Path, passphrase: str, keystore_passphrase: Callable[[], str]
-) -> Restored:
+) -> RestoredBackup:
     """Run the restore drill in a temporary folder (mode 0700).
 
     Raises:
@@ -71,15 +71,15 @@ async def verify_backup(
     try:
         manifest = read_archive(file, folder, passphrase)
         keys = await drill(folder, manifest, keystore_passphrase, settings.keystore_key_file)
-        left_out = refused(folder)
+        left_out = refused_plugins(folder)
     finally:
         shutil.rmtree(folder)
-    return Restored(manifest, keys, left_out)
+    return RestoredBackup(manifest, keys, left_out)
 
 
 async def restore_backup(
     settings: Settings, file: Path, passphrase: str, keystore_passphrase: Callable[[], str]
-) -> Restored:
+) -> RestoredBackup:
     """Restore into the settings' home, which must be empty, if the drill passes.
 
     The service is then frozen. On an error the home is left as it was.
@@ -104,7 +104,7 @@ async def restore_backup(
         manifest = read_archive(file, folder, passphrase)
         keys = await drill(folder, manifest, keystore_passphrase, settings.keystore_key_file)
         make_safe(folder / DATABASE, manifest.created)
-        left_out = refused(folder)
+        left_out = refused_plugins(folder)
         for name in left_out:
             shutil.rmtree(plugins_folder(folder) / name)
         for top in FOLDERS:
@@ -114,7 +114,7 @@ async def restore_backup(
         for name in (KEY_FILE, NEXT_KEY_FILE, LEDGER, DATABASE):
             if (folder / name).exists():
                 _move(folder / name, places[name])
-    return Restored(manifest, keys, left_out)
+    return RestoredBackup(manifest, keys, left_out)
 
 
 def make_safe(database: Path, made: str) -> None:

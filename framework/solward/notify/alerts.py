@@ -32,7 +32,7 @@ from solward.database.database import Database, clock, try_lock_exclusive
 from solward.database.records import given, insert_or_set
 from solward.database.tables import alert_groups
 from solward.notify import deliveries as store
-from solward.notify.deliveries import Claimed, Pace, Sender, new_client, send
+from solward.notify.deliveries import DeliveryClaim, Pace, Sender, new_client, send
 from solward.resources.agents import AgentStatus
 from solward.settings import Settings
 from solward.support import jsontext
@@ -114,7 +114,7 @@ _rows = alert_groups.c
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class DeliveryResult:
     """The result of a test delivery.
 
     Attributes:
@@ -155,7 +155,7 @@ class AlertWebhook(Sender):
         self._names = frozenset(names)
 
     @classmethod
-    def of(
+    def from_settings(
         cls, database: Database, settings: Settings, pace: Pace | None = None
     ) -> AlertWebhook | None:
         """Return the webhook that the settings name; None if they name none.
@@ -185,7 +185,7 @@ class AlertWebhook(Sender):
         """Store a note that has no event in the audit log; waits for the disk."""
         if name in self._names:
             async with self._database.write() as connection:
-                fields = jsontext.dumps({"detail": shown(detail)})
+                fields = jsontext.dumps({"detail": safe_text(detail)})
                 await add_notes(connection, [Note(name, name, fields)])
             self._woken.set()
 
@@ -215,12 +215,12 @@ class AlertWebhook(Sender):
             return waiting
         return await next_group_due(connection, self._interval_ms)
 
-    def _give_up(self, connection: AsyncConnection, claimed: Claimed, failure: str) -> None:
+    def _give_up(self, connection: AsyncConnection, claimed: DeliveryClaim, failure: str) -> None:
         alert = alerts.Alert.ALERTS_GIVEN_UP
         alerts.raise_alert(connection, alert, tries=claimed.tries, failure=failure)
 
 
-async def send_test(settings: Settings) -> Sent:
+async def send_test(settings: Settings) -> DeliveryResult:
     """Send the receiver one test message from this process; nothing is stored.
 
     Raises:
@@ -238,9 +238,9 @@ async def send_test(settings: Settings) -> Sent:
     )
     began = time.monotonic()
     async with new_client() as client:
-        claimed = Claimed(delivery, delivery, body, now, 1, now)
+        claimed = DeliveryClaim(delivery, delivery, body, now, 1, now)
         failure = await send(client, *configured, claimed, Pace().timeout_s)
-    return Sent(delivery, failure, time.monotonic() - began)
+    return DeliveryResult(delivery, failure, time.monotonic() - began)
 
 
 def message(groups: Sequence[Group], shape: Format, dashboard: str) -> str:
@@ -254,7 +254,7 @@ def message(groups: Sequence[Group], shape: Format, dashboard: str) -> str:
     return jsontext.dumps(body)
 
 
-def shown(text: str) -> str:
+def safe_text(text: str) -> str:
     """Make a third party's text fit for a message: one line, bounded, without secrets."""
     return one_line(scrub_start(text, 4 * MOST_TEXT), MOST_TEXT)
 
@@ -272,7 +272,7 @@ def _note_of(told: tuple[str, _Data]) -> Note:
     name = _name_of(event, data)
     key = jsontext.dumps([name, *(fields.get(field) for field in grouped_by)])
     if "detail" in fields:
-        fields["detail"] = shown(str(fields["detail"]))
+        fields["detail"] = safe_text(str(fields["detail"]))
     return Note(key, name, jsontext.dumps(fields), 1 + int(data.get("unwritten") or 0))
 
 

@@ -133,7 +133,7 @@ _FORGET_NONCES = delete(webhook_nonces).where(webhook_nonces.c.created_ms < bind
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class DeliveryClaim:
     """A delivery that this process sends now.
 
     Attributes:
@@ -176,7 +176,7 @@ async def add(
 
 async def claim(
     connection: AsyncConnection, channel: Channel, at_most: int, lease_ms: int
-) -> list[Claimed]:
+) -> list[DeliveryClaim]:
     """Claim due deliveries, oldest first; no other process gets them until the lease ends."""
     now = await clock(connection)
     rows = (
@@ -186,13 +186,14 @@ async def claim(
         ids = [row.id for row in rows]
         await connection.execute(_CLAIM, {"ids": ids, "b_until": now + lease_ms})
     return [
-        Claimed(row.id, row.subject, row.body, row.created_ms, row.tries + 1, now) for row in rows
+        DeliveryClaim(row.id, row.subject, row.body, row.created_ms, row.tries + 1, now)
+        for row in rows
     ]
 
 
 async def end_try(
     connection: AsyncConnection,
-    claimed: Claimed,
+    claimed: DeliveryClaim,
     state: Literal["waiting", "delivered", "given_up"],
     next_ms: int = 0,
 ) -> bool:
@@ -223,7 +224,7 @@ async def forget_old(connection: AsyncConnection) -> None:
     await connection.execute(_FORGET, {"now": now, "before": now - KEPT_MS})
 
 
-async def waiting(connection: AsyncConnection) -> dict[str, tuple[int, bool]]:
+async def waiting_counts(connection: AsyncConnection) -> dict[str, tuple[int, bool]]:
     """Return channel -> how many deliveries wait, and whether a try of one has failed."""
     rows = await connection.execute(_WAITS)
     return {channel: (int(count), bool(failed)) for channel, count, failed in rows}
@@ -324,7 +325,7 @@ class Sender(ABC):
         """Store deliveries or notes for these events, in the transaction that recorded them."""
 
     @abstractmethod
-    def _give_up(self, connection: AsyncConnection, claimed: Claimed, failure: str) -> None:
+    def _give_up(self, connection: AsyncConnection, claimed: DeliveryClaim, failure: str) -> None:
         """Raise an alert that the receiver was never told, in the transaction that gives up."""
 
     async def _prepare(self, connection: AsyncConnection) -> None:  # noqa: B027 - nothing to do
@@ -374,7 +375,7 @@ class Sender(ABC):
                 group.create_task(self._try(client, each))
         return bool(claimed)
 
-    async def _try(self, client: httpx.AsyncClient, claimed: Claimed) -> None:
+    async def _try(self, client: httpx.AsyncClient, claimed: DeliveryClaim) -> None:
         try:
             failure = await send(client, self._url, self._secret, claimed, self._pace.timeout_s)
             await self._end_try(claimed, failure)
@@ -387,7 +388,7 @@ class Sender(ABC):
             # So is this one; the others of the group go on.
             _log.exception("webhook_crashed", webhook=self.channel, delivery=claimed.id)
 
-    async def _end_try(self, claimed: Claimed, failure: str | None) -> None:
+    async def _end_try(self, claimed: DeliveryClaim, failure: str | None) -> None:
         async with self._database.write() as connection:
             now = await clock(connection)
             end_ms = claimed.created_ms + int(self._pace.give_up_s * 1000)
@@ -414,7 +415,7 @@ class Sender(ABC):
 
 
 async def send(
-    client: httpx.AsyncClient, url: str, secret: str, claimed: Claimed, timeout_s: float
+    client: httpx.AsyncClient, url: str, secret: str, claimed: DeliveryClaim, timeout_s: float
 ) -> str | None:
     """Send a delivery once, signed.
 

@@ -19,7 +19,7 @@ from solward.audit import alerts
 from solward.audit.acts import act_as, record_act
 from solward.database.database import Database, clock
 from solward.notify import deliveries as store
-from solward.notify.deliveries import Claimed, Pace, Sender
+from solward.notify.deliveries import DeliveryClaim, Pace, Sender
 from solward.operations.approvals import WEBHOOK, Approvals
 from solward.resources.declare import fields_of
 from solward.resources.holds import SignedHoldDecision
@@ -78,7 +78,9 @@ class Webhook(Sender):
         self._unwritten = 0
 
     @classmethod
-    def of(cls, database: Database, settings: Settings, pace: Pace | None = None) -> Webhook | None:
+    def from_settings(
+        cls, database: Database, settings: Settings, pace: Pace | None = None
+    ) -> Webhook | None:
         """Return the webhook that the settings name; None if they name none.
 
         Raises:
@@ -162,7 +164,7 @@ class Webhook(Sender):
     def _concerns(self, event: str, data: Any) -> bool:
         return event.partition(":")[0] == _KIND
 
-    def _give_up(self, connection: AsyncConnection, claimed: Claimed, failure: str) -> None:
+    def _give_up(self, connection: AsyncConnection, claimed: DeliveryClaim, failure: str) -> None:
         hold = jsontext.loads(claimed.body)["hold"]
         alerts.raise_alert(
             connection,

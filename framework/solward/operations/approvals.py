@@ -373,7 +373,7 @@ def _called(approver: str) -> str:
 
 
 @asynccontextmanager
-async def swept(approvals: Approvals) -> AsyncIterator[None]:
+async def sweeping(approvals: Approvals) -> AsyncIterator[None]:
     """Sweep every `SWEEP_S` seconds until the block ends."""
 
     async def run() -> None:

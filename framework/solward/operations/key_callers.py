@@ -45,7 +45,7 @@ class KeyCallers:
         key = await self._key(key_id)
         return actor_of_key(key, key.hash)
 
-    async def bound(self, key_id: str, hash_: str) -> Actor:
+    async def bound_actor(self, key_id: str, hash_: str) -> Actor:
         """Return a key's actor, for whom nothing is reserved once the secret with this hash has
         ended; raises `KeyRevoked` if it has already."""
         key = await self._credentials.find(hash_)

@@ -23,7 +23,7 @@ from solward.operations import tokens as _tokens  # noqa: F401
 from solward.operations.declared import OPERATIONS, SWAP, Operation
 from solward.operations.plans import PLANS, Plan
 from solward.operations.plugin_draft import plain, plan_use, plugin_draft, read_request, recipe_of
-from solward.operations.sol import Reclaimable, read_reclaimable
+from solward.operations.sol import ReclaimableRent, read_reclaimable
 from solward.operations.swap import NO_SWAP_LIMITS, SwapLimits, read_quote
 from solward.operations.venues import NoVenue, Venue, Venues
 from solward.solana.programs import WRAPPED_SOL_MINT
@@ -209,7 +209,7 @@ class Operations:
         with self._engine.deadline():
             return await read_quote(**self._of(("venues", "tokens", "ledger")), **SWAP.read(params))
 
-    async def reclaimable(self, wallet_id: str) -> Reclaimable:
+    async def reclaimable(self, wallet_id: str) -> ReclaimableRent:
         """Return the rent that calls of `reclaim_rent` would take back; sends nothing.
 
         Raises:

@@ -119,7 +119,7 @@ def plain(value: object) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stated:
+class _StatedType:
     """A type of transaction that its instructions alone show, with all its details.
 
     Attributes:
@@ -213,21 +213,21 @@ def _mint_supply(wallet: str, calls: Sequence[Call], _given: Mapping[str, Any]) 
     return {"mint": mint, "amount": _amount(calls), "account": account}
 
 
-_STATED: Final[Mapping[str, _Stated]] = {
-    TransactionType.TRANSFER: _Stated(
+_STATED: Final[Mapping[str, _StatedType]] = {
+    TransactionType.TRANSFER: _StatedType(
         "one System transfer from the wallet", _is_transfer, _transfer
     ),
-    TransactionType.TOKEN_TRANSFER: _Stated(
+    TransactionType.TOKEN_TRANSFER: _StatedType(
         "a TransferChecked of one mint by the wallet to one account",
         _is_token(Token.TRANSFER_CHECKED, 4),
         _token_transfer,
     ),
-    TransactionType.MINT_SUPPLY: _Stated(
+    TransactionType.MINT_SUPPLY: _StatedType(
         "one MintToChecked by the wallet to its associated account",
         _is_token(Token.MINT_TO_CHECKED, 3),
         _mint_supply,
     ),
-    TransactionType.BURN: _Stated(
+    TransactionType.BURN: _StatedType(
         "a BurnChecked of one mint by the wallet", _is_token(Token.BURN_CHECKED, 3), _burn
     ),
 }

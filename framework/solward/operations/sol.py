@@ -187,7 +187,7 @@ class RentKept:
 
 
 @dataclass(frozen=True, slots=True)
-class Reclaimable:
+class ReclaimableRent:
     """The rent that a wallet's token accounts give back, most first, and those that keep it."""
 
     accounts: tuple[RentHeld, ...]
@@ -202,7 +202,7 @@ class Reclaimable:
         }
 
 
-async def read_reclaimable(ledger: ReadLedger, wallet: str) -> Reclaimable:
+async def read_reclaimable(ledger: ReadLedger, wallet: str) -> ReclaimableRent:
     """Read the rent that a wallet's token accounts give back; raises `LedgerError`."""
     holdings = {each.account: each for each in await ledger.holdings(wallet)}
     mints = {each.mint for each in holdings.values()}
@@ -233,7 +233,7 @@ async def read_reclaimable(ledger: ReadLedger, wallet: str) -> Reclaimable:
         if excess > 0:
             found.append(RentHeld(address, held.mint, holding.program, excess, closes=False))
     found.sort(key=lambda each: (-each.lamports, each.account))
-    return Reclaimable(tuple(found), tuple(sorted(kept, key=lambda each: each.account)))
+    return ReclaimableRent(tuple(found), tuple(sorted(kept, key=lambda each: each.account)))
 
 
 def _open_for(held: TokenAccount, state: Account, mint: Mint | None, wallet: str) -> str | None:

@@ -140,7 +140,7 @@ class _Offer:
 
 
 # A venue's instruction, its newer quote, and further accounts of the pocket.
-_Answered: TypeAlias = tuple[SwapInstructions, Quote, tuple[_Token, ...]]
+_VenueAnswer: TypeAlias = tuple[SwapInstructions, Quote, tuple[_Token, ...]]
 
 
 @plans(SWAP)
@@ -230,7 +230,7 @@ async def _one_transaction(
         held=None,
     )
 
-    async def drafted(answered: _Answered, version: int) -> Draft | None:
+    async def drafted(answered: _VenueAnswer, version: int) -> Draft | None:
         """Return the draft in a version; None if it does not fit."""
         answer, newer, extra = answered
         # The slippage was given for the first quote, so a newer one may only promise more.
@@ -255,7 +255,7 @@ async def _one_transaction(
         return draft
 
     version = await versions.for_swaps(wallet)
-    too_large: list[_Answered] = []
+    too_large: list[_VenueAnswer] = []
     async for answered in _answers(ledger, wallet, made, swap.request, offer):
         draft = await drafted(answered, version)
         if draft is not None:
@@ -274,11 +274,9 @@ async def _one_transaction(
 
 async def _answers(
     ledger: ReadLedger, wallet: str, made: PocketSwap, request: QuoteRequest, offer: _Offer
-) -> AsyncIterator[_Answered]:
-    """Yield checked answers of the venue over fewer and fewer accounts.
-
-    An answer is its instruction, its newer quote, and the pocket's further accounts.
-    """
+) -> AsyncIterator[_VenueAnswer]:
+    """Yield checked answers of the venue over fewer and fewer accounts: its instruction, its newer
+    quote, and the pocket's further accounts."""
     venue = offer.venue
     for max_accounts in _MAX_ACCOUNTS:
         try:

@@ -25,7 +25,7 @@ from solward.operations.key_callers import KeyCallers
 from solward.plugins import Registry
 from solward.plugins.loaded import LoadedSkill
 from solward.resources.schedules import Missed, RunStatus, ScheduleStatus
-from solward.runs import LONGEST_WAIT_S, Runner, RunSkill
+from solward.runner import LONGEST_WAIT_S, Runner, RunSkill
 from solward.schedules import store
 from solward.schedules.schedule import Schedule
 from solward.schedules.store import action_prefix
@@ -333,7 +333,7 @@ class ScheduleRunner(Runner[None]):
             # An unreadable one keeps its due time, for a machine that can read it.
             columns["next_due_ms"] = following
         if status is ScheduleStatus.ACTIVE and (schedule.is_done or following is None):
-            columns |= ended(RUNS_DONE if schedule.is_done else NO_DUE_TIME)
+            columns |= ended_columns(RUNS_DONE if schedule.is_done else NO_DUE_TIME)
         columns |= {"owner": None, "running_due_ms": None, "attempts": 0}
         return await store.change(connection, schedule, **columns)
 
@@ -358,7 +358,7 @@ class ScheduleRunner(Runner[None]):
         record_act(connection, EventKind.SCHEDULE_RUN, subject)
 
 
-def ended(reason: str) -> dict[str, Any]:
+def ended_columns(reason: str) -> dict[str, Any]:
     """Return the columns of a schedule that has ended."""
     return {"status": ScheduleStatus.ENDED, "reason": reason, "next_due_ms": None}
 
@@ -394,7 +394,7 @@ async def actor_of(schedule: Schedule, keys: KeyCallers) -> Actor:
     if schedule.key_id is None:
         who = schedule.principal
         return Actor(who, limits=((who, ScopeLimits()),))
-    actor = await keys.bound(schedule.key_id, schedule.key_hash or "")
+    actor = await keys.bound_actor(schedule.key_id, schedule.key_hash or "")
     return replace(actor, via=(schedule.principal,))
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import RowMapping
 from solward.resources import schedules
 from solward.resources.declare import answer_json, fields_of
 from solward.resources.schedules import EVERY, Missed, NewSchedule, ScheduleStatus
-from solward.runs import next_due_ms
+from solward.runner import next_due_ms
 from solward.support import jsontext
 from solward.support.clock import iso, ms_of, time_json
 from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
@@ -31,7 +31,7 @@ _SPANS: Final = (2 * MINUTE_MS, HOUR_MS, DAY_MS, 8 * DAY_MS, 32 * DAY_MS, 367 * 
 
 
 @dataclass(frozen=True, slots=True)
-class When:
+class ScheduleTimes:
     """Due times in Unix milliseconds; exactly one of `every_ms` and `cron`.
 
     Attributes:
@@ -94,7 +94,7 @@ class When:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule(When):
+class Schedule(ScheduleTimes):
     """One schedule, as its row has it.
 
     Attributes:
@@ -214,7 +214,7 @@ def schedule_of(row: RowMapping) -> Schedule:
     return Schedule(**{**row, **read})
 
 
-def read_when(asked: NewSchedule, now_ms: int) -> When:
+def read_times(asked: NewSchedule, now_ms: int) -> ScheduleTimes:
     """Return the due times that a request asks for.
 
     Args:
@@ -229,7 +229,7 @@ def read_when(asked: NewSchedule, now_ms: int) -> When:
             'either every, such as "1h", or cron, such as "0 9 1 * *", is required'
         )
     if asked.cron is not None:
-        when = When(
+        when = ScheduleTimes(
             first_ms=now_ms if start is None else start,
             end_ms=end,
             cron=check_cron(asked.cron),
@@ -242,7 +242,7 @@ def read_when(asked: NewSchedule, now_ms: int) -> When:
         if length is None:
             raise InvalidRequest(EVERY.wrong)
         first_ms = now_ms + length if start is None else start
-        when = When(first_ms=first_ms, end_ms=end, every_ms=length)
+        when = ScheduleTimes(first_ms=first_ms, end_ms=end, every_ms=length)
     if when.after(now_ms) is None:
         raise InvalidRequest("endAt leaves no due time from now on")
     return when

@@ -16,7 +16,7 @@ from solward.operations.policies.changes import drop_set, lock_policy, put_set
 from solward.operations.policies.documents import Policies
 from solward.plugins.loaded import Registry
 from solward.resources.schedules import Missed, NewSchedule, ScheduleStatus
-from solward.runs import RunSkill, no_hook
+from solward.runner import RunSkill, no_hook
 from solward.schedules import store
 from solward.schedules.runs import (
     RUNS_DONE,
@@ -24,10 +24,10 @@ from solward.schedules.runs import (
     ScheduleHook,
     ScheduleRunner,
     actor_of,
-    ended,
+    ended_columns,
     run_once,
 )
-from solward.schedules.schedule import TERMS, Schedule, read_when
+from solward.schedules.schedule import TERMS, Schedule, read_times
 from solward.support import jsontext
 from solward.support.clock import iso, now_ms
 from solward.types.errors import (
@@ -139,7 +139,7 @@ class ScheduleService:
                 **self._columns(asked, TERMS, now),
             )
             schedule = replace(schedule, next_due_ms=schedule.after(now))
-            others = await store.listed(connection, wallet.id)
+            others = await store.list_schedules(connection, wallet.id)
             _check_name(schedule, others)
             is_keys = maker.key_hash is not None
             if sum((each.key_id is not None) is is_keys for each in others) >= MAX_OF_WALLET:
@@ -161,7 +161,7 @@ class ScheduleService:
     async def list(self, wallet_id: str) -> Sequence[Schedule]:
         """Return a wallet's schedules, oldest first."""
         async with self._database.read() as connection:
-            return await store.listed(connection, wallet_id)
+            return await store.list_schedules(connection, wallet_id)
 
     async def get(self, schedule_id: str) -> Schedule:
         """Return one schedule."""
@@ -206,9 +206,9 @@ class ScheduleService:
                 columns["next_due_ms"] = schedule.after(now)
             is_active = was.status is ScheduleStatus.ACTIVE
             if is_active and schedule.is_done and was.running_due_ms is None:
-                columns |= ended(RUNS_DONE)
+                columns |= ended_columns(RUNS_DONE)
             if schedule.name != was.name:
-                _check_name(schedule, await store.listed(connection, was.wallet_id))
+                _check_name(schedule, await store.list_schedules(connection, was.wallet_id))
             schedule = await store.change(connection, was, **columns)
             record_act(
                 connection,
@@ -351,7 +351,7 @@ class ScheduleService:
         if "maxRuns" in given:
             columns["max_runs"] = asked.max_runs
         if any(each in given for each in _WHEN_FIELDS):
-            columns |= asdict(read_when(asked, now)) | {"has_start": asked.start_at is not None}
+            columns |= asdict(read_times(asked, now)) | {"has_start": asked.start_at is not None}
         return columns
 
     async def _grants(

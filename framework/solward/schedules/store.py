@@ -64,7 +64,7 @@ async def get(
     return None if row is None else schedule_of(row)
 
 
-async def listed(connection: AsyncConnection, wallet_id: str) -> list[Schedule]:
+async def list_schedules(connection: AsyncConnection, wallet_id: str) -> list[Schedule]:
     """Return a wallet's schedules, oldest first."""
     statement = (
         select(schedules)

@@ -30,7 +30,7 @@ from solward.hosts.models import ModelHosts
 from solward.hosts.plugins import plugin_hosts, shared_zygote
 from solward.notify.alerts import AlertWebhook, Watch
 from solward.notify.webhook import Webhook
-from solward.operations.approvals import Approvals, swept
+from solward.operations.approvals import Approvals, sweeping
 from solward.operations.key_callers import KeyCallers
 from solward.operations.payments.pay import Payments
 from solward.operations.payments.requests import Sites
@@ -42,7 +42,7 @@ from solward.operations.swap import SwapLimits
 from solward.plugins import Registry
 from solward.plugins.folders.layout import in_use
 from solward.plugins.state import PluginSettings, PluginState
-from solward.runs import no_hook as no_run_hook
+from solward.runner import no_hook as no_run_hook
 from solward.schedules.runs import ScheduleHook
 from solward.schedules.service import ScheduleService
 from solward.service.cluster import Localnet, open_cluster
@@ -305,11 +305,11 @@ class Solward:
                 for key in await credentials.keys():
                     await keys.revoke(key.id)
             plugins.on_problem = live.add_problem
-            webhook = Webhook.of(database, settings)
+            webhook = Webhook.from_settings(database, settings)
             if webhook is not None:
                 # Before anything can be held.
                 await stack.enter_async_context(webhook.delivering())
-            alert_webhook = AlertWebhook.of(database, settings)
+            alert_webhook = AlertWebhook.from_settings(database, settings)
             if alert_webhook is not None:
                 await stack.enter_async_context(alert_webhook.delivering())
             stack.push_async_callback(display.close)
@@ -318,7 +318,7 @@ class Solward:
             await engine.reconcile(0 if database.shared else RECONCILE_WAIT_S)
             stack.push_async_callback(agents.close)
             await agents.resume()
-            await stack.enter_async_context(swept(approvals))
+            await stack.enter_async_context(sweeping(approvals))
             await stack.enter_async_context(hourly_retention(database, settings))
 
             def use_plugins(registry: Registry) -> None:

@@ -91,7 +91,7 @@ async def fill(database: Database, ends: GrantEndCounter) -> None:
         states = await attempts.live_states(connection)
         queued = await agents.count_jobs(connection) if database.shared else {}
         kinds = await processes.count_by_kind(connection)
-        untold = await webhook.waiting(connection)
+        untold = await webhook.waiting_counts(connection)
         open_pockets = await pockets.count_open(connection)
         waiting, oldest_ms = await holds.backlog(connection, await database.moment(connection))
         used_up, ending = await ends.count(database, connection)

@@ -58,7 +58,7 @@ async def _webhooks(context: RouteContext) -> dict[str, str]:
         return {}
     try:
         async with asyncio.timeout(HEALTH_WAIT_S), service.database.read() as connection:
-            waiting = await deliveries.waiting(connection)
+            waiting = await deliveries.waiting_counts(connection)
     except (TimeoutError, StoreError):
         return {}
     failing = {channel for channel, (_, failed) in waiting.items() if failed}

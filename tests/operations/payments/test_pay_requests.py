@@ -134,8 +134,8 @@ def test_the_most_to_pay_is_required_of_who_is_not_the_operator() -> None:
     with pytest.raises(InvalidRequest, match="max must be an amount"):
         read_request(PayRequest(URL), needs_most=True)
     found = read_request(PayRequest(URL, max="0.05 USDC"), needs_most=True)
-    assert found.most is not None
-    assert (found.most.amount, found.most.asset) == (Decimal("0.05"), "USDC")
+    assert found.max_price is not None
+    assert (found.max_price.amount, found.max_price.asset) == (Decimal("0.05"), "USDC")
 
 
 def test_the_same_request_is_known_again_and_another_is_not() -> None:

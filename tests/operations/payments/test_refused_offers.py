@@ -14,7 +14,7 @@ from tests.support.market import BONK, USDC
 from tests.support.payments import OWNER, SPONSOR, Shop, charge, mpp, open_shop, shop_on
 from tests.support.sellers import DEVNET, Reply, encoded, requirement
 
-from solward.operations.payments.offers import Asset, Assets, Terms, acceptable
+from solward.operations.payments.offers import Asset, Assets, Terms, check_offer
 from solward.operations.payments.requests import read_request
 from solward.solana.programs import TOKEN_2022_PROGRAM, WRAPPED_SOL_MINT
 from solward.types.errors import (
@@ -211,7 +211,7 @@ async def accepts(shop: Shop, asked: str, named: str) -> bool:
     request = read_request(PayRequest(asked), needs_most=False)
     terms = await payments._terms(wallet, request, [])
     try:
-        await acceptable(PaymentOffer(**GOOD, resource=named), terms, payments._assets)
+        await check_offer(PaymentOffer(**GOOD, resource=named), terms, payments._assets)
     except PaymentRefused as error:
         if error.code != "resource_mismatch":
             raise
@@ -424,7 +424,7 @@ async def test_a_plugin_that_lies_is_bounded_by_the_core(shop: Shop) -> None:
     for code, fields in LIES.values():
         offer = PaymentOffer(**(GOOD | fields))
         with pytest.raises(PaymentRefused) as error:
-            await acceptable(offer, terms, payments._assets)
+            await check_offer(offer, terms, payments._assets)
         assert error.value.code == code
-    asset, modes = await acceptable(PaymentOffer(**GOOD), terms, payments._assets)
+    asset, modes = await check_offer(PaymentOffer(**GOOD), terms, payments._assets)
     assert (asset.mint, asset.decimals, modes) == (USDC, 6, (PaymentMode.PUSH,))

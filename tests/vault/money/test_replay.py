@@ -17,10 +17,10 @@ from tests.support.examples import examples
 
 from solward.operations.policies.replay import (
     CompiledPolicy,
-    Kept,
-    Past,
+    CountedPart,
+    PastRecord,
     Replay,
-    Replayed,
+    ReplayResult,
 )
 from solward.resources.policy import ReplayVerdict
 from solward.types.guardrail import Line, Operation
@@ -54,13 +54,13 @@ SENT = frozenset({Operation.TRANSFER})
 
 
 def replay(
-    stored: Iterable[Past],
+    stored: Iterable[PastRecord],
     in_force: CompiledPolicy,
     version: int,
     draft: CompiledPolicy | None = None,
     *,
     report_from_ms: int = 0,
-) -> Replayed:
+) -> ReplayResult:
     """`Replay` over everything at once; without a draft the policy in force is its own."""
     run = Replay(in_force, version, draft or in_force, report_from_ms=report_from_ms)
     run.add(stored)
@@ -76,7 +76,7 @@ def grant(who: str = AGENT, name: str = "g", **changes: Any) -> Grant:
 
 def policy(*grants: Grant, book: Mapping[str, Sequence[str]] | None = None) -> CompiledPolicy:
     sets = {who: [each for each in grants if each.who == who] for who in {g.who for g in grants}}
-    return CompiledPolicy.of(sets, book or {})
+    return CompiledPolicy.compile(sets, book or {})
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class History:
     version: int = 1
     ms: int = START
     rows: dict[str, list[tuple[Charge, int]]] = field(default_factory=dict)
-    past: list[Past] = field(default_factory=list)
+    past: list[PastRecord] = field(default_factory=list)
 
     def ask(
         self,
@@ -124,7 +124,7 @@ class History:
         judged = JudgedCase(
             name, "transfer", case, outcome, self.version, prices or {}, used, verdict
         )
-        self.past.append(Past(judged))
+        self.past.append(PastRecord(judged))
         return outcome
 
     def sum(self, need: Need) -> int:
@@ -142,12 +142,12 @@ class History:
         """It never landed."""
         self.rows.pop(name, None)
         index = int(name)
-        self.past[index] = replace(self.past[index], kept=Kept.NOTHING)
+        self.past[index] = replace(self.past[index], kept=CountedPart.NOTHING)
 
     def edit(self, now: CompiledPolicy, version: int | None = None) -> None:
         self.now, self.version = now, version or self.version + 1
 
-    def replayed(self, draft: CompiledPolicy | None = None, **options: Any) -> Replayed:
+    def replayed(self, draft: CompiledPolicy | None = None, **options: Any) -> ReplayResult:
         return replay(self.past, self.now, self.version, draft, **options)
 
 
@@ -209,7 +209,7 @@ def test_an_approved_payment_counts_once_where_nobody_need_be_asked() -> None:
     assert history.ask(60) == HELD
     assert history.ask(60, is_approved=True) == ALLOWED
     assert history.ask(40) == ALLOWED
-    history.past[0] = replace(history.past[0], kept=Kept.NOTHING)
+    history.past[0] = replace(history.past[0], kept=CountedPart.NOTHING)
     found = history.replayed(policy(grant(name="no hold")))
     assert [each.judged.transaction_id for each in found.changes] == ["0"]
 
@@ -228,7 +228,7 @@ def test_what_failed_takes_no_room_in_the_draft() -> None:
 def test_what_failed_on_the_ledger_keeps_its_slot_and_its_costs() -> None:
     history = History(policy(grant()))
     assert [history.ask(90), history.ask(1)] == [ALLOWED, ALLOWED]
-    history.past[0] = replace(history.past[0], kept=Kept.COSTS)
+    history.past[0] = replace(history.past[0], kept=CountedPart.COSTS)
     assert history.replayed(policy(grant(name="lower", most=90))).changed == 0
     rated = grant(name="rated", rates=(Window(HOUR, 1),))
     assert history.replayed(policy(rated)).changes[0].findings[0].why == Reason.RATE
@@ -355,12 +355,12 @@ def test_windows_end_at_their_own_clock_and_what_counts_is_stamped_by_the_later(
     # The database's clock was set a day ahead; windows did not follow.
     last = history.past[-1].judged
     behind = replace(last, case=replace(last.case, now_ms=(history.ms, START + 2_000)))
-    history.past[-1] = Past(behind)
+    history.past[-1] = PastRecord(behind)
     assert history.replayed(draft).changed == 1
     # What was judged with such a clock counts until its day after that time is over.
     first = history.past[0].judged
     ahead = replace(first, case=replace(first.case, now_ms=(history.ms - 1, START + 1_000)))
-    history.past = [Past(ahead), Past(last)]
+    history.past = [PastRecord(ahead), PastRecord(last)]
     assert history.replayed(draft).changed == 1
 
 

@@ -12,7 +12,7 @@ from tests.support.database import WALLET_ROW
 
 from solward.database.database import Database
 from solward.database.tables import holds, reservations, transactions, wallets
-from solward.operations.policies.replay import Kept, first_judged, judged_page
+from solward.operations.policies.replay import CountedPart, first_judged, judged_page
 from solward.types.record import HoldState, TransactionStatus
 from solward.vault.grants.judged import JudgedCase, to_row
 from solward.vault.grants.model import Case
@@ -87,12 +87,12 @@ async def test_what_was_given_back_counts_no_more(database: Database) -> None:
     async with database.read() as connection:
         rows, _seq = await judged_page(connection, 0)
     assert {row.judged.transaction_id: row.kept for row in rows} == {
-        "pending": Kept.ALL,
-        "confirmed": Kept.ALL,
-        "released": Kept.NOTHING,
-        "landed": Kept.COSTS,
-        "one host's word": Kept.ALL,
-        "tokens": Kept.ALL,
+        "pending": CountedPart.ALL,
+        "confirmed": CountedPart.ALL,
+        "released": CountedPart.NOTHING,
+        "landed": CountedPart.COSTS,
+        "one host's word": CountedPart.ALL,
+        "tokens": CountedPart.ALL,
     }
 
 
@@ -109,9 +109,9 @@ async def test_a_hold_that_was_carried_out_counts_as_what_was_carried_out(
     async with database.read() as connection:
         rows, _seq = await judged_page(connection, 0)
     assert [(row.judged.transaction_id, row.kept) for row in rows] == [
-        ("held", Kept.ALL),
-        ("denied", Kept.ALL),
-        ("executed", Kept.NOTHING),
+        ("held", CountedPart.ALL),
+        ("denied", CountedPart.ALL),
+        ("executed", CountedPart.NOTHING),
     ]
 
 

@@ -16,7 +16,7 @@ import httpx
 from solders.instruction import Instruction
 from spl.memo.constants import MEMO_PROGRAM_ID
 
-from solward.operations.payments.requests import Most, SellerRequest, address_of
+from solward.operations.payments.requests import MaxPrice, SellerRequest, address_of
 from solward.plugins.payment_checks import MAX_MEMO_BYTES, MAX_RAW_BYTES, MAX_SPLITS
 from solward.solana.builders import pay, send_tokens
 from solward.solana.programs import (
@@ -87,7 +87,7 @@ class Asset:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenOffer:
     """An offer that may be paid, and a mode in which it may be."""
 
     protocol: str
@@ -160,13 +160,13 @@ class Terms:
     managed: Collection[str]
     resource_sites: Collection[str] = ()
 
-    def most_of(self) -> tuple[Most, str] | None:
+    def max_price(self) -> tuple[MaxPrice, str] | None:
         """Return the request's `max` and its asset, `SOL` or a mint; None if there is no `max`.
 
         Raises:
             InvalidRequest: neither a known symbol nor a mint.
         """
-        most = self.request.most
+        most = self.request.max_price
         if most is None:
             return None
         mint = self.tokens.resolve(most.asset, "max: the asset")
@@ -177,7 +177,7 @@ class Terms:
         return asset if asset == SOL else self.tokens.symbol_of(asset) or asset
 
 
-async def acceptable(
+async def check_offer(
     offer: PaymentOffer, terms: Terms, assets: Assets
 ) -> tuple[Asset, tuple[PaymentMode, ...]]:
     """Return an offer's asset, and the modes in which it may be paid.
@@ -188,9 +188,9 @@ async def acceptable(
         LedgerError: the ledger did not answer.
     """
     _check_words(offer)
-    most = terms.most_of()
+    most = terms.max_price()
     if offer.network not in terms.networks:
-        raise PaymentRefused("network_mismatch", f"its network is {shown(offer.network)}")
+        raise PaymentRefused("network_mismatch", f"its network is {quoted_text(offer.network)}")
     if most is not None and offer.asset != most[1]:
         raise PaymentRefused(
             "asset_mismatch",
@@ -227,12 +227,12 @@ async def acceptable(
     return asset, modes
 
 
-def preferred(candidates: Sequence[Chosen]) -> Chosen:
+def preferred_offer(candidates: Sequence[ChosenOffer]) -> ChosenOffer:
     """Return the candidate to pay: by mode, then in the seller's order."""
     return min(candidates, key=lambda each: _PREFERENCE.index(each.mode))
 
 
-def refused(site: str, reasons: Sequence[tuple[str, InvalidRequest]]) -> PaymentRefused:
+def no_offer_error(site: str, reasons: Sequence[tuple[str, InvalidRequest]]) -> PaymentRefused:
     """Return the error for a seller none of whose offers may be paid.
 
     Args:
@@ -251,7 +251,7 @@ def refused(site: str, reasons: Sequence[tuple[str, InvalidRequest]]) -> Payment
     )
 
 
-def shown(text: str) -> str:
+def quoted_text(text: str) -> str:
     """Return a seller's text on one line and in quotation marks."""
     return jsontext.dumps(one_line(text))
 
@@ -309,7 +309,7 @@ def _check_resource(offer: PaymentOffer, terms: Terms) -> None:
             f"cannot be read as one of {asked}: an http or https address without a user, or a path"
             " that all programs read alike, is expected"
         )
-    raise PaymentRefused("resource_mismatch", f"it is for {shown(named)}, which {reason}")
+    raise PaymentRefused("resource_mismatch", f"it is for {quoted_text(named)}, which {reason}")
 
 
 def _modes(offer: PaymentOffer, terms: Terms) -> tuple[PaymentMode, ...]:
@@ -338,7 +338,7 @@ def _reason(error: InvalidRequest) -> str:
     return error.reason if isinstance(error, PaymentRefused) else one_line(str(error))
 
 
-def payment_draft(wallet: str, request: SellerRequest, chosen: Chosen) -> Draft:
+def payment_draft(wallet: str, request: SellerRequest, chosen: ChosenOffer) -> Draft:
     """Return the draft of a payment, without compute budget.
 
     Args:

@@ -17,12 +17,12 @@ import structlog
 from solward.database.database import Database
 from solward.operations.payments.offers import (
     Assets,
-    Chosen,
+    ChosenOffer,
     Terms,
-    acceptable,
+    check_offer,
+    no_offer_error,
     payment_draft,
-    preferred,
-    refused,
+    preferred_offer,
 )
 from solward.operations.payments.requests import (
     MAX_ANSWER_BYTES,
@@ -309,10 +309,8 @@ class Payments:
         return self.answers_max_bytes // ONE_IN
 
     async def close(self) -> None:
-        """Wait a while for sellers' answers, then close the connections.
-
-        The next start deals with interrupted payments as after a crash.
-        """
+        """Wait a while for sellers' answers, then close the connections. The next start deals with
+        interrupted payments as after a crash."""
         if self._running:
             _, late = await asyncio.wait(self._running, timeout=_CLOSE_WAIT_S)
             for task in late:
@@ -348,7 +346,9 @@ class Payments:
             )
         return found
 
-    async def _choose(self, wallet: Wallet, request: SellerRequest, answer: HttpAnswer) -> Chosen:
+    async def _choose(
+        self, wallet: Wallet, request: SellerRequest, answer: HttpAnswer
+    ) -> ChosenOffer:
         loaded = self._protocols
         if request.protocol is not None:
             if request.protocol not in loaded:
@@ -370,22 +370,22 @@ class Payments:
                     else:
                         found.append((name, each))
         terms = await self._terms(wallet, request, [each for _, each in found])
-        terms.most_of()
-        candidates: list[Chosen] = []
+        terms.max_price()
+        candidates: list[ChosenOffer] = []
         unread: LedgerError | None = None
         for name, offer in found:
             try:
-                asset, modes = await acceptable(offer, terms, self._assets)
+                asset, modes = await check_offer(offer, terms, self._assets)
             except PaymentRefused as error:
                 reasons.append((name, error))
             except LedgerError as error:
                 # No node may have an answer for the account that an odd offer names.
                 unread = error
             else:
-                candidates += [Chosen(name, offer, mode, asset) for mode in modes]
+                candidates += [ChosenOffer(name, offer, mode, asset) for mode in modes]
         if not candidates:
-            raise unread or refused(site_name(request.site), [*reasons, *odd])
-        return preferred(candidates)
+            raise unread or no_offer_error(site_name(request.site), [*reasons, *odd])
+        return preferred_offer(candidates)
 
     async def _terms(
         self, wallet: Wallet, request: SellerRequest, offers: Sequence[PaymentOffer]
@@ -405,10 +405,8 @@ class Payments:
         return Terms(request, networks, wallet.address, self.tokens, managed, sites)
 
     async def _managed(self, payers: Set[str]) -> frozenset[str]:
-        """Return the payers that are keys of this service's wallets.
-
-        One that is not is remembered; the reservation checks it again.
-        """
+        """Return the payers that are keys of this service's wallets. One that is not is remembered;
+        the reservation checks it again."""
         if not payers:
             return frozenset()
         async with self.database.read() as connection:
@@ -423,7 +421,7 @@ class Payments:
         wallet: Wallet,
         actor: Actor,
         request: SellerRequest,
-        chosen: Chosen,
+        chosen: ChosenOffer,
         draft: Draft,
     ) -> PaidAnswer:
         if chosen.mode is PaymentMode.PUSH:

@@ -79,7 +79,7 @@ _PAYMENT_SCHEME: Final = re.compile(r"payment(?:[\s,]|$)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Most:
+class MaxPrice:
     """The most that may be paid: `amount` whole units of `asset`, a symbol or mint as given."""
 
     amount: Decimal
@@ -102,7 +102,7 @@ class SellerRequest:
     method: str
     headers: tuple[tuple[str, str], ...] = field(repr=False)
     body: bytes = field(repr=False)
-    most: Most | None
+    max_price: MaxPrice | None
     protocol: str | None
     fingerprint: str
 
@@ -147,9 +147,9 @@ def read_request(request: PayRequest, *, needs_most: bool) -> SellerRequest:
     Raises:
         InvalidRequest: naming the field.
     """
-    most = None
+    max_price = None
     if needs_most or request.max is not None:
-        most = Most(*max_parts(request.max))
+        max_price = MaxPrice(*max_parts(request.max))
     url, site, path = address_of(request.url, "url")
     method = request.method.upper()
     if method not in METHODS:
@@ -169,7 +169,7 @@ def read_request(request: PayRequest, *, needs_most: bool) -> SellerRequest:
         method=method,
         headers=headers,
         body=body,
-        most=most,
+        max_price=max_price,
         protocol=request.protocol,
         fingerprint=hashlib.sha256(whole.encode()).hexdigest(),
     )

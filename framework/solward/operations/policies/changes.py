@@ -205,7 +205,7 @@ _KEPT = select(reservations.c.transaction_id, reservations.c.asset, reservations
 
 
 @dataclass(frozen=True, slots=True)
-class _Counting:
+class _CountedRow:
     """A transaction that counts in a scope.
 
     Attributes:
@@ -218,7 +218,7 @@ class _Counting:
     kept: Mapping[str, int]
 
 
-async def _counting(connection: AsyncConnection, who: str, after_ms: int) -> list[_Counting]:
+async def _counting(connection: AsyncConnection, who: str, after_ms: int) -> list[_CountedRow]:
     """Return a principal's transactions that still count since a time, oldest first."""
     if who.startswith(_SCOPES):
         rows = await connection.execute(_COUNTING, {"b_scope": who, "b_after": after_ms})
@@ -237,7 +237,7 @@ async def _counting(connection: AsyncConnection, who: str, after_ms: int) -> lis
             for id_, asset, units in await connection.execute(_KEPT, parameters):
                 kept.setdefault(id_, {})[asset] = int(units)
     return [
-        _Counting(from_row(row), int(row["reserved_ms"]), kept[row["transaction_id"]])
+        _CountedRow(from_row(row), int(row["reserved_ms"]), kept[row["transaction_id"]])
         for row in found
         if row["transaction_id"] in kept
     ]
@@ -291,7 +291,7 @@ async def _seed(
         await window_sums.replace_counted(connection, grant.scope, rows)
 
 
-def _covered(grant: Grant, case: Case, counting: _Counting) -> dict[str, int]:
+def _covered(grant: Grant, case: Case, counting: _CountedRow) -> dict[str, int]:
     """Return asset -> units that a transaction still counts in a grant."""
     found: dict[str, int] = {}
     lines = case.lines or (None,)

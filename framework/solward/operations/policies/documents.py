@@ -51,7 +51,7 @@ class ServiceNames(Names):
 
 
 @dataclass(frozen=True, slots=True)
-class Drafted:
+class DraftedGrants:
     """Grants of one principal that are not stored yet.
 
     Attributes:
@@ -181,13 +181,13 @@ class Policies:
         Raises:
             InvalidRequest, LedgerError: see `read`.
         """
-        return (await self.drafted(who, name, value)).grants
+        return (await self.draft(who, name, value)).grants
 
-    async def drafted(self, who: str, name: str, value: object) -> Drafted:
+    async def draft(self, who: str, name: str, value: object) -> DraftedGrants:
         """Return the same as `grants_of`, with the grants' sentences and names."""
         value, names = await self._spelled(value, (), who, name)
         grants = read_grants(value, "grants", names, who)
-        return Drafted(grants, _sentences(who, grants, names), names)
+        return DraftedGrants(grants, _sentences(who, grants, names), names)
 
     async def begin(self, who: str, name: str, value: object) -> None:
         """Store a key's first grants, before the key itself, so that it never exists without them.

@@ -44,7 +44,7 @@ SWAPS: Final = "agents, keys and schedules without grants may swap any token"
 Caller = tuple[str, ScopeLimits]
 """An agent, a key or a schedule that may use a wallet, with its ceilings."""
 
-Alike = tuple[ScopeLimits, int]
+KeyGroup = tuple[ScopeLimits, int]
 """The ceilings of keys without grants, and the number of keys that have them."""
 
 
@@ -58,7 +58,7 @@ class WalletKeys:
     """
 
     single: Sequence[Caller]
-    alike: Sequence[Alike] = ()
+    alike: Sequence[KeyGroup] = ()
 
 
 async def wallet_grants(
@@ -68,7 +68,7 @@ async def wallet_grants(
     ceilings: ScopeLimits,
     callers: Sequence[Caller],
     shown: Collection[str] | None = None,
-    alike: Sequence[Alike] = (),
+    alike: Sequence[KeyGroup] = (),
     within: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return `grants`, of the wallet and all that may use it, and `canLeave`, as of one moment.
@@ -244,7 +244,7 @@ def can_leave(
     callers: Iterable[Caller],
     sets: Mapping[str, Sequence[Grant]],
     now: Moment,
-    alike: Sequence[Alike] = (),
+    alike: Sequence[KeyGroup] = (),
 ) -> CanLeave:
     """Return the most that can leave a wallet in any 24 hours; pure.
 
@@ -276,9 +276,9 @@ def can_leave(
             _of_all(_of_caller(KEY_PRINCIPAL_PREFIX, limits, asset, wallet_id, sets, now), keys)
             for limits, keys in alike
         ]
-        whole = _least(_added(parts), _of_ceilings(ceilings, asset, lends=lends))
+        whole = _smaller(_sum_of(parts), _of_ceilings(ceilings, asset, lends=lends))
         if wallet in sets:
-            whole = _least(whole, _of_grants(sets[wallet], asset, wallet_id, now))
+            whole = _smaller(whole, _of_grants(sets[wallet], asset, wallet_id, now))
         bounds[asset] = whole.units
         if whole.units is not None and asset != ANY_ASSET and whole.micro_dollars:
             dollars[asset] = whole.micro_dollars
@@ -300,7 +300,7 @@ def _of_caller(
     lends = any(_lends(sets.get(each, ())) for each in (who, f"wallet:{wallet_id}"))
     ceiling = _of_ceilings(limits, asset, lends=lends)
     if who in sets:
-        return _least(_of_grants(sets[who], asset, wallet_id, now), ceiling)
+        return _smaller(_of_grants(sets[who], asset, wallet_id, now), ceiling)
     return ceiling
 
 
@@ -363,13 +363,13 @@ def _of_all(one: _Bound, callers: int) -> _Bound:
     return _Bound(units, one.micro_dollars * callers)
 
 
-def _added(parts: Sequence[_Bound]) -> _Bound:
+def _sum_of(parts: Sequence[_Bound]) -> _Bound:
     units = [each.units for each in parts]
     whole = None if None in units else sum(each for each in units if each is not None)
     return _Bound(whole, sum(each.micro_dollars for each in parts))
 
 
-def _least(one: _Bound, other: _Bound) -> _Bound:
+def _smaller(one: _Bound, other: _Bound) -> _Bound:
     """Return a bound that is at least as much as both bounds together allow."""
     if one.units is None or other.units is None:
         return other if one.units is None else one

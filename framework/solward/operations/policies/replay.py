@@ -54,7 +54,7 @@ MOST_REPLAYED: Final = 200_000
 """Most transactions of one replay, which judges some thousand a second."""
 
 
-class Kept(StrEnum):
+class CountedPart(StrEnum):
     """The part of a transaction that still counts in the limits."""
 
     ALL = "all"
@@ -72,7 +72,7 @@ class CompiledPolicy:
     book: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
-    def of(
+    def compile(
         cls, sets: Mapping[str, Sequence[Grant]], book: Mapping[str, Sequence[str]]
     ) -> CompiledPolicy:
         """Compile a policy: principal -> its grants in written order, name -> addresses."""
@@ -93,7 +93,7 @@ class CompiledPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PastRecord:
     """A stored transaction.
 
     Attributes:
@@ -104,7 +104,7 @@ class Past:
     """
 
     judged: JudgedCase
-    kept: Kept = Kept.ALL
+    kept: CountedPart = CountedPart.ALL
     facts: Case | None = None
 
 
@@ -130,7 +130,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayResult:
     """The result of a replay, in numbers of transactions.
 
     Attributes:
@@ -173,19 +173,19 @@ class Replay:
         self._version = version
         self._report_from_ms = report_from_ms
         self._max_changes = max_changes
-        self._counts = Replayed()
+        self._counts = ReplayResult()
         self._changes: list[Change] = []
 
-    def add(self, past: Iterable[Past]) -> None:
+    def add(self, past: Iterable[PastRecord]) -> None:
         """Judge the next transactions."""
         for each in past:
             self._one(each)
 
-    def result(self) -> Replayed:
+    def result(self) -> ReplayResult:
         """Return the result so far."""
         return replace(self._counts, changes=tuple(self._changes))
 
-    def _one(self, past: Past) -> None:
+    def _one(self, past: PastRecord) -> None:
         judged, counts = past.judged, self._counts
         is_reported = judged.case.now_ms[0] >= self._report_from_ms
         if judged.said is None:
@@ -271,14 +271,14 @@ class _Track:
                 used[need] = max(0, known + more)
         return decide(self.policy.sets, case, used)
 
-    def charge(self, case: Case, decision: Decision, kept: Kept, is_made: bool) -> None:
+    def charge(self, case: Case, decision: Decision, kept: CountedPart, is_made: bool) -> None:
         """Count a transaction that is made, as far as it still counts."""
-        if not is_made or kept == Kept.NOTHING:
+        if not is_made or kept == CountedPart.NOTHING:
             return
         # The later of both clocks, as in a reservation.
         at_ms = max(case.now_ms)
         for charge in decision.charges:
-            if kept == Kept.ALL or charge.asset == COSTS:
+            if kept == CountedPart.ALL or charge.asset == COSTS:
                 self._count(charge, at_ms)
         for scope in {charge.scope for charge in decision.charges}:
             self._count(Charge(scope, RATE, 1), at_ms)
@@ -339,8 +339,8 @@ async def replay_stored(
     async with database.read() as connection:
         policy = await read_policy(connection)
         version = await grants.version(connection)
-        in_force = CompiledPolicy.of(policy.sets, policy.book)
-        drafted = in_force if draft is None else CompiledPolicy.of(draft.sets, draft.book)
+        in_force = CompiledPolicy.compile(policy.sets, policy.book)
+        drafted = in_force if draft is None else CompiledPolicy.compile(draft.sets, draft.book)
         from_ms = (await database.moment(connection)).database_ms - days * DAY_MS
         longest_ms = max(in_force.longest_ms, drafted.longest_ms)
         seq, count = await first_judged(connection, from_ms - longest_ms)
@@ -390,7 +390,7 @@ async def first_judged(connection: AsyncConnection, after_ms: int) -> tuple[int,
 
 async def judged_page(
     connection: AsyncConnection, seq: int, size: int = _PAGE
-) -> tuple[list[Past], int]:
+) -> tuple[list[PastRecord], int]:
     """Return up to `size` transactions from `seq` on, in the order in which they were judged.
 
     The second value is the `seq` of the next page, 0 if there is none.
@@ -406,13 +406,13 @@ async def judged_page(
             counted[id_][asset] = int(units)
     past = []
     for row in rows:
-        left, kept = counted.get(row["transaction_id"]), Kept.ALL
+        left, kept = counted.get(row["transaction_id"]), CountedPart.ALL
         if row["state"] == HoldState.EXECUTED.value:
             # The transaction that was made after the approval was judged and counts itself.
-            kept = Kept.NOTHING
+            kept = CountedPart.NOTHING
         elif left is not None and not any(left[asset] for asset in left if asset != COSTS):
-            kept = Kept.COSTS if left else Kept.NOTHING
-        past.append(Past(from_row(row), kept))
+            kept = CountedPart.COSTS if left else CountedPart.NOTHING
+        past.append(PastRecord(from_row(row), kept))
     return past, int(rows[-1]["seq"]) + 1 if rows else 0
 
 
@@ -429,7 +429,7 @@ class _Facts(NamedTuple):
     paid: Mapping[tuple[str, str], tuple[int, str]]
     launched: Collection[tuple[str, str]]
 
-    def of(self, past: Past) -> Case:
+    def case_of(self, past: PastRecord) -> Case:
         """Return a transaction's case with the facts as they were at its time."""
         case = past.judged.case
         at_ms = case.now_ms[0]
@@ -450,7 +450,7 @@ class _Facts(NamedTuple):
         )
 
 
-async def _with_facts(connection: AsyncConnection, past: Sequence[Past]) -> list[Past]:
+async def _with_facts(connection: AsyncConnection, past: Sequence[PastRecord]) -> list[PastRecord]:
     cases = [each.judged.case for each in past]
     named = dict.fromkeys(address for case in cases for address in addresses(case.lines))
     burned = {(case.wallet_id, mint) for case in cases for mint in _burned(case)}
@@ -467,7 +467,7 @@ async def _with_facts(connection: AsyncConnection, past: Sequence[Past]) -> list
             if await transaction_store.launched(connection, wallet_id, [mint])
         },
     )
-    return [replace(each, facts=facts.of(each)) for each in past]
+    return [replace(each, facts=facts.case_of(each)) for each in past]
 
 
 def _burned(case: Case) -> set[str]:
@@ -481,7 +481,7 @@ async def _sentence(connection: AsyncConnection, tokens: TokenList, change: Chan
     return " ".join(sentence(each, names) for each in change.findings)
 
 
-def _json(days: int, version: int, found: Replayed, sentences: Iterable[str]) -> dict[str, Any]:
+def _json(days: int, version: int, found: ReplayResult, sentences: Iterable[str]) -> dict[str, Any]:
     return {
         "days": days,
         "version": version,

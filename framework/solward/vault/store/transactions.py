@@ -78,7 +78,7 @@ async def insert_record(
     await _INSERT.run(connection, values)
     record_event(connection, record, trace)
     if record.status is TransactionStatus.BLOCKED:
-        await alerts.blocked(connection, record, trace)
+        await alerts.raise_repeated_blocks(connection, record, trace)
 
 
 def record_event(
