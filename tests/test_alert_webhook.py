@@ -58,7 +58,7 @@ from solward.notify.alerts import (
     Note,
     Watch,
     message,
-    shown,
+    safe_text,
 )
 from solward.notify.deliveries import Pace
 from solward.notify.webhook import Webhook
@@ -386,7 +386,7 @@ async def test_a_strangers_words_are_one_bounded_line_without_secrets(
 @promise("no-secret-in-alerts")
 def test_for_slack_no_word_of_a_stranger_is_markup() -> None:
     shown_fields = json.dumps(
-        {"rule": "r", "detail": shown("<!channel> `x` *bold* <http://e.example|ok>")}
+        {"rule": "r", "detail": safe_text("<!channel> `x` *bold* <http://e.example|ok>")}
     )
     groups = [Group("transaction:blocked", shown_fields, 3, 0, 0)] * (MOST_LINES + 1)
     lines = json.loads(message(groups, "slack", "https://dashboard.example"))["text"].splitlines()

@@ -81,7 +81,7 @@ async def test_while_several_ask_the_next_batch_lets_others_join() -> None:
 
 async def test_no_batch_is_larger_than_allowed() -> None:
     answering = Answering()
-    batcher = Batcher(answering, most=3)
+    batcher = Batcher(answering, max_items=3)
     first = await held(answering, batcher)
     rest = await asked(batcher, range(1, 8))
     answering.go.set()

@@ -176,7 +176,7 @@ async def _stored(api: Api, home: Grown, end: Callable[[str], None]) -> None:
             [{"agent_id": mine.agent, "hour": 1, "tokens": 1, "cost_nanousd": 1,
               "unpriced_tokens": 0}],
         )  # fmt: skip
-        await agents.used(connection, [mine.agent], now_ms() // 3_600_000)
+        await agents.usage_by_agent(connection, [mine.agent], now_ms() // 3_600_000)
     end("cycle")
     async with database.read() as connection:
         await transactions.stake_accounts(connection, mine.wallet)

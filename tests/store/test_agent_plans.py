@@ -33,7 +33,7 @@ async def everything(connection: AsyncConnection) -> None:
     await cycles.leave(connection, [leaving_cycle("a", 1, late)])
     usage = {"agent_id": "a", "hour": 1, "tokens": 1, "cost_nanousd": 1, "unpriced_tokens": 0}
     await agents.add_usage(connection, [usage])
-    await agents.used(connection, ["a", "b"], 1)
+    await agents.usage_by_agent(connection, ["a", "b"], 1)
     await agents.list_decisions(connection, "a", 10)
     await agents.list_decisions(connection, "a", 10, before=5)
     await agents.delete_agent(connection, "a")

@@ -453,7 +453,7 @@ async def test_usage_that_no_budget_counts_goes(
             await agents.add_usage(connection, rows)
     assert await retain(database, settings(), NOW) == Retained(usage=6)
     async with database.read() as connection:
-        used = await agents.used(connection, ["a", "b", "c"], hour)
+        used = await agents.usage_by_agent(connection, ["a", "b", "c"], hour)
         kept = await connection.execute(select(func.count()).select_from(agent_usage))
         assert (used["c"].tokens, kept.scalar_one()) == (2, 9)
 

@@ -341,7 +341,7 @@ def test_all_changes_are_counted_and_the_first_are_kept() -> None:
     for _ in range(5):
         assert history.ask(1) == ALLOWED
     none = policy(structs.replace(grant(), may=frozenset({Operation.BURN})))
-    run = Replay(history.now, 1, none, most=2)
+    run = Replay(history.now, 1, none, max_changes=2)
     run.add(history.past)
     assert (run.result().changed, len(run.result().changes)) == (5, 2)
 
