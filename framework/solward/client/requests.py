@@ -68,7 +68,7 @@ class Keys(Asking):
         """List API keys, oldest first.
 
         Args:
-            details: include each key's limits, what is spent of them and when it ends.
+            details: include each key's limits, their use and its end.
         """
 
     @asks(credentials.GET_OWN_KEY)
@@ -402,7 +402,7 @@ class PluginStateRequests(Asking):
 
     @asks(plugins.PURGE)
     async def purge(self, *, plugin: str) -> plugins.Purged:
-        """Delete all that a distribution's plugins keep, and all that is set for its skills.
+        """Delete all entries of a distribution's plugins, and all settings of its skills.
 
         Args:
             plugin: the plugin's distribution.
@@ -532,7 +532,7 @@ class ServiceRequests(Asking):
 
     @asks(service.LIST_FROZEN)
     async def frozen(self, *, limit: int | None = None) -> service.Frozen:
-        """List what is frozen, since when and why.
+        """List frozen wallets, and whether the service is frozen.
 
         Args:
             limit: maximum number of entries; 50 where it is None.

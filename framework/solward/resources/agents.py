@@ -154,7 +154,7 @@ class Agent(Answer):
     component: ClassVar = "Agent"
 
     id: str = declared(Id("The agent.", example=Example.AGENT))
-    name: str = declared(Text("For people.", example="saver"))
+    name: str = declared(Text("Its name.", example="saver"))
     wallet_id: str = declared(Id("The wallet it uses.", example=Example.WALLET))
     status: str = declared(
         Choice("See docs/how-to/agents.md.", options=tuple(map(str, AgentStatus)), example="idle")
@@ -163,14 +163,14 @@ class Agent(Answer):
     llm_model: str = declared(Text("The model's name.", title="Model", example="rules"))
     strategy: str = declared(Text("The agent's instructions.", example="always do wait"))
     loop_interval_ms: int = declared(
-        Whole("From the start of a cycle to the next.", least=1_000, most=2**31 - 1, example=5_000)
+        Whole("Milliseconds between starts of cycles.", least=1_000, most=2**31 - 1, example=5_000)
     )
     guardrails: Mapping[str, Any] = declared(shape_of("Its own limits.", OwnGuardrails))
     llm_options: Mapping[str, Any] = declared(Json("Options by the provider's schema.", example={}))
-    llm_budget: Mapping[str, Any] = declared(shape_of("What is absent has no limit.", OwnBudget))
+    llm_budget: Mapping[str, Any] = declared(shape_of("Its model's limits.", OwnBudget))
     is_llm: bool = declared(Flag("False for the rule-based demo provider.", example=False))
     created_at: datetime = declared(Time("When it was made.", example="2026-11-21T10:49:52.500Z"))
-    error: str | None = declared(Text("Why its last cycle failed; only then."), default=None)
+    error: str | None = declared(Text("Why its last cycle failed, if it did."), default=None)
 
 
 @resource
@@ -179,7 +179,7 @@ class CreatedAgent(Answer):
 
     id: str = declared(Id("The agent.", example=Example.AGENT))
     name: str = declared(Text("As given.", example="saver"))
-    status: str = declared(Choice("Not started.", options=(AgentStatus.IDLE.value,)))
+    status: str = declared(Choice("Not started yet.", options=(AgentStatus.IDLE.value,)))
     wallet_id: str = declared(Id("Its wallet.", example=Example.WALLET))
 
 
@@ -187,7 +187,7 @@ class CreatedAgent(Answer):
 class SwitchedAgent(Answer):
     """The result of starting, stopping or pausing an agent."""
 
-    status: str = declared(Choice("Done.", options=("started", "stopped", "paused")))
+    status: str = declared(Choice("The action done.", options=("started", "stopped", "paused")))
 
 
 _NAME = Words(
@@ -263,17 +263,17 @@ class Memory(Answer):
 
     component: ClassVar = "MemoryEntry"
 
-    cycle: int = declared(Whole("From 1.", least=1, most=2**53, example=9))
+    cycle: int = declared(Whole("The cycle's number, from 1.", least=1, most=2**53, example=9))
     reasoning: str = declared(
         Text(
-            "The model's.",
+            "The model's reasoning.",
             example="Matched rule: always do wait (rule-based demo, not a language model).",
         )
     )
     action: str | None = declared(
-        Text("The skill with its parameters; null where none ran.", example="wait({})")
+        Text("The skill with its parameters; null if none ran.", example="wait({})")
     )
-    outcome: str = declared(Text("What came of it.", example="Waited: no action this cycle."))
+    outcome: str = declared(Text("The result.", example="Waited: no action this cycle."))
     timestamp: datetime = declared(
         Time("When the cycle ended.", example="2026-11-21T10:34:50.412Z")
     )
@@ -283,9 +283,9 @@ class Memory(Answer):
 class ModelUsage(Answer):
     """The tokens that a cycle's model used, and their price."""
 
-    input_tokens: int = declared(Whole("Of the prompt.", most=2**53))
-    output_tokens: int = declared(Whole("Of the answer.", most=2**53))
-    cost_usd: Decimal | None = declared(Number("Estimated; null where the price is not known."))
+    input_tokens: int = declared(Whole("Tokens of the prompt.", most=2**53))
+    output_tokens: int = declared(Whole("Tokens of the answer.", most=2**53))
+    cost_usd: Decimal | None = declared(Number("Estimated dollars; null if not known."))
 
 
 @resource
@@ -293,7 +293,7 @@ class TokenSeen(Answer):
     """A token that a wallet held."""
 
     mint: str = declared(Address("The mint."))
-    symbol: str | None = declared(Text("Where the mint is known."), default=None)
+    symbol: str | None = declared(Text("The symbol, if known."), default=None)
     ui_balance: Decimal = declared(Amount("Whole tokens."))
 
 
@@ -302,10 +302,10 @@ class HeldSeen(Answer):
     """A transaction that waited for a person."""
 
     id: str = declared(Id("The hold.", example=Example.HOLD))
-    state: str = declared(Choice("Where it stood.", options=tuple(map(str, HoldState))))
-    type: str = declared(Text("What it is.", example="transfer"))
-    sentence: str = declared(Text("What was asked, and why a person was."))
-    expires_at: datetime = declared(Time("Until when it could be approved."))
+    state: str = declared(Choice("The hold's state.", options=tuple(map(str, HoldState))))
+    type: str = declared(Text("The transaction's type.", example="transfer"))
+    sentence: str = declared(Text("The request, and why it was held."))
+    expires_at: datetime = declared(Time("The end of the time to approve it."))
 
 
 @resource
@@ -314,17 +314,17 @@ class Observed(Answer):
 
     component: ClassVar = "Observed"
 
-    wallet_name: str = declared(Text("The wallet's.", example="docs"))
-    wallet_address: str = declared(Address("The wallet's.", example=Example.ADDRESS))
+    wallet_name: str = declared(Text("The wallet's name.", example="docs"))
+    wallet_address: str = declared(Address("The wallet's address.", example=Example.ADDRESS))
     sol_balance: Decimal = declared(Amount("SOL.", example=2.39794572))
-    token_balances: tuple[TokenSeen, ...] = declared(Json("What it held.", example=[]))
+    token_balances: tuple[TokenSeen, ...] = declared(Json("The tokens it held.", example=[]))
     recent_transactions: tuple[Mapping[str, Any], ...] = declared(
-        Shape("The 5 newest.", form=array({"type": "object"}, most=5), example=[])
+        Shape("The 5 newest records.", form=array({"type": "object"}, most=5), example=[])
     )
     held_transactions: tuple[HeldSeen, ...] = declared(
-        Json("What waits for a person; only then."), default=()
+        Json("Transactions that wait for a person, if any."), default=()
     )
-    cycle: int = declared(Whole("From 1.", least=1, example=9))
+    cycle: int = declared(Whole("The cycle's number, from 1.", least=1, example=9))
     timestamp: datetime = declared(
         Time("When it was observed.", example="2026-11-21T10:34:50.401Z")
     )
@@ -337,8 +337,8 @@ class NotObserved(Answer):
     component: ClassVar = "NotObserved"
 
     error: str = declared(Text("Why the wallet could not be observed."))
-    cycle: int = declared(Whole("From 1.", least=1))
-    timestamp: datetime = declared(Time("When."))
+    cycle: int = declared(Whole("The cycle's number, from 1.", least=1))
+    timestamp: datetime = declared(Time("When it was tried."))
 
 
 @resource
@@ -350,13 +350,13 @@ class Decision(Memory):
     agent_id: str = declared(Id("The agent.", example=Example.AGENT))
     observations: Mapping[str, Any] = declared(
         Shape(
-            "What it saw.",
+            "The agent's view of its wallet.",
             form={"oneOf": [answer_reference(Observed), answer_reference(NotObserved)]},
             example=answer_example(Observed),
         )
     )
     usage: Mapping[str, Any] | None = declared(
-        Shape("What its model used.", form=answer_schema(ModelUsage)), default=None
+        Shape("The tokens its model used.", form=answer_schema(ModelUsage)), default=None
     )
 
 
@@ -366,7 +366,7 @@ class TokensUsed(Answer):
 
     tokens: int = declared(Whole("Tokens of prompt and answer.", example=9530))
     usd: Decimal = declared(Amount("Their estimated price.", example=0.00161))
-    unpriced_tokens: int = declared(Whole("Those whose price is not known.", example=0))
+    unpriced_tokens: int = declared(Whole("Tokens without a known price.", example=0))
 
 
 @resource
@@ -377,8 +377,8 @@ class AgentLimits(Limits):
 
     agent_id: str = declared(Id("The agent.", example=Example.AGENT))
     wallet_id: str = declared(Id("Its wallet.", example=Example.WALLET))
-    budget: OwnBudget = declared(Json("Of its model."), named="model.budget")
-    last_day: TokensUsed = declared(Json("What its model used."), named="model.lastDay")
+    budget: OwnBudget = declared(Json("Its model's limits."), named="model.budget")
+    last_day: TokensUsed = declared(Json("Its model's use."), named="model.lastDay")
 
 
 @resource
@@ -419,7 +419,7 @@ class Reply(Answer):
 
     response: str = declared(
         Text(
-            "What the model said.",
+            "The model's reply.",
             example="I am a rule-based demo, not a language model. My rules are:\nalways do wait",
         )
     )
@@ -440,9 +440,9 @@ CREATE_AGENT = Call(
     Agent,
     body=NewAgent,
     short=CreatedAgent,
-    about="Without `walletId` and with `maxSolPerTransaction` at the top level, a wallet is made"
-    " for it, and provider and model may come from the defaults; so with `template`, whose"
-    " strategy, interval, guardrails and grants hold where the body says no others.",
+    about="With `template`, or with `maxSolPerTransaction` at the top level and no `walletId`, the"
+    " agent gets a new wallet, and may get the default provider and model. The template's strategy,"
+    " interval, guardrails and grants apply unless the body has its own.",
 )
 
 
@@ -455,14 +455,12 @@ class AgentTemplate(Answer):
     name: str = declared(
         Text("As `POST /agents` takes it in `template`.", example="balance-reporter")
     )
-    title: str = declared(Text("For people.", example="Balance reporter"))
-    summary: str = declared(Text("What an agent of it does."))
-    strategy: str = declared(Text("For a language model.", example="You report ..."))
-    loop_interval_ms: int = declared(Whole("Between cycles.", least=1000, example=3_600_000))
+    title: str = declared(Text("Its title for people.", example="Balance reporter"))
+    summary: str = declared(Text("The task of such an agent."))
+    strategy: str = declared(Text("The agent's instructions.", example="You report ..."))
+    loop_interval_ms: int = declared(Whole("Milliseconds a cycle.", least=1000, example=3_600_000))
     guardrails: Mapping[str, Any] = declared(shape_of("Its limits.", OwnGuardrails))
-    grants: tuple[Raw, ...] = declared(
-        GrantList("As `POST /agents` takes them; none: it signs nothing.")
-    )
+    grants: tuple[Raw, ...] = declared(GrantList("Grants; without any the agent signs nothing."))
     sentences: tuple[str, ...] = declared(Texts("The grants in words.", each="A sentence."))
     can_leave: Mapping[str, Any] = declared(
         shape_of(
@@ -487,7 +485,7 @@ CHANGE_AGENT = Call(
     "Change an agent, from its next cycle on.",
     Agent,
     body=AgentChange,
-    about="By `grants` it goes at once. A number of `llmBudget` that is null has no limit.",
+    about="New `grants` apply at once. A null in `llmBudget` removes that limit.",
 )
 DELETE_AGENT = Call(
     "deleteAgent",
@@ -535,5 +533,5 @@ CHAT = Call(
     Reply,
     body=Said,
     name=None,
-    about="With `Accept: text/event-stream` the answer comes while it is made.",
+    about="With `Accept: text/event-stream` the answer is streamed.",
 )

@@ -35,7 +35,7 @@ _ROLE = Choice(
 )
 _ENDS = Time("When the credential ends; in the future.", cli="--expires")
 _SINCE = Time("When it was made.")
-_USED = Time("When it was last used; null: not yet.", null="never", example=None)
+_USED = Time("When it was last used; null if never.", null="never", example=None)
 _ADMIN_NAME = Text(
     "Name of the credential; unique.",
     most=64,
@@ -135,13 +135,13 @@ class KeyDetails(Answer):
     """A key's end, its limits, and how much of each is used."""
 
     expires_at: datetime | None = declared(
-        Time("When it ends by itself; null is never.", example="2026-12-31T00:00:00.000Z")
+        Time("When it expires; null if never.", example="2026-12-31T00:00:00.000Z")
     )
     rotated_at: datetime | None = declared(
-        Time("When it got its present secret; null: it is its first.", example=None)
+        Time("When it got its current secret; null for its first.", example=None)
     )
     previous_secret_until: datetime | None = declared(
-        Time("Until when the secret before its present one works, or worked.", example=None)
+        Time("When its previous secret stops or stopped working.", example=None)
     )
     rate_limit: RateUse = declared(Json("Requests of the last minute that make transactions."))
     spending_limit_sol: DayUse = declared(Json("SOL of the last 24 hours, over all wallets."))
@@ -149,11 +149,11 @@ class KeyDetails(Answer):
         Json("Fees and rent of the last 24 hours, over all wallets.")
     )
     grants: tuple[Raw, ...] | None = declared(
-        GrantList("Null where it is not under grants.", example=[])
+        GrantList("Its grants; null if not under grants.", example=[])
     )
-    read_only: bool = declared(Flag("Whether it changes nothing."), default=False)
+    read_only: bool = declared(Flag("Whether it only reads."), default=False)
     sentences: tuple[str, ...] = declared(
-        Texts("What they say, one each.", each="A sentence.", example=["Key ci may only read."]),
+        Texts("The grants in words.", each="A sentence.", example=["Key ci may only read."]),
         default=(),
     )
 
@@ -173,7 +173,7 @@ class ApiKey(Answer):
     component: ClassVar = "Key"
 
     id: str = declared(Id("The key's record.", example=Example.KEY))
-    name: str = declared(Text("For people.", example="ci"))
+    name: str = declared(Text("Its name.", example="ci"))
     wallet_id: str | None = declared(
         Text("The only wallet it may use; null is all.", null="all", example=None)
     )
@@ -202,7 +202,7 @@ class RotatedKey(CreatedKey):
     """A key's new secret; its record stays."""
 
     previous_secret_until: datetime | None = declared(
-        Time("When the secret it had ends; null: it has ended.", example="2026-11-21T10:45:00.000Z")
+        Time("When its previous secret ends; null if it has.", example="2026-11-21T10:45:00.000Z")
     )
 
 
@@ -212,7 +212,7 @@ class AdminCredential(Answer):
 
     component: ClassVar = "Admin"
 
-    id: str = declared(Id("The credential's.", example=Example.CREDENTIAL))
+    id: str = declared(Id("The credential.", example=Example.CREDENTIAL))
     name: str = declared(_ADMIN_NAME)
     role: Role = declared(_ROLE)
     created_by: str = declared(
@@ -223,9 +223,7 @@ class AdminCredential(Answer):
     created_at: datetime = declared(_SINCE)
     last_used_at: datetime | None = declared(_USED)
     expires_at: datetime | None = declared(
-        Time(
-            "When it ends by itself; null: never.", null="never", example="2027-01-01T00:00:00.000Z"
-        )
+        Time("When it expires; null if never.", null="never", example="2027-01-01T00:00:00.000Z")
     )
 
 
@@ -250,7 +248,7 @@ class ListedKeys(Request):
     """A request for the list of keys."""
 
     details: bool = declared(
-        Flag("Include each key's limits, what is spent of them and when it ends."), default=False
+        Flag("Include each key's limits, their use and its end."), default=False
     )
 
 
@@ -258,7 +256,7 @@ class ListedKeys(Request):
 class OwnKey(Answer):
     """The key of a request."""
 
-    key: ApiKey | None = declared(Json("Null for the admin secret."))
+    key: ApiKey | None = declared(Json("The key; null for the admin secret."))
 
 
 @resource
@@ -266,7 +264,7 @@ class OwnAdmin(Answer):
     """The role of the admin that asks, and the record of its credential."""
 
     role: Role = declared(_ROLE)
-    admin: AdminCredential | None = declared(Json("Its record; null: the admin secret."))
+    admin: AdminCredential | None = declared(Json("Its record; null for the admin secret."))
 
 
 @resource
@@ -274,7 +272,7 @@ class Revoked(Answer):
     """A revoked key or credential."""
 
     id: str = declared(Id("Its record.", example=Example.KEY))
-    revoked: bool = declared(Flag("True.", const=True))
+    revoked: bool = declared(Flag("Always true.", const=True))
 
 
 @resource
@@ -292,8 +290,8 @@ CREATE_KEY = Call(
     "Create an API key.",
     CreatedKey,
     body=NewKey,
-    about="The key itself is in this answer and nowhere else. It ends no later than the admin"
-    " credential that makes it.",
+    about="Only this answer has the key itself. It ends no later than the admin credential that"
+    " makes it.",
 )
 LIST_KEYS = Call(
     "listKeys",
@@ -316,9 +314,9 @@ ROTATE_KEY = Call(
     "Replace an API key's secret.",
     RotatedKey,
     body=NewSecret,
-    about="Limits, what is spent of them and the wallet it may use stay. The secret it had works"
-    " until the overlap ends; one before that ends at once. An admin credential that has an end"
-    " rotates no key that ends later.",
+    about="Its limits, their use and its wallet stay. The previous secret works until the overlap"
+    " ends; an older one ends at once. An admin credential that has an end cannot rotate a key that"
+    " ends later.",
 )
 REVOKE_KEY = Call("revokeKey", "DELETE /keys/{key_id}", "Revoke an API key at once.", Revoked)
 
@@ -328,8 +326,7 @@ CREATE_ADMIN = Call(
     "Create an admin credential with a role.",
     CreatedAdmin,
     body=NewAdmin,
-    about="Its secret is in this answer and nowhere else. It may do no more than who creates it,"
-    " and ends no later.",
+    about="Only this answer has its secret. It may do no more than its creator, and ends no later.",
 )
 LIST_ADMINS = Call(
     "listAdmins",
@@ -346,6 +343,6 @@ REVOKE_ADMIN = Call(
     "DELETE /admins/{admin_id}",
     "Revoke an admin credential at once.",
     RevokedAdmin,
-    about="Its event streams and dashboard sessions end too. What it made stays; keys and"
-    " credentials among it end no later than it would have.",
+    about="Its event streams and dashboard sessions end too. All that it made stays; keys and"
+    " credentials that it made end no later than it would have.",
 )

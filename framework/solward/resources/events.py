@@ -81,7 +81,7 @@ class Event(Answer):
     kind: str = declared(Choice("Its kind.", options=_KINDS), named="event")
     data: Mapping[str, Any] = declared(
         Json(
-            "By kind; see docs/reference/events.md.",
+            "Its data by kind; see docs/reference/events.md.",
             example={"address": Example.ADDRESS, "name": "ada", "walletId": Example.WALLET},
         )
     )
@@ -95,7 +95,7 @@ class AuditEntry(Event):
 
     timestamp: datetime = declared(Time("When it was written."))
     chain: str = declared(
-        Text("`wallet:<id>`, `agent:<id>`, or empty for what belongs to none.", example="")
+        Text("`wallet:<id>`, `agent:<id>`, or empty if it belongs to neither.", example="")
     )
     number: int = declared(Whole("Its number in its chain, from 1.", least=1))
     hash: str = declared(
@@ -124,8 +124,8 @@ STREAM_EVENTS: Call[Event] = Call(
     None,
     query=StreamedEvents,
     name=None,
-    about="From now on, or after the event that `Last-Event-ID` or `lastEventId` names; the header"
-    " wins. A comment comes every 15 seconds of silence.",
+    about="It begins now, or after the event that `Last-Event-ID` or `lastEventId` names; the"
+    " header wins. A comment is sent after every 15 seconds of silence.",
 )
 LIST_AUDIT = Call(
     "listAudit",

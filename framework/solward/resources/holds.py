@@ -34,17 +34,17 @@ _ASKED = (
 )
 LINE = response_object(
     {
-        "operation": Text("Such as `transfer`."),
+        "operation": Text("The operation, such as `transfer`."),
         "asset": Text("`SOL` or a mint."),
         "units": Units("Smallest units."),
-        "account": Text("What receives it, whole."),
-        "owner": Text("Whose account that is, where it is proved."),
-        "decimals": Whole("Of a whole unit.", least=0, most=255),
+        "account": Text("The account that receives it."),
+        "owner": Text("The account's owner, if proved."),
+        "decimals": Whole("Decimals of a whole unit.", least=0, most=255),
     },
     optional=["account", "owner", "decimals"],
 )
 COSTS = Shape("Network fee and rent, at most, in lamports.", form=Units("").shown(), example="5000")
-_EXPIRES = Time("Until when it may be approved.", example="2026-11-21T11:34:55.814Z")
+_EXPIRES = Time("The end of the time to approve it.", example="2026-11-21T11:34:55.814Z")
 
 
 @resource
@@ -104,11 +104,11 @@ class Hold(Answer):
     component: ClassVar = "Hold"
 
     id: str = declared(Id("The hold.", example=Example.HOLD))
-    wallet_id: str = declared(Id("Whose money it is.", example=Example.WALLET))
+    wallet_id: str = declared(Id("The wallet that would pay.", example=Example.WALLET))
     agent_id: str | None = declared(Id("The agent that asks.", example=Example.AGENT), default=None)
     principal: str = declared(
         Text(
-            "Who asks: `key:<id>`, `agent:<id>` or `schedule:<id>`.",
+            "The principal that asks: `key:<id>`, `agent:<id>` or `schedule:<id>`.",
             example=f"agent:{Example.AGENT}",
         )
     )
@@ -119,22 +119,22 @@ class Hold(Answer):
             example=[f"wallet:{Example.WALLET}", f"agent:{Example.AGENT}", "skill:transfer"],
         )
     )
-    type: str = declared(Text("The transaction's.", example="transfer"))
+    type: str = declared(Text("The transaction's type.", example="transfer"))
     state: str = declared(
         Choice(
-            "Where it stands: `held` waits for a person, `approved` is carried out or may be asked"
-            " for again, the others have ended.",
+            "`held` waits for a person, `approved` is being made or may be requested again, the"
+            " others have ended.",
             options=tuple(map(str, HoldState)),
             example=HoldState.HELD.value,
         )
     )
-    sentence: str = declared(Text("What is asked, and why a person is.", example=_ASKED))
+    sentence: str = declared(Text("The request, and why a person decides.", example=_ASKED))
     reasons: tuple[str, ...] = declared(
-        Texts("Why it is held.", each="A sentence.", example=[_ASKED.partition(". ")[2]])
+        Texts("The reasons for the hold.", each="A sentence.", example=[_ASKED.partition(". ")[2]])
     )
     lines: tuple[Mapping[str, Any], ...] = declared(
         Shape(
-            "What leaves, as it was shown.",
+            "The amounts that leave, as they were shown.",
             form=array(LINE),
             example=[
                 {
@@ -157,14 +157,14 @@ class Hold(Answer):
         read=_units,
     )
     details: Mapping[str, Any] = declared(
-        Json("As a record has them.", example={"to": Example.ADDRESS, "amount": 3})
+        Json("As in a record.", example={"to": Example.ADDRESS, "amount": 3})
     )
-    repeats: bool = declared(Flag("Its caller has to ask again once it is approved."))
+    repeats: bool = declared(Flag("Whether its caller must repeat the request once approved."))
     created_at: datetime = declared(Time("When it was held."))
     expires_at: datetime = declared(_EXPIRES)
     decided_by: str | None = declared(Text("`admin`, `webhook` or `key:<id>`."), default=None)
-    decided_at: datetime | None = declared(Time("When."), default=None)
-    note: str | None = declared(Text("What they wrote beside it."), default=None)
+    decided_at: datetime | None = declared(Time("When it was decided."), default=None)
+    note: str | None = declared(Text("The decision's note."), default=None)
     transaction_id: str | None = declared(Id("The record that it ended in."), default=None)
 
 
@@ -174,11 +174,9 @@ class HeldRequest(Answer):
 
     component: ClassVar = "Held"
 
-    status: str = declared(Choice("Of the hold.", options=tuple(HoldState)))
-    hold_id: str = declared(
-        Id("The hold; `/holds/:id` says what becomes of it.", example=Example.HOLD)
-    )
-    sentence: str = declared(Text("What is asked, and why a person is.", example=_ASKED))
+    status: str = declared(Choice("The hold's state.", options=tuple(HoldState)))
+    hold_id: str = declared(Id("The hold; `GET /holds/:id` has its state.", example=Example.HOLD))
+    sentence: str = declared(Text("The request, and why a person decides.", example=_ASKED))
     expires_at: datetime = declared(_EXPIRES)
     approve_at: str = declared(
         Text(
@@ -194,7 +192,7 @@ class DecidedHold(Answer):
 
     id: str = declared(Id("The hold.", example=Example.HOLD))
     state: str = declared(
-        Choice("Where it stands now.", options=tuple(map(str, HoldState)), example="denied")
+        Choice("The hold's new state.", options=tuple(map(str, HoldState)), example="denied")
     )
 
 
@@ -211,7 +209,7 @@ LIST_HOLDS = Call(
     Hold,
     query=ListedHolds,
     listed="holds",
-    about="The admin and keys that may approve see all, others what they asked for.",
+    about="The admin and keys that may approve see all holds, others only their own.",
 )
 GET_HOLD = Call("getHold", "GET /holds/{hold_id}", "Get a hold.", Hold)
 APPROVE_HOLD = Call(
@@ -220,7 +218,7 @@ APPROVE_HOLD = Call(
     "Approve a held transaction.",
     Hold,
     body=HoldNote,
-    about="It is made again, judged by everything again, and sent; at most what was shown leaves.",
+    about="It is built and judged anew, then sent. No more than the shown amounts can leave.",
     shown=_DECIDED | {"state": HoldState.EXECUTED},
 )
 DENY_HOLD = Call(
@@ -229,7 +227,7 @@ DENY_HOLD = Call(
     "Deny a held transaction, for good.",
     Hold,
     body=HoldNote,
-    about="Its caller is answered with a blocked record from then on.",
+    about="If its caller repeats the request, the answer is a blocked record.",
     shown=_DECIDED | {"state": HoldState.DENIED},
 )
 DECIDE_HOLD = Call(
@@ -239,6 +237,6 @@ DECIDE_HOLD = Call(
     DecidedHold,
     body=SignedHoldDecision,
     name=None,
-    about="The signature is the credential; no key and no secret is sent. It counts once and for"
+    about="The signature is the credential; no key and no secret is sent. It is valid once and for"
     " five minutes.",
 )

@@ -138,19 +138,19 @@ class PaymentTerms(Answer):
         Choice("Who pays the network fee, and who sends.", options=tuple(PaymentMode))
     )
     site: str = declared(Text("Host, and port where it is not 443.", example="api.example.com"))
-    url: str = declared(Text("Without its query.", example="https://api.example.com/weather"))
-    method: str = declared(Choice("Of the request.", options=METHODS))
+    url: str = declared(Text("URL without query.", example="https://api.example.com/weather"))
+    method: str = declared(Choice("The request's method.", options=METHODS))
     asset: str = declared(Text("`SOL` or a mint.", example="SOL"))
-    symbol: str | None = declared(Text("Of the asset, where it is known."), default=None)
+    symbol: str | None = declared(Text("The asset's symbol, if known."), default=None)
     amount: Decimal = declared(Shape("Whole units.", form=Amount("").schema(), example=0.01))
-    pay_to: str = declared(Address("Who is paid: the owner of what receives."))
+    pay_to: str = declared(Address("The recipient: the owner of the account."))
 
 
 @resource
 class PaymentOffer(PaymentTerms):
     """A seller's offer."""
 
-    description: str | None = declared(Text("What is sold, as the seller says."), default=None)
+    description: str | None = declared(Text("The seller's description."), default=None)
 
 
 @resource
@@ -161,13 +161,13 @@ class PaymentQuote(Trial):
 
     status: int = declared(
         Whole(
-            "What the seller answered to the request without a payment.",
+            "The seller's HTTP status for the request without a payment.",
             least=200,
             most=599,
             example=402,
         )
     )
-    offer: PaymentOffer | None = declared(Json("What would be paid; null where nothing is asked."))
+    offer: PaymentOffer | None = declared(Json("What would be paid; null if nothing is asked."))
 
 
 @resource
@@ -176,15 +176,15 @@ class Payment(PaymentTerms):
 
     component: ClassVar = "Payment"
 
-    id: str = declared(Id("Of its transaction's record.", example=Example.TRANSACTION))
+    id: str = declared(Id("Its transaction's record.", example=Example.TRANSACTION))
     wallet_id: str = declared(Id("The wallet that pays.", example=Example.WALLET))
-    status: str = declared(Choice("The record's.", options=tuple(TransactionStatus)))
-    state: str = declared(Choice("How far it is, by the ledger.", options=tuple(PaymentState)))
+    status: str = declared(Choice("The record's status.", options=tuple(TransactionStatus)))
+    state: str = declared(Choice("Its progress, by the ledger.", options=tuple(PaymentState)))
     served: str = declared(
         Choice("Whether the seller gave what was paid for.", options=tuple(Served))
     )
     signature: str | None = declared(
-        Text("Of the transaction, base58, once it is known."), default=None
+        Text("The transaction's signature, base58, once known."), default=None
     )
     timestamp: datetime = declared(Time("When it was judged."))
     error: str | None = declared(Text("Why it is blocked or failed."), default=None)
@@ -194,29 +194,29 @@ class Payment(PaymentTerms):
 class SiteResponse(Answer):
     """A site's answer."""
 
-    status: int = declared(Whole("Of HTTP.", least=200, most=599, example=200))
+    status: int = declared(Whole("The HTTP status.", least=200, most=599, example=200))
     headers: Mapping[str, str] = declared(
         Shape(
-            "By name, in lower case; without cookies and those of the connection.",
-            form=mapping(Text("Those of one name together."), ""),
+            "Headers by name in lower case, without cookies and the connection's own.",
+            form=mapping(Text("All values of the name."), ""),
             example={"content-type": "application/json"},
         )
     )
     text: str | None = declared(
-        Text("The body, where it is text.", example='{"weather": "sunny"}'),
+        Text("The body, if it is text.", example='{"weather": "sunny"}'),
         named="body",
         default=None,
         secret=True,
     )
     data: bytes | None = declared(
-        Text("The body, where it is not, or is encoded."),
+        Text("The body, if it is not text, or is encoded."),
         named="bodyBase64",
         read=partial(base64.b64decode, validate=True),
         default=None,
         secret=True,
     )
     truncated: bool = declared(
-        Flag("There was more: the body is cut at 1 MiB, it broke off, or it is no longer kept.")
+        Flag("Whether the body was cut at 1 MiB, broke off, or is no longer kept.")
     )
 
 
@@ -226,8 +226,8 @@ class PaidAnswer(Answer):
 
     component: ClassVar = "Paid"
 
-    response: SiteResponse | None = declared(Json("Null where no answer came."))
-    payment: Payment | None = declared(Json("Null where nothing was to be paid."))
+    response: SiteResponse | None = declared(Json("Null if no answer came."))
+    payment: Payment | None = declared(Json("Null if nothing was to be paid."))
 
     @classmethod
     def of(cls, raw: Raw) -> Self:
@@ -285,7 +285,7 @@ LIST_PAYMENTS = Call(
     Payment,
     query=ListedPayments,
     listed="payments",
-    about="A key that is confined to one wallet sees that wallet's.",
+    about="A key confined to one wallet sees only that wallet's.",
 )
 GET_PAYMENT = Call(
     "getPayment",

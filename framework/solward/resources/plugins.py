@@ -28,12 +28,12 @@ from solward.types.entries import MAX_KEY, MAX_LISTED
 from solward.types.manifest import Manifest, ProblemCode, Terms, read_manifest, read_terms
 from solward.types.skill import Effects
 
-_DISTRIBUTION = Text("Where it comes from.", example="solward")
-_VERSION = Text("The distribution's.", example="0.1.0")
+_DISTRIBUTION = Text("The distribution that has it.", example="solward")
+_VERSION = Text("The distribution's version.", example="0.1.0")
 _SECRET_ENV = Text("The environment variable of a provider's key.")
-_BASE_URL_ENV = Text("That of an address in place of its vendor's, which gets the key.")
+_BASE_URL_ENV = Text("The variable of an address that replaces its vendor's.")
 _MANIFEST = Shape(
-    "What the plugin needs; null where it declares nothing.",
+    "The plugin's needs; null if it declares nothing.",
     form=response_object(
         {
             "sites": array(Text("A host name, with its port where that is not 443.")),
@@ -45,7 +45,7 @@ _MANIFEST = Shape(
                     {
                         "env": Text("The service's environment variable."),
                         "site": Text("The one site that gets it."),
-                        "inQuery": Flag("It may stand in a query, not in headers alone."),
+                        "inQuery": Flag("Whether a query may have it, not headers alone."),
                     }
                 )
             ),
@@ -54,7 +54,7 @@ _MANIFEST = Shape(
     example=None,
 )
 _SECRETS = Shape(
-    "The secrets of its manifest, and a provider's key: whether each has a value.",
+    "The secrets of its manifest and a provider's key, and whether each is set.",
     form=array(
         response_object(
             {
@@ -68,7 +68,7 @@ _SECRETS = Shape(
 _MAX_WHOLE = 2**53 - 1
 _PLUGIN = Text("The plugin's distribution.", example="acme-tools", missing="plugin is required")
 _KEY = RawText("The entry's key.", most=MAX_KEY, example="last", missing="key is required")
-_SKILL = Text("As given.", example="price_alert")
+_SKILL = Text("The skill's name.", example="price_alert")
 _SETTING = Text("The setting's name.", example="repeatHours")
 _SKILLS_SETTINGS = "/plugins/skills/{skill}/settings"
 _STORE = "/wallets/{wallet_id}/plugins/{plugin}/store"
@@ -82,10 +82,10 @@ def _are_set(secrets: list[Raw]) -> dict[str, bool]:
 class Skill(Answer):
     """A loaded skill."""
 
-    name: str = declared(Text("The skill's.", example="check_balance"))
+    name: str = declared(Text("The skill's name.", example="check_balance"))
     description: str = declared(Text("What it does, for models."))
     parameters: Mapping[str, Any] = declared(Json("JSON Schema 2020-12 of its parameters."))
-    effects: str = declared(Choice("What it can do.", options=tuple(Effects)))
+    effects: str = declared(Choice("The skill's effects.", options=tuple(Effects)))
     distribution: str = declared(_DISTRIBUTION)
     version: str = declared(_VERSION)
     manifest: Manifest | None = declared(_MANIFEST, read=read_manifest)
@@ -99,16 +99,18 @@ class Plugin(Answer):
         secrets: whether each of its secrets is set, by environment variable.
     """
 
-    kind: str = declared(Choice("What it is.", options=("skill", "provider", "venue", "payment")))
-    name: str = declared(Text("Its entry point's.", example="airdrop"))
+    kind: str = declared(
+        Choice("The plugin's kind.", options=("skill", "provider", "venue", "payment"))
+    )
+    name: str = declared(Text("Its entry point's name.", example="airdrop"))
     distribution: str = declared(_DISTRIBUTION)
     version: str = declared(_VERSION)
     manifest: Manifest | None = declared(_MANIFEST, read=read_manifest)
     secrets: Mapping[str, bool] = declared(_SECRETS, read=_are_set)
     has_settings: bool = declared(
-        Flag("A skill that declares settings, which the operator sets."), default=False
+        Flag("Whether it is a skill with settings for the operator."), default=False
     )
-    default_model: str | None = declared(Text("Where an agent names none."), default=None)
+    default_model: str | None = declared(Text("For agents that name none."), default=None)
     options: Mapping[str, Any] | None = declared(Json("JSON Schema of `llmOptions`."), default=None)
     is_llm: bool = declared(Flag("False for the rule-based demo provider."), default=True)
     secret_env: str | None = declared(_SECRET_ENV, default=None, nullable=True)
@@ -122,7 +124,7 @@ class AcceptedPlugin(Answer):
 
     plugin: str = declared(Text("Its entry-point group and name.", example="solward.skills:tip"))
     manifest: Manifest | None = declared(_MANIFEST, read=read_manifest)
-    spends: bool = declared(Flag("A skill whose effects are SPEND."))
+    spends: bool = declared(Flag("Whether a skill's effects are SPEND."))
     secret_env: str | None = declared(_SECRET_ENV)
     base_url_env: str | None = declared(_BASE_URL_ENV)
     secrets: Mapping[str, bool] = declared(_SECRETS, read=_are_set)
@@ -137,33 +139,31 @@ class AcceptedPlugin(Answer):
 class Wheel(Answer):
     """A file that was unpacked into a folder of plugins."""
 
-    file: str = declared(Text("Its name."))
-    sha256: str = declared(Text("Of the file."))
+    file: str = declared(Text("The file's name."))
+    sha256: str = declared(Text("The file's hash."))
 
 
 @resource
 class PluginDistribution(Answer):
     """An installed distribution of a third party's plugins."""
 
-    name: str = declared(Text("The distribution's."))
+    name: str = declared(Text("The distribution's name."))
     version: str = declared(_VERSION)
     own_folder: bool = declared(
-        Flag("It stands in a folder of its own, not in the service's environment.")
+        Flag("Whether it is in a folder of its own, not in the service's environment.")
     )
-    enabled: bool = declared(Flag("False where it is installed and nothing of it is loaded."))
+    enabled: bool = declared(Flag("False if it is installed and nothing of it is loaded."))
     state: str = declared(
         Choice(
-            "`problem`: `problems` has one of its plugins.",
+            "`problem` if `problems` lists one of its plugins.",
             options=("loaded", "disabled", "problem"),
         )
     )
     accepted: tuple[AcceptedPlugin, ...] = declared(
-        Json("What its plugins may have, as somebody accepted it; of its own folder alone.")
+        Json("The accepted terms of its plugins; empty without a folder of its own.")
     )
-    wheels: tuple[Wheel, ...] = declared(Json("What was unpacked into its own folder."))
-    trust: str | None = declared(
-        Text("What installing it in the service's environment trusts it with.")
-    )
+    wheels: tuple[Wheel, ...] = declared(Json("The files unpacked into its own folder."))
+    trust: str | None = declared(Text("What its place in the service's environment lets it do."))
 
 
 @resource
@@ -172,20 +172,20 @@ class PluginProblem(Answer):
 
     code: str = declared(Choice("See docs/reference/plugins.md.", options=tuple(ProblemCode)))
     plugin: str = declared(Text("Its entry point's name."))
-    distribution: str | None = declared(Text("Where it comes from."))
-    detail: str = declared(Text("What is wrong."))
+    distribution: str | None = declared(Text("The distribution that has it."))
+    detail: str = declared(Text("The problem."))
 
 
 @resource
 class Plugins(Answer):
     """The loaded plugins, where others' are installed, extra rules, and the plugins left out."""
 
-    plugins: tuple[Plugin, ...] = declared(Json("What is loaded."))
+    plugins: tuple[Plugin, ...] = declared(Json("The loaded plugins."))
     distributions: tuple[PluginDistribution, ...] = declared(
-        Json("Where third parties' plugins are installed.", example=[])
+        Json("Installed distributions of third parties.", example=[])
     )
     guardrails: tuple[str, ...] = declared(Texts("Plugins' rules.", each="A rule's name."))
-    problems: tuple[PluginProblem, ...] = declared(Json("What is wrong.", example=[]))
+    problems: tuple[PluginProblem, ...] = declared(Json("Plugins' problems.", example=[]))
 
 
 @resource
@@ -239,7 +239,7 @@ class PluginSetting(Answer):
     name: str = declared(_SETTING)
     secret: bool = declared(Flag("Stored sealed, and never shown."))
     set: bool = declared(Flag("Whether it is set.", example=True))
-    value: Any = declared(Shape("Where it is set and no secret.", example=12), default=None)
+    value: Any = declared(Shape("If it is set and no secret.", example=12), default=None)
 
 
 @resource
@@ -247,11 +247,11 @@ class SkillSettings(Answer):
     """The settings of a plugin's skill; `schema` is the JSON Schema of all of them."""
 
     skill: str = declared(_SKILL)
-    distribution: str = declared(Text("The skill's.", example="acme-tools"))
+    distribution: str = declared(Text("The skill's distribution.", example="acme-tools"))
     schema: Mapping[str, Any] = declared(
-        Shape("JSON Schema of all.", form=mapping({}, ""), example={"type": "object"})
+        Shape("Their JSON Schema.", form=mapping({}, ""), example={"type": "object"})
     )
-    settings: tuple[PluginSetting, ...] = declared(Json("By their names."))
+    settings: tuple[PluginSetting, ...] = declared(Json("The skill's settings."))
 
 
 @resource
@@ -284,7 +284,7 @@ class PluginEntry(Answer):
     version: int = declared(Whole("Grows with each write.", least=1, most=_MAX_WHOLE))
     changed_at: datetime = declared(Time("When it was written."))
     transaction_id: str | None = declared(Id("The record that remembered it.", example=None))
-    status: str | None = declared(Text("Of that record.", example=None))
+    status: str | None = declared(Text("That record's status.", example=None))
 
 
 @resource
@@ -325,7 +325,7 @@ SHOW_SETTINGS = Call(
     "Get the settings of a plugin's skill.",
     SkillSettings,
     name="settings",
-    about="Of a secret only whether it is set.",
+    about="A secret's value is never shown.",
 )
 SET = Call(
     "setPluginSetting",
@@ -335,7 +335,7 @@ SET = Call(
     body=NewSetting,
     name=None,
     takes_json=True,
-    about="From the skill's next call on. The audit log does not have the value.",
+    about="It applies from the skill's next call on. The audit log does not have the value.",
 )
 UNSET = Call(
     "unsetPluginSetting",
@@ -358,15 +358,15 @@ DELETE_ENTRY = Call(
     "Delete an entry that a plugin keeps for a wallet.",
     DeletedEntry,
     query=OneEntry,
-    about="What it made the plugin leave undone, it may do again. The audit log says which one was"
-    " deleted, and not its value.",
+    about="The plugin may then repeat an action that the entry prevented. The audit log has the"
+    " entry's key, and not its value.",
 )
 PURGE = Call(
     "purgePlugin",
     "DELETE /plugins/state",
-    "Delete all that a distribution's plugins keep, and all that is set for its skills.",
+    "Delete all entries of a distribution's plugins, and all settings of its skills.",
     Purged,
     query=OnePlugin,
-    about="For every wallet, not to be undone. Only of a distribution of which nothing is loaded."
-    " Its files are deleted by `solward plugins remove --purge` alone.",
+    about="This is for every wallet and cannot be undone. Nothing of the distribution may be"
+    " loaded. Only `solward plugins remove --purge` deletes its files.",
 )

@@ -68,14 +68,14 @@ _GRANTS = Shape(
 )
 _READ_ONLY = Texts("Principals that may only read.", each="A principal.")
 _SENTENCES = Texts(
-    "What they say, one for each grant.",
+    "The grants in words, a sentence each.",
     each="A sentence.",
     example=[
         "Agent scout may transfer up to 5 USDC at once and 20 a day, to @vendors; above 2 USDC a"
         " person is asked."
     ],
 )
-_OUTCOME = Choice("What became of it.", options=tuple(ReplayVerdict))
+_OUTCOME = Choice("The outcome.", options=tuple(ReplayVerdict))
 
 
 @resource
@@ -173,7 +173,7 @@ class PrincipalGrants(Answer):
     )
     version: int = declared(_VERSION)
     grants: tuple[Mapping[str, Any], ...] | None = declared(
-        GrantList("Null where it is not under grants.", example=_GRANTS_EXAMPLE)
+        GrantList("Its grants; null if not under grants.", example=_GRANTS_EXAMPLE)
     )
     sentences: tuple[str, ...] = declared(_SENTENCES)
 
@@ -185,12 +185,12 @@ class ReplayedChange(Answer):
     transaction_id: str = declared(Id("Its record, or the hold in its place."))
     wallet_id: str = declared(Id("Its wallet.", example=Example.WALLET))
     timestamp: datetime = declared(Time("When it was judged."))
-    type: str = declared(Text("Of the transaction.", example="token_transfer"))
+    type: str = declared(Text("The transaction's type.", example="token_transfer"))
     chain: tuple[str, ...] = declared(Texts("Every principal it needs.", each="A principal."))
     then: str = declared(_OUTCOME)
     in_force: str = declared(_OUTCOME)
     now: str = declared(_OUTCOME)
-    sentence: str = declared(Text("Why, by the draft; empty where that allows it.", example=""))
+    sentence: str = declared(Text("The draft's reason; empty if it allows it.", example=""))
     older_policy: bool = declared(Flag("Whether it was judged by an older policy."))
 
 
@@ -198,13 +198,13 @@ class ReplayedChange(Answer):
 class Replay(Answer):
     """The transactions whose outcome a draft would have changed."""
 
-    days: int = declared(Whole("As asked.", least=1, most=MAX_DAYS))
-    version: int = declared(Whole("Of the policy in force."))
+    days: int = declared(Whole("Days replayed.", least=1, most=MAX_DAYS))
+    version: int = declared(Whole("The version in force."))
     judged: int = declared(Whole("Transactions that grants judged."))
-    refused_by_other_rules: int = declared(Whole("That another rule refused first."))
-    judged_by_older_policy: int = declared(Whole("That were judged by an older policy."))
-    changed_since_then: int = declared(Whole("Of these, what the policy in force says otherwise."))
-    changed: int = declared(Whole("What the draft says otherwise."))
+    refused_by_other_rules: int = declared(Whole("Those that another rule refused first."))
+    judged_by_older_policy: int = declared(Whole("Those judged by an older policy."))
+    changed_since_then: int = declared(Whole("Of these, those judged otherwise now."))
+    changed: int = declared(Whole("Those that the draft judges otherwise."))
     changes: tuple[ReplayedChange, ...] = declared(Json(f"In order; the first {MOST_CHANGES}."))
 
 
@@ -218,8 +218,8 @@ REPLACE_POLICY = Call(
     Policy,
     body=NewPolicy,
     takes_json=True,
-    about="A principal that the body does not name is no longer under grants. A grant that is"
-    " written anew starts with what its principal moved in its windows.",
+    about="A principal that the body does not name is no longer under grants. A new grant counts"
+    " what its principal already moved in its windows.",
 )
 GET_GRANTS = Call(
     "getGrants",
@@ -297,8 +297,8 @@ PUT_CONTACT = Call(
     "Add or rename a contact.",
     Contact,
     body=NewContact,
-    about="No two names look alike, and no address that has a name can be taken for another one by"
-    " its first and last characters.",
+    about="A name that looks like another one is refused, and so is an address that its first and"
+    " last characters make look like a named one.",
 )
 REMOVE_CONTACT = Call(
     "removeContact", "DELETE /contacts/{contact_id}", "Remove a contact.", Removed

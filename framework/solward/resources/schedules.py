@@ -168,15 +168,17 @@ class Schedule(Answer):
     component: ClassVar = "Schedule"
 
     id: str = declared(Id("The schedule.", example=Example.SCHEDULE))
-    name: str = declared(Text("As given.", example="weekly-savings"))
+    name: str = declared(Text("The schedule's name.", example="weekly-savings"))
     wallet_id: str = declared(Id("The wallet it runs on.", example=Example.WALLET))
-    skill: str = declared(Text("What it runs.", example="swap"))
-    parameters: Mapping[str, Any] = declared(Parameters("Of the skill.", example=_SWAP))
+    skill: str = declared(Text("The skill it runs.", example="swap"))
+    parameters: Mapping[str, Any] = declared(Parameters("The skill's.", example=_SWAP))
     when: str = field(metadata=whole(_when))
-    start_at: datetime | None = declared(Time("As given.", example=None))
-    end_at: datetime | None = declared(Time("As given.", example=None))
-    missed: str = declared(Choice("As given.", options=tuple(map(str, Missed)), example="skip"))
-    max_runs: int | None = declared(Whole("As given.", least=1, most=1_000_000, example=None))
+    start_at: datetime | None = declared(Time("Earliest due time.", example=None))
+    end_at: datetime | None = declared(Time("Latest due time.", example=None))
+    missed: str = declared(replace(_MISSED, example="skip"))
+    max_runs: int | None = declared(
+        Whole("Number of runs after which it ends.", least=1, most=1_000_000, example=None)
+    )
     status: str = declared(
         Choice(
             "See docs/how-to/schedules.md.",
@@ -194,15 +196,15 @@ class Schedule(Answer):
         Time("The next due time.", example="2026-11-23T08:00:00.000Z")
     )
     is_running: bool = declared(Flag("Whether a run goes on, or was interrupted.", example=False))
-    runs: int = declared(Whole("How many were begun.", example=0))
+    runs: int = declared(Whole("Runs begun.", example=0))
     failures: int = declared(Whole("Runs in a row that were refused or failed.", example=0))
     every: str | None = declared(
-        Text("From due time to due time; absent where `cron` is given."), default=None
+        Text("Interval between due times; absent with `cron`."), default=None
     )
     cron: str | None = declared(
-        Text("The expression; absent where `every` is given.", example="0 9 * * 1"), default=None
+        Text("The cron expression; absent with `every`.", example="0 9 * * 1"), default=None
     )
-    time_zone: str | None = declared(Text("Of `cron`.", example="Europe/Berlin"), default=None)
+    time_zone: str | None = declared(Text("Zone of `cron`.", example="Europe/Berlin"), default=None)
 
 
 @resource
@@ -223,14 +225,14 @@ class ScheduleRun(Answer):
         Text("The skill's answer, or why there is none.", example="Swapped 0.1 SOL for 14.2 USDC.")
     )
     started_at: datetime | None = declared(
-        Time("Null where nothing was run.", example="2026-11-23T08:00:00.021Z")
+        Time("When it started; null if nothing was run.", example="2026-11-23T08:00:00.021Z")
     )
     ended_at: datetime | None = declared(
-        Time("Null while it runs.", example="2026-11-23T08:00:01.480Z")
+        Time("When it ended; null while it runs.", example="2026-11-23T08:00:01.480Z")
     )
     transaction_ids: tuple[str, ...] = declared(
         Shape(
-            "What it made, the first first.",
+            "The records that it made, the first first.",
             form=array(Id("A record.")),
             example=["8c3b1a52-0d0f-4c5e-8a39-2f4e9d1c7a10"],
         )
@@ -265,7 +267,7 @@ CREATE_SCHEDULE = Call(
     "Create a schedule, whose name is unique for its wallet.",
     Schedule,
     body=NewSchedule,
-    about="It has the rights of who makes it: a key's has the key's limits and grants and ends with"
+    about="It has its maker's rights: a key's schedule has its limits and grants and ends with"
     " the key. Unknown fields are refused.",
 )
 LIST_SCHEDULES = Call(
@@ -283,7 +285,7 @@ CHANGE_SCHEDULE = Call(
     Schedule,
     body=ChangedSchedule,
     takes_json=True,
-    about="A run that goes on keeps what it began with.",
+    about="A run in progress does not change.",
 )
 DELETE_SCHEDULE = Call(
     "deleteSchedule",
@@ -298,7 +300,7 @@ RUN_SCHEDULE = _act(
     "Run a schedule once, now.",
     name="run",
     takes_key=True,
-    about="This moment becomes a due time beside its own: the run has the same rights and counts"
+    about="This moment becomes one more due time: the run has the same rights and counts"
     " like any other. `nextRunAt` of the answer is its `dueAt` among the runs.",
 )
 LIST_RUNS = Call(

@@ -30,13 +30,12 @@ from solward.resources.shared import LIMIT, Example
 _AGENTS = ("total", "running", "totalAgents", "runningAgents", "stoppedAgents", "idleAgents")
 _WEBHOOKS = ("approvals", "alerts")
 _WEBHOOK = Choice(
-    "`failing` while its receiver does not take what it is told; absent where the webhook is not"
-    " set.",
+    "`failing` while its receiver does not accept deliveries; absent if the webhook is not set.",
     options=("ok", "failing"),
 )
 REASON = Text("Reason, shown in every refusal.", example="incident 7")
 _WALLET = WalletId("The wallet; default the whole service.", cli="--wallet")
-_STATED = Text("As it was given.", example="incident 7")
+_STATED = Text("The reason given.", example="incident 7")
 
 
 @resource
@@ -51,26 +50,26 @@ class Health(Answer):
             options=("ok", "degraded"),
         )
     )
-    version: str = declared(Text("The service's.", example="0.1.0"))
+    version: str = declared(Text("The service's version.", example="0.1.0"))
     ledger_healthy: bool = declared(
         Flag("Whether the ledger answers.", example=True), named="solana.healthy"
     )
     network: str = declared(
-        Text("Such as localnet or devnet.", example="localnet"), named="solana.network"
+        Text("The network, such as devnet.", example="localnet"), named="solana.network"
     )
     slot: int = declared(
-        Whole("0 where the ledger does not answer.", example=112), named="solana.slot"
+        Whole("The slot; 0 if the ledger does not answer.", example=112), named="solana.slot"
     )
     agents: Mapping[str, int] = declared(
         Shape(
-            "How many there are.",
+            "Numbers of agents.",
             form=response_object({name: Whole(name) for name in _AGENTS}),
             example=dict.fromkeys(_AGENTS, 0),
         )
     )
     webhooks: Mapping[str, str] | None = declared(
         Shape(
-            "Where any is set.",
+            "The webhooks' states, if any is set.",
             form=response_object(dict.fromkeys(_WEBHOOKS, _WEBHOOK), optional=_WEBHOOKS),
         ),
         default=None,
@@ -103,15 +102,19 @@ class Setting(Answer):
 
     name: str = declared(Text("The environment variable.", example="MAX_SOL_PER_TRANSACTION"))
     value: str | None = declared(
-        Text("In force; null of a secret, and where it has none.", example="2")
+        Text("The value in force; null for a secret, or if it has none.", example="2")
     )
-    default: str | None = declared(Text("With the others as they are.", example="2"))
+    default: str | None = declared(
+        Text("Its default with the other settings as they are.", example="2")
+    )
     source: str = declared(
         Choice("Where the value comes from.", options=tuple(Origin), example=Origin.DEFAULT)
     )
-    secret: bool = declared(Flag("Its value is shown to nobody."))
+    secret: bool = declared(Flag("Whether its value is never shown."))
     set: bool = declared(Flag("Whether somebody gave it a value."))
-    ceiling: bool = declared(Flag("No request, grant, agent or key exceeds it.", example=True))
+    ceiling: bool = declared(
+        Flag("Whether it bounds all requests, grants, agents and keys.", example=True)
+    )
 
 
 LIST_SETTINGS = Call(
@@ -121,8 +124,8 @@ LIST_SETTINGS = Call(
     Setting,
     name="settings",
     listed="settings",
-    about="As docs/reference/settings.md lists them. They are read once, at the start; of a secret"
-    " only whether it is set, of an address that somebody set scheme, host and port.",
+    about="See docs/reference/settings.md. They are read once, at the start. A secret's value is"
+    " never shown; an address that was set shows scheme, host and port alone.",
 )
 
 
@@ -152,7 +155,7 @@ class ListedFrozen(Request):
 class Switch(Answer):
     """The freeze switch of the service, or of one wallet."""
 
-    frozen: bool = declared(Flag("What it is now."))
+    frozen: bool = declared(Flag("Whether it is frozen now."))
     wallet_id: str | None = declared(Text("The wallet; null is all.", example=None))
 
 
@@ -160,7 +163,7 @@ class Switch(Answer):
 class SwitchOn(Switch):
     """The freeze switch that stops transactions."""
 
-    frozen: bool = declared(Flag("What it is now.", example=True))
+    frozen: bool = declared(Flag("Whether it is frozen now.", example=True))
     reason: str | None = declared(_STATED)
 
 
@@ -182,7 +185,7 @@ class Frozen(Answer):
         Flag("The service, and with it every wallet.", example=True), named="frozen"
     )
     reason: str | None = declared(_STATED)
-    since: datetime | None = declared(Time("Null where the service is not frozen."))
+    since: datetime | None = declared(Time("Null if the service is not frozen."))
     frozen_wallets: int = declared(
         Whole("How many wallets are frozen by themselves.", most=2**53 - 1)
     )
@@ -192,7 +195,7 @@ class Frozen(Answer):
 LIST_FROZEN = Call(
     "listFrozen",
     "GET /freeze",
-    "List what is frozen, since when and why.",
+    "List frozen wallets, and whether the service is frozen.",
     Frozen,
     query=ListedFrozen,
     name="frozen",
@@ -203,7 +206,7 @@ FREEZE = Call(
     "Stop every new transaction, of one wallet or of all.",
     SwitchOn,
     body=Freeze,
-    about="What was sent already goes on to its end. A restart does not lift it.",
+    about="Transactions already sent continue. A restart does not lift the freeze.",
 )
 UNFREEZE = Call("unfreeze", "POST /unfreeze", "Allow transactions again.", Switch, body=Unfreeze)
 
@@ -219,7 +222,7 @@ class SwapQuote(Answer):
     minimum_units: int = declared(
         Units("Least that must arrive, after slippage.", example="4900000"), read=int
     )
-    slippage_bps: int = declared(Whole("As given.", example=70))
+    slippage_bps: int = declared(Whole("The slippage allowed.", example=70))
     price_impact: Decimal = declared(Number("A fraction: 0.003 is 0.3%.", example=0.003))
 
 

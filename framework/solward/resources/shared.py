@@ -60,15 +60,15 @@ class Deleted(Answer):
     """A deleted thing."""
 
     id: str = declared(Id("Its id."))
-    deleted: bool = declared(Flag("True.", const=True))
+    deleted: bool = declared(Flag("Always true.", const=True))
 
 
 @resource
 class MinuteUse(Answer):
     """The use of a limit of transactions per minute; `limit` is None if there is none."""
 
-    limit: int | None = declared(Whole("In any 60 seconds.", example=5))
-    used: int = declared(Whole("Of the last 60 seconds."))
+    limit: int | None = declared(Whole("The most in any 60 seconds.", example=5))
+    used: int = declared(Whole("Those of the last 60 seconds."))
     left: int | None = declared(Whole("How many more are possible now.", example=4))
 
 
@@ -76,7 +76,7 @@ class MinuteUse(Answer):
 class RateUse(MinuteUse):
     """The use of a key's limit of requests that make transactions."""
 
-    limit: int = declared(Whole("In any 60 seconds.", least=1, example=2))
+    limit: int = declared(Whole("The most in any 60 seconds.", least=1, example=2))
     left: int = declared(Whole("How many more are possible now."))
 
 
@@ -85,19 +85,19 @@ class DayUse(Answer):
     """The use of a limit of SOL; `limit` is None if there is none."""
 
     limit: Decimal | None = declared(Amount("SOL in any 24 hours.", example=10))
-    spent: Decimal = declared(Amount("What ended in the last 24 hours.", example=0.6))
-    reserved: Decimal = declared(Amount("What unfinished transactions hold.", example=0))
-    left: Decimal | None = declared(Amount("What may still be spent.", example=9.4))
+    spent: Decimal = declared(Amount("Spent in the last 24 hours.", example=0.6))
+    reserved: Decimal = declared(Amount("Reserved by unfinished transactions.", example=0))
+    left: Decimal | None = declared(Amount("Still to be spent.", example=9.4))
 
 
 @resource
 class TokenUse(Answer):
     """The use of a limit of a token in 24 hours."""
 
-    limit: str = declared(Units("The most in them."))
-    spent: str = declared(Units("What ended in them."))
-    reserved: str = declared(Units("What unfinished transactions hold."))
-    left: str = declared(Units("What may still be spent."))
+    limit: str = declared(Units("The most in 24 hours."))
+    spent: str = declared(Units("Spent in the last 24 hours."))
+    reserved: str = declared(Units("Reserved by unfinished transactions."))
+    left: str = declared(Units("Still to be spent."))
 
 
 @resource
@@ -107,21 +107,21 @@ class GrantUse(Answer):
     asset: str = declared(
         Text("Symbol or mint, `*` in dollars, `COSTS` in SOL, `RATE` in transactions.")
     )
-    window: str = declared(Text("Such as `24h`."))
-    limit: str = declared(Text("The most in it."))
-    used: str = declared(Text("Of the window that ends now."))
-    left: str = declared(Text("What may still leave."))
+    window: str = declared(Text("The window, such as `24h`."))
+    limit: str = declared(Text("The most in the window."))
+    used: str = declared(Text("Used in the window that ends now."))
+    left: str = declared(Text("The amount that may still leave."))
     sentence: str = declared(Text("The same in words."))
-    room_at: datetime | None = declared(Time("When more is left, where little is."), default=None)
+    room_at: datetime | None = declared(Time("When more will be left, if little is."), default=None)
 
 
 @resource
 class GrantRoom(Answer):
     """The room that a grant leaves."""
 
-    id: str = declared(Text("Of its content."))
-    number: int = declared(Whole("Of its principal's grants, as refusals name it.", least=1))
-    sentence: str = declared(Text("All that it says."))
+    id: str = declared(Text("The grant's id, by its content."))
+    number: int = declared(Whole("Its number in refusals.", least=1))
+    sentence: str = declared(Text("The grant in words."))
     limits: tuple[GrantUse, ...] = declared(Json("Its limits by asset and window."))
 
 
@@ -130,7 +130,7 @@ class PrincipalRoom(Answer):
     """The room that its grants leave a principal."""
 
     who: str = declared(Text("The principal, such as `agent:<id>`."))
-    name: str = declared(Text("What people call it."))
+    name: str = declared(Text("Its name for people."))
     grants: tuple[GrantRoom, ...] = declared(
         Json("In written order; empty for one that may do nothing.")
     )
@@ -147,10 +147,10 @@ class Limits(Answer):
     daily_spending_limit_sol: DayUse = declared(Json("SOL of the last 24 hours."))
     max_costs_sol_per_day: DayUse = declared(Json("Fees and rent of the last 24 hours."))
     daily_tokens: Mapping[str, Any] = declared(
-        Shape("By mint.", form=mapping(answer_schema(TokenUse), ""), example={})
+        Shape("Use by mint.", form=mapping(answer_schema(TokenUse), ""), example={})
     )
     grants: tuple[PrincipalRoom, ...] = declared(
-        Json("Of each principal that is under grants.", example=[])
+        Json("The room of each principal under grants.", example=[])
     )
 
 
@@ -158,10 +158,10 @@ class Limits(Answer):
 class Bound(Answer):
     """The most of an asset that can leave."""
 
-    most: str | None = declared(Text("Whole units, exactly; null where nothing bounds it."))
+    most: str | None = declared(Text("Exact whole units; null if nothing bounds it."))
     reason: str | None = declared(Text("Why nothing bounds it."), default=None)
     dollars_beside: str | None = declared(
-        Text("Dollars of it that may leave beside."), default=None
+        Text("Dollars of it that may leave in addition."), default=None
     )
 
 
@@ -169,7 +169,7 @@ class Bound(Answer):
 class CanLeave(Answer):
     """The most that can leave a wallet."""
 
-    window: str = declared(Text("Always `24h`: any such time.", example="24h"))
+    window: str = declared(Text("Always `24h`: any 24 hours.", example="24h"))
     assets: Mapping[str, Any] = declared(
         Shape(
             "By symbol or mint; `*` is dollars of all others, `COSTS` SOL of fees and rent.",

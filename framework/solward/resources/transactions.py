@@ -46,36 +46,36 @@ from solward.types.money import U64_MAX
 from solward.types.record import REFUSALS_OF, TransactionStatus, TransactionType
 
 _NUMBERS = {
-    "asked": "What was asked for.",
-    "limit": "What is allowed.",
-    "left": "What of it was left.",
-    "used": "What of it was used.",
-    "unit": "Of these, such as `SOL`; where there is none they begin with `$` or end with `%`.",
+    "asked": "The amount asked for.",
+    "limit": "The amount allowed.",
+    "left": "The part of it that was left.",
+    "used": "The part of it that was used.",
+    "unit": "Their unit, such as `SOL`; without one they begin with `$` or end with `%`.",
     "window": "The time that the limit is for, such as `24 hours`.",
-    "mint": "Of the token, where the unit names it by its mint and not by its symbol.",
+    "mint": "The token's mint, if the unit is not its symbol.",
 }
 NUMBERS = response_object(
     {name: Text(meaning) for name, meaning in _NUMBERS.items()}, optional=tuple(_NUMBERS)
 )
 _EFFECTS = response_object(
     {
-        "solOut": Amount("Gross."),
+        "solOut": Amount("SOL that leaves, gross."),
         "fee": Amount("The network's fee."),
         "rent": Amount("Rent of accounts it opens."),
-        "accountsCreated": Whole("How many it opens.", least=0),
-        "tokensOut": mapping(Units("Smallest units."), "By mint."),
-        "tokensIn": mapping(Units("Smallest units."), "By mint; SOL under the wrapped SOL mint."),
+        "accountsCreated": Whole("Accounts that it opens.", least=0),
+        "tokensOut": mapping(Units("Smallest units."), "Tokens that leave, by mint."),
+        "tokensIn": mapping(Units("Smallest units."), "By mint; SOL by wrapped SOL's."),
         "programs": array(Address("A program."), "The programs it calls."),
         "authorityChanges": array(
             response_object(
                 {
-                    "kind": Text("Of authority."),
-                    "account": Address("Whose."),
-                    "to": nullable(Address("Who gets it; null is nobody.").shown()),
+                    "kind": Text("The kind of authority."),
+                    "account": Address("The account."),
+                    "to": nullable(Address("The new holder; null: nobody.").shown()),
                 }
             )
         ),
-        "closedAccounts": mapping(Text("Who gets its SOL."), "By account."),
+        "closedAccounts": mapping(Text("The recipient of its SOL."), "By account."),
     }
 )
 _RULES = Texts(
@@ -135,8 +135,8 @@ class NetworkFee(Answer):
 
     lamports: int = declared(
         Whole(
-            "The network's fee: at most this until it has landed, then what was charged; of a swap"
-            " in steps that of all steps.",
+            "The network's fee: an upper bound until it has landed, then the charge; for a swap in"
+            " steps, of all steps.",
             most=U64_MAX,
         )
     )
@@ -145,7 +145,7 @@ class NetworkFee(Answer):
         default=None,
     )
     compute_unit_limit: int | None = declared(
-        Whole("How many it may use; absent where it sets none.", most=U64_MAX), default=None
+        Whole("Compute units it may use; absent if not set.", most=U64_MAX), default=None
     )
     priority_fee_micro_lamports: int | None = declared(
         Whole("Micro-lamports for each unit of the limit.", most=U64_MAX), default=None
@@ -161,17 +161,17 @@ class Transaction(Answer):
     id: str = declared(Id("The record.", example=Example.TRANSACTION))
     wallet_id: str = declared(Id("The wallet it belongs to.", example=Example.WALLET))
     agent_id: str | None = declared(
-        Id("The agent that caused it; absent where none did."), default=None
+        Id("The agent that caused it; absent if none did."), default=None
     )
     principal: str = declared(
         Text(
-            "Who asked for it: `admin`, `key:<id>`, `agent:<id>` or `schedule:<id>`.",
+            "The principal that asked: `admin`, `key:<id>`, `agent:<id>` or `schedule:<id>`.",
             example="admin",
         )
     )
     type: str = declared(
         Shape(
-            "What it is; a plugin may give a transaction of its own another type.",
+            "Its type; a plugin may give its own transactions another one.",
             form=Text("").shown() | {"examples": list(TransactionType)},
             example="transfer",
         )
@@ -191,12 +191,12 @@ class Transaction(Answer):
         default=None,
     )
     details: Mapping[str, Any] = declared(
-        Json("By type; amounts are in whole units.", example={"to": Example.ADDRESS, "amount": 5})
+        Json("By type, in whole units.", example={"to": Example.ADDRESS, "amount": 5})
     )
     guardrails_applied: tuple[str, ...] = declared(_RULES)
     timestamp: datetime = declared(Time("When it was judged."))
-    fee: NetworkFee | None = declared(Json("What it costs at the network."), default=None)
-    error: str | None = declared(Text("Why it is blocked or failed; only there."), default=None)
+    fee: NetworkFee | None = declared(Json("The network fee."), default=None)
+    error: str | None = declared(Text("Why it is blocked or failed, if so."), default=None)
 
 
 @resource
@@ -206,8 +206,8 @@ class TransactionPage(Answer):
     transactions: tuple[Transaction, ...] = declared(Json("Newest first."))
     next: str | None = declared(
         Id(
-            "Only in the answer to a filter: `before` of its next page, null where no older record"
-            " fits. A page may have fewer records than `limit`, or none, and one behind it."
+            "Only in the answer to a filter: `before` of the next page, null if no older record"
+            " fits. Pages before the last may have fewer records than `limit`, or none."
         ),
         default=None,
         nullable=True,
@@ -219,7 +219,7 @@ class CouldLeave(Answer):
     """The most that a transaction's bytes could take."""
 
     lines: tuple[Mapping[str, Any], ...] = declared(
-        Shape("What its bytes could take.", form=array(LINE), example=[])
+        Shape("The most of each asset.", form=array(LINE), example=[])
     )
     costs_sol: Decimal = declared(COSTS, named="costsLamports", read=sol)
 
@@ -229,9 +229,9 @@ class Refusal(Answer):
     """The refusal of a transaction, with its reason."""
 
     rule: str = declared(Text("The rule that refused it."))
-    reason: str = declared(Text("Why, in its words."))
+    reason: str = declared(Text("The rule's reason."))
     numbers: Mapping[str, str] = declared(
-        Shape("What the reason says.", form=ref("RefusalNumbers"), example={})
+        Shape("The reason's numbers.", form=ref("RefusalNumbers"), example={})
     )
 
 
@@ -275,7 +275,7 @@ class Refusals(Answer):
     last_day: int = declared(Whole("Refused in the last 24 hours."), named="lastDay.count")
     by_rule: Mapping[str, int] = declared(
         Shape(
-            "Most first.",
+            "Refusals by rule, most first.",
             form=mapping(Whole("Of the count.", least=0), ""),
             example={"max_per_tx": 1},
         ),
@@ -283,7 +283,7 @@ class Refusals(Answer):
     )
     is_complete: bool = declared(
         Flag(
-            f"Whether that is all of them, or of the newest {REFUSALS_OF:,} transactions.",
+            f"False if only the newest {REFUSALS_OF:,} transactions were counted.",
             example=True,
         ),
         named="lastDay.isComplete",
@@ -303,20 +303,18 @@ class Trial(Answer):
     dry_run: bool = declared(Flag("Always true.", const=True))
     allowed: bool = declared(Flag("Whether it would be signed and sent.", example=True))
     held: bool = declared(
-        Flag("That a person would be asked; only where one would.", const=True), default=False
+        Flag("True if a person would be asked, else absent.", const=True), default=False
     )
-    rule: str | None = declared(
-        Text("The rule that refuses it; only where one does."), default=None
-    )
+    rule: str | None = declared(Text("The rule that refuses it, if one does."), default=None)
     reason: str | None = declared(
-        Text("Why it is not allowed, or a person would be asked; only then."), default=None
+        Text("Why it would be refused or held, else absent."), default=None
     )
     numbers: Mapping[str, str] = declared(
-        Shape("What the reason says.", form=ref("RefusalNumbers")), default=None
+        Shape("The reason's numbers.", form=ref("RefusalNumbers")), default=None
     )
     guardrails_applied: tuple[str, ...] = declared(_RULES)
     effects: Mapping[str, Any] | None = declared(
-        Shape("What the simulation shows; absent where it failed.", form=_EFFECTS), default=None
+        Shape("The simulated effects; absent if it failed.", form=_EFFECTS), default=None
     )
 
     @classmethod
@@ -334,8 +332,8 @@ EXPORT_TRANSACTIONS: Call[Any] = Call(
     None,
     query=TransactionFilter,
     name=None,
-    about="All that fit, newest first. A key that is confined to one wallet gets that wallet's, and"
-    " no key gets names.",
+    about="All that fit, newest first. A key confined to one wallet gets only that wallet's, and no"
+    " key gets names.",
 )
 LIST_TRANSACTIONS = Call(
     "listTransactions",
@@ -344,7 +342,7 @@ LIST_TRANSACTIONS = Call(
     TransactionPage,
     query=ListedTransactions,
     name=None,
-    about="A key that is confined to one wallet sees that wallet's.",
+    about="A key confined to one wallet sees only that wallet's.",
 )
 LIST_WALLET_TRANSACTIONS = Call(
     "listWalletTransactions",
@@ -367,6 +365,6 @@ LIST_REFUSALS = Call(
     Refusals,
     query=OfWallet,
     name="refusals",
-    about=f"Among the newest {REFUSALS_OF:,} transactions. A key that is confined to one wallet"
-    " sees that wallet's.",
+    about=f"Among the newest {REFUSALS_OF:,} transactions. A key confined to one wallet sees only"
+    " that wallet's.",
 )

@@ -85,12 +85,12 @@ class Wallet(Answer):
     component: ClassVar = "Wallet"
 
     id: str = declared(_WALLET)
-    name: str = declared(Text("For people.", example="docs"))
+    name: str = declared(Text("Its name.", example="docs"))
     address: str = declared(Address("Its address."), named="publicKey")
     created_at: datetime = declared(Time("When it was made."))
-    tags: tuple[str, ...] = declared(Texts("In the order they were given.", each="A tag."))
+    tags: tuple[str, ...] = declared(Texts("Labels in their order.", each="A tag."))
     created_by: str | None = declared(
-        Text("The principal that made it, where that was asked for."), default=None, nullable=True
+        Text("The principal that made it, if asked for."), default=None, nullable=True
     )
 
 
@@ -99,9 +99,9 @@ class CreatedWallet(Answer):
     """A new wallet."""
 
     id: str = declared(_WALLET, named="walletId")
-    name: str = declared(Text("As given.", example="mine"))
+    name: str = declared(Text("The wallet's name.", example="mine"))
     address: str = declared(Address("Its public key."))
-    created_at: datetime = declared(Time("Now."))
+    created_at: datetime = declared(Time("When it was made."))
 
 
 @resource
@@ -109,10 +109,10 @@ class TokenBalance(Answer):
     """Tokens of one mint: `amount` whole tokens, `units` of its smallest unit."""
 
     mint: str = declared(Address("The mint."))
-    symbol: str | None = declared(Text("Where the mint is known."), default=None)
+    symbol: str | None = declared(Text("The symbol, if known."), default=None)
     amount: Decimal = declared(Amount("Whole tokens.", example=5), named="uiBalance")
     units: int = declared(Units("Smallest units."), named="rawBalance", read=int)
-    decimals: int = declared(Whole("Of a whole token.", most=255, example=6))
+    decimals: int = declared(Whole("Decimals of a token.", most=255, example=6))
 
 
 def _decimals(raw: Mapping[str, Any]) -> dict[str, Decimal]:
@@ -125,11 +125,11 @@ class Worth(Answer):
 
     total: Decimal = declared(Amount("Dollars of all that has a price."))
     assets: Mapping[str, Decimal] = declared(
-        Shape("By `SOL` or mint.", form=mapping(Amount("Dollars."), ""), example={}),
+        Shape("Value by `SOL` or mint.", form=mapping(Amount("Dollars."), ""), example={}),
         read=_decimals,
     )
     unpriced: Mapping[str, str] = declared(
-        Shape("What has no price, by `SOL` or mint.", form=mapping(Text("Why."), ""), example={})
+        Shape("Assets without a price, and why.", form=mapping(Text("Why."), ""), example={})
     )
 
 
@@ -141,7 +141,7 @@ class Balance(Answer):
 
     sol: Decimal = declared(Amount("SOL.", example=2.39794572))
     tokens: tuple[TokenBalance, ...] = declared(Json("Empty token accounts are left out."))
-    usd: Worth | None = declared(Json("Where it was asked for."), default=None)
+    usd: Worth | None = declared(Json("Its value, if asked for."), default=None)
 
 
 @resource
@@ -152,7 +152,7 @@ class WalletLimits(Limits):
 
     wallet_id: str = declared(_WALLET)
     frozen: bool = declared(Flag("Whether its transactions, or all, are stopped."))
-    can_leave: CanLeave = declared(Json("By anybody but the operator."))
+    can_leave: CanLeave = declared(Json("The most, operator aside."))
 
 
 @resource
@@ -161,8 +161,8 @@ class RentHeld(Answer):
 
     account: str = declared(Address("The token account."))
     mint: str = declared(Address("Its mint."))
-    sol: Decimal = declared(Number("What it gives back.", example=0.002))
-    closes: bool = declared(Flag("Whether it is empty, and closed."))
+    sol: Decimal = declared(Number("SOL that it gives back.", example=0.002))
+    closes: bool = declared(Flag("Whether it is empty and will be closed."))
 
 
 @resource
@@ -171,7 +171,7 @@ class RentKept(Answer):
 
     account: str = declared(Address("The token account."))
     mint: str = declared(Address("Its mint."))
-    reason: str = declared(Text("Why."))
+    reason: str = declared(Text("Why it keeps its rent."))
 
 
 @resource
@@ -179,8 +179,8 @@ class Reclaimable(Answer):
     """The rent that a wallet's token accounts can give back."""
 
     reclaimable: Decimal = declared(Number("SOL that would come back.", example=0.002))
-    accounts: tuple[RentHeld, ...] = declared(Json("The most first."))
-    kept: tuple[RentKept, ...] = declared(Json("Accounts that keep theirs.", example=[]))
+    accounts: tuple[RentHeld, ...] = declared(Json("Accounts that give it back, the most first."))
+    kept: tuple[RentKept, ...] = declared(Json("Accounts that keep their rent.", example=[]))
 
 
 @resource
@@ -191,22 +191,22 @@ class Pocket(Answer):
 
     address: str = declared(
         Address(
-            "Its key, of which the wallet's makes the signature.",
+            "Its public key; the wallet's key makes its signatures.",
             example=Example.STRANGER,
         )
     )
-    counter: int = declared(Whole("Which of the wallet's pockets it is.", least=1, example=7))
+    counter: int = declared(Whole("Its number in the wallet.", least=1, example=7))
     transaction_id: str | None = declared(Id("The record that used it last."), default=None)
     program: str | None = declared(
-        Address("Where it has a name: the program of the position."), default=None
+        Address("The position's program, if it has a name."), default=None
     )
-    position: str | None = declared(Text("Its name.", example="pool 3"), default=None)
+    position: str | None = declared(Text("The position's name.", example="pool 3"), default=None)
     mints: tuple[str, ...] = declared(
         Shape("Tokens it may hold.", form=array(Address("A mint.")), example=[])
     )
     at_risk: Mapping[str, str] = declared(
         Shape(
-            "Put in and not taken home, by `SOL` or mint.",
+            "Amounts put in and not brought back, by `SOL` or mint.",
             form=mapping(Units("Smallest units."), ""),
             example={"SOL": "5000000"},
         )
@@ -234,7 +234,7 @@ class Stake(Answer):
         Choice("Activation.", options=("activating", "active", "deactivating", "inactive"))
     )
     locked: bool = declared(
-        Flag("A lockup forbids to withdraw it, inactive or not.", const=True), default=False
+        Flag("True if a lockup forbids its withdrawal.", const=True), default=False
     )
 
     @property
@@ -252,11 +252,11 @@ class Stake(Answer):
 class Stakes(Answer):
     """The stakes of a wallet."""
 
-    stakes: tuple[Stake, ...] = declared(Json("Those that it may unstake or withdraw."))
+    stakes: tuple[Stake, ...] = declared(Json("Stakes it may unstake or withdraw."))
     complete: bool = declared(
         Flag(
-            "False where the RPC provider serves no getProgramAccounts: then these are the stakes"
-            " that this service has records of. Else left out."
+            "False if the RPC provider serves no getProgramAccounts: then these are only stakes"
+            " that this service has records of. Absent otherwise."
         ),
         default=True,
     )
@@ -273,8 +273,8 @@ LIST_WALLETS = Call(
     query=ListedWallets,
     name=None,
     listed="wallets",
-    about="All of them, oldest first; with `limit` or `before` a page, newest first, of 50 where"
-    " `limit` is left out. A key that is confined to one wallet sees that one.",
+    about="All of them, oldest first; with `limit` or `before` a page, newest first, of 50 by"
+    " default. A key confined to one wallet sees only that one.",
 )
 GET_WALLET = Call("getWallet", "GET /wallets/{wallet_id}", "Get a wallet.", Wallet)
 CHANGE_WALLET = Call(
@@ -307,7 +307,7 @@ GET_RECLAIMABLE = Call(
     "List the rent that a wallet's token accounts can give back.",
     Reclaimable,
     name="reclaimable",
-    about="What `reclaim-rent` would take, in as many calls as it needs.",
+    about="`reclaim-rent` takes it, in as many calls as it needs.",
 )
 GET_POCKETS = Call(
     "getWalletPockets",
@@ -323,7 +323,7 @@ SWEEP_POCKET = Call(
     Transaction,
     body=Sweep,
     name="sweep_pocket",
-    about="A frozen wallet's pockets too: nothing leaves but the network fee.",
+    about="It also works for a frozen wallet: only the network fee leaves.",
     shown={
         "type": TransactionType.OTHER,
         "details": {"pocket": Example.STRANGER},
