@@ -15,9 +15,9 @@ from tests.promises import promise
 from tests.support.grants import NOW_MS, Clock, SaidPrices
 
 from solward.service.cluster import (
+    BadPriceAnswer,
     CoinGeckoPrices,
     JupiterPrices,
-    NotPrices,
     coingecko_headers,
     open_cluster,
 )
@@ -134,7 +134,7 @@ async def test_more_mints_than_one_request_may_name_take_several() -> None:
     ids=["429", "500", "no JSON", "no object", "too long"],
 )
 async def test_what_is_no_answer_raises(make: Callable[[Site], Any], site: Site) -> None:
-    with pytest.raises((NotPrices, ValueError)):
+    with pytest.raises((BadPriceAnswer, ValueError)):
         await make(site).prices(["SOL"])
 
 

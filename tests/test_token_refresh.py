@@ -13,7 +13,7 @@ from tests.promises import promise
 from tests.support.tokens import TOKEN, TOKEN_2022, TokenBench
 from tests.support.tokens import tokens as tokens
 
-from solward.service.token_refresh import MOST_TOKENS, Checked, check_published, parse_published
+from solward.service.token_refresh import MOST_TOKENS, CheckedList, check_published, parse_published
 from solward.solana.programs import LOCALNET_USDC_MINT
 from solward.solana.token_list import KnownToken
 from solward.types.errors import InvalidRequest
@@ -38,14 +38,14 @@ async def checked(
     stored: Sequence[KnownToken] = (),
     nodes: Sequence[ReadLedger] = (),
     only: Sequence[str] = (),
-) -> Checked:
+) -> CheckedList:
     offered, unread = parse_published(json.dumps(entries).encode(), "localnet")
     assert unread == []
     every = [cast("ReadLedger", tokens.bench.ledger), *nodes]
     return await check_published(offered, "localnet", stored, every, only)
 
 
-def reasons(found: Checked) -> dict[str, str]:
+def reasons(found: CheckedList) -> dict[str, str]:
     return {each.symbol: each.reason for each in found.refused}
 
 

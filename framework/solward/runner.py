@@ -1,4 +1,4 @@
-"""The runner of what is due in this process: agents' cycles and schedules' runs."""
+"""The runner of agents' cycles and schedules' runs that are due in this process."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Runner(Generic[T]):
         self._loop: asyncio.Task[None] | None = None
 
     async def turn(self) -> float:
-        """Start what is due; return the seconds until the next look."""
+        """Start the runs that are due; return the seconds until the next look."""
         raise NotImplementedError
 
     async def look(self) -> float:
@@ -74,7 +74,7 @@ class Runner(Generic[T]):
         return await self.turn()
 
     def start(self) -> None:
-        """Begin to look for what is due."""
+        """Begin to look for due runs."""
         if self._loop is None:
             # An empty context, so that the request that starts it does not appear in the logs and
             # traces of all later runs.

@@ -104,23 +104,23 @@ async def recipient(client: SolwardClient, text: str, _: Mapping[str, Any]) -> N
     by its name, its id or the beginning of it."""
     from solward.client import Unauthorized
     from solward.client.wallets import ADDRESS, MIN_ID_PREFIX
-    from solward.types.address_book import AddressBook, Known
+    from solward.types.address_book import AddressBook, KnownAddress
 
     if ADDRESS.fullmatch(text):
-        return Known(text, text)
+        return KnownAddress(text, text)
     try:
         known: list[NamedAddress] = [*await client.contacts.list()]
     except Unauthorized:
         # Only an admin may read contacts; a key can name the wallets that it sees.
         found = await client.wallets.find(text)
-        return Known(found.address, found.name)
+        return KnownAddress(found.address, found.name)
     wallets = await client.wallets.list()
     if len(text) >= MIN_ID_PREFIX:
         begun = (each for each in wallets if each.id.startswith(text))
-        known += [Known(each.address, text) for each in begun]
-    address = AddressBook.of(wallets, known).address(text, f"TO {text!r}")
+        known += [KnownAddress(each.address, text) for each in begun]
+    address = AddressBook.from_lists(wallets, known).address(text, f"TO {text!r}")
     own = {each.address: each.name for each in wallets}
-    return Known(address, own.get(address, text))
+    return KnownAddress(address, own.get(address, text))
 
 
 async def _wallet_id(client: SolwardClient, text: str, _: Mapping[str, Any]) -> str:

@@ -65,7 +65,7 @@ class ServiceCall:
             parts: the parts of its path.
         """
         given = {} if call.request is None else dict.fromkeys(declared_fields(call.request))
-        answer = await self.client._asked(call, *parts, **given | fields)
+        answer = await self.client._ask(call, *parts, **given | fields)
         self._text = self._transport.last_text
         return answer
 

@@ -17,7 +17,7 @@ from solward_cli.render import show as print_out
 
 if TYPE_CHECKING:
     from solward.database.database import Database
-    from solward.service.token_refresh import Checked, StoredList
+    from solward.service.token_refresh import CheckedList, StoredList
     from solward.settings import Settings
     from solward.solana.token_list import KnownToken
 
@@ -135,7 +135,7 @@ async def clear(settings: Settings) -> None:
     click.echo(f"No list is stored for {settings.solana_network} any more.")
 
 
-def _print(checked: Checked, before: Sequence[KnownToken]) -> None:
+def _print(checked: CheckedList, before: Sequence[KnownToken]) -> None:
     from solward.vault.guardrails.comparison import issuers_rights
 
     now = {each.mint for each in checked.tokens}

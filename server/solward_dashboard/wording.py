@@ -166,7 +166,7 @@ class People:
         names |= {f"agent:{each.id}": each.name for each in agents}
         names |= {key_principal(each.id): each.name for each in keys}
         names |= {admin_principal(each.id): each.name for each in admins}
-        return cls(names, AddressBook.of(wallets, contacts))
+        return cls(names, AddressBook.from_lists(wallets, contacts))
 
     @classmethod
     async def ask(cls) -> People:

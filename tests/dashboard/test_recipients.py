@@ -20,7 +20,7 @@ def _contact(name: str, address: str) -> Contact:
     return Contact(address=address, name=name, created_at=now, raw={})
 
 
-RECIPIENTS = AddressBook.of(
+RECIPIENTS = AddressBook.from_lists(
     (),
     [
         _contact("Landlord", ONE),
@@ -56,5 +56,5 @@ def test_what_is_not_one_address_is_an_error(text: str, why: str) -> None:
 
 def test_names_are_suggested_in_their_order_and_not_without_end() -> None:
     assert RECIPIENTS.suggested == sorted([THIRD, "@vendors", "Landlord"])
-    many = AddressBook.of((), [_contact(f"n{at:04}", ONE) for at in range(2_000)])
+    many = AddressBook.from_lists((), [_contact(f"n{at:04}", ONE) for at in range(2_000)])
     assert many.suggested[-1] == "n0499"

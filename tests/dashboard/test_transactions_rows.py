@@ -10,7 +10,7 @@ import pytest
 
 from solward.client import NetworkFee, Transaction, TransactionFilter
 from solward.solana.token_list import token_list
-from solward.types.address_book import AddressBook, Known
+from solward.types.address_book import AddressBook, KnownAddress
 from solward_dashboard.pages.transaction import amount, explorer, fee_facts, row
 from solward_dashboard.pages.transactions import matches
 
@@ -77,7 +77,9 @@ ALIKE = "9b5xRRUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6G"
 
 
 def test_a_recipient_is_called_by_its_name_and_a_look_alike_by_what_it_is() -> None:
-    known = AddressBook.of(contacts=[Known(PAID, "Landlord"), Known(PAID, "@vendors")])
+    known = AddressBook.from_lists(
+        contacts=[KnownAddress(PAID, "Landlord"), KnownAddress(PAID, "@vendors")]
+    )
     paid = row(record(details={"to": PAID, "amount": 1}), "w", TOKENS, known)
     assert (paid["to"], paid["alike"]) == ("Landlord", "")
     poisoned = row(record(details={"to": ALIKE, "amount": 1}), "w", TOKENS, known)

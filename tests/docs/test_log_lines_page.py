@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.support.repository import ROOT
 
 from solward.database import outbox
-from solward.service.retention import Retained
+from solward.service.retention import RetentionResult
 from solward.types.events import Event
 
 PAGE = (ROOT / "docs" / "reference/metrics.md").read_text()
@@ -36,7 +36,7 @@ NAMES = {
 FIELDS = {
     "**_log_fields(event)": RECORD_FIELDS,
     "**event.data": ALERT_FIELDS,
-    "**asdict(found)": {field.name for field in fields(Retained)},
+    "**asdict(found)": {field.name for field in fields(RetentionResult)},
     # Bound around the line.
     "**fields": set(),
 }

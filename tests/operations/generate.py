@@ -161,7 +161,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from solward.client.arguments import Amount
-from solward.client.http import Asking, asks
+from solward.client.http import RequestMaker, asks
 from solward.resources import {modules}
 from solward.resources.declare import Raw
 
@@ -201,7 +201,7 @@ def requests() -> str:
     """`solward/client/requests.py`."""
     made = []
     for name, calls in CALLS.items():
-        made.append(f'\nclass {name}(Asking):\n    """The declared requests."""\n')
+        made.append(f'\nclass {name}(RequestMaker):\n    """The declared requests."""\n')
         made += [_request(each) for each in calls if each.client_name]
     named = sorted(
         {module.partition(".")[0] for module in re.findall(r"\b(\w+)\.[A-Z]", "".join(made))}

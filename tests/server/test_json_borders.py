@@ -156,7 +156,7 @@ class Borders:
         async with httpx.AsyncClient(transport=there, base_url="http://prices") as client:
             try:
                 await cluster._answer(client, "/", {})
-            except (ValueError, cluster.NotPrices) as error:
+            except (ValueError, cluster.BadPriceAnswer) as error:
                 return str(error)
         return None
 

@@ -80,7 +80,7 @@ async def by_cli(api: Api, wallet: str, to: str, token: str = SECRET) -> str:
 async def by_dashboard(api: Api, wallet: str, to: str, token: str = SECRET) -> str:
     async with client_of(api, token) as client:
         listed = await client.wallets.list(), await client.contacts.list()
-    return AddressBook.of(*listed).address(to, "to")
+    return AddressBook.from_lists(*listed).address(to, "to")
 
 
 SURFACES = (by_rest, by_skill, by_client, by_mcp, by_cli, by_dashboard)

@@ -164,7 +164,7 @@ async def test_a_wallet_that_a_key_named_stands_in_the_way_of_none_of_the_operat
         assert (await client.wallets.find(taken)).id == taken
         listed = await client.wallets.list()
         assert (await client.wallets.list(limit=500))[::-1] == listed
-    shown = AddressBook.of(listed, ())
+    shown = AddressBook.from_lists(listed, ())
     assert shown.address("treasury") == {each.id: each.address for each in listed}[own]
     assert choose(await api.service.wallets.list(), "treasury").id == own
     # Only who asks for it is told who made a wallet: the contract's list has no such field.

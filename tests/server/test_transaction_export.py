@@ -24,7 +24,7 @@ from solward.service import history
 from solward.service.history import History, RecordFilter
 from solward.service.service import Solward
 from solward.solana.token_list import token_list
-from solward.types.address_book import AddressBook, Known
+from solward.types.address_book import AddressBook, KnownAddress
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward_server.resources import transactions
 from solward_server.resources.transactions import COLUMNS, RowNames, harmless
@@ -60,7 +60,7 @@ def row_of(record: TransactionRecord, **naming: Any) -> dict[str, str]:
 
 @promise("csv-rows-are-exact")
 def test_a_row_is_exact_and_has_its_units() -> None:
-    named = AddressBook.of(contacts=[Known(STRANGER, "Landlord")])
+    named = AddressBook.from_lists(contacts=[KnownAddress(STRANGER, "Landlord")])
     row = row_of(RECORD, known=named, wallets={"w1": "till"})
     assert row == dict.fromkeys(COLUMNS, "") | {
         "time": "2026-11-23T08:55:27.123Z",
@@ -114,7 +114,7 @@ def test_a_refusal_has_its_rule_and_reason_and_no_fee() -> None:
 
 def test_an_address_that_only_looks_like_a_known_one_is_named_as_that() -> None:
     other = STRANGER[:12] + ("a" if STRANGER[12] != "a" else "b") + STRANGER[13:]
-    known = AddressBook.of(contacts=[Known(other, "Landlord")])
+    known = AddressBook.from_lists(contacts=[KnownAddress(other, "Landlord")])
     assert row_of(RECORD, known=known)["counterpart name"] == "not Landlord, looks like it"
 
 
@@ -148,7 +148,7 @@ def test_no_cell_of_untrusted_text_begins_a_formula(text: str) -> None:
         guardrails_applied=(text,),
         details={"validator": text, "mint": text, "amount": Decimal(-5)},
     )
-    known = AddressBook.of(contacts=[Known(text, text)])
+    known = AddressBook.from_lists(contacts=[KnownAddress(text, text)])
     row = row_of(hostile, known=known, wallets={"w1": text})
     for value in row.values():
         assert not value.lstrip(" \u00a0").startswith(transactions._FORMULA), row

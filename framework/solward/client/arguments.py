@@ -151,7 +151,7 @@ def _sent(field: Field, value: Any) -> Any:
             return without_floats(value)
         case Texts() | GrantList():
             if isinstance(value, str):
-                # Its letters would be the items.
+                # A string is a sequence, too, whose items would be its letters.
                 raise InvalidRequest(f"{field.name} must be a list")
             return None if value is None else [*value]
         case _:

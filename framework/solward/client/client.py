@@ -99,12 +99,12 @@ class PluginState(PluginStateRequests):
             NotFoundError: no loaded skill has this name.
             BadRequest: it declares no such setting, or the value does not fit.
         """
-        now: SettingState = await self._asked(SET, skill, name, fields={"value": value})
+        now: SettingState = await self._ask(SET, skill, name, fields={"value": value})
         return now
 
 
 class Policies(PolicyRequests):
-    """The policy: who may do what; needs the admin secret."""
+    """The policy: the grants of all principals; needs the admin secret."""
 
     async def put(
         self, principal: str, grants: Grants | None, *, version: int | None = None
@@ -121,7 +121,7 @@ class Policies(PolicyRequests):
             Conflict: another version is in force.
         """
         fields = {"grants": None if grants is None else [*grants]} | json_fields(version=version)
-        now: PrincipalGrants = await self._asked(REPLACE_GRANTS, principal, fields=fields)
+        now: PrincipalGrants = await self._ask(REPLACE_GRANTS, principal, fields=fields)
         return now
 
 

@@ -43,7 +43,7 @@ from solward.types.errors import (
 
 
 class ClientError(SolwardError):
-    """Base of what a call can raise.
+    """The base of the errors that a call can raise.
 
     Attributes:
         idempotency_key: of a money call whose result is not known, else None. The same call with
@@ -104,7 +104,7 @@ class ApiError(ClientError):
         status: of the answer.
         rule: of a transaction that a guardrail blocked, the guardrail; else None.
         transaction_id: of a transaction that was blocked or failed, its record; else None.
-        retry_after_s: seconds after which the call may succeed, where the service says so.
+        retry_after_s: seconds after which the call may succeed, if the service says so.
     """
 
     rule: str | None = None
@@ -142,7 +142,7 @@ class Conflict(ApiError):
 
 
 class RateLimited(ApiError):
-    """Too many requests; `retry_after_s` is when to try again, where the service says so."""
+    """Too many requests; `retry_after_s` is when to try again, if the service says so."""
 
 
 class Refused(ApiError):
@@ -169,7 +169,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 
 def error_of(status: int, message: str, headers: Mapping[str, str], money: bool) -> ApiError:
     """Return the error of an answer."""
-    # Of the contract's other statuses the class is the same as of the answer's.
+    # For the contract's other statuses the answer's own status gives the same class.
     error = _kind(500 if headers.get(CONTRACT_HEADER) == "500" else status, money)(status, message)
     rule = headers.get(RULE_HEADER)
     error.rule = None if rule is None else unquote(rule)

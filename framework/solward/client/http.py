@@ -53,9 +53,9 @@ _CONNECT_S = 5.0
 _SHOWN = 200
 _EVENT_STREAM = "text/event-stream"
 
-# Errors before anything of the request was sent.
+# Errors that occur before any byte of the request was sent.
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-# Errors of a request that HTTP cannot send: another try ends likewise.
+# Errors of a request that HTTP cannot send: another try would fail too.
 _UNSENDABLE = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
 
 # Only these end a line: `str.splitlines` would cut texts at U+2028 or U+0085 too.
@@ -90,7 +90,7 @@ class Http:
             base_url=self.url + PREFIX,
             headers=authorization(token),
             transport=transport,
-            # A given transport has its own.
+            # A given transport has its own settings of TLS.
             verify=tls_context(trust_env=False) if transport is None else True,
             trust_env=False,
             follow_redirects=False,
@@ -269,7 +269,7 @@ class Http:
             body = read_answer(response.content)
         except ValueError:
             body = None
-        # A gateway may answer a money call in the service's form, and not know what became of it.
+        # A gateway may answer in the service's form without knowing the result of a money call.
         is_own = key is None or API_HEADER in response.headers
         if status in (200, 202) and not is_own:
             self._no_service(response, f"no {API_HEADER} header", key)
@@ -289,7 +289,7 @@ class Http:
         error = error_of(status, text, response.headers, is_judged)
         if status == 409 and key is not None and error.retry_after_s is not None:
             raise _InFlight(text, error.retry_after_s)
-        # The service refuses with other statuses: what stands before it may have lost its answer.
+        # The service refuses with other statuses, so a gateway may have lost its answer.
         is_foreign = not is_own or type(error) in (ApiError, ServerError)
         if is_foreign or (sent and not isinstance(error, Refused)):
             error = error_of(status, text + _fate(key), response.headers, is_judged)
@@ -382,7 +382,7 @@ def _short(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServerSentEvent:
-    """One event; `id` is None where it has none."""
+    """One event; `id` is None if it has none."""
 
     id: str | None
     event: str
@@ -424,14 +424,14 @@ class EventParser:
         )
 
 
-class Asking:
+class RequestMaker:
     """The base of the client's parts, whose methods are declared calls."""
 
     def __init__(self, http: Http) -> None:
         self._http = http
 
-    async def _asked(self, call: Call[Any], *parts: str, **given: Any) -> Any:
-        """Return the answer of a call: a tuple where it lists, and JSON where it has no class.
+    async def _ask(self, call: Call[Any], *parts: str, **given: Any) -> Any:
+        """Return the answer of a call: a tuple for a list, JSON if it has no class.
 
         Args:
             parts: of its path, in their order.
@@ -467,7 +467,7 @@ def asks(call: Call[Any]) -> Callable[[F], F]:
 
     The signature names the parts of the call's path and the fields of its request. So
     `@asks(REVOKE_KEY)` over `async def revoke(self, key_id: str) -> Revoked` makes
-    `return await self._asked(REVOKE_KEY, key_id)`.
+    `return await self._ask(REVOKE_KEY, key_id)`.
     """
 
     def made(method: F) -> F:
@@ -480,7 +480,7 @@ def asks(call: Call[Any]) -> Callable[[F], F]:
             (_, asking), *values = bound.arguments.items()
             parts = [value for name, value in values if name in call.parts]
             fields = {name: value for name, value in values if name not in call.parts}
-            return await asking._asked(call, *parts, **fields)
+            return await asking._ask(call, *parts, **fields)
 
         return ask  # type: ignore[return-value]
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from solward.client.arguments import Amount
-from solward.client.http import Asking, asks
+from solward.client.http import RequestMaker, asks
 from solward.resources import (
     agents,
     credentials,
@@ -30,7 +30,7 @@ from solward.resources.declare import Raw
 Grants: TypeAlias = Sequence[Raw | str]
 
 
-class Keys(Asking):
+class Keys(RequestMaker):
     """The declared requests."""
 
     @asks(credentials.CREATE_KEY)
@@ -90,7 +90,7 @@ class Keys(Asking):
         """Revoke an API key at once."""
 
 
-class Admins(Asking):
+class Admins(RequestMaker):
     """The declared requests."""
 
     @asks(credentials.CREATE_ADMIN)
@@ -118,7 +118,7 @@ class Admins(Asking):
         """Revoke an admin credential at once."""
 
 
-class Holds(Asking):
+class Holds(RequestMaker):
     """The declared requests."""
 
     @asks(holds.LIST_HOLDS)
@@ -160,7 +160,7 @@ class Holds(Asking):
         """
 
 
-class Payments(Asking):
+class Payments(RequestMaker):
     """The declared requests."""
 
     @asks(payments.LIST_PAYMENTS)
@@ -180,7 +180,7 @@ class Payments(Asking):
         """Get a payment and the seller's answer."""
 
 
-class PolicyRequests(Asking):
+class PolicyRequests(RequestMaker):
     """The declared requests."""
 
     @asks(policy.GET_POLICY)
@@ -209,7 +209,7 @@ class PolicyRequests(Asking):
         """Check a draft policy; nothing changes."""
 
 
-class AgentRequests(Asking):
+class AgentRequests(RequestMaker):
     """The declared requests."""
 
     @asks(agents.CREATE_AGENT)
@@ -342,7 +342,7 @@ class AgentRequests(Asking):
         """
 
 
-class Contacts(Asking):
+class Contacts(RequestMaker):
     """The declared requests."""
 
     @asks(policy.LIST_CONTACTS)
@@ -363,7 +363,7 @@ class Contacts(Asking):
         """Remove a contact."""
 
 
-class PluginStateRequests(Asking):
+class PluginStateRequests(RequestMaker):
     """The declared requests."""
 
     @asks(plugins.SHOW_SETTINGS)
@@ -409,7 +409,7 @@ class PluginStateRequests(Asking):
         """
 
 
-class TransactionRequests(Asking):
+class TransactionRequests(RequestMaker):
     """The declared requests."""
 
     @asks(transactions.GET_TRANSACTION)
@@ -428,7 +428,7 @@ class TransactionRequests(Asking):
         """
 
 
-class Schedules(Asking):
+class Schedules(RequestMaker):
     """The declared requests."""
 
     @asks(schedules.CREATE_SCHEDULE)
@@ -519,7 +519,7 @@ class Schedules(Asking):
         """
 
 
-class ServiceRequests(Asking):
+class ServiceRequests(RequestMaker):
     """The declared requests."""
 
     @asks(service.GET_HEALTH)
@@ -595,7 +595,7 @@ class ServiceRequests(Asking):
         """
 
 
-class WalletRequests(Asking):
+class WalletRequests(RequestMaker):
     """The declared requests."""
 
     @asks(wallets.CREATE_WALLET)

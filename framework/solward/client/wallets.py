@@ -77,9 +77,9 @@ async def until_done(
     return made
 
 
-# Shorter prefixes of an id are too easily a typo.
+# A shorter prefix of an id is likely to be a typo.
 MIN_ID_PREFIX = 4
-# What is written as an address is one, never a name.
+# A text in the form of an address is never looked up as a name.
 ADDRESS = re.compile(r"[1-9A-HJ-NP-Za-km-z]{32,44}")
 
 
@@ -101,7 +101,7 @@ class Wallets(WalletRequests, Operations[Transaction]):
         With `limit` or `before` a page of them, newest first; `before` is a wallet's id and gives
         older ones.
         """
-        asked = self._asked(LIST_WALLETS, limit=limit, before=before, created_by=True)
+        asked = self._ask(LIST_WALLETS, limit=limit, before=before, created_by=True)
         found: tuple[Wallet, ...] = await asked
         return found
 
@@ -129,7 +129,7 @@ class Wallets(WalletRequests, Operations[Transaction]):
         only: TransactionFilter | None = None,
     ) -> tuple[Transaction, ...]:
         """Return its records, newest first, as `Transactions.list` gives those of all."""
-        asked = partial(self._asked, LIST_WALLET_TRANSACTIONS, wallet_id)
+        asked = partial(self._ask, LIST_WALLET_TRANSACTIONS, wallet_id)
         return await _records(asked, limit, before, only)
 
     async def run_skill(
@@ -172,7 +172,7 @@ class Wallets(WalletRequests, Operations[Transaction]):
             Unreachable: what became of it is not known; the error has the key.
         """
         asked = {"url": url, "method": method, "headers": headers, "body": body, "max": max}
-        # A trial is asked for in the query.
+        # The query, not the body, asks for a dry run.
         fields = requested(PaidRequest, **asked, protocol=protocol, dry_run=None)
         path = _path(wallet_id, "pay")
         return await self._http.pay(PaidAnswer.of, path, fields, idempotency_key)
@@ -230,13 +230,13 @@ class Transactions(TransactionRequests):
             only: those that fit; the service looks at a bounded number of records a page, so
                 this asks for pages until there are `limit`.
         """
-        return await _records(partial(self._asked, LIST_TRANSACTIONS), limit, before, only)
+        return await _records(partial(self._ask, LIST_TRANSACTIONS), limit, before, only)
 
     async def page(
         self, only: TransactionFilter, limit: int = 50, before: str | None = None
     ) -> TransactionPage:
         """Return one page of those that fit, and where the next one begins."""
-        return await _page(partial(self._asked, LIST_TRANSACTIONS), limit, before, only)
+        return await _page(partial(self._ask, LIST_TRANSACTIONS), limit, before, only)
 
     async def export(self, only: TransactionFilter | None = None) -> AsyncGenerator[bytes, None]:
         """Yield all that fit as CSV (docs/reference/rest.md), newest first, in pieces as they

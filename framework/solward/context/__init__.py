@@ -288,7 +288,7 @@ class SkillContext(OperationMethods):
         return self._http
 
     def secret(self, name: str) -> str:
-        """Return the text to put into a header where a secret of the manifest belongs.
+        """Return the text that stands for a secret of the manifest in a header.
 
         In a plugin host this is a placeholder. The service replaces it by the secret in headers of
         requests to the secret's own site, and nowhere else. In the service's own process, as in
@@ -342,7 +342,7 @@ class SkillContext(OperationMethods):
         self._calls.lifetime.end()
 
     async def aclose(self) -> None:
-        """End it, and close its HTTP client where it has one."""
+        """End the call, and close its HTTP client if it has one."""
         self.end()
         if self._http is not None:
             await self._http.aclose()

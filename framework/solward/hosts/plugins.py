@@ -448,7 +448,7 @@ class _Plugin:
     @property
     def manifest(self) -> Manifest | None:
         """The manifest that it declared."""
-        return Terms.of(self.spec).manifest
+        return Terms.from_spec(self.spec).manifest
 
     async def skill_execute(self, params: dict[str, Any], context: SkillContext) -> str:
         """Run the skill; its money calls and reads come back with the capability of this call."""
@@ -482,7 +482,7 @@ class _Plugin:
         key: str | None = None,
     ) -> tuple[RunningCall, dict[str, str | None]]:
         """Return a new call, and the placeholders for the secrets of its manifest."""
-        values = {each: self.secret(each) for each in Terms.of(self.spec).secrets()}
+        values = {each: self.secret(each) for each in Terms.from_spec(self.spec).secrets()}
         egress = EgressCall(
             tenant=self.host.connections,
             plugin=self.name,
@@ -612,7 +612,7 @@ def _declared(
 
 
 def _terms(found: Sequence[tuple[Candidate, DeclaredPlugin]]) -> dict[str, Terms]:
-    return {f"{each.group}:{each.name}": Terms.of(declared.spec) for each, declared in found}
+    return {f"{each.group}:{each.name}": Terms.from_spec(declared.spec) for each, declared in found}
 
 
 def _error(one: InstalledDistribution, problem: Problem) -> FolderError:

@@ -17,7 +17,7 @@ from solward.database.names import ContactRow
 from solward.solana.token_list import skeleton
 from solward.support.base58 import is_address
 from solward.support.clock import now_ms
-from solward.types.address_book import AddressBook, Known, OwnWallet
+from solward.types.address_book import AddressBook, KnownAddress, OwnWallet
 from solward.types.errors import InvalidRequest, NotFound
 from solward.types.events import EventKind
 from solward.vault.custody.model import begins_as_group, has_address_or_id
@@ -79,7 +79,7 @@ class Contacts:
             return recipient
         async with self.database.read() as connection:
             own = await store.own_wallets(connection, recipient)
-            named = AddressBook.of(own, await store.address_book_rows(connection))
+            named = AddressBook.from_lists(own, await store.address_book_rows(connection))
         return named.address(recipient, field)
 
 
@@ -101,10 +101,10 @@ def _check_name(name: str) -> None:
 def _check_unlike(new: ContactRow, known: Sequence[ContactRow], own: Sequence[OwnWallet]) -> None:
     """Raise `InvalidRequest` if a contact's address or name looks like another contact's or own
     wallet's."""
-    wallets = [Known(each.address, "a wallet of this service") for each in own]
+    wallets = [KnownAddress(each.address, "a wallet of this service") for each in own]
     if any(each.address == new.address for each in own):
         raise InvalidRequest("address is a wallet of this service, which is called by its own name")
-    books = (AddressBook.of(contacts=each) for each in (known, wallets))
+    books = (AddressBook.from_lists(contacts=each) for each in (known, wallets))
     other = next(filter(None, (each.taken_for(new.address) for each in books)), None)
     if other is not None:
         raise InvalidRequest(

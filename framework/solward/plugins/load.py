@@ -442,7 +442,7 @@ def _check_needs(candidate: Candidate, spec: SkillSpec | ProviderSpec | VenueSpe
     if candidate.installed is None:
         return
     accepted = candidate.installed.accepted.get(f"{candidate.group}:{candidate.name}")
-    if more := Terms.of(spec).wider_than(accepted):
+    if more := Terms.from_spec(spec).wider_than(accepted):
         raise Rejected(
             ProblemCode.NOT_ACCEPTED,
             f"it asks for what was not accepted when it was installed: {'; '.join(more)}",

@@ -101,7 +101,7 @@ class AgentStatus(StrEnum):
 
 @resource
 class Guardrails(Request):
-    """An agent's own limits; what is left out is the service's."""
+    """An agent's own limits; one that is left out is the service's."""
 
     max_sol_per_transaction: Decimal | int | None = declared(_MAX_SOL, default=None)
     max_transactions_per_minute: int | None = declared(_A_MINUTE, default=None)
@@ -371,7 +371,7 @@ class TokensUsed(Answer):
 
 @resource
 class AgentLimits(Limits):
-    """An agent's own limits, and what is used of each."""
+    """An agent's own limits, and their use."""
 
     component: ClassVar = "AgentLimits"
 

@@ -47,7 +47,7 @@ _ADMIN_NAME = Text(
 
 @resource
 class NewKey(Request):
-    """An API key that is to be made."""
+    """A request to create an API key."""
 
     excludes: ClassVar = {"read_only": ("spending_limit_sol", "max_costs_sol_per_day", "grants")}
 
@@ -123,7 +123,7 @@ class NewSecret(Request):
 
 @resource
 class NewAdmin(Request):
-    """An admin credential that is to be made."""
+    """A request to create an admin credential."""
 
     name: str = declared(_ADMIN_NAME)
     role: str = declared(_ROLE)

@@ -101,11 +101,11 @@ def resource(kind: type[T]) -> type[T]:
 
 def declared_fields(kind: Any) -> Mapping[str, Field]:
     """Return the declared fields of a class, by the attribute's name."""
-    return _found(kind)
+    return _read_declared(kind)
 
 
 @cache
-def _found(kind: Any) -> Mapping[str, Field]:
+def _read_declared(kind: Any) -> Mapping[str, Field]:
     found = {}
     for each in fields(kind):
         known = each.metadata.get("declared")
@@ -165,7 +165,7 @@ class Call(Generic[A]):
         route: method, and path below the API's prefix; it may name parts in braces, which the
             client's method takes.
         does: what it does, in a sentence.
-        answer: None where the client's method gives the JSON as it is.
+        answer: None if the client's method gives the JSON as it is.
         body, query: its fields; None: it has none.
         about: more about it, for the API's description.
         listed: the answer is an object with one field of this name, a list of `answer`.
@@ -284,7 +284,7 @@ def with_settings(schema: Any, settings: object) -> Any:
         return [with_settings(each, settings) for each in schema]
     if isinstance(schema, Setting):
         value = schema.of(settings)
-        # Documents are written by libraries that know no Decimal.
+        # The libraries that write documents do not know Decimal.
         return float(value) if isinstance(value, Decimal) else value
     return schema
 
@@ -326,8 +326,7 @@ def answer_of(kind: type[A], raw: Raw, **given: Any) -> A:
 
 
 def answer_json(kind: type[Answer], source: object, /, **given: Any) -> dict[str, Any]:
-    """Return an answer's JSON, from what is given and from the source's attributes of the same
-    names.
+    """Return an answer's JSON, from the given values and the source's attributes of the same names.
 
     A time is an attribute in Unix milliseconds: `made_at` is `made_ms`, `timestamp` is
     `created_ms`. What is None is left out where the answer has a default for it.
@@ -402,7 +401,7 @@ def answer_schema(kind: type[Answer]) -> Schema:
     for each in _fields(kind):
         declared = declared_ones.get(each.name)
         if not each.path and _is_answer(each.kind):
-            # More of the same JSON, there where it was asked for.
+            # The nested answer's fields are in the same JSON object.
             more = answer_schema(each.kind)
             made["properties"] |= more["properties"]
             if not each.is_optional:
@@ -410,7 +409,7 @@ def answer_schema(kind: type[Answer]) -> Schema:
             continue
         if declared is None:
             continue
-        shown = _shown(each.kind, declared)
+        shown = _field_schema(each.kind, declared)
         is_null = each.is_null or (each.is_optional and each.is_required)
         of = made
         for name in each.path:
@@ -453,11 +452,11 @@ def shape_of(text: str, kind: type[Answer]) -> Shape:
     return Shape(text, form=answer_reference(kind), example=answer_example(kind))
 
 
-def _shown(kind: Any, declared: Field) -> Schema:
+def _field_schema(kind: Any, declared: Field) -> Schema:
     """Return the schema of an answer's field, whose value may be an answer or a list of them."""
     of = _answer_in(kind)
     if of is None:
-        return declared.shown()
+        return declared.answer_schema()
     shown = answer_reference(of)
     if of is not kind:
         shown = {"type": "array", "items": shown}

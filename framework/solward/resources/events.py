@@ -35,7 +35,7 @@ class StreamedEvents(Request):
 
     types: Sequence[str] | None = declared(_TYPES, default=None)
     last_event_id: str | None = declared(
-        Shape(LAST_EVENT, form=Whole("").shown(), cli="--after"), default=None
+        Shape(LAST_EVENT, form=Whole("").answer_schema(), cli="--after"), default=None
     )
 
 

@@ -1,7 +1,7 @@
-"""The words in which fields are declared: plain data, from which every surface derives its own.
+"""Kinds of fields: plain data from which every surface derives its schemas, forms and checks.
 
-A field is one value that a request takes, that an answer has, or that an operation's record holds.
-Only the standard library, errors and amounts are imported here: clients read declarations too.
+A field is one value of a request, of an answer or of an operation's record. This module imports
+only the standard library, errors and amounts, because clients read declarations too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from solward.types.money import sol_to_lamports
 
 Schema = dict[str, Any]
 
-# The longest text a route reads; what a field is, is checked after that.
+# The longest text that a route reads before it checks the field's kind.
 MAX_TEXT = 200
 ADDRESS = "^[1-9A-HJ-NP-Za-km-z]{32,44}$"
 TIMESTAMP = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$"
@@ -56,20 +56,20 @@ class Field:
     """One value, of the kind its subclass is.
 
     Attributes:
-        text: what it is, for people and models, with unit.
-        name: as Python writes it; `json` is its name everywhere else. A class's attribute has it.
-        default: what stands in where it is left out. None: nothing does. A class's attribute has
-            it, but for a `Setting`.
-        example: of the API's description.
-        detail: its name in the record's details where that is another one (as JSON writes it).
-        title: its label in forms where the name does not do.
-        alias: its name in JSON where that is another one. A class's attribute has it (`named`).
-        null: what null of it means, in a word, for tables.
-        cli: in the command line, an option's name (`--supply`) or an argument's (`FROM`) where the
-            name does not do. Required fields are arguments, the others options.
-        left_out: surface -> why the field is not on it.
-        missing: how its absence is refused, where the usual sentence does not do.
-        wrong: how every wrong value is refused, where the kind's own sentence does not do.
+        text: a sentence for people and models, with the unit.
+        name: the name in Python; `json` is the name elsewhere. Taken from the class's attribute.
+        default: the value if the field is left out; None for no value. Taken from the class's
+            attribute, except for a `Setting`.
+        example: an example for the API's description.
+        detail: its JSON name in the record's details, if that differs.
+        title: its label in forms, if `name` is not good enough.
+        alias: its name in JSON, if that differs. Taken from the class's attribute (`named`).
+        null: the meaning of null, in a word, for tables.
+        cli: in the command line, an option's name (`--supply`) or an argument's (`FROM`), if `name`
+            is not good enough. Required fields are arguments, the others options.
+        left_out: surface -> the reason why the surface does not have the field.
+        missing: the error if the field is absent, in place of the usual one.
+        wrong: the error for every wrong value, in place of the kind's own.
     """
 
     text: str
@@ -108,7 +108,7 @@ class Field:
                 raise InvalidRequest(self.missing or usual)
             if self.default is None:
                 return None
-        # None never stands for a default: a skill that forgot to choose must not choose for ever.
+        # A null is refused, not read as the default: a skill may have forgotten to choose.
         try:
             return self._read(value)
         except InvalidRequest:
@@ -122,7 +122,7 @@ class Field:
         default = list(self.default) if isinstance(self.default, tuple) else self.default
         return made if default in (REQUIRED, None) else made | {"default": default}
 
-    def shown(self) -> Schema:
+    def answer_schema(self) -> Schema:
         """Return an answer's JSON Schema 2020-12."""
         return {"type": self._type, "description": self.text} | self._form()
 
@@ -231,7 +231,7 @@ class Line(Text):
 
 @dataclass(frozen=True, slots=True)
 class RawText(Text):
-    """Text that something else reads, which knows its form; of at least `least` characters."""
+    """Text of at least `least` characters, whose form a later reader checks."""
 
     least: int = 1
 
@@ -248,7 +248,7 @@ class RawText(Text):
 
 @dataclass(frozen=True, slots=True)
 class Words(Text):
-    """Text that says something, of more than spaces.
+    """Text that has more than spaces.
 
     Attributes:
         printable: whether all of its characters are.
@@ -270,7 +270,7 @@ class Words(Text):
 
 
 class Loaded(Text):
-    """The name of one of those that are loaded, which its reader knows."""
+    """The name of a loaded plugin or template, which a later reader checks."""
 
     def _read(self, value: object) -> Any:
         return value
@@ -339,7 +339,7 @@ class Principal(Text):
 
 @dataclass(frozen=True, slots=True)
 class Choice(Text):
-    """One of some words."""
+    """One of several words."""
 
     options: tuple[str, ...] = ()
 
@@ -399,7 +399,7 @@ class Time(Text):
 
 
 class Past(Time):
-    """A time that lies behind: the command line takes a span before now, too."""
+    """A time in the past; the command line also takes a span before now."""
 
 
 class Moment(Text):
@@ -419,7 +419,7 @@ class Moment(Text):
     argument = "datetime | str"
 
 
-# The end of the year 2199: in milliseconds a time has 13 digits until then, which order it.
+# The end of the year 2199: until then times in milliseconds have 13 digits and sort as texts.
 _LATEST_MS: Final = 7_258_118_399_999
 
 
@@ -465,7 +465,7 @@ class Number(Field):
 class Amount(Number):
     """More than 0, in whole units: SOL, or tokens of a mint with its own decimals.
 
-    How many decimals fit, and that `maximum` is kept, is for the plan to say: it knows the unit.
+    The plan checks the number of decimals and `maximum`, because it knows the unit.
     """
 
     maximum: int | None = None
@@ -514,7 +514,7 @@ class Whole(Number):
 
     def _read(self, value: object) -> Any:
         given = Decimal(Number._read(self, value))
-        # Compared before it is made an int: `1e999999999` would take all memory.
+        # Compared before the conversion to int, because `1e999999999` would take all memory.
         if not given.is_finite() or not self.least <= given <= self.most or given != int(given):
             raise InvalidRequest(self.expected)
         return int(given)
@@ -583,7 +583,7 @@ class Texts(Field):
 
 @dataclass(frozen=True, slots=True)
 class Choices(Texts):
-    """Some of some words; in a query with commas between them."""
+    """A list of some of several words; in a query, separated by commas."""
 
     options: tuple[str, ...] = ()
 
@@ -604,7 +604,7 @@ class Choices(Texts):
 
 @dataclass(frozen=True, slots=True)
 class Shape(Field):
-    """A value of a form of its own, that its reader checks.
+    """A value with a JSON Schema of its own, which a later reader checks.
 
     Attributes:
         form: its JSON Schema.
@@ -622,14 +622,14 @@ class Shape(Field):
         """See `Field.schema`."""
         return dict(self.form) if "$ref" in self.form else {**self.form, "description": self.text}
 
-    def shown(self) -> Schema:
-        """See `Field.shown`."""
+    def answer_schema(self) -> Schema:
+        """See `Field.answer_schema`."""
         return self.schema()
 
 
 @dataclass(frozen=True, slots=True)
 class Json(Field):
-    """An object whose fields are declared elsewhere. Where `floats`, none of them is money."""
+    """An object whose fields are declared elsewhere; with `floats`, none of them is money."""
 
     floats: bool = False
 
@@ -667,7 +667,7 @@ class Usd(Number):
 
 
 class Parameters(Json):
-    """The parameters of a skill, whose schema says which there are."""
+    """The parameters of a skill, as its schema declares them."""
 
     _article = "an object, as the skill's schema says"
 
@@ -715,9 +715,9 @@ def object_schema(fields: Iterable[Field]) -> Schema:
     return made | ({"required": required} if required else {}) | {"additionalProperties": False}
 
 
-def shown(of: Field | Schema) -> Schema:
+def value_schema(of: Field | Schema) -> Schema:
     """Return the schema of an answer's value, given as a field or as the schema itself."""
-    return of.shown() if isinstance(of, Field) else of
+    return of.answer_schema() if isinstance(of, Field) else of
 
 
 def nullable(schema: Schema) -> Schema:

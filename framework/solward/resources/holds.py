@@ -1,4 +1,4 @@
-"""Holds: what waits for a person, and the decision."""
+"""Holds: transactions that wait for a person, and the decisions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LINE = response_object(
     },
     optional=["account", "owner", "decimals"],
 )
-COSTS = Shape("Network fee and rent, at most, in lamports.", form=Units("").shown(), example="5000")
+COSTS = Shape("Most fee and rent, in lamports.", form=Units("").answer_schema(), example="5000")
 _EXPIRES = Time("The end of the time to approve it.", example="2026-11-21T11:34:55.814Z")
 
 
@@ -87,7 +87,7 @@ class SignedHoldDecision(Request):
         )
     )
     note: str | None = declared(
-        # Receivers send an empty one, too, whose decision must not be lost.
+        # A receiver may send an empty note; its decision must not be lost.
         RawText("Why, for the audit log.", least=0, most=MAX_NOTE, example="not a vendor of ours"),
         default=None,
     )

@@ -61,12 +61,12 @@ class _Headers(Json):
         return headers
 
     def _bounds(self) -> Schema:
-        return {"additionalProperties": Text("A value.").shown()}
+        return {"additionalProperties": Text("A value.").answer_schema()}
 
 
 @resource
 class PaidRequest(Request):
-    """A request that may be paid for."""
+    """A request over HTTP that the wallet pays for if the seller asks."""
 
     left_out: ClassVar = {"dashboard": "its pages show payments and make none"}
 
@@ -108,7 +108,7 @@ class PaidRequest(Request):
     )
 
     @property
-    def asked(self) -> PayRequest:
+    def pay_request(self) -> PayRequest:
         """The request as the payer makes it."""
         return PayRequest(
             url=self.url,

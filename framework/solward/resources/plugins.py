@@ -1,4 +1,4 @@
-"""Loaded plugins, and the skills among them; what is set for skills, and what plugins keep for
+"""Loaded plugins and skills, the settings of skills, and the entries that plugins keep for
 wallets."""
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class PluginProblem(Answer):
 
 @resource
 class Plugins(Answer):
-    """The loaded plugins, where others' are installed, extra rules, and the plugins left out."""
+    """The loaded plugins, third parties' distributions, extra rules, and problems."""
 
     plugins: tuple[Plugin, ...] = declared(Json("The loaded plugins."))
     distributions: tuple[PluginDistribution, ...] = declared(
@@ -234,7 +234,7 @@ class NewSetting(Request):
 
 @resource
 class PluginSetting(Answer):
-    """A setting of a plugin's skill; `value` where it is set and no secret."""
+    """A setting of a plugin's skill; it has `value` if it is set and no secret."""
 
     name: str = declared(_SETTING)
     secret: bool = declared(Flag("Stored sealed, and never shown."))
@@ -289,7 +289,7 @@ class PluginEntry(Answer):
 
 @resource
 class OneEntry(Request):
-    """An entry that is to be deleted."""
+    """A request to delete an entry."""
 
     key: str = declared(_KEY)
 

@@ -1,5 +1,5 @@
-"""The policy: which principals are under which grants; and the address book: contacts, which people
-name, and the members of the policy's groups."""
+"""The policy: the grants of principals; and the address book: contacts that people name, and the
+members of the policy's groups."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from solward.resources.shared import Example
 
 MAX_DAYS = 366
 MOST_CHANGES = 500
-"""Most changes of a replay that are listed; all are counted."""
+"""The most changes of a replay that are listed; all are counted."""
 _NAME = Text("Name of the contact.", most=64, example="Landlord")
 _ADDRESS = Address("The recipient.", example=Example.STRANGER)
 
@@ -42,7 +42,7 @@ class ReplayVerdict(StrEnum):
     HELD = "held"
     REFUSED = "refused"
     UNKNOWN = "unknown"
-    """They count an asset in dollars whose price nobody asked for then."""
+    """The grants count an asset in dollars, and its price at that time was not read."""
 
 
 _GRANTS_EXAMPLE = [
@@ -80,7 +80,7 @@ _OUTCOME = Choice("The outcome.", options=tuple(ReplayVerdict))
 
 @resource
 class PolicyDraft(Request):
-    """A policy; the language of grants says what is wrong with it (docs/reference/grants.md)."""
+    """A policy; the language of grants checks it (docs/reference/grants.md)."""
 
     left_out: ClassVar = {"cli": "a policy is one argument: a file, or a sentence"}
 
@@ -91,20 +91,20 @@ class PolicyDraft(Request):
     book: Mapping[str, Any] | None = declared(_BOOK, default=None)
     grants: Sequence[Any] | None = declared(_GRANTS, default=None)
     read_only: Sequence[str] | None = declared(
-        Shape(_READ_ONLY.text, form=_READ_ONLY.shown()), default=None
+        Shape(_READ_ONLY.text, form=_READ_ONLY.answer_schema()), default=None
     )
 
 
 @resource
 class NewPolicy(PolicyDraft):
-    """The policy that takes the place of the one in force."""
+    """The policy that replaces the one in force."""
 
     grants: Sequence[Any] = declared(_GRANTS)
 
 
 @resource
 class NewGrants(Request):
-    """The grants that take the place of a principal's."""
+    """The grants that replace a principal's."""
 
     left_out: ClassVar = {
         "cli": "`add` and `remove` say which grants a principal has then",
@@ -180,7 +180,7 @@ class PrincipalGrants(Answer):
 
 @resource
 class ReplayedChange(Answer):
-    """A transaction of which a draft says otherwise."""
+    """A transaction that a draft judges otherwise."""
 
     transaction_id: str = declared(Id("Its record, or the hold in its place."))
     wallet_id: str = declared(Id("Its wallet.", example=Example.WALLET))
@@ -258,7 +258,7 @@ CHECK_POLICY = Call(
 
 @resource
 class NewContact(Request):
-    """A recipient that is to be named, or renamed."""
+    """A request to name or rename a recipient."""
 
     name: str = declared(_NAME)
     address: str = declared(_ADDRESS)

@@ -1,4 +1,4 @@
-"""Schedules: skills that run on a wallet at times, and what became of their runs."""
+"""Schedules: skills that run on a wallet at set times, and their runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from solward.resources.schema import array
 from solward.resources.shared import Deleted, Example
 
 RUNS_KEPT: Final = 200
-"""Of each schedule, the latest."""
+"""The number of a schedule's latest runs that are kept."""
 
 
 class ScheduleStatus(StrEnum):
@@ -137,7 +137,7 @@ class ChangedSchedule(Request):
 
 @resource
 class NewSchedule(ChangedSchedule):
-    """A schedule that is to be made."""
+    """A request to create a schedule."""
 
     name: str = declared(_NAME)
     skill: str = declared(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from solward.resources.fields import Field, Schema, shown
+from solward.resources.fields import Field, Schema, value_schema
 
 JSON = "application/json"
 
@@ -26,7 +26,7 @@ def response_object(
     """Return a closed object: all properties but the optional ones are required, no others
     allowed."""
     required = [name for name in properties if name not in optional]
-    described = {name: shown(each) for name, each in properties.items()}
+    described = {name: value_schema(each) for name, each in properties.items()}
     schema: Schema = {"type": "object", "properties": described}
     if required:
         schema["required"] = required
@@ -53,7 +53,7 @@ def without_booleans(schema: Any) -> Any:
 
 def array(items: Field | Schema, description: str = "", most: int | None = None) -> Schema:
     """Return an array."""
-    schema: Schema = {"type": "array", "items": shown(items)}
+    schema: Schema = {"type": "array", "items": value_schema(items)}
     if description:
         schema["description"] = description
     return schema if most is None else schema | {"maxItems": most}
@@ -61,7 +61,8 @@ def array(items: Field | Schema, description: str = "", most: int | None = None)
 
 def mapping(values: Field | Schema, description: str) -> Schema:
     """Return an object whose property names are data, such as mints."""
-    return {"type": "object", "description": description, "additionalProperties": shown(values)}
+    schema = value_schema(values)
+    return {"type": "object", "description": description, "additionalProperties": schema}
 
 
 def examples(**values: Any) -> dict[str, Any]:
@@ -70,7 +71,7 @@ def examples(**values: Any) -> dict[str, Any]:
 
 
 def media(schema: Schema, example: Any) -> dict[str, Any]:
-    """Return a schema with its example, those of `examples`, or none where it is None."""
+    """Return a schema with its example, with several `examples`, or with none."""
     if example is None:
         return {"schema": schema}
     if isinstance(example, dict) and list(example) == ["examples"]:

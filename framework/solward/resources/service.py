@@ -1,5 +1,5 @@
-"""The service itself: whether it and its ledger answer, the settings of its process, what its
-freeze switch stops, and what a swap would bring now."""
+"""The service itself: its health, the settings of its process, its freeze switch, and quotes for
+swaps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from solward.resources.fields import (
 from solward.resources.schema import response_object
 from solward.resources.shared import LIMIT, Example
 
-# The contract has some of them twice.
+# The interface's contract has some of these numbers under two names.
 _AGENTS = ("total", "running", "totalAgents", "runningAgents", "stoppedAgents", "idleAgents")
 _WEBHOOKS = ("approvals", "alerts")
 _WEBHOOK = Choice(

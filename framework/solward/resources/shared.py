@@ -138,7 +138,7 @@ class PrincipalRoom(Answer):
 
 @resource
 class Limits(Answer):
-    """Limits of transactions, what is used of each, and what grants leave room for."""
+    """Limits of transactions, their use, and the room that grants leave."""
 
     max_sol: Decimal | None = declared(
         Amount("SOL in one transaction.", example=2), named="maxSolPerTransaction.limit"

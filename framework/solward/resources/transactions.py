@@ -1,4 +1,4 @@
-"""Records of what was asked for."""
+"""Records of transactions, their refusals, and dry runs."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _EFFECTS = response_object(
                 {
                     "kind": Text("The kind of authority."),
                     "account": Address("The account."),
-                    "to": nullable(Address("The new holder; null: nobody.").shown()),
+                    "to": nullable(Address("The new holder; null: nobody.").answer_schema()),
                 }
             )
         ),
@@ -154,7 +154,7 @@ class NetworkFee(Answer):
 
 @resource
 class Transaction(Answer):
-    """A stored transaction; `fee` is None before it is signed, and of what is blocked."""
+    """A stored transaction; `fee` is None before it is signed, or if it is blocked."""
 
     component: ClassVar = "Transaction"
 
@@ -172,7 +172,7 @@ class Transaction(Answer):
     type: str = declared(
         Shape(
             "Its type; a plugin may give its own transactions another one.",
-            form=Text("").shown() | {"examples": list(TransactionType)},
+            form=Text("").answer_schema() | {"examples": list(TransactionType)},
             example="transfer",
         )
     )
@@ -237,10 +237,10 @@ class Refusal(Answer):
 
 @resource
 class Judged(Answer):
-    """A transaction with why it was refused, and what it could take.
+    """A transaction with its refusal, and the most that it could take.
 
     Attributes:
-        could_leave: None where it was not judged by its bytes.
+        could_leave: None if it was not judged by its bytes.
     """
 
     component: ClassVar = "JudgedTransaction"
@@ -253,7 +253,7 @@ class Judged(Answer):
 
     @property
     def rule(self) -> str | None:
-        """The rule that refused it; None where nothing did."""
+        """The rule that refused it; None if no rule did."""
         return None if self.refusal is None else self.refusal.rule
 
     @property
@@ -263,7 +263,7 @@ class Judged(Answer):
 
     @property
     def numbers(self) -> Mapping[str, str]:
-        """`asked`, `limit`, `left`, `used`, `unit`, `window`, `mint`: what the reason says."""
+        """The reason's `asked`, `limit`, `left`, `used`, `unit`, `window` and `mint`."""
         return {} if self.refusal is None else self.refusal.numbers
 
 

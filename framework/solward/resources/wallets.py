@@ -1,4 +1,4 @@
-"""Wallets, what they hold, and their stakes."""
+"""Wallets, their balances, pockets and stakes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TAGS = Texts(
 
 @resource
 class NewWallet(Request):
-    """A wallet that is to be made."""
+    """A request to create a wallet."""
 
     name: str = declared(
         Text("Name of the wallet; printable characters.", most=64, example="mine", cli="NAME"),
@@ -146,7 +146,7 @@ class Balance(Answer):
 
 @resource
 class WalletLimits(Limits):
-    """A wallet's limits, what is used of each, and what can leave it."""
+    """A wallet's limits, their use, and the most that can leave it."""
 
     component: ClassVar = "WalletLimits"
 

@@ -1,1 +1,1 @@
-"""One process: its parts opened in order, and what all its interfaces call."""
+"""A service process: its parts, opened in order, which all its interfaces call."""

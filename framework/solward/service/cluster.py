@@ -68,18 +68,18 @@ DEMO_POOLS: Final = tuple(str(pool.address) for pool in POOLS)
 # dev.jup.ag: one address for every tier; the key in `x-api-key` selects it.
 JUPITER_API_URL = "https://api.jup.ag"
 
-# For one node of several.
+# The time for the answer of one node of several.
 _NODE_TIMEOUT_S = 10.0
 
-# Of CoinGecko's paid plans, with a header of their own.
+# CoinGecko's paid plans have their own address and header.
 _COINGECKO_PRO: Final = "pro-api.coingecko.com"
 
 # Mints of one request: the most of Jupiter's, as documented; CoinGecko takes 515.
 _MINTS_A_REQUEST: Final = 50
 _MOST_BYTES: Final = 1_000_000
-# A slot takes longer where others are skipped; more makes a price older than it is.
+# Skipped slots make a slot last longer; a larger margin would make prices look older.
 _PRICE_MARGIN: Final = 1.25
-# Digits and magnitude of a number that can be a price: longer ones would take long to make exact.
+# The most digits and magnitude of a price: exact arithmetic on longer numbers takes long.
 _MOST_DIGITS: Final = 60
 _MOST_MAGNITUDE: Final = 30
 
@@ -158,14 +158,14 @@ async def open_cluster(
                 await transport.check()
             ledger = Ledger(transport)
             verify = partial(_check_cluster, ledger, settings.solana_network)
-            # A ledger that is away now is checked again before the first transaction is built.
+            # An unreachable ledger is checked again before the first transaction is built.
             with contextlib.suppress(LedgerUnavailable):
                 await verify()
         network = settings.solana_network
         if network == "localnet":
             sources: tuple[PriceSource, ...] = (MarketPrices(ledger),)
         else:
-            # What they price is worth nothing on the test networks.
+            # On the test networks the assets that they price are worth nothing.
             sources = await _price_sources(settings, ledger, stack) if settings.mainnet else ()
         yield Cluster(ledger, network, localnet, verify, sources, nodes_away)
 
@@ -173,7 +173,7 @@ async def open_cluster(
 async def _price_sources(
     settings: Settings, ledger: Ledger, stack: AsyncExitStack
 ) -> tuple[PriceSource, ...]:
-    """Return those of PRICE_SOURCES, whose clients the stack closes."""
+    """Return the sources of PRICE_SOURCES; the stack closes their clients."""
     sources: list[PriceSource] = []
     for name in settings.price_sources:
         if name == JupiterPrices.name:
@@ -219,7 +219,7 @@ def jupiter_url(settings: Settings) -> str:
 
 
 def jupiter_headers(settings: Settings) -> dict[str, str]:
-    """Return the key of Jupiter's API, where one is configured."""
+    """Return the key of Jupiter's API, if one is configured."""
     key = settings.key_for("jupiter_api_key", "jupiter_api_url")
     return {} if key is None else {"x-api-key": key}
 
@@ -229,7 +229,7 @@ def _transport(urls: Sequence[str], network: str) -> FailoverTransport:
 
     def judge(genesis: str) -> None:
         judge_genesis(genesis, network)
-        # A local cluster's hash is not known; it only must stay the same, on every node.
+        # A local cluster's hash is not known beforehand; it must be the same on every node.
         if not seen:
             seen.append(genesis)
         if genesis != seen[0]:
@@ -238,7 +238,7 @@ def _transport(urls: Sequence[str], network: str) -> FailoverTransport:
                 f" ({_cluster(seen[0])} and {_cluster(genesis)})"
             )
 
-    # A connection that was cut is tried once more; where there are others, by the next node.
+    # A call on a broken connection is tried once more, by the next node if there is one.
     retries = int(len(urls) == 1)
     return FailoverTransport(
         [
@@ -281,7 +281,7 @@ def _rejection(error: Exception) -> LedgerRejected | None:
     return None
 
 
-class NotPrices(Exception):
+class BadPriceAnswer(Exception):
     """An answer that is none; its text holds nothing of the address."""
 
 
@@ -310,14 +310,14 @@ class JupiterPrices:
             usd, decimals = _exact(entry.get("usdPrice")), entry.get("decimals")
             slot = entry.get("blockId")
             if usd is not None and type(decimals) is int and type(slot) is int:
-                # A node that is behind would otherwise make it one of the future.
+                # A node that is behind would otherwise give the price a time in the future.
                 age = round(max(0, tip.slot - slot) * slot_ms)
                 found[asset] = Price(usd, decimals, now - age)
         return found
 
 
 class CoinGeckoPrices:
-    """Prices averaged over exchanges, as old as they say; of mints whose decimals are known."""
+    """Prices averaged over exchanges, with their own times, of mints with known decimals."""
 
     name = "coingecko"
 
@@ -327,7 +327,7 @@ class CoinGeckoPrices:
 
     async def prices(self, assets: Collection[str]) -> Mapping[str, Price]:
         """See `PriceSource.prices`; raises where it does not answer."""
-        # It says no decimals, and a node's word alone is none.
+        # CoinGecko gives no decimals, and one node's word is not enough.
         known = {asset: SOL_DECIMALS if asset == SOL else known_decimals(asset) for asset in assets}
         wanted = [asset for asset, decimals in known.items() if decimals is not None]
         query = {"vs_currencies": "usd", "include_last_updated_at": "true", "precision": "full"}
@@ -383,20 +383,20 @@ async def _answer(
 ) -> Mapping[str, Any]:
     async with client.stream("GET", path, params=dict(query)) as response:
         if response.status_code != httpx.codes.OK:
-            raise NotPrices(f"status {response.status_code}")
+            raise BadPriceAnswer(f"status {response.status_code}")
         body = bytearray()
         async for part in response.aiter_bytes():
             body += part
             if len(body) > _MOST_BYTES:
-                raise NotPrices("too long")
+                raise BadPriceAnswer("too long")
     answer = jsontext.read(bytes(body), any_number=True)
     if not isinstance(answer, dict):
-        raise NotPrices("no object")
+        raise BadPriceAnswer("no object")
     return answer
 
 
 def _exact(number: object) -> Fraction | None:
-    """Return a JSON number without a float in between; None where it is none that can be a
+    """Return a JSON number without a float in between; None if it is none that can be a
     price."""
     if type(number) is int:
         return Fraction(number) if 0 < number < 10**_MOST_MAGNITUDE else None

@@ -1,4 +1,4 @@
-"""The history of transactions: its newest records, and pages of those that fit a filter.
+"""The history of transactions: its newest records, and pages of records that fit a filter.
 
 A filtered page is of bounded work. One index is walked, newest first by time: that of the wallet
 where one is asked for, else of the recipient, else of the agent, else of all. What the index does
@@ -30,13 +30,13 @@ from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.store import transactions as store
 
 MOST_WALKED = 2_000
-"""Records that one page looks at."""
+"""The most records that one page looks at."""
 
 _LAST_MS = 2**62
-# What has an index of its own, first the one that is walked. A key that is confined to a wallet
-# walks its own records alone, so no other's id is where its next page begins.
+# Fields with an index; the first one of a filter is walked. A key confined to a wallet walks only
+# that wallet's records, so its next page never begins at another wallet's id.
 _WALKED = ("wallet_id", "recipient", "agent_id")
-# As the partial indexes have it.
+# The conditions of the partial indexes.
 _INDEXED = {
     "wallet_id": text("transactions.created_ms IS NOT NULL"),
     "recipient": text("transactions.recipient IS NOT NULL"),
@@ -46,11 +46,11 @@ _YES: ColumnElement[int] = literal_column("1").label("fits")
 _NO: ColumnElement[int] = literal_column("0").label("place")
 _FIELDS = (*_WALKED, "type", "status")
 
-# Records that an export holds at once.
+# The records that an export holds in memory at once.
 EXPORT_PAGE: Final = 50
-# About 15,000 records.
+# Enough for about 15,000 records.
 MOST_BYTES = 16 * 1024 * 1024
-# What one entry takes beside its text: objects, the key and its place in the table.
+# The bytes of an entry without its text: objects, the key and its place in the table.
 _ENTRY_BYTES = 300
 
 # A record's id, and whether the fee is in the text.
@@ -82,7 +82,7 @@ class RecordPage:
 
     Attributes:
         ids: of the records, newest first by time.
-        next: the record after which older ones may fit; None where there are none.
+        next: the record after which older ones may fit; None if there are none.
     """
 
     ids: list[str]
@@ -98,7 +98,7 @@ class KeptTexts:
         self.bytes = 0
 
     def get(self, key: Key) -> bytes | None:
-        """Return the text of a key, None where it is not kept."""
+        """Return the text of a key, None if it is not kept."""
         text = self._texts.get(key)
         if text is not None:
             self._texts.move_to_end(key)
@@ -200,7 +200,7 @@ class History:
 
 
 async def _check_place(connection: AsyncConnection, before: str | None) -> None:
-    """Raise `InvalidRequest` where a page that is empty is older than no record."""
+    """Raise `InvalidRequest` if `before` is not the id of a record."""
     if before is not None and await store.get(connection, before) is None:
         raise InvalidRequest("before must be the id of a transaction")
 
@@ -240,7 +240,7 @@ def _page(names: tuple[str, ...], *, older: bool) -> tuple[Prepared, bool]:
         place = select(columns.created_ms, columns.seq).where(columns.id == bindparam("b_before"))
         moment = place.with_only_columns(columns.created_ms).scalar_subquery()
         seq = place.with_only_columns(columns.seq).scalar_subquery()
-        # One bound, so that no database walks the other one's range.
+        # A single bound, so that no database walks the range of the other one.
         start = case((moment < start, moment), else_=start)
         conditions.append(or_(columns.created_ms < moment, columns.seq < seq))
     conditions.append(columns.created_ms <= start)

@@ -1,12 +1,12 @@
 """Holdings of wallets, for people and models: balances, their value in dollars, and stakes.
 
-`Display` reads the ledger: for all who ask in one moment at once, and what it reads is kept for at
-most a slot. No decision over money takes it: this is no `ReadLedger`, and the import contracts keep
-it out of transactions, guardrails, operations and plugins.
+`Display` answers all callers of one moment with one read, and keeps a read for at most a slot. No
+decision over money uses it: the import contracts keep it out of transactions, guardrails,
+operations and plugins.
 
-A state is shown while the process knows of no change of the ledger since it was asked for
-(`Ledger.changes`), so whoever was told that a transaction is confirmed never sees the state before
-it. What other processes and strangers do shows after a slot: a new state cannot be there before.
+A read is shown only while this process knows of no later change of the ledger (`Ledger.changes`),
+so nobody who was told of a confirmed transaction sees the state before it. Changes by others show
+after a slot at the latest.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.patience import READ_WAIT_S, seconds_left, within
 from solward.vault.money.judge.prices import Prices
 
-# How late, with `Display.observed`, a token account may show that somebody else opened at his own
-# cost. To list a wallet's token accounts takes two calls for each wallet; to read those that are
-# known takes one for a hundred accounts of any wallets. With 5 s these lists were still two thirds
-# of a call for each cycle of a thousand agents (benchmarks/scale.py).
+# The longest delay until `Display.observed` shows a token account that a stranger opened. Listing
+# a wallet's token accounts takes two calls for each wallet; reading known ones takes one for a
+# hundred accounts of any wallets. With 5 s these lists were still two thirds of a call for each
+# cycle of a thousand agents (benchmarks/scale.py).
 LISTED_S: Final = 15.0
-# A node that is behind does not take back what was shown, for as long as nodes are behind.
+# For so long a node that is behind does not replace a newer state that was shown.
 BEHIND_S: Final = 5.0
-# The health route answers within a second, ledger or not.
+# The health route must answer within a second, even without the ledger.
 HEALTH_WAIT_S: Final = 0.7
-# Wallets that are kept; the one that was asked for longest ago goes first.
+# The most wallets kept; the one that was asked for longest ago is dropped first.
 MOST_KEPT: Final = 10_000
-# Wallets whose token accounts are listed at one time.
+# The most wallets whose token accounts are listed at one time.
 _LISTINGS: Final = 32
-# Token accounts of a wallet that are read with other wallets': as many as a call reads. Others do
-# not wait for a wallet that strangers opened thousands of accounts for; its own are listed anew.
+# The most token accounts of a wallet that are read with other wallets', as many as a call reads.
+# A wallet with more, maybe opened by strangers, is listed alone, so that others do not wait for it.
 _SHARED: Final = 100
-# What may be of one wallet among those that are read together.
+# Errors that one of several wallets read together may have caused.
 _OF_ONE: Final = (LedgerRejected, MalformedAnswer)
 _STOPS: Final = "The ledger is not asked any more: the service stops"
 
@@ -66,11 +66,11 @@ _Accounts: TypeAlias = tuple[int, Mapping[str, Account | None]]
 """The slot that accounts were read at, and what is at each address."""
 
 _Wanted: TypeAlias = tuple[Sequence[str], asyncio.Future[_Accounts]]
-"""The accounts that a caller asks for, and who waits for them."""
+"""The accounts that a caller asks for, and the future that waits for them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class WalletSnapshot:
     """A wallet's holdings at a slot, for display.
 
     Attributes:
@@ -85,12 +85,12 @@ class Shown:
 
 
 @dataclass(slots=True)
-class _Kept(Generic[T]):
-    """An answer that is shown, or a question that is open.
+class _SharedRead(Generic[T]):
+    """A read that its callers share, finished or not.
 
     Attributes:
-        changes: of the ledger, when it was asked.
-        asked_at: then, in monotonic seconds.
+        changes: the ledger's count of changes when the read began.
+        asked_at: the moment when it began, in monotonic seconds.
     """
 
     task: asyncio.Task[T]
@@ -127,17 +127,17 @@ class Display:
         self._ledger = ledger
         self._network = network
         self._clock = clock
-        self._exact: OrderedDict[str, _Kept[Shown]] = OrderedDict()
+        self._exact: OrderedDict[str, _SharedRead[WalletSnapshot]] = OrderedDict()
         # The newest state that was shown of each wallet, and when it was read.
-        self._newest: OrderedDict[str, tuple[float, Shown]] = OrderedDict()
+        self._newest: OrderedDict[str, tuple[float, WalletSnapshot]] = OrderedDict()
         self._listings: OrderedDict[str, _Listing] = OrderedDict()
         self._listing = asyncio.Semaphore(_LISTINGS)
-        self._slot: _Kept[int] | None = None
+        self._slot: _SharedRead[int] | None = None
         # The accounts that callers of this moment ask for, and the call that reads them.
         self._wanted: list[_Wanted] = []
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def wallet(self, address: str) -> Shown:
+    async def wallet(self, address: str) -> WalletSnapshot:
         """Return a wallet's holdings.
 
         Raises:
@@ -149,7 +149,7 @@ class Display:
         _use(self._exact, address)
         return await _await(found.task)
 
-    async def observed(self, address: str, mark: Hashable = None) -> Shown:
+    async def observed(self, address: str, mark: Hashable = None) -> WalletSnapshot:
         """Return a wallet's holdings, for callers that ask again and again for many wallets.
 
         Wallets asked for in one moment are read in one call for each hundred accounts, always anew.
@@ -170,7 +170,7 @@ class Display:
         try:
             slot, accounts = await self._accounts([address, *(each.account for each in known)])
         except _OF_ONE:
-            # They are listed anew by who asks next: one of these may be no account.
+            # The next caller lists the accounts again: one of these may be no account.
             self._listings.pop(address, None)
             raise
         lamports = _lamports(accounts[address])
@@ -188,7 +188,7 @@ class Display:
                 self._listings[address] = _Listing(lamports, mark, holdings, listed_at)
         if address in self._listings:
             _use(self._listings, address)
-        return self._shown(address, Shown(lamports, holdings, slot), began)
+        return self._newer(address, WalletSnapshot(lamports, holdings, slot), began)
 
     async def slot(self) -> int:
         """Return the current slot, as it was at most a slot ago.
@@ -210,19 +210,19 @@ class Display:
         return {"healthy": slot is not None, "network": self._network, "slot": slot or 0}
 
     async def close(self) -> None:
-        """Stop what is being read; those who wait for it are told that there is no answer."""
+        """Stop all reads; their callers get an error."""
         await end(self._tasks)
         # A read that was stopped before it began.
         _fail(self._wanted, LedgerUnavailable(_STOPS))
 
-    def _is_shown(self, kept: _Kept[T] | None) -> TypeGuard[_Kept[T]]:
+    def _is_shown(self, kept: _SharedRead[T] | None) -> TypeGuard[_SharedRead[T]]:
         """Return whether a read is at most a slot old and has not failed."""
         if kept is None or self._clock() - kept.asked_at > self._ledger.slot_s:
             return False
         task = kept.task
         return not task.done() or (not task.cancelled() and task.exception() is None)
 
-    def _ask(self, work: Callable[[], Awaitable[T]]) -> _Kept[T]:
+    def _ask(self, work: Callable[[], Awaitable[T]]) -> _SharedRead[T]:
         """Begin work that belongs to no caller: it has a deadline and a context of its own."""
 
         async def bounded() -> T:
@@ -233,23 +233,24 @@ class Display:
         task = asyncio.create_task(bounded(), context=contextvars.Context())
         self._tasks.add(task)
         task.add_done_callback(self._done)
-        return _Kept(task, changes, now)
+        return _SharedRead(task, changes, now)
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            # Where everybody has left, nobody reads it.
+            # Retrieve the error: asyncio logs one that no caller has read.
             task.exception()
 
-    async def _read(self, address: str) -> Shown:
+    async def _read(self, address: str) -> WalletSnapshot:
         began = self._clock()
         (slot, accounts), holdings = await asyncio.gather(
             self._accounts([address]), self._ledger.holdings(address)
         )
-        return self._shown(address, Shown(_lamports(accounts[address]), holdings, slot), began)
+        lamports = _lamports(accounts[address])
+        return self._newer(address, WalletSnapshot(lamports, holdings, slot), began)
 
-    def _shown(self, address: str, found: Shown, began: float) -> Shown:
-        """Return the newer one of what was read and what was shown before."""
+    def _newer(self, address: str, found: WalletSnapshot, began: float) -> WalletSnapshot:
+        """Return the newer one of this snapshot and the one shown before."""
         before = self._newest.get(address)
         if before is not None and before[1].slot > found.slot and began - before[0] <= BEHIND_S:
             return before[1]
@@ -258,8 +259,7 @@ class Display:
         return found
 
     async def _accounts(self, addresses: Sequence[str]) -> _Accounts:
-        """Return the accounts and the slot they were read at, with what others ask for in this
-        moment."""
+        """Return the accounts and their slot, from a read that all callers of this moment share."""
         if not self._wanted:
             self._ask(self._together)
         answer: asyncio.Future[_Accounts] = asyncio.get_running_loop().create_future()
@@ -278,7 +278,7 @@ class Display:
             raise
 
     async def _answer(self, wanted: Sequence[_Wanted]) -> None:
-        """Read for all of them at once; where that is refused or malformed, for one half and the
+        """Read for all of them at once; if that is refused or malformed, for one half and the
         other, so that what a node says of one wallet fails no other."""
         addresses = dict.fromkeys(each for some, _answer in wanted for each in some)
         try:
@@ -320,7 +320,7 @@ async def _await(task: asyncio.Task[T]) -> T:
 
 
 def _use(kept: OrderedDict[str, Any], address: str) -> None:
-    """Mark as used, and drop what was used longest ago where there is too much."""
+    """Mark an entry as used, and drop those used longest ago if there are too many."""
     kept.move_to_end(address)
     if len(kept) > MOST_KEPT:
         kept.popitem(last=False)
@@ -333,7 +333,7 @@ def _lamports(account: Account | None) -> int:
 def _holdings(
     owner: str, known: Sequence[TokenHolding], accounts: Mapping[str, Account | None]
 ) -> tuple[TokenHolding, ...] | None:
-    """Return the holdings with the units of now; None where an account is not what was listed."""
+    """Return the holdings with their units now; None if an account is not the one listed."""
     found = []
     for holding in known:
         account = accounts[holding.account]
@@ -370,7 +370,7 @@ class Worth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holdings:
-    """Reads what wallets hold.
+    """Reads the holdings of wallets.
 
     Every method that names a wallet raises `WalletNotFound` and `LedgerError`.
     """
@@ -394,7 +394,7 @@ class Holdings:
         with within(READ_WAIT_S):
             return self._balances(await self.display.observed(wallet.address, mark))
 
-    def _balances(self, shown: Shown, *, empty: bool = False) -> Balances:
+    def _balances(self, shown: WalletSnapshot, *, empty: bool = False) -> Balances:
         return balances_of(shown.lamports, shown.holdings, self.tokens, empty=empty)
 
     async def worth(self, balances: Balances) -> Worth:

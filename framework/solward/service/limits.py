@@ -51,7 +51,7 @@ def engine_options(
     return EngineOptions(
         prices=prices,
         tokens=tokens,
-        # Elsewhere tokens are worth nothing, and those of the demo's market are made anew.
+        # On other networks tokens are worth nothing, and the demo's market mints its own.
         listed=frozenset(each.mint for each in tokens) if network == MAINNET else None,
         policy=Policy(
             blocked_addresses=settings.blocked_addresses,
@@ -109,7 +109,7 @@ class FreezeSwitches:
     async def frozen(
         self, at_most: int
     ) -> tuple[FrozenSwitch | None, tuple[FrozenSwitch, ...], int]:
-        """Return the service's switch, None where it is not frozen; those of frozen wallets,
+        """Return the service's switch, None if it is not frozen; those of frozen wallets,
         `at_most` of them, the latest first; how many wallets are frozen."""
         of_wallet = switches.c.scope == "wallet:" + wallets.c.id
         of_service = switches.c.scope == spending.SERVICE_SCOPE

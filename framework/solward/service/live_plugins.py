@@ -1,9 +1,9 @@
-"""The plugins of a running service: loaded at its start, and again when what is installed in
-folders of its own changes, in this process's home or on its word in another's.
+"""The plugins of a running service: loaded at its start, and again when an installation in a folder
+of its own changes, in this process's home or in another process's.
 
-Nothing is told to the service: it compares the records in its home, and the database's list of the
-commands that made them, with what it runs. So no command can be lost on its way, and one that is
-killed has changed all or nothing.
+Commands do not notify the service: it compares the records in its home, and the database's list of
+commands, with the plugins that run. So no command can be lost, and a killed command has changed all
+or nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from solward.types.errors import StoreError
 from solward.types.manifest import Problem, ProblemCode, Rejected, shortened
 
 POLL_S: Final = 1.0
-"""The longest until a change in the home is noticed, or one that another process stored."""
+"""The longest delay until a change in the home or in the database is noticed."""
 
 _log = structlog.get_logger(__name__)
 
@@ -47,7 +47,7 @@ _OtherVersions = list[tuple[str, dict[str, str]]]
 
 
 @dataclass(slots=True)
-class _Running:
+class _RunningPlugins:
     """A distribution of its own folder as this process loaded it.
 
     Attributes:
@@ -74,11 +74,11 @@ class _Target:
     """The plan of this process for a distribution.
 
     Attributes:
-        one: what its home has.
-        news: the command that made it so, where no process has stored it.
-        agreed: what all processes agree on once that is stored.
-        before: what they agreed on before.
-        withheld: why nothing of `one` is loaded; None where it is.
+        one: the installation in this process's home.
+        news: the command that made it, if no process has stored it yet.
+        agreed: the command that all processes agree on once `news` is stored.
+        before: the command that they agreed on before.
+        withheld: the reason why nothing of `one` is loaded; None if it is.
     """
 
     name: str
@@ -92,8 +92,8 @@ class _Target:
     def is_mismatch(self) -> bool:
         return self.withheld is not None and self.withheld[0] is ProblemCode.VERSION_MISMATCH
 
-    def keeps(self, running: _Running) -> bool:
-        """Return whether what runs goes on."""
+    def keeps(self, running: _RunningPlugins) -> bool:
+        """Return whether the running plugins continue."""
         if running.ended:
             return False
         return self.withheld is None or (self.is_mismatch and self.may_stay(running))
@@ -103,8 +103,8 @@ class _Target:
         """True if somebody disabled or removed it."""
         return self.withheld is not None and self.withheld[0] is ProblemCode.DISABLED
 
-    def may_stay(self, running: _Running) -> bool:
-        """Return whether what runs may go on where `one` cannot be loaded: all agree on it."""
+    def may_stay(self, running: _RunningPlugins) -> bool:
+        """Return whether running plugins may continue without `one`, as all processes agree."""
         agreed = self.agreed if self.is_mismatch else self.before
         return agreed is not None and agreed.enabled and agreed.digest == running.one.digest
 
@@ -146,7 +146,7 @@ class LivePlugins:
         self.on_change: Callable[[Registry], object] = lambda _registry: None
         """Called with the plugins whenever they were loaded again."""
         self.registry = _NOTHING
-        """The plugins that are in use; what runs goes on with those it began with."""
+        """The plugins in use; a run in progress keeps those it began with."""
         self._allow = settings.plugins
         self._home = home
         self._database = database
@@ -154,12 +154,12 @@ class LivePlugins:
         self.hosts = hosts
         self._models = models
         self._demo = demo
-        # What pip changes takes effect at the next start, so the environment is read once, with
-        # the names and versions: of what pip has removed there are none to be read any more.
+        # Changes by pip take effect at the next start. The environment is read once, with names and
+        # versions, because those of a removed distribution could not be read later.
         self._candidates, self._unreadable = environment()
         self._environment: dict[_Key, _Plugin] = {}
-        self._running: dict[str, _Running] = {}
-        # Upgrades that could not be loaded: the command's id, and the problems.
+        self._running: dict[str, _RunningPlugins] = {}
+        # Upgrades that could not be loaded, each with the command's id and the problems.
         self._failed: dict[str, tuple[str, list[Problem]]] = {}
         self._seen: _View | None = None
 
@@ -178,11 +178,11 @@ class LivePlugins:
             except StoreError as error:
                 _log.warning("plugins_not_compared", error=str(error))
             except Exception:
-                # What runs goes on, and the next round tries again.
+                # The running plugins continue, and the next round tries again.
                 _log.exception("plugins_not_loaded")
 
     async def _reload(self) -> None:
-        """Load again. A plugin may take its time to import; no command that ends another waits."""
+        """Load again. Meanwhile other plugins can be ended, even if an import takes long."""
         loading = asyncio.create_task(self.load())
         try:
             while not loading.done():
@@ -195,7 +195,7 @@ class LivePlugins:
             loading.cancel()
 
     async def _end_disabled(self) -> None:
-        """End what was disabled or removed since the running `load` began."""
+        """End plugins that were disabled or removed since the running `load` began."""
         view = await self._view()
         targets = {name: _target(name, view) for name in self._running}
         ended = {
@@ -222,7 +222,7 @@ class LivePlugins:
         return registry
 
     def add_problem(self, problem: Problem) -> None:
-        """Show a problem that came up since the plugins were loaded beside those of then."""
+        """Add a problem that came up after the plugins were loaded."""
         before = self.registry.problems
         if problem not in before:
             self.registry = replace(self.registry, problems=(*before, problem))
@@ -242,7 +242,7 @@ class LivePlugins:
         return acts != len(seen.acts) or others != seen.others
 
     async def load(self) -> Registry:
-        """Load what is to be loaded now; what runs already stays as it is.
+        """Load the plugins that are installed and enabled now; running ones stay as they are.
 
         Callers must not overlap.
 
@@ -328,8 +328,8 @@ class LivePlugins:
 
     async def _start(
         self, chosen: Sequence[Candidate], targets: Mapping[str, _Target]
-    ) -> dict[str, _Running]:
-        """Load what does not run as it is installed; what is in the environment, once."""
+    ) -> dict[str, _RunningPlugins]:
+        """Load installations that do not run yet; plugins of the environment are loaded once."""
         own = {each.distribution for each in chosen if each.installed is not None}
         again = {name for name in own if self._is_wanted(targets[name], chosen)}
         wanted = [
@@ -338,18 +338,18 @@ class LivePlugins:
             if each.distribution in again
             or (each.installed is None and _key(each) not in self._environment)
         ]
-        started: dict[str, _Running] = {}
+        started: dict[str, _RunningPlugins] = {}
         for candidate, plugin in await loaded(wanted, self.hosts, self._models):
             one, name = candidate.installed, candidate.distribution
             if one is None:
                 self._environment[_key(candidate)] = (candidate, plugin)
                 continue
-            running = started.setdefault(name, _Running(one, targets[name].agreed.id, []))
+            running = started.setdefault(name, _RunningPlugins(one, targets[name].agreed.id, []))
             running.plugins.append((candidate, plugin))
         return started
 
     def _is_wanted(self, target: _Target, chosen: Sequence[Candidate]) -> bool:
-        """Return whether a distribution is to be loaded that runs otherwise, or not at all."""
+        """Return whether a distribution must be loaded, as it runs otherwise or not at all."""
         running, one = self._running.get(target.name), target.one
         if running is None or running.ended or one is None:
             return one is not None
@@ -362,7 +362,7 @@ class LivePlugins:
         has = set(map(_key, running.candidates))
         return any(_key(each) not in has for each in chosen if each.distribution == target.name)
 
-    def _has_failed(self, started: _Running, target: _Target) -> bool:
+    def _has_failed(self, started: _RunningPlugins, target: _Target) -> bool:
         """Return whether an upgrade is not taken, because not all of it could be loaded."""
         old = self._running.get(target.name)
         return old is not None and not started.is_whole and target.may_stay(old)
@@ -376,8 +376,8 @@ class LivePlugins:
             if self._database.shared:
                 await plugin_acts.publish_versions(connection, self._process_id, versions)
 
-    def _swap(self, running: dict[str, _Running], targets: Mapping[str, _Target]) -> None:
-        """Let this run from now on; what it replaces ends in a while, all else at once."""
+    def _swap(self, running: dict[str, _RunningPlugins], targets: Mapping[str, _Target]) -> None:
+        """Use these plugins from now on; those they replace end in a while, others at once."""
         before, self._running = self._running, running
         for name, old in before.items():
             target, new = targets.get(name), running.get(name)
@@ -473,8 +473,8 @@ def _withheld(
     )
 
 
-def _stored(target: _Target, running: Mapping[str, _Running]) -> PluginAct | None:
-    """Return the command to store: one whose version could not be loaded is no agreement."""
+def _stored(target: _Target, running: Mapping[str, _RunningPlugins]) -> PluginAct | None:
+    """Return the command to store; None if its version could not be loaded."""
     here = running.get(target.name)
     is_loaded = here is None or (here.is_whole and here.one.digest == _digest(target))
     return target.news if target.withheld is not None or is_loaded else None
@@ -490,7 +490,7 @@ def _why_ended(target: _Target | None) -> str:
     return "another version was agreed on" if target.is_mismatch else "it was disabled"
 
 
-def _upgrade_problems(failed: _Running) -> list[Problem]:
+def _upgrade_problems(failed: _RunningPlugins) -> list[Problem]:
     return [
         candidate.problem(
             ProblemCode.UPGRADE_FAILED,

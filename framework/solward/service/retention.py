@@ -28,14 +28,14 @@ from solward.types.errors import StoreError
 from solward.types.events import EventKind
 from solward.vault.store import judged, payments
 
-# Rows of one transaction, and the pause after it in which other writers take their turn.
+# The rows of one transaction, and the pause after it, in which other writers can work.
 BATCH = 500
 PAUSE_S = 0.05
 EVERY_S = 3600.0
 
-# Budgets count a day, and clocks may be a day apart.
+# Budgets count the last day, and clocks may differ by a day.
 USAGE_KEPT_HOURS = 3 * 24
-# A request that is made again after a crash finds its answer, however many others came meanwhile.
+# A request that is repeated after a crash must find its answer, whatever came meanwhile.
 ANSWERS_KEPT_MS = DAY_MS
 MB = 1_000_000
 
@@ -64,7 +64,7 @@ _OLDEST = (
     .order_by(audit.c.seq)
     .limit(bindparam("at_most"))
 )
-# Locked in the same order as appends, so that the two cannot deadlock.
+# Rows are locked in the same order as by appends, so that the two cannot deadlock.
 _LOCK_HEADS = (
     select(audit_heads)
     .where(audit_heads.c.chain.in_(bindparam("of_chains", expanding=True)))
@@ -82,7 +82,7 @@ _CUT_ENTRIES = delete(audit).where(audit.c.seq.in_(bindparam("seqs", expanding=T
 
 
 @dataclass(frozen=True, slots=True)
-class Retained:
+class RetentionResult:
     """The numbers of decisions, audit entries, sellers' answers, rows of usage and judged
     transactions that one run deleted."""
 
@@ -93,8 +93,8 @@ class Retained:
     judged: int = 0
 
 
-async def retain(database: Database, settings: Settings, now_ms: int) -> Retained:
-    """Delete what is too old, oldest first, in small transactions.
+async def retain(database: Database, settings: Settings, now_ms: int) -> RetentionResult:
+    """Delete rows that are too old, oldest first, in small transactions.
 
     The audit log is consistent after each of them, and the next run continues an interrupted one.
     Does nothing while another process on the same database does it.
@@ -125,12 +125,12 @@ async def retain(database: Database, settings: Settings, now_ms: int) -> Retaine
         try:
             deleted[kind] = await delete_old()
         except StoreError:
-            # The database refuses the others too.
+            # The database would refuse the other deletions too.
             raise
         except Exception:
             _log.exception("retention_failed", of=kind)
-    found = Retained(**deleted)
-    if found != Retained():
+    found = RetentionResult(**deleted)
+    if found != RetentionResult():
         _log.info("retained", **asdict(found))
     return found
 
@@ -200,7 +200,7 @@ async def _delete_usage(database: Database, hour: int) -> int:
 async def _delete_events(database: Database, before_ms: int) -> int:
     total, seq = 0, 0
     async with database.read() as connection:
-        # Each batch adds an entry: under a clock that is set back none would be the last.
+        # Each batch adds an entry, so with a clock set back the loop would not end.
         newest = int((await connection.execute(_NEWEST)).scalar_one())
     while seq < newest:
         async with database.write() as connection:
@@ -216,7 +216,7 @@ async def _delete_events(database: Database, before_ms: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class CutResult:
     """The result of a batch: `last_seq` is where the next one continues, None after the last."""
 
     deleted: int
@@ -231,7 +231,7 @@ async def cut_decisions(connection: AsyncConnection, before_ms: int, at_most: in
 
 async def cut_events(
     connection: AsyncConnection, before_ms: int, after_seq: int, at_most: int, key: bytes | None
-) -> Cut:
+) -> CutResult:
     """Cut the audit log's chains at their beginnings, reading `at_most` entries above a `seq`.
 
     Only entries older than `before_ms`, and never a chain's last one. Each chain's head stores the
@@ -247,8 +247,8 @@ async def cut_events(
         (row for row in page if row.created_ms < before_ms), key=lambda row: (row.chain, row.number)
     )
     if not old:
-        return Cut(0, None)
-    # With the chain that the event is appended to, so that no appender waits the other way round.
+        return CutResult(0, None)
+    # The event's own chain is locked too, so that no appender waits in the other order.
     chains = {row.chain for row in old} | {SERVICE_CHAIN}
     rows = await connection.execute(_LOCK_HEADS, {"of_chains": sorted(chains)})
     heads = {chain: Head(*fields) for chain, *fields in rows}
@@ -282,7 +282,7 @@ async def cut_events(
                 "chains": {chain: cut[-1].number for chain, cut in cuts.items()},
             },
         )
-    return Cut(len(seqs), int(page[-1].seq))
+    return CutResult(len(seqs), int(page[-1].seq))
 
 
 def _leading(head: Head, entries: list[Any]) -> list[Any]:

@@ -70,11 +70,11 @@ from solward.vault.money.steps import StepHook, no_hook
 
 # Long enough for a ledger that answers to settle everything, short enough to start without one.
 RECONCILE_WAIT_S = 5.0
-# Between two looks of event streams for what other processes did: half of what
-# docs/reference/events.md says.
+# The pause between two reads of other processes' events: half of the delay that
+# docs/reference/events.md states.
 EVENTS_POLL_S = 0.25
 
-# Between two looks for the ledger's time, where it does not answer.
+# The pause between two reads of the ledger's time while it does not answer.
 LEDGER_TIME_RETRY_S = 5.0
 
 _log = structlog.get_logger(__name__)
@@ -195,7 +195,7 @@ class Solward:
                 await bind_network(database, settings.solana_network)
 
             if bound is None:
-                # A ledger that is away is verified, and binds it, before the first transaction.
+                # An unreachable ledger is verified and bound before the first transaction.
                 with contextlib.suppress(LedgerUnavailable):
                     await verify_network()
             await stack.enter_async_context(
@@ -205,7 +205,7 @@ class Solward:
             prices = Prices(
                 cluster.price_sources if price_sources is None else price_sources,
                 max_age_ms=settings.price_max_age_s * 1000,
-                # The localnet's market is one source, which nothing is compared with.
+                # The localnet's market is the only source, so there is nothing to compare it with.
                 max_spread_bps=settings.price_max_spread_bps,
             )
             stack.push_async_callback(prices.close)
@@ -301,13 +301,13 @@ class Solward:
                 hook=step_hook,
             )
             if settings.api_key_store == "memory":
-                # Before anything runs for one of them.
+                # Keys end here, before anything can run for one of them.
                 for key in await credentials.keys():
                     await keys.revoke(key.id)
             plugins.on_problem = live.add_problem
             webhook = Webhook.from_settings(database, settings)
             if webhook is not None:
-                # Before anything can be held.
+                # Deliveries begin before the first hold can be made.
                 await stack.enter_async_context(webhook.delivering())
             alert_webhook = AlertWebhook.from_settings(database, settings)
             if alert_webhook is not None:
@@ -331,7 +331,7 @@ class Solward:
             live.on_change = use_plugins
             await stack.enter_async_context(live.watched())
             models.warm(await agents.providers_in_use())
-            # Skills may be any plugin's, so what is due waits for all of the above.
+            # Skills may belong to any plugin, so schedules start after all of the above.
             stack.push_async_callback(schedules.runner.close)
             schedules.runner.start()
             if alert_webhook is not None:

@@ -42,13 +42,13 @@ from solward.types.errors import InvalidRequest, StoreError
 from solward.types.events import EventKind
 from solward.types.ledger import ReadLedger
 
-# Every request to a plugin host carries the list.
+# The list is bounded because every request to a plugin host carries it.
 MOST_TOKENS: Final = 500
-# Longer ones are no symbols that people write.
+# People do not write longer symbols.
 _SYMBOL = re.compile(r"[A-Za-z0-9]{1,16}")
-# `chainId` of token lists.
+# Networks by the `chainId` of token lists.
 _CHAINS: Final = {"mainnet-beta": 101, "testnet": 102, "devnet": 103}
-# The tags that say so, in the API's answer and in token lists.
+# The tags of verified tokens, in the API's answer and in token lists.
 _API_VERIFIED: Final = frozenset({"verified"})
 _VERIFIED: Final = frozenset({"verified", "strict"})
 _MOST_DECIMALS: Final = 255
@@ -57,11 +57,11 @@ _DOMAIN = "solward-token-list/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class OfferedToken:
     """A token as a published list has it.
 
     Attributes:
-        program: the token program that owns the mint; None where the list does not say.
+        program: the token program that owns the mint; None if the list does not say.
     """
 
     symbol: str
@@ -72,7 +72,7 @@ class Offered:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedToken:
     """A verified token that is not taken, and why, in words."""
 
     symbol: str
@@ -81,7 +81,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedList:
     """A published list after its check against the chain.
 
     Attributes:
@@ -94,12 +94,12 @@ class Checked:
 
     tokens: tuple[KnownToken, ...]
     mints: tuple[Mint, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedToken, ...]
     unverified: int
     built_in: int
 
 
-def parse_published(data: bytes, network: str) -> tuple[list[Offered], list[str]]:
+def parse_published(data: bytes, network: str) -> tuple[list[OfferedToken], list[str]]:
     """Return the tokens of a published list, and why each other entry cannot be read.
 
     Others wrote the list, so an odd entry of it does not take the others with it.
@@ -119,7 +119,7 @@ def parse_published(data: bytes, network: str) -> tuple[list[Offered], list[str]
         )
     of_api = found is tokens
     chain = None if of_api else _CHAINS.get(network)
-    offered: list[Offered] = []
+    offered: list[OfferedToken] = []
     unread: list[str] = []
     for number, each in enumerate(tokens):
         if chain is None or not isinstance(each, dict) or each.get("chainId") == chain:
@@ -133,12 +133,12 @@ def parse_published(data: bytes, network: str) -> tuple[list[Offered], list[str]
 
 
 async def check_published(
-    offered: Sequence[Offered],
+    offered: Sequence[OfferedToken],
     network: str,
     stored: Collection[KnownToken],
     nodes: Sequence[ReadLedger],
     only: Collection[str] = (),
-) -> Checked:
+) -> CheckedList:
     """Check a published list against the chain.
 
     Args:
@@ -177,10 +177,10 @@ async def check_published(
         mint = mints[0] if mints else None
         reason = _on_chain(each, mints)
         if reason is not None or mint is None:
-            refused.append(Refused(each.symbol, each.mint, reason or "no node was asked"))
+            refused.append(RefusedToken(each.symbol, each.mint, reason or "no node was asked"))
         else:
             kept.append((KnownToken(each.symbol, each.mint, each.decimals), mint))
-    return Checked(
+    return CheckedList(
         tuple(token for token, _ in kept),
         tuple(mint for _, mint in kept),
         tuple(refused),
@@ -190,9 +190,9 @@ async def check_published(
 
 
 def _look_alikes(
-    offered: Sequence[Offered], known: TokenList, stored: Collection[KnownToken]
-) -> Iterator[Refused]:
-    """Yield those whose symbol could be taken for another mint's, or cannot be a symbol."""
+    offered: Sequence[OfferedToken], known: TokenList, stored: Collection[KnownToken]
+) -> Iterator[RefusedToken]:
+    """Yield tokens whose symbol looks like another mint's, or cannot be a symbol."""
     before = TokenList(stored)
     looks = Counter(skeleton(each.symbol) for each in offered)
     for each in offered:
@@ -210,10 +210,10 @@ def _look_alikes(
         elif looks[skeleton(each.symbol)] > 1:
             reason = "another verified token of the list has a symbol that looks the same"
         if reason is not None:
-            yield Refused(each.symbol, each.mint, reason)
+            yield RefusedToken(each.symbol, each.mint, reason)
 
 
-def _on_chain(offered: Offered, mints: Sequence[Mint | None]) -> str | None:
+def _on_chain(offered: OfferedToken, mints: Sequence[Mint | None]) -> str | None:
     """Return how the token on the chain differs from the list's, None if it does not."""
     mint = mints[0] if mints else None
     if mint is None or None in mints:
@@ -232,7 +232,7 @@ def _on_chain(offered: Offered, mints: Sequence[Mint | None]) -> str | None:
     return None
 
 
-def _offered(found: Any, number: int, *, of_api: bool) -> Offered:
+def _offered(found: Any, number: int, *, of_api: bool) -> OfferedToken:
     tags = _field(found, "tags", number, list, optional=True) or []
     program = verified = None
     if of_api:
@@ -241,7 +241,7 @@ def _offered(found: Any, number: int, *, of_api: bool) -> Offered:
     if verified is None:
         marks = _API_VERIFIED if of_api else _VERIFIED
         verified = any(isinstance(tag, str) and tag in marks for tag in tags)
-    return Offered(
+    return OfferedToken(
         _field(found, "symbol", number, str),
         _mint(_field(found, "id" if of_api else "address", number, str), number),
         _decimals(found, number),
@@ -290,7 +290,7 @@ class StoredList:
 async def read_list(
     connection: AsyncConnection, network: str, audit_key: bytes | None
 ) -> StoredList | None:
-    """Return the list of a network; None where none is stored.
+    """Return the list of a network; None if none is stored.
 
     Raises:
         StoreError: it is not as it was stored.
@@ -317,7 +317,7 @@ async def write_list(
     audit_key: bytes | None,
     now_ms: int,
 ) -> None:
-    """Replace the list of a network; none at all where `tokens` is empty."""
+    """Replace the list of a network, or delete it if `tokens` is empty."""
     statement = select(token_lists.c.tokens).where(token_lists.c.network == network)
     before = (await connection.execute(statement)).scalar()
     await connection.execute(delete(token_lists).where(token_lists.c.network == network))

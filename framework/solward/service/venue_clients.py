@@ -36,7 +36,7 @@ class VenueClients:
     _clients: dict[str, httpx.AsyncClient] = field(default_factory=dict)
 
     async def close(self) -> None:
-        """Close every connection, also where closing one fails."""
+        """Close every connection, even if closing one of them fails."""
         async with AsyncExitStack() as stack:
             for client in self._clients.values():
                 stack.push_async_callback(client.aclose)
@@ -75,8 +75,8 @@ class VenueClients:
         except ConfigError as error:
             lacks = str(error)
         storage = made_storage(self.settings.solward_home, spec.manifest, plugin.distribution)
-        # For a venue that runs in this process; a plugin host has a context of its own.
-        secrets = {env: self.settings.plugin_secret(env) for env in Terms.of(spec).secrets()}
+        # This context is for a venue in this process; a plugin host makes its own.
+        secrets = {env: self.settings.plugin_secret(env) for env in Terms.from_spec(spec).secrets()}
         if spec.name == _DEMO_MARKET:
             pools = DEMO_POOLS
         http = self._client(plugin, address, headers)

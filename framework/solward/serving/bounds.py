@@ -1,4 +1,4 @@
-"""Limits how many clients a server keeps and how long it waits for each of them."""
+"""Limits on the number of a server's clients, and on the time it waits for each of them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Bounds:
 
 
 class Connections:
-    """All connections of a server, and since when the server waits for each client.
+    """All connections of a server, and the time since when it waits for each client.
 
     If there are too many, the server closes those in `heads` first, then `idle`, `bodies` and
     `unread`; in each, the one that has waited longest. A request that arrived whole is safe, unless
@@ -116,10 +116,10 @@ class Connections:
 
 
 class Connection:
-    """One client's connection, with its requests and what the server waits for."""
+    """One client's connection, with its requests and the server's wait."""
 
     def __init__(self, kept: Connections, abort: Callable[[bool], None]) -> None:
-        """Count it among those that are kept.
+        """Count it among the server's connections.
 
         Args:
             abort: closes it at once; True says that an answer is cut off and must not look whole.
@@ -144,18 +144,18 @@ class Connection:
         self.wait(None if self.whole else waiting if self.running else self.kept.idle)
 
     def begin(self) -> None:
-        """Count a request whose head has come."""
+        """Count a request whose head has arrived."""
         self.running += 1
         self.place(self.kept.heads)
 
     def cut_off(self) -> None:
-        """Close it at once; its requests end as those of a client that goes away."""
+        """Close it at once; its requests end as if the client had gone away."""
         self.kept.remove(self)
         self._abort(self.running > 0)
 
 
 class Request:
-    """Runs the application for one request and tracks what the server waits for."""
+    """Runs the application for one request and tracks the server's wait."""
 
     def __init__(self, connection: Connection, receive: Receive, send: Send) -> None:
         self._connection, self._receive, self._send = connection, receive, send
@@ -183,7 +183,7 @@ class Request:
         finally:
             if not self._ended:
                 if self._begun or not self._came:
-                    # It must not look whole, and nobody reads the rest of the request.
+                    # The answer must not look complete, and nobody reads the rest of the request.
                     self.cut_off()
                 self._end()
 
@@ -215,7 +215,7 @@ class Request:
             self._end()
 
     async def _pass_on(self, message: Message) -> None:
-        """Send a message, its body in pieces; each waits until the client has read those before."""
+        """Send a message, its body in pieces; each waits until the client has read the last one."""
         body = memoryview(message.get("body", b""))
         while len(body) > _PIECE_BYTES:
             piece = bytes(body[:_PIECE_BYTES])

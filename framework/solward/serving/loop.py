@@ -50,9 +50,9 @@ class _Streams:
         writer: asyncio.StreamWriter,
     ) -> None:
         self._app, self._reader, self._writer = app, reader, writer
-        # The context. With a shared event, an idle connection would outlive its client.
+        # As a context. A shared event would let an idle connection outlive its client.
         self.event_class, self.terminated = WorkerContext.event_class, asyncio.Event()
-        # The writer.
+        # As a writer.
         self.get_extra_info, self.drain = writer.get_extra_info, writer.drain
         self.wait_closed, self.write = writer.wait_closed, writer.write
         self._parts, self._came, self._is_over = self._requests(), bytearray(), False
@@ -130,7 +130,7 @@ class _Streams:
             # Empty lines before a request are to be ignored (RFC 9112, 2.2).
             self._came = self._came.lstrip(b"\r\n")
             if self._came and self._came[0] <= 32:
-                # No method begins so; TLS does.
+                # No HTTP method begins with a control character, but TLS does.
                 return _REFUSED
             end = _HEAD_END.search(self._came, searched)
             if end or len(self._came) > limit:

@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings
 from solward.settings.addresses import ServiceAddress, is_loopback
 from solward.types.errors import ConfigError
 
-# Public, as it stands here; good for a loopback address and play money only.
+# Public, because it is in this source: only for a loopback address and play money.
 DEVELOPMENT_SECRET = "solward-development-secret-change-me"  # noqa: S105 - it is meant to be known
 
 _EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where to call, not to listen

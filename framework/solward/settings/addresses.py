@@ -1,4 +1,4 @@
-"""Settings that are URLs: what is one, and what of it people may see."""
+"""Settings that are URLs: their checks, and the part of them that people may see."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def origin_of(url: str) -> str:
     try:
         port = "" if parts.port is None else f":{parts.port}"
     except ValueError:
-        # Of several hosts of a database, or the beginning of a password with a slash in it.
+        # The port may belong to one of several hosts, or be the start of a password with a slash.
         port = ""
     origin = f"{parts.scheme}://{host}{port}"
     return origin if url.rstrip("/") == origin else f"{origin}/{_REST}"
@@ -126,6 +126,6 @@ def is_loopback(host: str) -> bool:
 
 
 def is_protected(url: str) -> bool:
-    """Return whether nobody on the way can read or change what is sent to an http(s) address."""
+    """Return whether nobody on the way can read or change traffic to an http(s) address."""
     parts = urlsplit(url)
     return parts.scheme == "https" or is_loopback(parts.hostname or "")

@@ -19,13 +19,13 @@ from solward.support.webhook_signature import MIN_SECRET_BYTES
 
 LEAST_BYTES: Final[Mapping[str, int]] = MappingProxyType(
     {
-        # What others hold as a token, or sign with, is guessed without anybody noticing.
+        # Guesses at a token or a signing key can be tested without anybody noticing.
         "API_SECRET": MIN_SECRET_BYTES,
         "APPROVAL_WEBHOOK_SECRET": MIN_SECRET_BYTES,
         "ALERT_WEBHOOK_SECRET": MIN_SECRET_BYTES,
-        # Guessed by who has a copy of the database; argon2id makes each guess take 64 MiB.
+        # Only a copy of the database allows guesses; argon2id makes each take 64 MiB.
         "KEYSTORE_PASSPHRASE": 16,
-        # Guessed at the login page, which takes few guesses a second, or at the database's server.
+        # Guesses go through the login page, a few per second, or the database's server.
         "DASHBOARD_PASSWORD": 12,
         "DATABASE_URL": 12,
     }
@@ -43,7 +43,7 @@ def least_different(least_bytes: int) -> int:
     return 8 if least_bytes >= MIN_SECRET_BYTES else 6
 
 
-# Words that are tried first, and the examples of the documentation: in small letters, without
+# Words that attackers try first, and the documentation's examples, in lower case without
 # punctuation.
 _KNOWN = frozenset(
     {
@@ -97,7 +97,7 @@ def weaknesses(secrets: Mapping[str, str]) -> Iterator[str]:
 
 
 def is_well_known(secret: str) -> bool:
-    """Return whether a secret is one of those, however it is spelled, or repeated to be longer."""
+    """Return whether a secret is a well-known one, in any spelling, or repetitions of it."""
     plain = _PUNCTUATION.sub("", secret.lower())
     repeated = _REPEATED.fullmatch(plain)
     return plain in _KNOWN or (repeated is not None and repeated[1] in _KNOWN)
@@ -128,7 +128,7 @@ _MASK = "********"
 
 
 def masked_value(field: FieldInfo, value: object) -> str:
-    """Return a setting's value as text, empty where there is none; a secret is masked, and so is
+    """Return a setting's value as text, empty if there is none; a secret is masked, and so is
     what may be one in an address, unless it is the default, which is public."""
     if value is None:
         return ""

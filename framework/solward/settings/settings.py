@@ -74,10 +74,10 @@ from solward.types.venue import BEST_VENUE, VenueSpec
 
 _log = structlog.get_logger(__name__)
 
-# Fees and rent a day: room for 24 new token accounts, or thousands of plain transfers.
+# Fees and rent per day: enough for 24 new token accounts, or thousands of plain transfers.
 DEFAULT_MAX_COSTS_SOL = Decimal("0.05")
 
-# Basis points of a whole.
+# The whole (100%) in basis points.
 _WHOLE_BPS = 10_000
 
 _PRICE_SOURCES = ("jupiter", "coingecko")
@@ -88,7 +88,7 @@ MAX_DAYS = 36_500
 MAINNET = "mainnet-beta"
 DASHBOARD_ORIGINS = ("http://localhost:3000", "http://127.0.0.1:3000")
 
-# What says where the service is where no address does.
+# The settings that give the service's address if no URL is set.
 _LISTENING = ("api_host", "api_port")
 
 _DEPENDENT = "default_factory_not_called"
@@ -102,7 +102,7 @@ def _misspelt_names(settings_cls: type[BaseSettings]) -> set[str]:
 
 
 class Ceiling:
-    """Marks a setting beyond which no request, grant, agent or key goes."""
+    """Marks a setting that no request, grant, agent or key can exceed."""
 
 
 CEILING: Final = Ceiling()
@@ -123,7 +123,7 @@ def _network_of(data: dict[str, Any]) -> Network:
 
 
 def _max_slippage_of(data: dict[str, Any]) -> int:
-    # What a venue keeps of a trade within the slippage costs real money on mainnet alone.
+    # A venue may keep all that the slippage allows, which is real money on mainnet only.
     return 300 if data.get("solana_network") == MAINNET else 1_000
 
 
@@ -139,7 +139,7 @@ def _shared(url: SecretStr | None) -> bool:
 
 
 def _password_over_network(url: str) -> str | None:
-    """Return the password of a PostgreSQL's address, where a host of it is another machine.
+    """Return the password of a PostgreSQL's address, if a host of it is another machine.
 
     libpq reads both from the query too, and several hosts with commas between them.
     """
@@ -348,10 +348,10 @@ class Settings(AccessSettings, VendorSettings):
         hide_input_in_errors=True,
     )
 
-    # Of the fields that were given: secrets leave the environment once they are read.
+    # Stored when the settings are read, because secrets leave the environment then.
     _origins: dict[str, Origin] = PrivateAttr(default_factory=dict)
 
-    # Statuses of errors as the interface's contract has them, or by what they mean.
+    # HTTP statuses of errors: those of the interface's contract, or those that HTTP defines.
     error_status: ErrorStatus = "contract"
     cors_origins: Annotated[tuple[str, ...], ADDRESSES, Listed, AfterValidator(_exact_origins)] = (
         DASHBOARD_ORIGINS
@@ -365,15 +365,15 @@ class Settings(AccessSettings, VendorSettings):
     jupiter_api_url: HttpAddress = None
     jupiter_api_key: SecretStr | None = None
     jupiter_api: JupiterApi = "build"
-    # A venue plugin's name, or whichever offers the most.
+    # The name of a venue plugin, or `best` for the venue that offers the most.
     swap_venue: str = BEST_VENUE
-    # Addresses of pools, separated by commas.
+    # Comma-separated addresses of pools.
     raydium_cpmm_pools: Annotated[str | None, where_given(_pools)] = None
 
     solward_home: Annotated[Path, AfterValidator(_absolute)] = Field(default_factory=default_home)
     database_url: Annotated[SecretStr | None, ADDRESS] = None
     api_key_store: ApiKeyStoreKind = "database"
-    # Of one key, whatever they ask for.
+    # The most requests of one key, of any kind.
     requests_per_minute: int = Field(600, ge=1)
     keystore_passphrase: SecretStr | None = None
     keystore_key_file: Annotated[Path | None, where_given(_absolute)] = None
@@ -384,17 +384,17 @@ class Settings(AccessSettings, VendorSettings):
     max_sol_per_transaction: Sol = Decimal(2)
     max_transactions_per_minute: Annotated[int, CEILING] = Field(5, ge=1)
     daily_spending_limit_sol: Sol = Decimal(10)
-    # Basis points: how much less than quoted a swap may give, and how far it may move the price.
+    # The most that a swap may give less than quoted, and may move the price, in basis points.
     max_slippage_bps: Annotated[int, CEILING] = Field(
         default_factory=_max_slippage_of, ge=0, le=_WHOLE_BPS
     )
     max_price_impact_bps: Annotated[int, CEILING] = Field(500, ge=0, le=_WHOLE_BPS)
     max_costs_sol_per_day: Sol = DEFAULT_MAX_COSTS_SOL
-    # Of transactions that are built here: off, auto, or micro-lamports a compute unit.
+    # For transactions that Solward builds: off, auto, or micro-lamports per compute unit.
     priority_fee: Annotated[Literal["off", "auto"] | int, BeforeValidator(_priority_fee)] = Field(
         default_factory=_priority_fee_of
     )
-    # Of swaps; the rest is smaller in version 0.
+    # For swaps only: other transactions are smaller in version 0.
     transaction_version: Annotated[Literal["auto", 0, 1], BeforeValidator(_transaction_version)] = (
         "auto"
     )
@@ -402,19 +402,19 @@ class Settings(AccessSettings, VendorSettings):
         lamports_to_sol(DEFAULT_MAX_NETWORK_FEE)
     )
     hold_expires_s: int = Field(3600, ge=60, le=86_400)
-    # Of what a plugin's distribution keeps for a wallet.
+    # Limits on the entries that a plugin's distribution keeps for a wallet.
     plugin_store_max_keys: int = Field(256, ge=1, le=10_000)
     plugin_store_max_value_bytes: int = Field(8_192, ge=2, le=16_384)
     plugin_store_max_bytes: int = Field(262_144, ge=2, le=16_777_216)
-    # Of one distribution, for all wallets, in one process.
+    # For one distribution and all wallets, in one process.
     plugin_store_writes_per_minute: int = Field(3_000, ge=1, le=1_000_000)
     blocked_addresses: Annotated[frozenset[str], Listed, AfterValidator(_addresses)] = frozenset()
     token_limits: Annotated[
         Mapping[str, int], CEILING, BeforeValidator(_mint_units), AfterValidator(_mints)
     ] = Field(default_factory=dict)
-    # Mints, by address or symbol, whose issuer can take, stop or tax what others hold.
+    # Mints, by address or symbol, whose issuer can seize, freeze or tax others' tokens.
     regulated_mints: Annotated[tuple[str, ...], Listed] = ()
-    # Who says what assets are worth in dollars: nobody, or two that are compared.
+    # The sources of dollar prices: none, or two that are compared.
     price_sources: Annotated[tuple[str, ...], Listed, AfterValidator(_two_sources)] = ()
     price_max_age_s: int = Field(60, ge=10, le=600)
     price_max_spread_bps: int = Field(200, ge=1, le=5_000)
@@ -430,16 +430,16 @@ class Settings(AccessSettings, VendorSettings):
     alert_webhook_url: Receiver = None
     alert_webhook_secret: SigningSecret = None
     alert_webhook_format: Literal["json", "slack"] = "json"
-    # Between two messages.
+    # The least time between two messages.
     alert_webhook_interval_s: int = Field(60, ge=5, le=3_600)
-    # What is told; nothing is everything.
+    # The alerts that are sent; empty for all of them.
     alert_webhook_names: Annotated[tuple[str, ...], Listed] = ()
 
-    # Offers of which other network count on a localnet, whose genesis hash no seller knows.
+    # The network whose offers count on a localnet, because no seller knows its genesis hash.
     payments_localnet_as: Literal["devnet"] | None = None
-    # Sellers on this machine or a private network, as grants name sites.
+    # Sellers on this machine or a private network, written as grants write sites.
     payments_private_sites: Annotated[tuple[str, ...], Listed, AfterValidator(_private_sites)] = ()
-    # asked=named: another site that a seller may name as its own in an offer.
+    # Pairs `asked=named`: another site that a seller may name as its own in an offer.
     payments_resource_sites: Annotated[
         tuple[str, ...], Listed, AfterValidator(_resource_sites)
     ] = ()
@@ -449,15 +449,15 @@ class Settings(AccessSettings, VendorSettings):
         default_factory=default_models_folder
     )
 
-    # None keeps for ever.
+    # None keeps all of them for ever.
     decision_retention_days: int | None = Field(None, ge=1, le=MAX_DAYS)
     event_retention_days: int | None = Field(None, ge=1, le=MAX_DAYS)
-    # Of sellers' answers to paid requests; those of the last day stay, however many.
+    # For sellers' answers to paid requests; all answers of the last day stay.
     payment_answer_retention_days: int = Field(30, ge=1, le=MAX_DAYS)
     payment_answers_max_mb: int = Field(1024, ge=1)
 
     solward_plugins: Annotated[tuple[str, ...] | None, Listed] = None
-    # Distributions whose hosts also run where the machine cannot confine them.
+    # Distributions whose hosts may run even if the machine cannot confine them.
     solward_plugins_unconfined: Annotated[tuple[str, ...], Listed] = ()
 
     localnet_slot_ms: int = Field(200, ge=1)
@@ -537,7 +537,7 @@ class Settings(AccessSettings, VendorSettings):
         return self.next_public_api_url or self.client_url, self.dashboard_api_secret
 
     def key_for(self, secret: str, address: str) -> str | None:
-        """Return a vendor's key, to be sent where another setting says; a secret.
+        """Return a vendor's key, for the address that another setting gives; a secret.
 
         Args:
             secret, address: the names of the two fields.
@@ -645,7 +645,7 @@ class Settings(AccessSettings, VendorSettings):
 
     @property
     def approval_webhook(self) -> tuple[str, str] | None:
-        """Address and secret of the approvals' webhook, None where there is none. Secrets.
+        """Address and secret of the approvals' webhook, None if it is not set. Secrets.
 
         Raises:
             ConfigError: one of the two is not set.
@@ -654,7 +654,7 @@ class Settings(AccessSettings, VendorSettings):
 
     @property
     def alert_webhook(self) -> tuple[str, str] | None:
-        """Address and secret of the alerts' webhook, None where there is none. Secrets.
+        """Address and secret of the alerts' webhook, None if it is not set. Secrets.
 
         Raises:
             ConfigError: one of the two is not set, or the secret is the approvals' webhook's.
@@ -747,7 +747,7 @@ class Settings(AccessSettings, VendorSettings):
         where only this machine does."""
         if not self.loopback:
             return f"with API_HOST {self.api_host}"
-        # A proxy's names: it passes on to a loopback address what others send it.
+        # A proxy serves these names and forwards others' requests to a loopback address.
         named = [("DASHBOARD_URL", self.dashboard_url)] if self.dashboard_url else []
         named += [("CORS_ORIGINS", each) for each in self.cors_origins]
         remote = (
@@ -765,7 +765,7 @@ class Settings(AccessSettings, VendorSettings):
             if isinstance(value := getattr(self, name.lower()), SecretStr)
         }
         if self.development_secret:
-            # Where nobody else reaches it.
+            # The development secret is allowed because only this machine reaches the service.
             del found["API_SECRET"]
         url = found.pop("DATABASE_URL", "")
         password = _password_over_network(url) if self.shared_database else None
@@ -774,7 +774,7 @@ class Settings(AccessSettings, VendorSettings):
         return found
 
     def check_shared_ledger(self) -> None:
-        """Refuse an embedded ledger beside a database that several processes share.
+        """Refuse an embedded ledger with a database that several processes share.
 
         Raises:
             ConfigError: DATABASE_URL is PostgreSQL, and SOLANA_RPC_URL is not set.

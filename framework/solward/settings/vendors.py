@@ -52,7 +52,7 @@ class VendorSettings(BaseSettings):
         )
 
     def plugin_secret(self, name: str) -> str | None:
-        """Return the value of a secret that a plugin declares, None where it is not set: from the
+        """Return the value of a secret that a plugin declares, None if it is not set: from the
         service's environment, or from the `.env` that its settings are read from."""
         secret = self._variable(name)
         if secret is not None:
@@ -60,7 +60,7 @@ class VendorSettings(BaseSettings):
         return secret
 
     def address_of(self, spec: ProviderSpec | VenueSpec) -> str | None:
-        """Return the address that is configured for a provider or a venue, None where none is.
+        """Return the address that is configured for a provider or a venue, None if none is.
 
         Raises:
             ConfigError: the value of a third party's variable is none.
@@ -68,7 +68,7 @@ class VendorSettings(BaseSettings):
         address = self._variable(spec.base_url_env)
         if address is None or str(spec.base_url_env).lower() in VendorSettings.model_fields:
             return address
-        # A plugin host gets it in clear, so nothing else passes.
+        # A plugin host gets it in clear, so no other variable may pass.
         try:
             return service_address(address)
         except ValueError:
@@ -84,7 +84,7 @@ class VendorSettings(BaseSettings):
             ConfigError: one is no address, or is there twice.
         """
         pools = parts_of(self._variable(spec.pools_env) or "")
-        # A plugin host gets them in clear, so nothing else passes, and no error quotes one.
+        # A plugin host gets them in clear, so no other variable passes, and no error quotes one.
         if len(set(pools)) < len(pools) or not all(map(is_address, pools)):
             raise ConfigError(
                 f"{spec.pools_env} must be addresses of pools, separated by commas, each once"
@@ -109,7 +109,7 @@ class VendorSettings(BaseSettings):
             return None
         field = name.lower()
         if field not in type(self).model_fields:
-            # A third-party provider's: no setting of Solward (see `allowed_for_providers`).
+            # It is a third-party provider's variable (see `allowed_for_providers`).
             return os.environ.get(name) or env_file_values(Path(".env")).get(name) or None
         value = getattr(self, field)
         return value.get_secret_value() if isinstance(value, SecretStr) else value

@@ -21,12 +21,12 @@ DEFAULT_NAME: Final = "external-wallet"
 """What a wallet is called that was made without a name."""
 SHOWN: Final = 4
 """First and last characters of an address that people compare."""
-# Names that an input completes: each is sent to the browser.
+# The most names that an input suggests, because each is sent to the browser.
 _MOST_SUGGESTED: Final = 500
 
 
 class NamedAddress(Protocol):
-    """An address and what people call it."""
+    """An address and its name for people."""
 
     @property
     def address(self) -> str: ...
@@ -35,7 +35,7 @@ class NamedAddress(Protocol):
 
 
 class OwnWallet(NamedAddress, Protocol):
-    """A wallet of the service; `created_by` is the principal that made it, where that is known."""
+    """A wallet of the service; `created_by` is the principal that made it, if known."""
 
     @property
     def id(self) -> str: ...
@@ -43,7 +43,7 @@ class OwnWallet(NamedAddress, Protocol):
     def created_by(self) -> str | None: ...
 
 
-class Known(NamedTuple):
+class KnownAddress(NamedTuple):
     """A `NamedAddress` that is listed nowhere."""
 
     address: str
@@ -67,7 +67,7 @@ class AddressBook:
     ends: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(
+    def from_lists(
         cls, wallets: Iterable[OwnWallet] = (), contacts: Iterable[NamedAddress] = ()
     ) -> AddressBook:
         """Make the book from the service's lists. A wallet that an API key made is typed by its
@@ -88,17 +88,17 @@ class AddressBook:
         for each in contacts:
             known.setdefault(each.address, each.name)
             names[each.name].add(each.address)
-        # The first of those with the same ends holds.
+        # Reversed, so that the first of several addresses with the same ends is kept.
         ends = {_ends(address): address for address in reversed(known)}
         return cls(names, ids, known, ends)
 
     @property
     def suggested(self) -> list[str]:
-        """Names in their order, the first of them where there are many."""
+        """Names in their order, the first of them if there are many."""
         return sorted(self.names)[:_MOST_SUGGESTED]
 
     def address(self, text: str, called: str = "recipient") -> str:
-        """Return the address that a text is or means. An address and an id are themselves, also
+        """Return the address that a text is or means. An address or an id means itself, even
         where somebody is called so.
 
         Args:
@@ -122,11 +122,11 @@ class AddressBook:
             )
         return next(iter(found))
 
-    def taken_for(self, address: str) -> Known | None:
+    def taken_for(self, address: str) -> KnownAddress | None:
         """Return the known address that one without a name can be taken for: another one whose
         first and last `SHOWN` characters are the same, upper and lower case alike."""
         other = None if address in self.called else self.ends.get(_ends(address))
-        return None if other is None else Known(other, self.called[other])
+        return None if other is None else KnownAddress(other, self.called[other])
 
 
 def _ends(address: str) -> str:

@@ -1,4 +1,4 @@
-"""Bounds of what plugins and the service give each other. The fields of their types carry these,
+"""Bounds of the values between plugins and the service. The fields of their types carry these,
 and both ends of a plugin host's channel check them."""
 
 from __future__ import annotations

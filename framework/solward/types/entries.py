@@ -24,11 +24,11 @@ MAX_DEPTH: Final = 32
 """Most levels of a value; what is deeper, somebody's recursion cannot walk."""
 MAX_RECORDS: Final = 100
 """Most records of one `SkillContext.history`."""
-# The largest whole number that every reader of JSON has exactly.
+# The largest whole number that every JSON parser reads exactly.
 _MAX_WHOLE: Final = 2**53 - 1
 
-# Printable ASCII without the space: one spelling of a key, the same order in every database, and
-# nothing that a path, a log line or a terminal reads otherwise.
+# Printable ASCII without the space: a key has one spelling, the same order in every database, and
+# no character that a path, a log line or a terminal interprets.
 _KEY: Final = re.compile(rf"[!-~]{{1,{MAX_KEY}}}")
 _PREFIX: Final = re.compile(rf"[!-~]{{0,{MAX_KEY}}}")
 
@@ -116,14 +116,14 @@ _KEYS: Final = f"text of 1 to {MAX_KEY} printable ASCII characters without space
 
 
 def checked_key(key: object, field: str = "key") -> str:
-    """Return a key that may be stored; raises `InvalidRequest`."""
+    """Return the key if it may be stored; raises `InvalidRequest`."""
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         raise InvalidRequest(f"{field} must be {_KEYS}")
     return key
 
 
 def check_page(prefix: object, after: object, limit: object) -> None:
-    """Raise `InvalidRequest` for what no page of entries has."""
+    """Raise `InvalidRequest` for a page that cannot be listed."""
     if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
         raise InvalidRequest(f"prefix must be {_KEYS}, or empty")
     if after is not None:
@@ -133,7 +133,7 @@ def check_page(prefix: object, after: object, limit: object) -> None:
 
 
 def checked_put(put: object) -> Put:
-    """Return an entry that may be written, its value a copy of plain JSON types.
+    """Return the entry if it may be written, its value a copy of plain JSON types.
 
     Raises:
         InvalidRequest: names what does not fit.
@@ -196,7 +196,7 @@ def _plain(value: object, depth: int) -> Any:
 
 
 def checked_version(version: object) -> int | None:
-    """Return a version that an entry may be asked to have; raises `InvalidRequest`."""
+    """Return the version if an entry can have it; raises `InvalidRequest`."""
     if version is None:
         return None
     if not _is_whole(version, 0, _MAX_WHOLE):

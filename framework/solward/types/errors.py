@@ -56,18 +56,18 @@ if TYPE_CHECKING:
     from solward.types.record import Hold, TransactionRecord
 
 
-# Of an answer to a transaction that was refused or failed: the rule that refused it, URL-encoded,
+# Headers of the answer to a refused or failed transaction: the rule that refused it, URL-encoded,
 # and the id of its record. `Retry-After` is RFC 9110's, in seconds.
 RULE_HEADER = "Solward-Rule"
-# Of an answer to what was done, and may not be what was meant.
+# The header of an answer to a request that was carried out, but may not do what was meant.
 WARNING_HEADER = "Solward-Warning"
 TRANSACTION_HEADER = "Solward-Transaction"
 RETRY_HEADER = "Retry-After"
-# Of an error whose status is not the contract's (`ERROR_STATUS`): the contract's, by which clients
-# tell errors apart under both.
+# The header with the contract's status, if an error's own status differs (`ERROR_STATUS`): clients
+# tell errors apart by it under both.
 CONTRACT_HEADER = "Solward-Contract-Status"
-# Of every answer of the service, with the version of its interface. A gateway that answers in the
-# service's place does not send it, and does not know whether the service carried out the request.
+# The header of every answer of the service, with the interface's version. A gateway that answers
+# instead does not send it, and does not know whether the service carried out the request.
 API_HEADER = "Solward-Api"
 API_VERSION = "v1"
 
@@ -77,7 +77,7 @@ class SolwardError(Exception):
 
 
 class InvalidRequest(SolwardError):
-    """A value is missing or invalid; the message names the field and what was expected."""
+    """A value is missing or invalid; the message names the field and the expected value."""
 
 
 _LONGEST_SHOWN: Final = 64
@@ -197,7 +197,7 @@ class GuardrailBlocked(TransactionError):
 
     @property
     def retry_after_s(self) -> int | None:
-        """Seconds after which it may be asked for again, where that is known."""
+        """The seconds after which another try is useful, if known."""
         return self.record.retry_after_s
 
 
@@ -237,7 +237,7 @@ class PolicyChanged(SolwardError):
 
 
 class MayNotDecide(SolwardError):
-    """Holds are decided by others: not by who asks, nor by who was granted no approval."""
+    """The principal asked for the hold itself, or has no grant to approve it."""
 
 
 class TakenOver(SolwardError):
@@ -251,7 +251,7 @@ class KeyRevoked(SolwardError):
     """The API key that requests a transaction was revoked meanwhile; nothing was sent."""
 
     def __init__(self) -> None:
-        # As every request with it is answered from now on.
+        # Every later request with the key gets the same answer.
         super().__init__("Invalid API key")
 
 
@@ -270,7 +270,7 @@ class ProviderError(SolwardError):
         retryable: whether the same call may succeed later.
         may_cost: whether the vendor may charge for it all the same, as for an answer that came too
             late: what was reserved for it stays counted.
-        usage: what the vendor counted, a `Usage`; None where it is not known.
+        usage: what the vendor counted, a `Usage`; None if it is not known.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ class Intent:
         may_close: token accounts of the wallet that may be closed back to the wallet.
         may_revoke: mints whose authority the wallet may give up.
         details: the record's `details`, JSON-able, amounts as Decimal.
-        price_impact_bps: how far a swap moves the price, in basis points, rounded up; None where it
+        price_impact_bps: how far a swap moves the price, in basis points, rounded up; None if it
             is no swap.
         slippage_bps: how much less than quoted a swap may give, in basis points; None likewise.
     """
@@ -137,9 +137,9 @@ class Line:
         units: lamports or the mint's smallest units; 0 for `Operation.LAUNCH`.
         account: who receives: a wallet's address, a token or stake account, `venue:<name>` for a
             swap; None where nobody does.
-        owner: the wallet whose associated account for the asset `account` is, where the bytes show
-            it; None where they do not.
-        decimals: the mint's, where the bytes state them, which the ledger checks as they land; 9 of
+        owner: the wallet whose associated account for the asset `account` is, if the bytes show
+            it; None if they do not.
+        decimals: the mint's, if the bytes state them, which the ledger checks as they land; 9 of
             SOL.
         program: the mint's token program; None for SOL that is not wrapped.
     """
@@ -191,7 +191,7 @@ class AuthorityChange:
     to: Address | None
 
 
-# Keys inside instruction data are among the addresses: some ten for each hundred bytes.
+# Keys inside instruction data count as addresses: about ten for each hundred bytes.
 _MAX_NAMED: Final = Meta(max_length=16 << 10)
 
 
@@ -203,7 +203,7 @@ class TransactionEffects:
     transaction lands. Limits count `outflow`.
 
     Attributes:
-        outflow: the most the transaction can take, from its bytes; None where they cannot bound it,
+        outflow: the most the transaction can take, from its bytes; None if they cannot bound it,
             which is refused, and for the faucet's transaction.
         request: who asks for it; given to guardrails of plugins.
         tied: whether the state before and the simulation are of one slot. Where nodes are apart,

@@ -37,19 +37,19 @@ PAY = "pay"
 MAX_STORAGE_MB = 1_024
 MAX_URL = 8_192
 
-# The last label begins with a letter, so that no spelling of an IPv4 address is a name.
+# The last label begins with a letter, so that no spelling of an IPv4 address matches.
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _NAME = rf"(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])"
 _SITE = re.compile(rf"(?P<host>{_NAME})(?::(?P<port>[1-9][0-9]{{0,4}}))?")
 _MAX_NAME = 253
 
-# After the host printable ASCII but `"`, `#`, `<` and `>`, as httpx writes whatever it is given.
+# After the host, printable ASCII except `"`, `#`, `<` and `>`, as httpx writes every URL.
 _URL = re.compile(
     r"(?P<scheme>https?)://(?P<host>[a-z0-9._-]{1,253}|\[[0-9a-f:.]{2,45}\])"
     r"(?::(?P<port>[0-9]{1,5}))?(?P<target>(?:[/?][!$-;=?-~]*)?)"
 )
 _PORTS = {"https": 443, "http": 80}
-# Groups that are meant for Solward.
+# Groups that were probably meant for Solward.
 _MEANT = re.compile(r"solwards?(?:[._-]|$)", re.IGNORECASE)
 
 
@@ -102,7 +102,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """All that somebody agrees to with a plugin: its manifest, and what it declares beside it.
+    """All that somebody agrees to with a plugin: its manifest and its other declarations.
 
     Attributes:
         spends: a skill's effects are SPEND.
@@ -116,9 +116,8 @@ class Terms:
     base_url_env: str | None = None
 
     @classmethod
-    def of(cls, spec: object) -> Terms:
-        """Return those of a `SkillSpec`, `ProviderSpec` or `VenueSpec`; none of a guardrail's
-        None."""
+    def from_spec(cls, spec: object) -> Terms:
+        """Return the terms of a `SkillSpec`, `ProviderSpec` or `VenueSpec`; none for None."""
         return cls(
             getattr(spec, "manifest", None),
             getattr(spec, "effects", None) == "spend",
@@ -132,7 +131,7 @@ class Terms:
         Args:
             unset: variables of secrets that are said not to be set.
         """
-        return self._beside(Terms(), unset) + needs(self.manifest, unset)
+        return self._additions(Terms(), unset) + needs(self.manifest, unset)
 
     def secrets(self) -> tuple[str, ...]:
         """Return the environment variables of its secrets, each once."""
@@ -143,9 +142,9 @@ class Terms:
     def wider_than(self, old: Terms | None) -> tuple[str, ...]:
         """Return in words what it has beyond `old`; empty if nobody need be asked again."""
         had = old or Terms()
-        return self._beside(had) + wider(had.manifest, self.manifest)
+        return self._additions(had) + wider(had.manifest, self.manifest)
 
-    def _beside(self, had: Terms, unset: Collection[str] = ()) -> tuple[str, ...]:
+    def _additions(self, had: Terms, unset: Collection[str] = ()) -> tuple[str, ...]:
         found = ["effects: spend"] if self.spends and not had.spends else []
         if self.secret_env not in (None, had.secret_env):
             found.append(f"key: {self.secret_env}{_NOT_SET if self.secret_env in unset else ''}")
@@ -168,8 +167,7 @@ class Site(NamedTuple):
 
 
 def site_name(site: Site) -> str:
-    """Return a site as grants and payments name it: host, and port where it is not 443, by http
-    too."""
+    """Return a site as grants and payments name it: the host, and any port but 443."""
     return site.host if site.port == _PORTS["https"] else f"{site.host}:{site.port}"
 
 
@@ -188,12 +186,12 @@ class Target(NamedTuple):
 
 
 def declared_site(text: object) -> Site | None:
-    """Return the site that a manifest's entry names; None where it is none."""
+    """Return the site that a manifest's entry names; None if it names none."""
     found = _SITE.fullmatch(text) if isinstance(text, str) else None
     if found is None or len(found["host"]) > _MAX_NAME:
         return None
     port = int(found["port"] or 443)
-    # The port of https has one spelling: none.
+    # The default port of https must be left out, so that a site has one spelling.
     known = port <= 65_535 and found["port"] != "443"
     return Site("https", found["host"], port) if known else None
 
@@ -202,7 +200,7 @@ def site_of(manifest: Manifest | None, url: str, configured: Iterable[str] = ())
     """Return the target of a plugin's request.
 
     Args:
-        manifest: the plugin's, None where it has none.
+        manifest: the plugin's, None if it has none.
         url: absolute, as httpx writes it: lower-case host, ASCII, no userinfo, no fragment.
         configured: addresses that the operator configured for this plugin.
 
@@ -231,7 +229,7 @@ def check_paid_site(manifest: Manifest | None, url: str) -> None:
     Whether a site may be called at all, and by http, is the payer's to judge.
 
     Args:
-        manifest: the plugin's, None where it has none.
+        manifest: the plugin's, None if it has none.
         url: absolute, as httpx writes it: lower-case host, ASCII, no userinfo, no fragment.
 
     Raises:
@@ -261,7 +259,7 @@ def secret_sites(
         site = declared_site(each.site) if each.env == env else None
         if site is not None:
             named[site] = each.in_query or named.get(site, False)
-    # Only what was declared, and so accepted, goes anywhere: also to a configured address.
+    # Only declared, and so accepted, secrets are sent, even to a configured address.
     instead = tuple(map(_configured_site, configured)) if named else ()
     return dict.fromkeys(instead, any(named.values())) if instead else named
 
@@ -270,7 +268,7 @@ def secret_text(declared: Mapping[str, str | None], env: str) -> str:
     """Return the text of one of a plugin's secrets.
 
     Args:
-        declared: those that its manifest declares, by variable; None where it is not set.
+        declared: those that its manifest declares, by variable; None if it is not set.
 
     Raises:
         SkillError: `secret_not_declared` or `secret_not_set`.
@@ -315,7 +313,7 @@ def wider(old: Manifest | None, new: Manifest | None) -> tuple[str, ...]:
             found += [f"{kind}: {each}" for each in after if each not in before]
     if wants.storage_mb > had.storage_mb:
         found.append(f"storage: {wants.storage_mb} MB, before {had.storage_mb} MB")
-    # A secret that may stand in a query covers the same one that may not.
+    # An accepted secret for queries and headers covers the same secret for headers alone.
     covered = {*had.secrets, *(Secret(each.env, each.site) for each in had.secrets)}
     found += [_secret(each) for each in wants.secrets if each not in covered]
     return tuple(found)
@@ -483,7 +481,7 @@ class Problem:
         plugin: the entry point's name.
         distribution: the installed distribution it belongs to.
         detail: what was found and what was expected.
-        group: its entry-point group, empty where its distribution could not be read.
+        group: its entry-point group, empty if its distribution could not be read.
         version: the distribution's version, empty likewise.
     """
 

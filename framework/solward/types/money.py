@@ -54,8 +54,8 @@ def to_units(value: object, decimals: int, field: str, most: int = U64_MAX) -> i
 
 
 def sol_to_lamports(value: object, field: str = "amount") -> int:
-    """Return SOL as given by a caller -> lamports; raises like `to_units`."""
-    # There is less of it than is counted.
+    """Convert a caller's SOL to lamports; raises like `to_units`."""
+    # Less SOL exists than Solward can count.
     return to_units(value, SOL_DECIMALS, field, COUNTED_MAX)
 
 

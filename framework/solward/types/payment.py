@@ -74,7 +74,7 @@ class HttpAnswer:
     body: Annotated[bytes, Meta(max_length=4 << 20)] = b""
 
     def header(self, name: str) -> str | None:
-        """Return the first header of this name, in any spelling; None where there is none."""
+        """Return the first header of this name, in any case; None if there is none."""
         wanted = name.lower()
         return next((value for each, value in self.headers if each.lower() == wanted), None)
 
@@ -86,7 +86,7 @@ class HttpAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PaymentSplit:
-    """A part of a payment that goes to somebody beside `PaymentOffer.pay_to`."""
+    """A part of a payment that goes to another recipient than `PaymentOffer.pay_to`."""
 
     recipient: Address
     units: Natural
@@ -94,7 +94,7 @@ class PaymentSplit:
 
 @dataclass(frozen=True, slots=True)
 class PaymentOffer:
-    """One way to pay that a seller offers; what it says is the seller's word.
+    """One way to pay that a seller offers; its fields are only the seller's word.
 
     Attributes:
         network: `mainnet-beta`, `devnet`, `testnet`, `localnet`, or the CAIP-2 id of another.
@@ -102,17 +102,17 @@ class PaymentOffer:
         units: all that leaves, `splits` included.
         pay_to: owner of what receives; not a token account.
         modes: that the seller takes.
-        fee_payer: who pays the fee of a sponsored payment; None where there is no such.
-        memo: what the memo must be; None where the seller wants none in particular.
+        fee_payer: who pays the fee of a sponsored payment; None if there is no such.
+        memo: what the memo must be; None if the seller wants none in particular.
         nonce_memo: whether a memo that the seller did not ask for may make equal payments distinct;
             otherwise they differ by their compute unit limits.
         splits: further recipients.
         opens_accounts: whether the seller wants accounts opened at the payer's cost.
-        decimals: of the mint, as the seller says; None where it does not.
+        decimals: of the mint, as the seller says; None if it does not.
         token_program: likewise.
         most_compute_units: the highest limit of compute units that the seller takes.
         most_unit_price: the highest price of one, in micro-lamports.
-        expires_ms: after that the seller takes no payment for it; None where it does not say.
+        expires_ms: after that the seller takes no payment for it; None if it does not say.
         resource: the address that the offer is for, as the seller says; None likewise.
         description: what is sold, as the seller says; shown to people, and believed by nobody.
         raw: the protocol's own, given back to it unchanged; JSON-able.
@@ -144,9 +144,9 @@ class PaymentProof:
 
     Attributes:
         payer: the wallet's address.
-        wire: the transaction that is handed over, where `mode` hands one over; a sponsor's
+        wire: the transaction that is handed over, if `mode` hands one over; a sponsor's
             signature is zeros.
-        signature: base58 of what has landed, where `mode` is `push`.
+        signature: base58 of what has landed, if `mode` is `push`.
     """
 
     mode: PaymentMode
@@ -160,8 +160,8 @@ class PaymentReceipt:
     """A seller's statement about a payment: a hint that only the ledger can confirm.
 
     Attributes:
-        signature: of the transaction, base58; None where the seller names none.
-        reason: why it was refused, as the seller says; None where it was not.
+        signature: of the transaction, base58; None if the seller names none.
+        reason: why it was refused, as the seller says; None if it was not.
     """
 
     signature: Name | None = None
@@ -260,10 +260,10 @@ class PaymentState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PayRequest:
-    """A request that may be paid for; see `SkillContext.pay`.
+    """A request that a wallet may pay for; see `SkillContext.pay`.
 
     Attributes:
-        max: the most to pay, `0.05 USDC`: whole units and a symbol or mint; None where the caller
+        max: the most to pay, `0.05 USDC`: whole units and a symbol or mint; None if the caller
             need not say.
         body: as large as that of a request to the service itself.
         protocol: the only protocol to pay by; None for any.
@@ -357,7 +357,7 @@ class PaidAnswer:
     truncated: bool = False
 
     def header(self, name: str) -> str | None:
-        """Return the first header of this name, in any spelling; None where there is none."""
+        """Return the first header of this name, in any case; None if there is none."""
         wanted = name.lower()
         return next((value for each, value in self.headers if each.lower() == wanted), None)
 

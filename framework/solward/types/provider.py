@@ -51,7 +51,7 @@ class ProviderContext:
     Attributes:
         secret: value of `secret_env`, None when it is not set or none is declared.
         base_url: value of `base_url_env` without trailing slashes, None for the vendor's own.
-        storage: as `SkillContext.storage`; None where the manifest declares no `storage_mb`.
+        storage: as `SkillContext.storage`; None if the manifest declares no `storage_mb`.
     """
 
     secret: str | None = field(default=None, repr=False)
@@ -167,7 +167,7 @@ class Completion:
     usage: Usage | None = None
 
 
-# Characters and calls. More, or a longer name, does not travel out of a plugin host.
+# The most characters and calls; a plugin host cannot send more, or a longer name.
 _MAX_ANSWER: Final = 1 << 18
 _MAX_NAME: Final = 200
 _MAX_CALLS: Final = 1_024

@@ -132,7 +132,7 @@ def leaves_of(details: Mapping[str, Any]) -> tuple[LeavingAmount, ...]:
     return tuple(LeavingAmount(**each) for each in details.get(LEAVES, ()))
 
 
-# Of these types the amount is in SOL.
+# The types whose amount is in SOL.
 _OF_SOL = frozenset(
     {
         TransactionType.TRANSFER,

@@ -1,4 +1,4 @@
-"""Sites: who is paid over HTTP, as grants name them and as the chain of a payment has them.
+"""Sites: recipients of payments over HTTP, as grants and a payment's chain name them.
 
 A site is a host and a port, spelled in one way: `api.example.com`, `127.0.0.1:4021`, `[::1]:4021`.
 The port is left out where it is 443, and only there: whatever the scheme, one text is one listener.
@@ -42,7 +42,7 @@ def read_site(text: str, path: str) -> str:
 
 
 def without_default_port(site: str) -> str:
-    """Return a site without the port of http either, for what only compares hosts."""
+    """Return a site without the port of http too, to compare hosts only."""
     return site.removesuffix(":80")
 
 

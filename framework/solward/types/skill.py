@@ -59,9 +59,9 @@ class SkillSpec:
     settings: Mapping[str, Any] | None = None
 
 
-# Refused beside `type: object` at the top of a tool's parameters, by all four vendors.
+# All four vendors refuse these beside `type: object` at the top of a tool's parameters.
 _NOT_AT_THE_TOP = frozenset({"allOf", "anyOf", "const", "enum", "not", "oneOf"})
-# For validators; not restated in words.
+# Only validators need these, so they are not restated in words.
 _DROPPED = frozenset({"$schema", "$id", "$defs", "$comment", "additionalProperties", "title"})
 _NARROW = frozenset(
     {
@@ -111,7 +111,7 @@ def tool_definitions(
 
 
 _MOST_TEXTS: Final = 1_024
-# By identity, which holds as the tool is kept beside what was written of it.
+# Compared by identity, which is safe because the tool is stored with its text.
 _texts: Final[dict[tuple[int, bool], tuple[ToolDefinition, str]]] = {}
 
 

@@ -36,8 +36,8 @@ class VenueSpec:
         manifest: what it needs; None: no network. With one, its configured address is allowed
             without being named.
         base_url: the address of its API, `https://`, whose host is one of the manifest's sites;
-            None where it has none.
-        base_url_env: environment variable with another address, None where there is none to
+            None if it has none.
+        base_url_env: environment variable with another address, None if there is none to
             configure.
         secret_env: environment variable of its key, which the configured address gets instead of
             the manifest's site. The manifest names it among its `secrets`, which may be more.
@@ -69,8 +69,8 @@ class VenueContext:
 
     Attributes:
         http: bound to the venue's address; without one requests name theirs in full.
-        secrets: by variable, None where one is not set; ask `secret`.
-        storage: as `SkillContext.storage`; None where the manifest declares no `storage_mb`.
+        secrets: by variable, None if one is not set; ask `secret`.
+        storage: as `SkillContext.storage`; None if the manifest declares no `storage_mb`.
         ledger: read access to the ledger.
         pools: the addresses of `VenueSpec.pools_env`, in the operator's order.
         options: the service's own settings for a built-in venue, by variable.

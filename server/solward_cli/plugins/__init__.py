@@ -143,7 +143,7 @@ def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
             plugin.distribution,
             plugin.version,
             DEMO if getattr(spec, "demo", False) else LOADED,
-            needs=needs(Terms.of(spec)),
+            needs=needs(Terms.from_spec(spec)),
             where="" if folder is None else str(folder.folder),
         )
     accepted = {

@@ -202,7 +202,7 @@ class Table:
             self._oldest = answer.records[-1].id if answer.records else None
         self._known |= {each.id: each for each in answer.records}
         self._wallets = {each.id: each.name for each in answer.wallets}
-        recipients = AddressBook.of(answer.wallets, answer.contacts)
+        recipients = AddressBook.from_lists(answer.wallets, answer.contacts)
         if before is None or before.agents != answer.agents:
             agents = {each.id: each.name for each in answer.agents}
             self._agent.set_options({"": "All agents"} | agents)

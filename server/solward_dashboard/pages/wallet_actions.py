@@ -210,7 +210,7 @@ class ActionPanel:
             wallets, contacts = await asyncio.gather(api().wallets.list(), api().contacts.list())
         except SolwardError:
             return
-        self._form.take_names(self._action.recipient, AddressBook.of(wallets, contacts))
+        self._form.take_names(self._action.recipient, AddressBook.from_lists(wallets, contacts))
 
     async def _agreed(self, wallet: Wallet, values: Mapping[str, Any]) -> bool:
         """Return whether a person confirms the action, if it needs that."""

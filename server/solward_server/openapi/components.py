@@ -19,7 +19,7 @@ from solward.resources.fields import (
     Text,
     Whole,
     camel,
-    shown,
+    value_schema,
 )
 from solward.resources.schema import array, mapping, response_object
 from solward.resources.shared import Example
@@ -86,7 +86,7 @@ SCHEMAS: dict[str, Schema] = {
     "Error": response_object({"error": Text("What is wrong.")}),
     "TransactionStatus": Choice(
         "See docs/reference/transactions.md.", options=tuple(TransactionStatus)
-    ).shown(),
+    ).answer_schema(),
     "RefusalNumbers": NUMBERS,
 }
 
@@ -95,7 +95,7 @@ Parameter = dict[str, Any]
 
 
 def _parameter(place: str, name: str, of: Field | Schema, **more: Any) -> Parameter:
-    schema = shown(of)
+    schema = value_schema(of)
     description = schema["description"]
     bare = {key: value for key, value in schema.items() if key != "description"}
     return {"name": name, "in": place, "description": description, "schema": bare} | more
@@ -158,7 +158,7 @@ WALLET_ID = PATH_PARAMETERS["wallet_id"]
 
 
 DRY_RUN = query("dryRun", Flag("Judge and simulate only; nothing is recorded, reserved or sent."))
-DRY_RUN_FLAG = Flag("As in the query; either of them asks for it.").shown()
+DRY_RUN_FLAG = Flag("As in the query; either of them asks for it.").answer_schema()
 """The same in a request's body."""
 IDEMPOTENCY_KEY = _parameter(
     "header",

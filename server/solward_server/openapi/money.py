@@ -75,7 +75,7 @@ _WAITS = (
 
 def money_operation(declared: Declared) -> Operation:
     """Return the route of a declared operation."""
-    details = {each.json: each.shown() for each in declared.details}
+    details = {each.json: each.answer_schema() for each in declared.details}
     kind = declared.type.value
     record = RECORD | {
         "type": {"type": "string", "const": kind},
@@ -89,7 +89,7 @@ def money_operation(declared: Declared) -> Operation:
         extra["metadata"] = response_object({name: details[name] for name in declared.metadata})
         extra_example["metadata"] = {name: declared.answer[name] for name in declared.metadata}
     if declared.flag:
-        extra[declared.flag] = Flag("True once it is confirmed.").shown()
+        extra[declared.flag] = Flag("True once it is confirmed.").answer_schema()
         extra_example[declared.flag] = True
     is_flat = declared.is_flat
     schema = response_object(

@@ -58,7 +58,7 @@ async def pay(context: RouteContext, wallet_id: str) -> Response:
     # Checked first, so that a request that may mean a trial never pays.
     is_trial = wants_dry_run(body)
     # Only a checked body is small enough to be hashed for its key.
-    asked = calls.PaidRequest.of(body).asked
+    asked = calls.PaidRequest.of(body).pay_request
     # A dry run does not use the key, but refuses a malformed one.
     key = idempotency_key(body)
     if is_trial:

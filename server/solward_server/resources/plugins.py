@@ -41,8 +41,8 @@ def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
             "name": name,
             "distribution": plugin.distribution,
             "version": plugin.version,
-            "manifest": manifest_json(Terms.of(plugin.spec).manifest),
-            "secrets": _secrets(Terms.of(plugin.spec), settings),
+            "manifest": manifest_json(Terms.from_spec(plugin.spec).manifest),
+            "secrets": _secrets(Terms.from_spec(plugin.spec), settings),
         }
         | (_provider(plugin, settings) if kind == "provider" else {})
         | ({"hasSettings": plugin.settings is not None} if kind == "skill" else {})

@@ -163,7 +163,7 @@ async def _exported(
                 if named and page:
                     wallets = await _wallets_of(context, page)
                     names = {each.id: each.name for each in wallets}
-                    book = AddressBook.of(wallets, called)
+                    book = AddressBook.from_lists(wallets, called)
                     naming = RowNames(service.tokens, decimals, names, book)
                 lines = csv_rows(page, naming) if page else b""
                 page = await anext(others, None)

@@ -421,7 +421,9 @@ def _in_process(candidates: Sequence[Candidate], where: str) -> Iterator[list[Su
     specs = [
         each.target.loaded.spec for each in subjects if isinstance(each.target.loaded, LoadedSkill)
     ]
-    missing = {env for spec in specs for env in Terms.of(spec).secrets() if env not in os.environ}
+    missing = {
+        env for spec in specs for env in Terms.from_spec(spec).secrets() if env not in os.environ
+    }
     os.environ.update({env: plugin_secret(env) for env in missing})
     try:
         yield subjects

@@ -114,7 +114,7 @@ async def _answered(
         http = await stack.enter_async_context(httpx.AsyncClient())
     context = VenueContext(
         _streaming(http),
-        {env: plugin_secret(env) for env in Terms.of(venue.spec).secrets()},
+        {env: plugin_secret(env) for env in Terms.from_spec(venue.spec).secrets()},
         pools=tuple(cases.pools),
     )
     stand: Stand | None = None
