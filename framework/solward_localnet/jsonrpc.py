@@ -38,8 +38,7 @@ class RpcError(Exception):
         self.data = data
 
     def to_json(self) -> dict[str, Any]:
-        """Return the error object as the wire carries it; `data` is left out where there is
-        none."""
+        """Return the error object as the wire carries it, without `data` if there is none."""
         body: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.data is not None:
             body["data"] = self.data
@@ -47,8 +46,7 @@ class RpcError(Exception):
 
 
 def invalid_params(message: str) -> RpcError:
-    """Return the error for a parameter that cannot be used; `message` names it and what was
-    expected."""
+    """Return the error for a bad parameter; `message` names it and what was expected."""
     return RpcError(INVALID_PARAMS, message)
 
 

@@ -286,8 +286,7 @@ def balances(accounts: tuple[Any, ...]) -> tuple[int, ...]:
 def token_balances(
     ledger: LocalLedger, execution: Execution, accounts: tuple[Any, ...]
 ) -> tuple[dict[str, Any], ...]:
-    """Return the `UiTransactionTokenBalance` of each token account among the transaction's
-    accounts."""
+    """Return the `UiTransactionTokenBalance` of each token account of the transaction."""
     known = dict(zip(execution.keys.all, accounts, strict=True))
     found = []
     for index, account in enumerate(accounts):

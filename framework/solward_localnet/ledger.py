@@ -159,8 +159,7 @@ class Chain:
         return self.time_ms // 1000
 
     def block_time(self, slot: int) -> int:
-        """Return seconds since the Unix epoch at the start of `slot`, counted back from the
-        current."""
+        """Return seconds since the Unix epoch at the start of `slot`, from the current one."""
         return (self.time_ms - (self.slot - slot) * self.slot_ms) // 1000
 
     def state(self, ceiling: int) -> ChainState:
@@ -320,8 +319,7 @@ class LocalLedger:
         return stakes.epoch_stakes(self.vm.delegations(), self.chain.epoch, self._history)
 
     def usable_nonce(self, tx: VersionedTransaction) -> Pubkey | None:
-        """Return the nonce account whose durable nonce is the transaction's blockhash, if there is
-        one.
+        """Return the nonce account whose durable nonce is the transaction's blockhash, or None.
 
         As Agave's `check_load_and_advance_message_nonce_account`: the first instruction advances
         the nonce, the account is written, and its authority has signed.

@@ -101,8 +101,7 @@ POOLS = (
 
 
 def genesis_accounts(rent_per_byte: int = LOCALNET_RENT_PER_BYTE) -> Mapping[Pubkey, Account]:
-    """Return the program, the mints, the pools and their vaults, which hold the rent of their
-    bytes."""
+    """Return the program, the mints, the pools and their vaults, each with its rent."""
 
     def rent(size: int) -> int:
         return rent_of(size, rent_per_byte)

@@ -133,8 +133,7 @@ class Storage:
         self._write("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
 
     def accounts(self) -> Iterator[tuple[Pubkey, Account]]:
-        """Yield every account; executable ones last, since they point at accounts that hold
-        code."""
+        """Yield every account; executable ones last, since they point at accounts with code."""
         rows = self._connection.execute("SELECT * FROM accounts ORDER BY executable")
         for address, lamports, owner, executable, rent_epoch, data in rows:
             yield (

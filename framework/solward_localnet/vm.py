@@ -321,8 +321,7 @@ class Vm:
         return begun, _for_vm(tx, loaded)
 
     def keys(self, message: AnyMessage) -> Keys:
-        """Return the accounts of a message; those of a lookup table that cannot be read are left
-        out."""
+        """Return the accounts of a message, without those of an unreadable lookup table."""
         static, header = message.account_keys, message.header
         signed = header.num_required_signatures
         last_signed = signed - header.num_readonly_signed_accounts
@@ -484,8 +483,7 @@ def _for_vm(tx: VersionedTransaction, loaded: int) -> VersionedTransaction:
 
 
 def _loads_too_much(message: AnyMessage, loaded: int) -> bool:
-    """Return whether a v1 message allows fewer bytes of accounts than it loads; not set they are
-    0."""
+    """Return whether a v1 message allows fewer bytes of accounts than it loads; 0 if not set."""
     if not isinstance(message, MessageV1):
         return False
     return loaded > (message.config.loaded_accounts_data_size_limit or 0)

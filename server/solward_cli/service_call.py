@@ -58,8 +58,7 @@ class ServiceCall:
     _text: str = ""
 
     async def ask(self, call: Call[Any], *parts: str, **fields: Any) -> Any:
-        """Return the answer of a declared call, which `--json` prints; fields left out are the
-        service's to choose.
+        """Return the answer of a declared call, for `--json`; the service chooses fields left out.
 
         Args:
             parts: the parts of its path.

@@ -317,8 +317,7 @@ def _wallets(frozen: Frozen) -> None:
 
 
 async def _confirmed(frozen: Frozen) -> str | None:
-    """Return the reason, maybe empty, if the person confirms to (un)freeze everything; else
-    None."""
+    """Return the reason, maybe empty, if the person confirms to (un)freeze all; else None."""
 
     def stops() -> None:
         _list("Stops at once, until you unfreeze, also across restarts:", STOPS)

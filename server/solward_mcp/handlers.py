@@ -48,8 +48,7 @@ _AT_ONCE = 8
 
 
 async def responded(work: Awaitable[Json], unreachable: Callable[[], None]) -> Json:
-    """Return the answer to a request; raises only `ProtocolError`, with the texts of deliberate
-    errors.
+    """Return the answer to a request; raises `ProtocolError` alone, with deliberate errors' texts.
 
     Args:
         unreachable: is called if the service does not respond.

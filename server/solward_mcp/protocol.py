@@ -131,8 +131,7 @@ def _unknown_meta(message: Json) -> str | None:
 
 
 def _rounded(value: Any, path: str) -> str | None:
-    """Return the path of the first fraction that the SDK, which reads it as a float, would
-    change."""
+    """Return the path of the first fraction that the SDK's reading as float would change."""
     if isinstance(value, Decimal):
         return None if Decimal(repr(float(value))) == value else path
     if isinstance(value, dict):

@@ -104,8 +104,7 @@ class HeldCalls:
             del self._keys[name]
 
     def answered(self, request_id: str, name: str) -> _Request | None:
-        """Note that a request is answered, and return it, if known. The answer may not be the
-        call's result."""
+        """Note that a request is answered, maybe not by the call's result; return it if known."""
         request = self._requests.get((request_id, name))
         if request is not None:
             request.until = time.monotonic() + _CROSSED_S
@@ -198,8 +197,7 @@ class WalletScope:
         return (await self.client.wallets.find(only),)
 
     async def limits(self, wallet: Wallet) -> Mapping[str, Any]:
-        """Return the wallet's limits and, as `key`, those of the caller's own; raises
-        `ClientError`."""
+        """Return the wallet's limits and, as `key`, the caller's own; raises `ClientError`."""
         limits: Mapping[str, Any]
         limits, own = await asyncio.gather(self.client.wallets.limits(wallet.id), self._own_key())
         if own is None:

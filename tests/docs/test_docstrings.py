@@ -22,8 +22,6 @@ CLAUSES = re.compile(
     r"|On|Or|Since|So|That|Their|They|This|Those|To|Under|Until|What|When|Where|Whether|Which|While"
     r"|Who|Whose|Why|With|Within|Without)\b"
 )
-# How many do not yet; it only falls.
-LEFT = 1_687
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -68,4 +66,4 @@ def in_file(file: Path) -> Iterator[Docstring]:
 def test_every_docstring_begins_with_a_sentence() -> None:
     found = list(docstrings())
     assert len(found) > 4_000
-    assert len([each for each in found if each.fails]) <= LEFT
+    assert [f"{each.place}: {each.text[:60]}" for each in found if each.fails] == []

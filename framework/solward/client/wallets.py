@@ -239,8 +239,7 @@ class Transactions(TransactionRequests):
         return await _page(partial(self._ask, LIST_TRANSACTIONS), limit, before, only)
 
     async def export(self, only: TransactionFilter | None = None) -> AsyncGenerator[bytes, None]:
-        """Yield all that fit as CSV (docs/reference/rest.md), newest first, in pieces as they
-        arrive."""
+        """Yield all that fit as CSV (docs/reference/rest.md), newest first, in pieces."""
         query = requested(TransactionFilter, **asdict(only or TransactionFilter()))
         async with contextlib.aclosing(self._http.download("/transactions.csv", query)) as pieces:
             async for piece in pieces:
@@ -279,7 +278,7 @@ def find_one(
     also: Callable[[N], str] | None = None,
     maker: Callable[[N], str | None] = lambda _: None,
 ) -> N:
-    """Return the item with this id or unique text (`also`), or the only one of this name or id
+    """Return the item with this id or unique text (`also`), or the only one with this name or
     prefix.
 
     Whoever may make an item chooses its name, so a name never takes the place of another's id,

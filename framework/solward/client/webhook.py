@@ -119,8 +119,7 @@ def verify_alerts(
     *,
     clock: Callable[[], float] = time.time,
 ) -> AlertDelivery:
-    """Return the alerts in a request, if the service signed it just now; arguments as
-    `verify_delivery`.
+    """Return the alerts in a request, if the service signed it now; arguments as `verify_delivery`.
 
     Raises:
         BadSignature: the secret did not sign this, or more than 300 s from now.

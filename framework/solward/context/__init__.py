@@ -178,8 +178,7 @@ class MoneyCalls(StoreCalls, Protocol):
         """Ends when the call for which the context was made ends."""
 
     async def money(self, asked: MoneyRequest, ordinal: int, remember: Sequence[Put] = ()) -> Any:
-        """Make a transaction; returns its `TransactionRecord`, or the `PaidAnswer` to a
-        `PayRequest`.
+        """Make a transaction; return its `TransactionRecord`, or a `PayRequest`'s `PaidAnswer`.
 
         Args:
             remember: written to the plugin's store in the database transaction that stores the

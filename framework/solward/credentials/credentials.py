@@ -101,8 +101,7 @@ class Credential:
     def rotated(
         self, hash_: str, now_ms: int, overlap_s: int, until_ms: int | None = None
     ) -> Credential:
-        """Return the credential with another secret; the one before it works for the overlap, in
-        seconds.
+        """Return the credential with another secret; the old one works for the overlap, in seconds.
 
         A secret before that one ends at once.
 

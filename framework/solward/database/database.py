@@ -170,8 +170,7 @@ class Database:
 
     @classmethod
     def inspect(cls, url: str | SecretStr | None, home: Path) -> Database:
-        """Open an existing database for reading, whoever else has it open; nothing is created
-        or changed.
+        """Open an existing database for reading, whoever else has it open; it changes nothing.
 
         Raises:
             ConfigError: the URL names no database that is supported.
@@ -208,8 +207,7 @@ class Database:
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """Yield one transaction: committed, durably, when the block ends, rolled back when it
-        raises.
+        """Yield one transaction: committed durably when the block ends, rolled back if it raises.
 
         On SQLite writers queue here, in order, and those that wait share a commit. A cancellation
         during the commit is raised after it, so that no caller sees it half done. Events recorded

@@ -267,8 +267,7 @@ class Prepared:
     async def _ready(
         self, connection: AsyncConnection, parameters: _Parameters
     ) -> tuple[_Plan, Any]:
-        """Return the plan for these parameters, and the driver's connection, inside a
-        transaction."""
+        """Return the plan for these parameters, and the driver's connection in a transaction."""
         sync = connection.sync_connection
         assert sync is not None
         if not sync.in_transaction():

@@ -474,8 +474,7 @@ def _lock(descriptor: int, path: Path) -> None:
 
 
 def _reader(descriptor: int) -> int:
-    """Return a process that has the database open, 0 where none is known; it only explains a
-    refusal."""
+    """Return a process that has the database open, 0 if none is known; it explains a refusal."""
     query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _SHARED_AT, _SHARED_BYTES, 0)
     try:
         kind, *_range, process = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, query))

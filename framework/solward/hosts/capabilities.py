@@ -151,7 +151,7 @@ class RunningCall:
 
     @property
     def refusal(self) -> str | None:
-        """The last request that was refused because its plugin should not make it, in words; or
+        """The last request, in words, that was refused because no plugin should make it; or
         None."""
         refused = self.refused or (None if self.egress is None else self.egress.refused)
         # Only the code: the error's text quotes the plugin, and everybody can read problems.

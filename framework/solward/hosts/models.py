@@ -187,8 +187,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ModelHosts:
-    """The hosts of the model providers, started by `warm` or the first call, and again after their
-    end.
+    """The hosts of the model providers, started by `warm` or a call, and again after their end.
 
     Args:
         count: number of processes; each call uses the least busy.
@@ -222,8 +221,7 @@ class ModelHosts:
         return tuple(model.host for model in self._models)
 
     def hooks(self, spec: ProviderSpec, module: str) -> Mapping[str, Callable[..., Any]]:
-        """Return the provider's hooks, each a call into a host; use it before the first call is
-        made.
+        """Return the provider's hooks, each a call into a host; use it before the first call.
 
         Args:
             module: one of Solward's own modules, which has the hooks.
@@ -320,8 +318,7 @@ class ModelHosts:
 
 @dataclass(slots=True)
 class _ModelHost:
-    """A host with its calls, waiting ones too; the process that had a first call; the calls by
-    lane."""
+    """A host with its calls, waiting ones too; the process that had a first call; calls by lane."""
 
     host: Host
     capabilities: Capabilities

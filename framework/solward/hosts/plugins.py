@@ -300,7 +300,7 @@ class PluginHosts:
     def _storage_config(
         self, name: str, candidates: Sequence[Candidate], specs: Sequence[Plugin]
     ) -> dict[str, Any]:
-        """Return the part of a host's configuration about its plugins' files; empty if they keep
+        """Return the part of a host's configuration about its plugins' files; empty if they have
         none.
 
         For a distribution in a folder of its own, the accepted size counts, not the declared one.
@@ -422,8 +422,7 @@ def _numbers(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Plugin:
-    """A skill, venue, payment protocol or guardrail, each of whose hooks is a call into its
-    host."""
+    """A skill, venue, payment protocol or guardrail whose hooks are calls into its host."""
 
     host: TenantHost
     name: str
@@ -561,8 +560,7 @@ class _Plugin:
 def declared_terms(
     one: InstalledDistribution, unconfined: Collection[str] = ()
 ) -> dict[str, Terms]:
-    """Return the needs that each plugin declares, by `group:name`. Call it only while no event loop
-    runs.
+    """Return the needs that each plugin declares, by `group:name`. No event loop may run meanwhile.
 
     Args:
         unconfined: see `plugin_hosts`.

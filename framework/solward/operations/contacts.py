@@ -99,7 +99,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_unlike(new: ContactRow, known: Sequence[ContactRow], own: Sequence[OwnWallet]) -> None:
-    """Raise `InvalidRequest` if a contact's address or name looks like another contact's or own
+    """Raise `InvalidRequest` if a contact's address or name looks like a contact's or own
     wallet's."""
     wallets = [KnownAddress(each.address, "a wallet of this service") for each in own]
     if any(each.address == new.address for each in own):

@@ -530,8 +530,7 @@ async def _receiver(
 
 
 async def _rent(ledger: ReadLedger, owner: str, account: str, mint: Mint) -> int:
-    """Return the most lamports that opening the receiver's associated account takes; 0 if it is
-    open."""
+    """Return the most lamports that opening the receiver's associated account takes; 0 if open."""
     existing = token_account(await ledger.account(account))
     if existing is None:
         # Lamports that were sent to the address earlier do not open it.

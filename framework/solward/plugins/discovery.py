@@ -115,8 +115,7 @@ class Place:
 
     @property
     def trust(self) -> str | None:
-        """The power that an installation there has over the service; None for a folder of its
-        own."""
+        """The power of an installation there over the service; None for a folder of its own."""
         if self.installed is not None:
             return None
         if self.runs:
@@ -137,8 +136,7 @@ def discover(
     allow: Collection[str],
     entry_points: Iterable[EntryPoint] | None = None,
 ) -> tuple[list[Candidate], list[Problem]]:
-    """Return the plugins to import, built-ins first and then by name, and the problems of the
-    others.
+    """Return the plugins to import, built-ins first, then by name, and the problems of the others.
 
     Args:
         allow: names of distributions whose plugins may be imported; `*` allows all.

@@ -143,8 +143,7 @@ def _wrong_argument(group: str, plugin: Any) -> str | None:
 
 
 def check_hooks(group: str, plugin: Any, callers: list[pluggy.HookCaller]) -> None:
-    """Check that the plugin implements the group's hooks, each once and as specified, and no
-    others.
+    """Check that the plugin implements the group's hooks, each once, as specified, and no others.
 
     Args:
         callers: the hooks that the plugin implements, as pluggy found them.

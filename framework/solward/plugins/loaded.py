@@ -120,8 +120,7 @@ class LoadedProvider(_LoadedPlugin):
         options: Mapping[str, Any] | None = None,
         context: ProviderContext = EMPTY_CONTEXT,
     ) -> Completion:
-        """Return one completion; raise the provider's errors, or `InvalidRequest` for bad
-        options."""
+        """Return one completion; raise the provider's errors, and `InvalidRequest` for options."""
         valid = self.options.validate({} if options is None else options)
         complete = self.calls["provider_complete"]
         return await contained(complete(request=request, options=valid, context=context))
@@ -139,7 +138,7 @@ class LoadedProvider(_LoadedPlugin):
         options: Mapping[str, Any] | None = None,
         context: ProviderContext = EMPTY_CONTEXT,
     ) -> AsyncGenerator[str | Usage, None]:
-        """Yield one answer in pieces, or whole if the provider cannot stream; raise as
+        """Yield one answer in pieces, or whole if the provider has no stream; raise as
         `complete`."""
         if not self.streams:
             completion = await self.complete(request, options, context)
@@ -215,8 +214,7 @@ class LoadedPayment(_LoadedPlugin):
     spec: PaymentSpec
 
     async def offers(self, answer: HttpAnswer) -> tuple[PaymentOffer | InvalidRequest, ...]:
-        """Return the ways to pay on Solana that a seller's answer offers, the seller's first choice
-        first.
+        """Return the ways to pay on Solana that a seller's answer offers, in the seller's order.
 
         It is empty if the answer is not of this protocol. Headers can be made for each offer, in
         each of its modes. An entry that is malformed, out of range or cannot be shown is an error

@@ -79,8 +79,7 @@ class Parameters:
             self._empty = self._checked({})
 
     def validate(self, params: object) -> dict[str, Any]:
-        """Return a copy of `params` with defaults applied, and with int for whole numbers in
-        integer fields.
+        """Return a copy of `params` with defaults, and int for whole numbers in integer fields.
 
         Raises:
             InvalidRequest: naming each field that does not fit and what was expected.

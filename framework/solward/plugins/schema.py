@@ -144,8 +144,7 @@ def _values(value: Any) -> int:
 
 
 def _check_cheap(node: Any, path: str, *, names: bool = False) -> None:
-    """Refuse keywords that can be slow to check. With `names`, the keys of `node` are field
-    names."""
+    """Refuse keywords that can be slow to check. With `names`, keys of `node` are field names."""
     if isinstance(node, dict):
         for key, item in node.items():
             at = f"{path}/{key}"

@@ -270,8 +270,8 @@ class PluginSettings:
             return was
 
     async def purge(self, connection: AsyncConnection, plugin: str) -> int:
-        """Delete all settings of a distribution's skills in the caller's transaction; return how
-        many."""
+        """Delete all settings of a distribution's skills in the caller's transaction; count
+        them."""
         await lock_exclusive(connection, _LOCK)
         removed = await connection.execute(
             delete(plugin_settings).where(plugin_settings.c.plugin == plugin)

@@ -276,8 +276,7 @@ def _read(field: Field, value: object, settings: object) -> Any:
 
 
 def with_settings(schema: Any, settings: object) -> Any:
-    """Return a copy of a schema, or of a whole document, with each `Setting`'s value in its
-    place."""
+    """Return a copy of a schema or a document with each `Setting`'s value in its place."""
     if isinstance(schema, dict):
         return {name: with_settings(each, settings) for name, each in schema.items()}
     if isinstance(schema, list | tuple):

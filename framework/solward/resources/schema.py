@@ -23,8 +23,7 @@ def ref(name: str) -> Schema:
 def response_object(
     properties: Mapping[str, Field | Schema], *, optional: Sequence[str] = (), **more: Any
 ) -> Schema:
-    """Return a closed object: all properties but the optional ones are required, no others
-    allowed."""
+    """Return a closed object: all properties but optional ones are required, no others allowed."""
     required = [name for name in properties if name not in optional]
     described = {name: value_schema(each) for name, each in properties.items()}
     schema: Schema = {"type": "object", "properties": described}
@@ -34,8 +33,7 @@ def response_object(
 
 
 def without_booleans(schema: Any) -> Any:
-    """Return an equal schema without true and false in a schema's place: client generators refuse
-    them.
+    """Return an equal schema without true and false as schemas, which client generators refuse.
 
     `additionalProperties` stays true or false, which they read.
     """

@@ -172,8 +172,7 @@ class History:
             return await self._texts(connection, page.ids, fee=fee), page.next
 
     async def every(self, wanted: RecordFilter) -> AsyncGenerator[list[TransactionRecord], None]:
-        """Yield every record that fits, a page at a time, newest first by time; pages may be
-        empty."""
+        """Yield every record that fits, a page at a time, newest first; pages may be empty."""
         before: str | None = None
         while True:
             async with self._database.read() as connection:
@@ -187,8 +186,7 @@ class History:
     async def _texts(
         self, connection: AsyncConnection, ids: Sequence[str], *, fee: bool
     ) -> list[bytes]:
-        """Return the records of these ids, in their order; one query, for those that are not
-        kept."""
+        """Return the records of these ids, in their order; one query reads those not kept."""
         texts = {id_: self._kept.get((id_, fee)) for id_ in ids}
         missing = [id_ for id_, text in texts.items() if text is None]
         if missing:

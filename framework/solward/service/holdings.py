@@ -100,8 +100,7 @@ class _SharedRead(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """The token accounts of a wallet, as listed when it had `lamports` and its caller knew
-    `mark`."""
+    """The token accounts of a wallet, as listed when it had `lamports` and the caller `mark`."""
 
     lamports: int
     mark: Hashable

@@ -34,8 +34,7 @@ def wallet_limits(settings: Settings) -> ScopeLimits:
 
 
 def regulated_mints(settings: Settings, tokens: TokenList) -> frozenset[str]:
-    """Return the mints of REGULATED_MINTS; raises `ConfigError` for what is neither mint nor
-    symbol."""
+    """Return the mints of REGULATED_MINTS; raises `ConfigError` for anything but mint or symbol."""
     try:
         return frozenset(
             tokens.resolve(text, "REGULATED_MINTS: each") for text in settings.regulated_mints

@@ -304,9 +304,8 @@ class LivePlugins:
 
     @staticmethod
     def _is_intact(target: _Target) -> bool:
-        """Return whether what is to be loaded, or runs, is what was installed: what plugins there
-        are is read from the folder each time, so one of whose files some are lost would lose
-        these."""
+        """Return whether the installed files are all there. Plugins are read from the folder each
+        time, so a lost file could hide one."""
         one = target.one
         if target.withheld is not None or one is None:
             return True
@@ -508,8 +507,7 @@ def _versions(places: Sequence[Place]) -> dict[str, str]:
 
 
 def _other_environments(mine: Mapping[str, str], published: _OtherVersions) -> list[Problem]:
-    """Return a problem for each distribution that another process has otherwise in its
-    environment."""
+    """Return a problem for each distribution that another process's environment has otherwise."""
     found: list[Problem] = []
     for name in sorted({*mine, *(name for _, theirs in published for name in theirs)}):
         others = [

@@ -27,8 +27,7 @@ def pay(source: str, target: str, lamports: int) -> Instruction:
 
 
 def new_seed() -> str:
-    """Return a random seed of an address: 128 bits as hex, which are the 32 bytes that a seed may
-    have."""
+    """Return a random seed of an address: 128 bits as hex, the 32 bytes that a seed may have."""
     return secrets.token_hex(16)
 
 

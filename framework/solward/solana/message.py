@@ -290,8 +290,7 @@ def _table_entries(address: str, tables: Mapping[str, bytes]) -> list[str]:
 
 
 def _refusal(error: BaseException, text: str) -> BaseException:
-    """Return the error to raise for a failed decode; a PanicException is a BaseException of
-    pyo3."""
+    """Return the error for a failed decode; pyo3's PanicException is a BaseException."""
     if isinstance(error, Exception):
         return MalformedTransaction(f"{text}: {error}")
     return MalformedTransaction(text) if type(error).__name__ == "PanicException" else error

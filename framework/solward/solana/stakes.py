@@ -206,8 +206,7 @@ def unix_time(clock: Account | None) -> int:
 
 
 def stake_time(clock: Account | None, history: Account | None) -> StakeTime:
-    """Return the two sysvars' content; raises `LedgerUnavailable` where they are not what they must
-    be."""
+    """Return the two sysvars' content; raises `LedgerUnavailable` if they cannot be read."""
     try:
         if clock is None or history is None:
             raise LedgerUnavailable("The ledger did not show its clock and stake history")
@@ -364,8 +363,7 @@ def _share(part: int, whole: int, cluster_effective: int) -> int:
 def pass_epochs(
     delegations: Iterable[Delegation], first: int, end: int, history: Mapping[int, Entry]
 ) -> dict[int, Entry]:
-    """Return the cluster's stake, as StakeHistory keeps it, in the epochs from `first` up to, not
-    including, `end`.
+    """Return the cluster's stake of StakeHistory in the epochs from `first` up to, without, `end`.
 
     Nothing changes any more once an epoch has neither activating nor deactivating stake, so a long
     stretch of epochs (a ledger that was closed for weeks) costs no more than the newest 512.

@@ -78,8 +78,7 @@ _PAIRS: Final = (("rn", "m"), ("vv", "w"))
 
 
 def known_decimals(mint: str) -> int | None:
-    """Return a listed mint's decimals, whatever a node says; None where it is on no network's
-    list."""
+    """Return a listed mint's decimals, whatever a node says; None if no network lists it."""
     return _DECIMALS.get(mint)
 
 

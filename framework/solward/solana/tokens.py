@@ -261,8 +261,7 @@ def transfer_fee(mint: Mint, units: int, epoch: int) -> int:
 
 
 async def current_epoch(ledger: ReadLedger) -> int:
-    """Return the epoch at the ledger's tip, by which `transfer_fee` counts; raises
-    `LedgerError`."""
+    """Return the epoch at the ledger's tip, for `transfer_fee`; raises `LedgerError`."""
     clock = await ledger.account(CLOCK_SYSVAR)
     if clock is None or len(clock.data) < _CLOCK_EPOCH_AT + 8:
         raise LedgerUnavailable("The ledger shows no clock")

@@ -127,8 +127,7 @@ def read(
     any_value: bool = False,
     deepest: int = MAX_DEPTH,
 ) -> Any:
-    """Parse JSON that comes from outside this service, without a byte order mark that it begins
-    with.
+    """Parse JSON from outside this service, without a byte order mark that it begins with.
 
     Args:
         has_nul, any_number, deepest: as of `unfit`.
@@ -313,8 +312,7 @@ def _twice(value: Any, *parents: str | int) -> tuple[str | int, ...] | None:
 
 
 def member(path: str, key: str | int) -> str:
-    """Return the path of a member, as errors name it: `a.b`, `a["c d"]`, `a[0]`; a long key is
-    cut."""
+    """Return a member's path, as errors name it: `a.b`, `a["c d"]`, `a[0]`; a long key is cut."""
     if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
         return f"{path}.{key}" if path else key
     return f"{path}[{key if isinstance(key, int) else json.dumps(key[:60])}]"

@@ -58,8 +58,8 @@ _MIN_PATH_KEY = 16
 
 
 def conceal(secrets: Iterable[str]) -> None:
-    """Redact these texts from now on; those under 8 characters are ignored, because they could be
-    ordinary words."""
+    """Redact these texts from now on, but none under 8 characters, which could be ordinary
+    words."""
     long_enough = {each for each in secrets if len(each) >= _MIN_KNOWN}
     if long_enough.issubset(_known):
         return
@@ -136,8 +136,7 @@ def scrub_text(text: str) -> str:
 
 
 def scrub_start(text: str, most: int) -> str:
-    """Return the beginning of `scrub_text(text)`, at most so many characters, at a cost that is
-    bounded.
+    """Return the beginning of `scrub_text(text)`, so many characters, at a bounded cost.
 
     A secret that is cut is not recognized, so the text's end is left out where it was cut.
     """

@@ -86,8 +86,7 @@ class TestWallet:
         return self.stand.service.skill_runs.context(loaded, self.record, ADMIN, settings=given)
 
     async def run(self, skill: object, /, **params: Any) -> str:
-        """Run a skill as the service does (validate, time out, execute), and return the outcome's
-        text.
+        """Run a skill as the service does (validate, time out, execute); return the outcome's text.
 
         Raises:
             InvalidRequest: if the parameters do not fit its schema.

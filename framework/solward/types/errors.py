@@ -86,8 +86,7 @@ _LONGEST_SHOWN: Final = 64
 def refuse_unknown(
     names: Iterable[str], known: Collection[str], before: str = "", after: str = ""
 ) -> None:
-    """Raise `InvalidRequest` for the first of `names` that is none of `known`: what was meant by it
-    would not hold.
+    """Raise `InvalidRequest` for the first of `names` that is none of `known`.
 
     Args:
         before: what the name stands in, such as `guardrails.`.

@@ -108,8 +108,7 @@ _READS: Final = frozenset(name for name in vars(ReadLedger) if not name.startswi
 
 
 class ReadOnlyLedger:
-    """Reads through another ledger, for plugins: it has the methods of `ReadLedger`, and no `send`,
-    faucet or `close`.
+    """Reads through another ledger, for plugins, with the methods of `ReadLedger` and no other.
 
     Each read calls `check` first, which raises where the reader's call has ended.
     """

@@ -285,8 +285,7 @@ def secret_text(declared: Mapping[str, str | None], env: str) -> str:
 
 
 def may_operate(manifest: Manifest | None, operation: str) -> bool:
-    """Return whether a manifest leaves an operation, `transact`, `pocket` or `pay` to effects and
-    grants."""
+    """Return whether a manifest leaves an operation, `transact`, `pocket` or `pay` to grants."""
     return manifest is None or manifest.operations is None or operation in manifest.operations
 
 
@@ -416,8 +415,7 @@ def split_url(url: str) -> tuple[Site, str]:
 
 
 def _configured_site(address: str) -> Site:
-    """Return the site of an address that an operator wrote: by hand, so capitals and a user are
-    taken."""
+    """Return the site of an address that an operator wrote, also with capitals and a user."""
     from urllib.parse import urlsplit  # the authors' names stay light without it
 
     parts = urlsplit(address)

@@ -72,8 +72,7 @@ def lamports_to_sol(lamports: int) -> Decimal:
 
 
 def format_amount(value: Decimal | int) -> str:
-    """Return a Decimal without exponent; also an int, which whole amounts of a stored record
-    are."""
+    """Return a Decimal or int without exponent; whole amounts of stored records are int."""
     return f"{Decimal(value):f}"
 
 
@@ -83,8 +82,7 @@ def amount_text(units: int, decimals: int) -> str:
 
 
 def format_sol(lamports: int, places: int | None = None) -> str:
-    """Return lamports as SOL text, exact; with `places`, rounded towards zero to that many
-    decimals."""
+    """Return lamports as SOL text, exact; with `places`, rounded towards zero to so many."""
     sol = lamports_to_sol(lamports)
     if places is None:
         return format_amount(sol)

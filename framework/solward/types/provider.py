@@ -174,8 +174,7 @@ _MAX_CALLS: Final = 1_024
 
 
 def checked_completion(answer: object) -> Completion:
-    """Return a provider's answer, its text and the names of its calls cleaned, and cut where they
-    are too long.
+    """Return a provider's answer, its text and the names of its calls cleaned and shortened.
 
     Raises:
         ProviderError: it cannot be read. The vendor may charge for it all the same.

@@ -167,8 +167,7 @@ def amount_of(type_: str, details: Mapping[str, Any]) -> AssetAmount | None:
 
 
 def received_of(type_: str, details: Mapping[str, Any]) -> AssetAmount | None:
-    """Return the amount that arrives: in the wallet for a swap, at the recipient for a token
-    transfer."""
+    """Return the amount that arrives: in the wallet for a swap, else at the token's recipient."""
     if type_ == TransactionType.SWAP:
         return _amount(details, "outputAmount", details.get("outputToken"))
     if type_ == TransactionType.TOKEN_TRANSFER:

@@ -116,8 +116,7 @@ _texts: Final[dict[tuple[int, bool], tuple[ToolDefinition, str]]] = {}
 
 
 def _text(tool: ToolDefinition, narrow: bool) -> str:
-    """Return a tool's definition as JSON, written once: agents send the same tools in each
-    cycle."""
+    """Return a tool's definition as JSON, written once, because each cycle sends it again."""
     found = _texts.get((id(tool), narrow))
     if found is None:
         found = (tool, json.dumps(_definition(tool, narrow)))
@@ -177,8 +176,7 @@ def narrowed(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def json_safe(value: Any) -> Any:
-    """Return a deep copy of JSON-like data in plain lists and objects; a Decimal becomes int or
-    float."""
+    """Return a deep copy of JSON-like data in lists and dicts; a Decimal becomes int or float."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, Mapping):

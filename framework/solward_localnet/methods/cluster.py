@@ -234,8 +234,7 @@ def get_slot_leaders(ledger: LocalLedger, params: Params) -> list[str]:
 
 
 def get_leader_schedule(ledger: LocalLedger, params: Params) -> dict[str, list[int]] | None:
-    """Return the leaders of a slot's epoch, null for an epoch after the next; the one validator
-    leads every slot."""
+    """Return the leaders of a slot's epoch, always the one validator; null after the next epoch."""
     chain = ledger.chain
     slot = chain.slot if not params or params[0] is None else integer_at(params, 0)
     asked = optional_string(config_at(params, 1), "identity")
@@ -295,8 +294,7 @@ def get_recent_performance_samples(ledger: LocalLedger, params: Params) -> list[
 
 
 def get_ag_genesis_cert(ledger: LocalLedger, _params: Params) -> dict[str, Any] | None:
-    """Return the certificate of Alpenglow's first block, null by the older rule; nobody signed
-    it."""
+    """Return the certificate of Alpenglow's first block, unsigned; null by the older rule."""
     if ledger.options.finality == "tower":
         return None
     block = {"blockId": list(ledger.genesis_hash()), "slot": 0}

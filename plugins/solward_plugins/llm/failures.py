@@ -184,16 +184,15 @@ _BUSY: Mapping[int, str] = {
 def unreadable(
     vendor: Vendor, context: ProviderContext, reason: str, usage: Usage | None = None
 ) -> ProviderError:
-    """Return the vendor answered and billed, and the same question may be billed again for the
-    same."""
+    """Return the error of a vendor that answered and billed, and may bill a repetition again."""
     words = f"{vendor.company} answered, and the model's answer cannot be read: {reason}"
     advice = "; set another llmModel" + _at(vendor, context)
     return ProviderError(words + advice, may_cost=True, usage=usage)
 
 
 def cut_off(vendor: Vendor, usage: Usage | None) -> ProviderError:
-    """Return the answer ended by its length, in a tool call: whether all of the call is there is
-    not known."""
+    """Return the error of an answer that its length ended in a tool call, which may be
+    incomplete."""
     return ProviderError(
         f"{vendor.company} cut the answer off within a tool call, which was not run; raise "
         "maxTokens in the agent's llmOptions",

@@ -41,8 +41,7 @@ class Vendor:
     narrow_schemas: bool = False
 
     def spec(self) -> ProviderSpec:
-        """Return the provider's declaration; no option is an address, which is configuration
-        only."""
+        """Return the provider's declaration; addresses are configuration, no options."""
         site = str(urlsplit(self.address).hostname)
         return ProviderSpec(
             name=self.name,

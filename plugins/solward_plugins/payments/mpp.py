@@ -129,8 +129,7 @@ async def payment_receipt(answer: HttpAnswer) -> PaymentReceipt | None:
 
 
 def _offer(challenge: dict[str, str]) -> PaymentOffer | None:
-    """Return a charge; None where it is none on Solana, or asks for more than transfers with one
-    memo."""
+    """Return a charge on Solana that transfers and one memo can pay, else None."""
     if (challenge.get("method"), challenge.get("intent")) != (_METHOD, _INTENT):
         return None
     where = f"{_CHALLENGE}: request"
@@ -258,8 +257,7 @@ def _challenges(header: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _parameter(header: str, at: int) -> tuple[str, int] | None:
-    """Return the value of the parameter whose name ends at `at`, and where it ends; None for a
-    scheme."""
+    """Return the value of the parameter whose name ends at `at`, and its end; None for a scheme."""
     at = _skip(_SPACE, header, at)
     if header[at : at + 1] != "=":
         return None

@@ -61,8 +61,7 @@ class Comparison:
     number: Decimal
 
     def holds(self, observation: Mapping[str, Any]) -> bool:
-        """Return whether the observation satisfies it; raises `LookupError` if the fact is
-        missing."""
+        """Return whether the observation satisfies it; raises `LookupError` without the fact."""
         return _OPERATORS[self.operator](_value(self.fact, observation), self.number)
 
 

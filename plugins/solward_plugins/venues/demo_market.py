@@ -58,8 +58,7 @@ class Hop:
     reserve_out: int
 
     def received(self, paid: int) -> int:
-        """Return units that the program gives for `paid` units: a constant product, rounded
-        down."""
+        """Return units that the program gives for `paid`: a constant product, rounded down."""
         effective = paid * (_BPS - FEE_BPS)
         return effective * self.reserve_out // (self.reserve_in * _BPS + effective)
 

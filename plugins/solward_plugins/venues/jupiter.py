@@ -342,8 +342,7 @@ def _instruction(body: Mapping[str, Any]) -> Instruction:
 
 
 def _accounts_of(taker: str, setup: list[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the mints whose associated accounts of the taker the setup opens; the rest is
-    dropped."""
+    """Return the mints whose associated accounts of the taker the setup opens; drop the rest."""
     mints: dict[str, None] = {}
     for instruction in map(_instruction, setup):
         opens = str(instruction.program_id) == ASSOCIATED_TOKEN_PROGRAM

@@ -44,8 +44,7 @@ _AUTHORITY_SEED = b"vault_and_lp_mint_auth_seed"
 
 
 def _discriminator(name: str) -> bytes:
-    """Return the first bytes of an account or an instruction, as Anchor derives them from its
-    name."""
+    """Return the first bytes of an account or instruction, as Anchor derives them from its name."""
     return hashlib.sha256(name.encode()).digest()[:8]
 
 

@@ -412,8 +412,7 @@ def default_limits(settings: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def with_template(values: Mapping[str, Any], template: AgentTemplate) -> dict[str, Any]:
-    """Return the arguments of an agent that starts from a template; an unchanged strategy is left
-    to the template."""
+    """Return the arguments of an agent from a template, without a strategy that is unchanged."""
     own = values["strategy"] == template.strategy
     return {**values, "template": template.name, "strategy": None if own else values["strategy"]}
 

@@ -204,8 +204,7 @@ def called(address: str, known: AddressBook) -> str:
 
 
 def amount(record: Transaction, tokens: TokenList) -> str:
-    """Return a record's amount, with its unit where the record has one; of several assets one after
-    the other."""
+    """Return a record's amount, with its unit if it has one; several assets one after the other."""
     found = amount_of(record.type, record.details)
     if found is None:
         several = leaves_of(record.details) if record.type == TransactionType.OTHER else ()

@@ -132,8 +132,8 @@ class Caller:
         return None if self.credential is None else self.credential.wallet_id
 
     def actor(self) -> Actor:
-        """Return the caller for the engine, with its key's daily limits. What it starts ends when
-        its secret does."""
+        """Return the caller for the engine, with its key's daily limits and the life of its
+        secret."""
         if self.key is not None:
             return replace(actor_of_key(self.key, self.hash), trace=request_id())
         return Actor(self.principal, api_key=self.hash or None, trace=request_id())
@@ -163,8 +163,7 @@ signed: Final = Rule(Access.SIGNED)
 
 
 def keyed(least: Role, *, checks_keys: bool = False) -> Rule:
-    """Return the rule for API keys, the admin secret, and admin credentials of this role or
-    more."""
+    """Return the rule for API keys, the admin secret, and credentials of this role or more."""
     return Rule(Access.KEY, least, checks_keys)
 
 

@@ -69,8 +69,7 @@ def json_response(body: dict[str, Any], status: int = 200) -> Response:
 
 
 def list_response(field: str, texts: Iterable[bytes], more: Mapping[str, Any] = {}) -> Response:
-    """Return the response `{field: [...]}` of texts that are JSON already, followed by the fields
-    of `more`."""
+    """Return the response `{field: [...]}` of JSON texts, followed by the fields of `more`."""
     behind = jsontext.dumps(dict(more)).encode() if more else b"}"
     end = b"," + behind[1:] if more else behind
     body = b"".join((b'{"', field.encode(), b'":[', b",".join(texts), b"]", end))

@@ -33,8 +33,7 @@ _SKILL_CALL = "skill"
 
 
 def idempotency_key(body: Body) -> IdempotencyKey | None:
-    """Return the header's key in the scope of this principal, method and path; None without a
-    header.
+    """Return the header's key in the scope of this principal, method and path, or None.
 
     Raises:
         InvalidRequest: there are several, or it is not of `KEY_FORM` (inner spaces allowed).

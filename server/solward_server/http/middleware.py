@@ -141,8 +141,7 @@ class ForeignOrigin(Exception):
 
 
 class ObservedQuart(Quart):
-    """An application whose every response has `Solward-Api` and `X-Request-Id`, the caller's id or
-    a new one.
+    """An application whose responses have `Solward-Api` and `X-Request-Id`, the caller's or new.
 
     Its views, hooks and error handlers are asynchronous, and its hooks are the application's: a
     blueprint's own are not called, and a function that is not asynchronous fails.

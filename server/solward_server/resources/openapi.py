@@ -237,8 +237,7 @@ def _document_of(app: Quart, registry: Registry, prefix: str, settings: Settings
 
 
 def document_inputs(registry: Registry) -> Hashable:
-    """Return everything of a registry that `describe` reads. Registries with equal results have one
-    document.
+    """Return all of a registry that `describe` reads: equal results have one document.
 
     The names of providers, and each skill's whole declaration with its distribution.
     """

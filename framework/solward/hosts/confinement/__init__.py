@@ -134,8 +134,7 @@ def confine(confinement: Confinement, *, abi: int | None = None) -> None:
 
 
 def separate(confinement: Confinement) -> None:
-    """Leave the process group, or the session if `own_session`, but not a session that this one
-    leads."""
+    """Leave the process group, or the session if `own_session`, unless this process leads it."""
     if os.getsid(0) == os.getpid():
         return
     if confinement.own_session:
@@ -145,8 +144,7 @@ def separate(confinement: Confinement) -> None:
 
 
 def available() -> Availability:
-    """Confine a forked child, try forbidden calls in it, and return the outcome, within about 10
-    ms."""
+    """Confine a forked child, try forbidden calls in it, and return the outcome, within 10 ms."""
     known = landlock.abi()
     if reason := _lacking(known):
         return Availability(False, reason, known)

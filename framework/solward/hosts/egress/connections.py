@@ -181,8 +181,7 @@ def public(address: Address) -> bool:
 
 
 class CheckedConnections(httpcore.AsyncNetworkBackend):
-    """Connections that are resolved, checked and made in one step, so that no second look-up can
-    differ.
+    """Connections that are resolved, checked and made in one step, so no second look-up differs.
 
     httpcore does TLS, and verifies the certificate for the site's name.
     """

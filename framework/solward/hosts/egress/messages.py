@@ -314,8 +314,7 @@ def quoted_forms(value: str) -> set[bytes]:
 
 
 class AnswerScreen:
-    """A filter that overwrites secrets in an answer that comes in chunks; the length stays the
-    same.
+    """A filter that overwrites secrets in an answer that comes in chunks, at the same length.
 
     It holds back only bytes that could begin a secret, so that it does not delay a stream.
     """

@@ -273,8 +273,7 @@ class Plugins:
         return _of_type(answer, _OF_PAYMENTS[name], _hook_of(name))
 
     async def payment_offers(self, incoming: IncomingCall) -> tuple[PaymentOffer | str, ...]:
-        """Return the offers in a seller's answer; for each that cannot be read, the reason as
-        text."""
+        """Return the offers in a seller's answer; for an unreadable one the reason as text."""
         return tuple(
             shortened(str(each))
             if isinstance(each, InvalidRequest)

@@ -330,8 +330,7 @@ class Channel:
         cap: bytes | None = None,
         uploads: AsyncIterator[Any] | None = None,
     ) -> AsyncGenerator[Any, None]:
-        """Call and yield pieces; the other end may be `CREDIT` pieces ahead. Closing cancels the
-        call.
+        """Call and yield pieces; the other end may be `CREDIT` ahead. Closing cancels the call.
 
         Args:
             request: the arguments by name.
@@ -366,8 +365,7 @@ class Channel:
         self._handlers.update(handlers)
 
     def log(self, level: str, event: str, fields: Mapping[str, str] | None = None) -> None:
-        """Send a line, shortened, for the other end's log; drop it if the other end does not
-        read."""
+        """Send a line, shortened, for the other end's log; drop it if nobody reads."""
         if self._ended or len(self._out) > _HIGH:
             return
         kept = list((fields or {}).items())[:MAX_FIELDS]

@@ -59,8 +59,7 @@ __all__ = [
 def check_path_or_name(
     target: str, *, in_process: bool = False, home: Path | None = None
 ) -> list[Report]:
-    """Return one report for each plugin of a distribution, an entry point, a project's folder or a
-    wheel.
+    """Return a report for each plugin of a distribution, an entry point, a folder or a wheel.
 
     It runs the plugins' code, and a skill with the `examples` that it declares.
 

@@ -79,8 +79,7 @@ _KEYS: Mapping[str, Callable[[Any], str]] = {
 
 
 class Observer:
-    """The observed calls of hooks, by wallet id for a skill, by context's address for a
-    provider."""
+    """The observed calls of hooks, by a skill's wallet id or a provider's context address."""
 
     def __init__(self) -> None:
         self._calls: defaultdict[str, list[_Call]] = defaultdict(list)
@@ -232,8 +231,8 @@ def _place(error: BaseException) -> str:
 
 
 class Watchdog:
-    """A thread that samples the stack of the loop's thread inside a block, while the loop does not
-    run.
+    """A thread that samples the stack of the loop's thread while a block keeps the loop from
+    running.
 
     Attributes:
         blocked_s: longest time without the loop in which every sample found the plugin's own code.

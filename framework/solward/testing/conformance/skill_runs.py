@@ -234,8 +234,7 @@ class BlockingGate:
 
 
 class StartingGate:
-    """A gate that blocks the first calls of all runs until all have arrived; then they
-    alternate."""
+    """A gate that blocks the first calls of all runs until all arrived; then they alternate."""
 
     def __init__(self, runs: int) -> None:
         self._runs = runs

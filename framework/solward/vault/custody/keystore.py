@@ -69,7 +69,7 @@ class Keystore:
         return opened
 
     async def newest(self, connection: AsyncConnection) -> Keyring:
-        """Return the keyring to seal a new key with, which stays the newest until the transaction
+        """Return the keyring to seal a new key with; it stays the newest until the transaction
         ends.
 
         Raises:

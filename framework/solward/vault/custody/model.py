@@ -67,8 +67,7 @@ def wallet_of(row: Mapping[str, Any]) -> Wallet:
 
 
 def check_text(value: object, field: str) -> str:
-    """Return a name or tag: 1 to 64 printable characters; raises `InvalidRequest` naming
-    `field`."""
+    """Return a name or tag of 1 to 64 printable characters; raises `InvalidRequest`."""
     if (
         not isinstance(value, str)
         or not 0 < len(value) <= MAX_NAME

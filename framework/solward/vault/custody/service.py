@@ -346,8 +346,7 @@ def _json(row: Row, maker: bool) -> bytes:
 
 
 def key_source(settings: Settings, home: Path) -> KeySource:
-    """Return the passphrase or key file the settings name; a file in `home` if they name
-    none."""
+    """Return the passphrase or key file of the settings, or a file in `home`."""
     if settings.keystore_passphrase is not None:
         return KeySource(passphrase=settings.keystore_passphrase.get_secret_value())
     return KeySource(file=settings.keystore_key_file or home / KEY_FILE)

@@ -618,8 +618,7 @@ def _context_slot(answer: Any) -> int:
 
 
 def _u64(value: Any, most: int = U64_MAX) -> int:
-    """Return a whole number of at most 64 bits, because nodes refuse every call that sends them a
-    larger one."""
+    """Return a whole number of at most 64 bits, because nodes refuse calls with a larger one."""
     if type(value) is not int or not 0 <= value <= most:
         raise _malformed()
     return value

@@ -58,8 +58,7 @@ class Blockhash:
 
     @property
     def earliest_landing_slot(self) -> int:
-        """The first slot in which bytes that are signed now can land: the lower median of the
-        nodes' slots.
+        """The first slot in which bytes signed now can land: the lower median of the nodes' slots.
 
         Of two slots it is the lower. Of more, no single node can make it later than an honest
         node's, which would hide what landed, or so early that no history reaches back to it.

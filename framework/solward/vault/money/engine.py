@@ -342,8 +342,8 @@ class Engine:
     async def payment(
         self, transaction_id: str
     ) -> tuple[TransactionRecord, PaymentRow, bytes | None]:
-        """Return a payment as stored, and its bytes while they may land, which may be shown to the
-        seller again.
+        """Return a payment as stored, and its bytes while they may land, to show to the seller
+        again.
 
         Raises:
             NotFound: no such payment.
@@ -792,8 +792,7 @@ class Engine:
             return await holds.is_open_under(connection, action_key)
 
     async def end_of_hold(self, hold_id: str) -> TransactionRecord | None:
-        """Return the record that a hold ended in; None if it was approved and its caller must ask
-        again.
+        """Return the record that a hold ended in; None if its caller must ask again.
 
         Raises:
             Held: it is open.
@@ -843,8 +842,7 @@ def _succeeded(record: TransactionRecord) -> TransactionRecord:
 
 
 def _with_paid_site(actor: Actor, payment: Payment | None) -> Actor:
-    """Return the actor with the paid site as the only site of its chain, whatever sites the caller
-    named."""
+    """Return the actor with the paid site as its only site, whatever sites the caller named."""
     if payment is None:
         return actor
     others = (each for each in actor.via if not each.startswith(SITE))

@@ -109,8 +109,7 @@ def may_not_have_run(err: Any) -> bool:
 
 
 def explain(err: Any, logs: Sequence[str]) -> str:
-    """Return one line for a ledger's transaction error: the cause in plain words, or its own
-    name."""
+    """Return one line for a ledger's transaction error: the cause in plain words, or its name."""
     return told_by_node(_explained(err, logs))
 
 

@@ -155,8 +155,7 @@ async def by_action_key(connection: AsyncConnection, action_key: str) -> HoldRow
 
 
 async def is_open_under(connection: AsyncConnection, action_key: str) -> bool:
-    """Return whether a money call of an action waits for an open hold, its own or another
-    request's.
+    """Return whether a money call of an action waits for an open hold, also another request's.
 
     Args:
         action_key: the action's, without the number of a call.
@@ -364,8 +363,8 @@ async def expire(connection: AsyncConnection, row: HoldRow, moment: Moment) -> b
 
 
 async def abandoned_holds(connection: AsyncConnection, me: str) -> list[HoldRow]:
-    """Return approved holds, oldest first, that have a recipe and that no other living process
-    carries out."""
+    """Return approved holds with a recipe that no other living process carries out, oldest
+    first."""
     parameters = {"me": me, "now": await clock(connection)}
     rows = await connection.execute(_ORPHANED, parameters)
     return [row_of(row) for row in sorted(rows, key=_seq)]

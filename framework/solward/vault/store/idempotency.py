@@ -132,7 +132,6 @@ async def take_over(connection: AsyncConnection, scope: str, owner: str) -> Stor
 async def finish(
     connection: AsyncConnection, scope: str, status: int, body: str, contract: int | None = None
 ) -> bool:
-    """Store the answer unless there is one or the key stands for a hold; return whether it was
-    stored."""
+    """Store the answer unless there is one or the key is a hold's; return whether it was stored."""
     parameters = {"b_scope": scope, "b_status": status, "b_contract": contract, "b_body": body}
     return await _FINISH.run(connection, parameters) == 1

@@ -87,8 +87,7 @@ async def alive(connection: AsyncConnection, process_id: str) -> bool:
 
 
 async def living(connection: AsyncConnection) -> list[str]:
-    """Return every process with a lease that has not run out, as `<kind> on <host>`, oldest
-    first."""
+    """Return every process with a valid lease, as `<kind> on <host>`, oldest first."""
     now = await clock(connection)
     statement = (
         select(processes.c.kind, processes.c.host)

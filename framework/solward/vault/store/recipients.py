@@ -103,8 +103,7 @@ _FIRST_PAID = {
 
 
 async def own_wallets(connection: AsyncConnection, addresses: Collection[str]) -> dict[str, Row]:
-    """Return those of `addresses` that are wallets of this service, each with its `id` and
-    `created_ms`."""
+    """Return those of `addresses` that are wallets of this service, with `id` and `created_ms`."""
     if not addresses:
         return {}
     rows = await _OWN.all(connection, {"addresses": list(addresses)})

@@ -129,8 +129,7 @@ async def room_at(
     *,
     transactions: bool = False,
 ) -> int | None:
-    """Return the Unix milliseconds at which `excess` will have left the window; None if it never
-    does.
+    """Return the Unix milliseconds at which `excess` has left the window; None if it never does.
 
     Args:
         excess: units or transactions above the limit now; more than 0.

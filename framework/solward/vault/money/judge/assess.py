@@ -114,8 +114,7 @@ class Assessment:
     passing: bool = False
 
     def check_answered(self) -> None:
-        """Raise `LedgerUnavailable` if the node is behind, or if the bytes that fail now may
-        succeed later."""
+        """Raise `LedgerUnavailable` if the node is behind, or failing bytes may succeed later."""
         if self.effects is None and (self.behind or self.passing):
             raise LedgerUnavailable(would_fail(self.failure))
 
@@ -258,8 +257,8 @@ class Assessor:
         return await self._assess_budgeted(draft, transaction, blockhash, nonce, max_fee)
 
     def bid_lamports(self, draft: Draft, assessment: Assessment) -> int:
-        """Return the lamports of the fee that `rebuild` can leave out: the priority fee that this
-        service added."""
+        """Return the priority fee, in lamports, that this service added and `rebuild` can leave
+        out."""
         if draft.wire is not None or not self._fees.budgets(draft.instructions):
             return 0
         return fee_terms(assessment.transaction.message).bid_lamports
@@ -600,8 +599,7 @@ async def read_and_simulate(
 
 
 def _may_be_others(draft: Draft, assessment: Assessment) -> bool:
-    """Return whether the effects exceed the declaration, perhaps because other transactions
-    landed."""
+    """Return whether the effects exceed the declaration, maybe because others landed."""
     effects, intent = assessment.effects, draft.intent
     if effects is None:
         return False

@@ -230,8 +230,7 @@ def _tables(
 
 
 def parse_wire(wire: bytes, wallet: str) -> VersionedTransaction:
-    """Return a transaction made elsewhere, which must lack only the signature of the wallet, its
-    fee payer.
+    """Return a transaction made elsewhere that lacks only the signature of its payer, the wallet.
 
     Raises:
         MalformedTransaction: it is no transaction that this service signs.
@@ -442,8 +441,7 @@ class VersionRefused(LedgerUnavailable):
 
 
 def refuses(answer: LedgerRejected | object) -> bool:
-    """Return whether an error means that the node refuses version 1; it is a simulation's, or the
-    call's."""
+    """Return whether an error of a simulation or a call means that the node refuses version 1."""
     if isinstance(answer, LedgerRejected):
         return answer.code == _INVALID_PARAMS
     return answer == _UNSUPPORTED

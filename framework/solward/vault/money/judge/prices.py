@@ -99,8 +99,7 @@ class Prices:
         return self.timely(found)
 
     def timely(self, prices: Mapping[str, AssetPrice]) -> dict[str, AssetPrice]:
-        """Return prices that were read before, each that is too old by now replaced by a
-        `NoPrice`."""
+        """Return prices that were read before, a `NoPrice` in place of one that is too old."""
         return timely(prices, self._clock_ms(), self._max_age_ms)
 
     async def close(self) -> None:

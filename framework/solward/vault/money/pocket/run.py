@@ -550,8 +550,8 @@ class PocketRuns:
     async def _homeward(
         self, wallet: str, pocket: str, lamports: int, accounts: Sequence[PocketHolding]
     ) -> tuple[Instruction, ...] | str:
-        """Return the sweep's instructions, or why there are none: the wallet would pay more rent
-        than counted."""
+        """Return the sweep's instructions, or the reason why the wallet would pay more rent than
+        counted."""
         targets = [each.token.account(wallet) for each in accounts]
         found = await self._ledger.accounts([*targets, RENT_SYSVAR]) if targets else {}
         there = {address for address, state in found.items() if state is not None}

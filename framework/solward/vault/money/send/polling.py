@@ -263,8 +263,8 @@ class Poller(ABC, Generic[Item]):
             await self._settle([each for each in found if each is not None])
 
     async def _landed(self, item: InFlight) -> Settlement | None:
-        """Return the settlement, from the balances if these can tell more; None while they are
-        waited for."""
+        """Return the settlement, from the balances if they can tell more; None while it waits for
+        them."""
         if item.wire is None or not item.ends:
             return _settled(item)
         message = VersionedTransaction.from_bytes(item.wire).message

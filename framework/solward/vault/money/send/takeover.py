@@ -257,8 +257,7 @@ def faucet_effects(wallet: str) -> TransactionEffects:
 
 
 def faucet_in_flight(transaction_id: str, signature: str, height: int) -> InFlight:
-    """Return a faucet's transaction to watch: never resent here, and it costs the wallet
-    nothing."""
+    """Return a faucet's transaction to watch; it is not resent, and costs the wallet nothing."""
     return InFlight(
         transaction_id, signature, None, height + MAX_VALID_BLOCKS, fee_lamports=0, held_lamports=0
     )
