@@ -34,7 +34,7 @@ _PLAIN = re.compile(r"(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})", re.ASCII
 
 
 def segment(value: str, field: str) -> str:
-    """Return an id as part of a path; raises `InvalidRequest` where it would change the path."""
+    """Return an id as part of a path; raises `InvalidRequest` if it would change the path."""
     if not isinstance(value, str) or not value or value in (".", ".."):
         raise InvalidRequest(f"{field} must be an id")
     return quote(value, safe="")
@@ -96,7 +96,7 @@ def optional_number(value: Amount | None, field: str = "amount") -> Decimal | in
 
 
 def moment_text(value: datetime | str | None, field: str) -> str | None:
-    """Return a time as text; raises `InvalidRequest` where it has no zone."""
+    """Return a time as text; raises `InvalidRequest` if it has no zone."""
     if not isinstance(value, datetime):
         return value
     if value.tzinfo is None:
@@ -126,7 +126,7 @@ def without_floats(value: Any) -> Any:
 
 
 def requested(kind: type[Request], **given: Any) -> dict[str, Any]:
-    """Return the body of a request; what is None is left to the service's default.
+    """Return the body of a request without fields that are None: the service has defaults.
 
     Raises:
         TypeError: an amount is a float.

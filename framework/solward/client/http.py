@@ -188,7 +188,7 @@ class Http:
                     yield event
 
     async def download(self, path: str, query: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
-        """Yield a file in pieces as they arrive; raises `Unreachable` where it ends too early."""
+        """Yield a file in pieces as they arrive; raises `Unreachable` if it ends too early."""
         request = _request("GET", path, query)
         async with self._streamed(request, self.timeout_s) as response:
             async for piece in response.aiter_bytes():
@@ -210,7 +210,7 @@ class Http:
             self._unreachable(error)
 
     def read(self, kind: Callable[[Any], T], raw: Any, key: str | None = None) -> T:
-        """Return an answer as a model; raises `BadAnswer` where fields of the model are missing,
+        """Return an answer as a model; raises `BadAnswer` if fields of the model are missing,
         with the `key` of a money call."""
         try:
             return kind(raw)

@@ -128,7 +128,7 @@ class Wallets(WalletRequests, Operations[Transaction]):
         before: str | None = None,
         only: TransactionFilter | None = None,
     ) -> tuple[Transaction, ...]:
-        """Return its records, newest first, as `Transactions.list` gives those of all."""
+        """Return a wallet's records, newest first; see `Transactions.list`."""
         asked = partial(self._ask, LIST_WALLET_TRANSACTIONS, wallet_id)
         return await _records(asked, limit, before, only)
 
@@ -161,8 +161,8 @@ class Wallets(WalletRequests, Operations[Transaction]):
         protocol: str | None = None,
         idempotency_key: str | None = None,
     ) -> PaidAnswer:
-        """Make a request over HTTP, and pay for it where its site asks for that: at most `max`
-        (`0.05 USDC`), by `protocol` where one is named; retries never pay twice.
+        """Make a request over HTTP, and pay if its site asks: at most `max` (`0.05 USDC`), by
+        `protocol` if one is named. Retries never pay twice.
 
         Raises:
             BadRequest: a field is wrong, or nothing that the site offers may be paid.
@@ -235,7 +235,7 @@ class Transactions(TransactionRequests):
     async def page(
         self, only: TransactionFilter, limit: int = 50, before: str | None = None
     ) -> TransactionPage:
-        """Return one page of those that fit, and where the next one begins."""
+        """Return one page of the records that fit, and the id at which the next one begins."""
         return await _page(partial(self._ask, LIST_TRANSACTIONS), limit, before, only)
 
     async def export(self, only: TransactionFilter | None = None) -> AsyncGenerator[bytes, None]:

@@ -86,8 +86,8 @@ _MOST_MAGNITUDE: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A ledger, its network's name, `verify`, which raises while the ledger is not known to be that
-    network, who knows what its assets are worth, and which of several nodes do not answer."""
+    """A ledger with its network's name, its price sources and the nodes that do not answer.
+    `verify` raises until the ledger is known to be that network."""
 
     ledger: Ledger
     network: str
@@ -121,8 +121,8 @@ class MarketPrices:
 
 
 class WrongCluster(ConfigError, LedgerError):
-    """The RPC serves another cluster than SOLANA_NETWORK names: stops the start, and every
-    transaction where the ledger was away at the start."""
+    """The RPC serves another cluster than SOLANA_NETWORK names. It stops the start, or every
+    transaction if the ledger did not answer at the start."""
 
 
 @asynccontextmanager
@@ -192,7 +192,7 @@ async def _price_sources(
 
 @contextlib.contextmanager
 def localnet_errors() -> Iterator[None]:
-    """Raise `LocalnetError` where the embedded ledger's file cannot be opened or deleted."""
+    """Raise `LocalnetError` if the embedded ledger's file cannot be opened or deleted."""
     try:
         yield
     except (LedgerLocked, LedgerMismatch) as error:
@@ -258,7 +258,7 @@ async def _check_cluster(ledger: Ledger, network: str) -> None:
 
 
 def judge_genesis(genesis: str, network: str) -> None:
-    """Raise `WrongCluster` where a genesis hash is not that of the network."""
+    """Raise `WrongCluster` if a genesis hash is not that of the network."""
     expected = GENESIS.get(network)
     if genesis == expected or (expected is None and genesis not in GENESIS.values()):
         return

@@ -277,8 +277,8 @@ class Display:
             raise
 
     async def _answer(self, wanted: Sequence[_Wanted]) -> None:
-        """Read for all of them at once; if that is refused or malformed, for one half and the
-        other, so that what a node says of one wallet fails no other."""
+        """Read for all callers at once. If the answer is refused or malformed, read each half by
+        itself, so that an error for one wallet fails no other."""
         addresses = dict.fromkeys(each for some, _answer in wanted for each in some)
         try:
             found = await self._ledger.accounts_at(list(addresses))
@@ -404,8 +404,8 @@ class Holdings:
         return worth(holdings, await self.prices.prices(holdings))
 
     async def stakes(self, wallet_id: str) -> tuple[tuple[Stake, ...], bool]:
-        """Return a wallet's stake accounts, and whether these are all: where no RPC provider lists
-        them, they are those that the wallet's records name and the ledger has."""
+        """Return a wallet's stake accounts, and whether these are all. If no RPC provider lists
+        them, they are the accounts in the wallet's records that the ledger has."""
         wallet = await self.wallets.get(wallet_id)
         ledger = recorded_stakes(self.ledger, self.database, wallet_id)
         with within(READ_WAIT_S):

@@ -108,8 +108,8 @@ class FreezeSwitches:
     async def frozen(
         self, at_most: int
     ) -> tuple[FrozenSwitch | None, tuple[FrozenSwitch, ...], int]:
-        """Return the service's switch, None if it is not frozen; those of frozen wallets,
-        `at_most` of them, the latest first; how many wallets are frozen."""
+        """Return the service's switch, None if it is not frozen; at most `at_most` switches of
+        frozen wallets, latest first; and the number of frozen wallets."""
         of_wallet = switches.c.scope == "wallet:" + wallets.c.id
         of_service = switches.c.scope == spending.SERVICE_SCOPE
         frozen = switches.c.frozen.is_(True)

@@ -1,6 +1,6 @@
-"""Deletes what is older than the settings keep it: decisions, events and sellers' answers; and what
-nothing counts any more: agents' usage, and what grants judged and reserved
-(docs/reference/events.md, Retention)."""
+"""Deletes decisions, events and sellers' answers that are older than the settings keep them, and
+rows that nothing counts any more: agents' usage and judged transactions (docs/reference/events.md,
+Retention)."""
 
 from __future__ import annotations
 

@@ -350,8 +350,8 @@ def _mac(audit_key: bytes | None, network: str, tokens: Any, stored_ms: int) -> 
 
 
 async def listed_tokens(database: Database, network: str) -> TokenList:
-    """Return the symbols of a network: those built in, and the operator's list, whose decimals are
-    known from now on. The keystore must be open.
+    """Return a network's symbols: the built-in ones and the operator's, whose decimals are known
+    from now on. The keystore must be open.
 
     Raises:
         StoreError: somebody changed the operator's list.

@@ -1,4 +1,4 @@
-"""SOLWARD_HOME: one folder, locked by one process, or shared where nothing in it is written (with
+"""SOLWARD_HOME: one folder, locked by one process, or shared if nothing in it is written (with
 PostgreSQL it has a key file at most)."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Home:
     @classmethod
     @contextmanager
     def opened(cls, path: Path, *, shared: bool = False) -> Iterator[Home]:
-        """Create the folder where it is missing (mode 0700). Lock it until the block ends, unless
+        """Create the folder if it is missing (mode 0700). Lock it until the block ends, unless
         other processes share it.
 
         The kernel releases the lock when the process ends, even when it is killed.

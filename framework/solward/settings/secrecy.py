@@ -1,5 +1,5 @@
-"""Secrets of the settings: how long each must be at least, and which are too easy to guess; how
-settings are shown to people; and an environment without secrets."""
+"""Secrets of the settings: their least lengths and the check for guessable ones; the display of
+settings to people; and an environment without secrets."""
 
 from __future__ import annotations
 
@@ -128,8 +128,8 @@ _MASK = "********"
 
 
 def masked_value(field: FieldInfo, value: object) -> str:
-    """Return a setting's value as text, empty if there is none; a secret is masked, and so is
-    what may be one in an address, unless it is the default, which is public."""
+    """Return a setting's value as text, empty if there is none. A secret is masked, and so is a
+    possible secret in an address, unless it is the public default."""
     if value is None:
         return ""
     marker = address_marker(field)

@@ -698,7 +698,7 @@ class Settings(AccessSettings, VendorSettings):
 
     @property
     def plugins(self) -> tuple[str, ...]:
-        """Distributions whose plugins may load; `*` is any. On mainnet only those named."""
+        """Distributions whose plugins may load; `*` is any. On mainnet each must be named."""
         if self.solward_plugins is None:
             return () if self.mainnet else ("*",)
         return self.solward_plugins
@@ -744,7 +744,7 @@ class Settings(AccessSettings, VendorSettings):
 
     def _reached_by_others(self) -> str | None:
         """Return the setting by which others reach the service, by itself or behind a proxy; None
-        where only this machine does."""
+        if only this machine does."""
         if not self.loopback:
             return f"with API_HOST {self.api_host}"
         # A proxy serves these names and forwards others' requests to a loopback address.
@@ -787,8 +787,8 @@ class Settings(AccessSettings, VendorSettings):
 
     def report(self) -> Iterator[dict[str, Any]]:
         """Yield every setting as the JSON of a `solward.resources.service.Setting`, in declared
-        order: its value in force, its default and where it comes from; of a secret only whether it
-        is set, of an address nothing that may be one."""
+        order: value in force, default and source. A secret shows only whether it is set, and an
+        address no part that may be one."""
         secrets = secret_fields(type(self))
         given = {name: getattr(self, name) for name in type(self).model_fields}
         for name, field in type(self).model_fields.items():
@@ -807,8 +807,8 @@ class Settings(AccessSettings, VendorSettings):
             }
 
     def masked(self) -> dict[str, str]:
-        """Return every variable and its value as text, for people; secrets as asterisks, and of
-        addresses what `solward.settings.addresses` shows."""
+        """Return every variable and its value as text for people, with masked secrets, and
+        addresses as `solward.settings.addresses` shows them."""
         public = {"api_secret": "the development secret"} if self.development_secret else {}
         return {
             name.upper(): public.get(name, masked_value(field, getattr(self, name)))

@@ -1,5 +1,5 @@
-"""The address that a recipient's name means, and whose an address is or only looks like: one rule
-for REST, CLI, MCP and dashboard; pure.
+"""The address book: the address that a name means, and the owner that an address has or only
+resembles. One pure rule for REST, CLI, MCP and dashboard.
 
 People compare the ends of an address. Whoever wants to be paid in another's place makes a key with
 the same ends and sends the wallet a little, so that its address stands in the history for somebody
@@ -98,8 +98,8 @@ class AddressBook:
         return sorted(self.names)[:_MOST_SUGGESTED]
 
     def address(self, text: str, called: str = "recipient") -> str:
-        """Return the address that a text is or means. An address or an id means itself, even
-        where somebody is called so.
+        """Return the address that a text is or means. An address or an id means itself, even if it
+        is also a name.
 
         Args:
             called: the field, for the error.
@@ -123,8 +123,8 @@ class AddressBook:
         return next(iter(found))
 
     def taken_for(self, address: str) -> KnownAddress | None:
-        """Return the known address that one without a name can be taken for: another one whose
-        first and last `SHOWN` characters are the same, upper and lower case alike."""
+        """Return the known address that an unnamed one resembles: another one with the same first
+        and last `SHOWN` characters, in any case."""
         other = None if address in self.called else self.ends.get(_ends(address))
         return None if other is None else KnownAddress(other, self.called[other])
 

@@ -104,8 +104,8 @@ class NotEnough(InvalidRequest):
 
 
 class PaymentRefused(InvalidRequest):
-    """A request is not paid for: its site, or what the seller offers, is refused before anything is
-    judged. `code` is stable, and stands at the end of the text."""
+    """A request is not paid for: its site, or what the seller offers, is refused before any rule
+    judges it. `code` is stable, and ends the text."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(f"{reason} ({code})")
@@ -205,8 +205,8 @@ class TransactionFailed(TransactionError):
 
 
 class Held(SolwardError):
-    """The transaction waits for a person; nothing was reserved, signed or sent. `hold` says what
-    it is, why, and until when."""
+    """The transaction waits for a person; nothing was reserved, signed or sent. `hold` has the
+    request, the reason and the time limit."""
 
     def __init__(self, hold: Hold) -> None:
         super().__init__(hold.message())

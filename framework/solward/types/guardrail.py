@@ -51,8 +51,8 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A guardrail's answer where a person is to decide: the transaction waits, and nothing of it is
-    reserved. Where a rule refuses, or the operator asks for it, nothing is held.
+    """A guardrail's answer if a person must decide: the transaction waits, and reserves nothing. If
+    a rule refuses, or the operator makes it, nothing is held.
 
     Attributes:
         reason: why, shown to who decides and to who asks.

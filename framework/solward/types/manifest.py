@@ -248,8 +248,8 @@ def check_paid_site(manifest: Manifest | None, url: str) -> None:
 def secret_sites(
     manifest: Manifest | None, env: str, configured: Iterable[str] = ()
 ) -> dict[Site, bool]:
-    """Return the sites that get a secret of the manifest, and whether it may stand in a query
-    there: the configured ones where there are any, else the manifest's.
+    """Return the sites that get a secret of the manifest, and whether a query may have it: the
+    configured sites if there are any, else the manifest's.
 
     A configured address receives the key instead of the vendor, because its operator may have
     another key for it than the vendor's.

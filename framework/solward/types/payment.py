@@ -1,5 +1,5 @@
-"""The types of payments: what a seller's 402 answer offers and how a payment is shown, for payment
-protocols; and a request over HTTP that a wallet pays for, with what came of it.
+"""The types of payments: a seller's offers in a 402 answer and the proof of a payment, for payment
+protocols; and a request over HTTP that a wallet pays for, with its result.
 
 A protocol reads and writes HTTP; it makes no bytes of a transaction and signs nothing. Amounts are
 integers of the asset's smallest unit, addresses base58 text, times milliseconds since the Unix
