@@ -244,7 +244,7 @@ class AgentForms:
         self._error.set_text(said)
 
     def read(self) -> dict[str, Any] | None:
-        """Return the client's arguments; None where one does not fit, which its field shows."""
+        """Return the client's arguments; None if one does not fit, which its field shows."""
         self.show_message("")
         model = (self._model.value or "").strip()
         self._model.error = None if model else "is required"

@@ -55,7 +55,7 @@ class Answer:
     """A page of the entries that fit `only`, and the names in them.
 
     Attributes:
-        newest: the number of the newest entry of all, where `page` is the first one.
+        newest: the number of the newest entry of all, if `page` is the first page.
     """
 
     only: AuditFilter

@@ -1,7 +1,7 @@
 """The overview: what waits, what was refused and why, what can leave; then all the rest.
 
-Its lists are built anew where they change. What all wallets hold of each asset, and what of it can
-leave in 24 hours, are sums, which are exact.
+Lists are rebuilt when they change. The sums of what all wallets hold of each asset, and of what can
+leave in 24 hours, are exact.
 """
 
 from __future__ import annotations

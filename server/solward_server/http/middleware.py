@@ -334,7 +334,7 @@ def _own_names(settings: Settings) -> frozenset[str]:
 
 
 def _host_name(address: str) -> str:
-    """Return the host name in lower case, without its port; empty where there is none."""
+    """Return the host name in lower case, without its port; empty if there is none."""
     try:
         return urlsplit(address).hostname or ""
     except ValueError:

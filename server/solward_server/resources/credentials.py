@@ -168,7 +168,7 @@ def _with_secret(secret: str, key: Credential, **more: Any) -> Response:
     """Return the answer with a key's new secret, and a warning that its permissions bind nothing.
 
     Args:
-        more: fields beside those of every such answer.
+        more: fields besides those of every such answer.
     """
     response = json_response({"apiKey": secret, "id": key.id, "name": key.name} | more)
     told = unenforced(key.permissions, read_only=key.read_only)
