@@ -36,7 +36,7 @@ _STREAM = (
     'data: {"address":"9Gk...","name":"ada","walletId":"6c1c..."}\n\n'
 )
 
-routes = Routes("events", "What happened, live and on record.")
+routes = Routes("events", "Events, live and in the audit log.")
 
 
 @routes.serve(

@@ -23,7 +23,7 @@ from solward_server.openapi.route import H, Routes
 
 NO_WEBHOOK = "No webhook for approvals is configured"
 
-routes = Routes("holds", "What waits for a person.")
+routes = Routes("holds", "Transactions that wait for a person.")
 
 
 async def _sees_all(context: RouteContext) -> bool:

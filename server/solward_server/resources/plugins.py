@@ -25,7 +25,7 @@ from solward_server.openapi.route import Routes
 _NO_VALUE = "value is required"
 _NO_SETTINGS = "The skill transfer declares no settings"
 
-routes = Routes("plugins", "What is loaded.")
+routes = Routes("plugins", "Loaded plugins, and what they store.")
 
 
 @routes.serve(LIST_PLUGINS, keyed(Role.READ))

@@ -24,7 +24,7 @@ from solward_server.openapi.route import Routes
 NOT_YOURS = "An API key changes the schedules that it made alone"
 _CHANGES: Errors = {403: [NOT_YOURS, SPENDS_NOTHING], 429: TOO_MANY}
 
-routes = Routes("schedules", "Skills that run at times, without a model.")
+routes = Routes("schedules", "Skills that run on a schedule, without a model.")
 
 
 async def _schedule(context: RouteContext, wallet_id: str, schedule_id: str) -> Schedule:

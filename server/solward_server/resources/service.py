@@ -23,8 +23,8 @@ from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.route import Routes
 
 health = Routes("health", "Public.")
-settings = Routes("settings", "What the service was started with.")
-switches = Routes("switches", "Stop everything, at once.")
+settings = Routes("settings", "The settings that the service was started with.")
+switches = Routes("switches", "Stop all new transactions at once.")
 
 
 @health.serve(GET_HEALTH, public)

@@ -52,7 +52,7 @@ _LINES = (
 )
 _BEFORE = "before must be the id of a transaction"
 
-routes = Routes("transactions", "Records of everything that was asked for.")
+routes = Routes("transactions", "Records of all requested transactions.")
 
 
 @routes.serve(calls.LIST_TRANSACTIONS, keyed(Role.READ), {400: _BEFORE, 404: NO_WALLET})
