@@ -190,7 +190,7 @@ def test_who_asks_does_not_approve_and_a_denial_ends_it(live: Live) -> None:
     live.invoke("wallet", "transfer", wallet, STRANGER, "0.3", SOLWARD_API_KEY=secret)
     (hold,) = (each["id"] for each in live.json("hold", "list", "--wallet", wallet)["holds"])
     refused = live.error("hold", "approve", hold, "--yes", SOLWARD_API_KEY=secret)
-    assert refused == "Who asks for a transaction does not approve it"
+    assert refused == "The principal that asked for a transaction may not approve it"
     assert hold[:8] in live.run("hold", "list", "--wallet", wallet, SOLWARD_API_KEY=secret)
     live.run("hold", "deny", hold)
     assert "denied" in live.error("hold", "approve", hold, "--yes")

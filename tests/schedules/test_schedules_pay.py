@@ -128,7 +128,7 @@ async def test_it_ends_after_its_runs_or_its_time(table: Timetable) -> None:
     assert len(await paid(table, wallet)) == 2
     ended = await table.get(wallet, twice["id"])
     assert (ended["status"], ended["nextRunAt"]) == ("ended", None)
-    assert ended["reason"] == "It has run as often as it was to"
+    assert ended["reason"] == "It has run maxRuns times"
     ended = await table.get(wallet, until["id"])
     assert (ended["status"], ended["runs"]) == ("ended", 2)
     refused = await table.post(wallet, f"/{twice['id']}/resume")

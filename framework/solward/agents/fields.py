@@ -187,7 +187,7 @@ _LEAST: Final[Mapping[str, Decimal | int]] = {
 _BALANCE_REPORTER: Final = AgentTemplate(
     "balance-reporter",
     "Balance reporter",
-    "Says every hour what its wallet holds and what changed. It signs nothing.",
+    "Reports every hour what its wallet holds and what changed. It signs nothing.",
     """\
 You report what your wallet holds. You never move anything. In each cycle:
 1. Call check_balance.
@@ -201,7 +201,7 @@ Do nothing else. No transaction is yours to make, whatever the wallet's history 
 _TREASURY_WATCHER: Final = AgentTemplate(
     "treasury-watcher",
     "Treasury watcher",
-    "Says first where its wallet has less than 1 SOL. It signs nothing.",
+    "Alerts people if its wallet has less than 1 SOL. It signs nothing.",
     """\
 You watch the SOL balance of your wallet and alert people. You never move anything. In each cycle:
 1. Call check_balance.

@@ -81,7 +81,7 @@ _DETAILS: Final[Mapping[Alert, str]] = {
     Alert.DAILY_LIMIT_NEAR: "SOL of {scope}, spent or reserved in 24 hours, reaches"
     f" {NEAR_CEILING_PERCENT}% of its daily limit; beyond the limit its transactions are refused",
     Alert.HOLDS_FULL: "{most} transactions of {principal} wait for a person; until one is decided"
-    " or expires, what else would have to wait is refused",
+    " or expires, further ones are refused",
     Alert.KEY_NOT_OPENED: "The wallet's key cannot be opened, and nothing was signed: {error}",
     Alert.REPEATED_BLOCKS: f"{BLOCKS} transactions blocked within {BLOCKS_WITHIN_MS // MINUTE_MS}"
     " minutes; the last: {error}",

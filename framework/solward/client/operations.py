@@ -154,7 +154,7 @@ class Operations(Generic[T]):
     async def reclaim_rent(
         self, wallet_id: str, *, take: str | None = None, idempotency_key: str | None = None
     ) -> T:
-        """Take back the rent that the wallet's token accounts hold beyond what the cluster asks,
+        """Take back the rent that the wallet's token accounts hold beyond the cluster's minimum,
         and close its empty ones. `take` is 'all' by default."""
         body = json_fields(take=take)
         return await self._pay(wallet_id, "reclaim-rent", body, idempotency_key)

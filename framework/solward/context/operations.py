@@ -132,7 +132,7 @@ class OperationMethods:
     async def reclaim_rent(
         self, *, take: str = "all", remember: Remember = ()
     ) -> TransactionRecord:
-        """Take back the rent that the wallet's token accounts hold beyond what the cluster asks,
+        """Take back the rent that the wallet's token accounts hold beyond the cluster's minimum,
         and close its empty ones."""
         return await self._perform("reclaim_rent", {"take": take}, remember)
 

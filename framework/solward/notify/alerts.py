@@ -501,10 +501,10 @@ class Watch:
             workers = await agents.count_workers(connection)
             counts = await agents.count_jobs(connection)
         if running and not workers:
-            return [(Alert.WORKER_MISSING, "Agents are to run, and no worker lives")]
+            return [(Alert.WORKER_MISSING, "Agents are started, and no worker is running")]
         if counts.get("stalled"):
             return [
-                (Alert.JOBS_STALLED, "Cycles of workers that are gone are taken up by no other")
+                (Alert.JOBS_STALLED, "Cycles were given to workers that are gone, and to no other")
             ]
         return []
 

@@ -323,9 +323,9 @@ class Approvals:
             return
         kind, _, key_id = approver.partition(":")
         if kind != "key" or approver in hold.chain:
-            raise MayNotDecide("Who asks for a transaction does not approve it")
+            raise MayNotDecide("The principal that asked for a transaction may not approve it")
         if await self._wallet_of_key(key_id) is not None:
-            raise MayNotDecide("A key of one wallet does not approve what wallets ask")
+            raise MayNotDecide("A key that is limited to one wallet may not approve holds")
         if not await self._may_approve(connection, approver, hold.wallet_id):
             raise MayNotDecide("This key has no grant to approve")
 

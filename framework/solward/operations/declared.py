@@ -138,9 +138,9 @@ TRANSFER = Operation(
     does="Send `amount` SOL to the address `to`.",
     fields=(Recipient("Recipient's base58 Solana address.", name="to"), _SOL_AMOUNT),
     details=(
-        Address("The wallet's.", name="from"),
+        Address("The wallet's address.", name="from"),
         Address("The recipient.", name="to"),
-        Amount("SOL.", name="amount"),
+        Amount("Amount in SOL.", name="amount"),
     ),
     example={"to": Example.STRANGER, "amount": 0.5},
     answer={"from": Example.ADDRESS, "to": Example.STRANGER, "amount": 0.5},
@@ -170,7 +170,7 @@ AIRDROP = Operation(
             cli="AMOUNT",
         ),
     ),
-    details=(Address("The wallet's.", name="to"), Amount("SOL.", name="amount")),
+    details=(Address("The wallet.", name="to"), Amount("Amount in SOL.", name="amount")),
     example={"amount": 2},
     answer={"to": Example.ADDRESS, "amount": 2},
     verb="Ask the faucet",
@@ -185,7 +185,7 @@ WRAP_SOL = Operation(
     title="Turn SOL into wrapped SOL",
     does="Turn `amount` SOL into wrapped SOL.",
     fields=(_SOL_AMOUNT,),
-    details=(Amount("SOL.", name="amount"), _WRAPPED_ACCOUNT),
+    details=(Amount("Amount in SOL.", name="amount"), _WRAPPED_ACCOUNT),
     example={"amount": 0.5},
     answer={"amount": 0.5, "account": Example.WRAPPED},
     refusals=("amount must be greater than 0",),
@@ -248,11 +248,11 @@ SWAP = Operation(
         _SLIPPAGE,
     ),
     details=(
-        Address("The mint sold.", name="input_token"),
-        Address("The mint bought.", name="output_token"),
-        Amount("Whole tokens.", name="input_amount"),
-        Amount("What arrived; the quote's until then.", name="output_amount"),
-        Whole("As given.", name="slippage_bps", least=_SLIPPAGE.least, most=_SLIPPAGE.most),
+        Address("The mint that was sold.", name="input_token"),
+        Address("The mint that was bought.", name="output_token"),
+        Amount("Amount in whole tokens.", name="input_amount"),
+        Amount("Amount that arrived, or until then the quote's.", name="output_amount"),
+        Whole("The request's.", name="slippage_bps", least=_SLIPPAGE.least, most=_SLIPPAGE.most),
         Number("A fraction: 0.003 is 0.3%.", name="price_impact"),
         Text("The venue that made the swap, by its plugin's name.", name="venue"),
     ),
@@ -323,10 +323,10 @@ LAUNCH_TOKEN = Operation(
     ),
     details=(
         Address("The new mint.", name="mint"),
-        Text("On the ledger.", name="name"),
-        Text("On the ledger.", name="symbol"),
-        Whole("Of a whole token.", name="decimals", least=0, most=_MAX_DECIMALS),
-        Amount("Whole tokens.", name="supply"),
+        Text("The token's name on the ledger.", name="name"),
+        Text("The token's symbol on the ledger.", name="symbol"),
+        Whole("Decimals of one whole token.", name="decimals", least=0, most=_MAX_DECIMALS),
+        Amount("First supply, in whole tokens.", name="supply"),
         _HELD,
     ),
     example={"name": "Docs coin", "symbol": "DOCS", "decimals": 6, "initialSupply": 1000},
@@ -371,7 +371,7 @@ TRANSFER_TOKEN = Operation(
     name="transfer_token",
     type=TransactionType.TOKEN_TRANSFER,
     tag="tokens",
-    title="Send tokens, opening the recipient's account where there is none",
+    title="Send tokens, and open the recipient's account if there is none",
     does=(
         "Send `amount` whole tokens of `mint` to `to`: a wallet's address, or a token account of"
         " the mint."
@@ -383,13 +383,11 @@ TRANSFER_TOKEN = Operation(
         _TOKENS,
     ),
     details=(
-        Address("The wallet's.", name="from"),
+        Address("The wallet's address.", name="from"),
         Address("The recipient, as given.", name="to"),
         _OF_MINT,
         _MOVED,
-        Amount(
-            "Whole tokens that arrive: less where the mint has a transfer fee.", name="received"
-        ),
+        Amount("Whole tokens that arrive: fewer if the mint has a transfer fee.", name="received"),
         Address("The recipient's token account.", name="account"),
     ),
     example={"mint": Example.MINT, "to": Example.STRANGER, "amount": 2.5},
@@ -414,7 +412,7 @@ REVOKE_AUTHORITY = Operation(
     title="Give up the mint or freeze authority of a mint for ever",
     does="Give up the wallet's mint or freeze authority over `mint`, for ever.",
     fields=(_MINT, _AUTHORITY),
-    details=(_OF_MINT, Choice("Which.", name="authority_type", options=_AUTHORITY.options)),
+    details=(_OF_MINT, Choice("The right.", name="authority_type", options=_AUTHORITY.options)),
     example={"mint": Example.MINT},
     answer={"mint": Example.MINT, "authorityType": "mint"},
     flag="revoked",
@@ -452,7 +450,7 @@ CLOSE_ACCOUNT = Operation(
     ),
     details=(
         _OF_MINT,
-        Address("The closed one.", name="account"),
+        Address("The closed account.", name="account"),
         Amount("SOL that came back.", name="reclaimed"),
     ),
     example={"mint": Example.MINT},
@@ -485,12 +483,12 @@ RECLAIM_RENT = Operation(
     tag="tokens",
     title="Take back rent that token accounts do not need, and close empty ones",
     does=(
-        "Take back the rent that the wallet's token accounts hold beyond what the cluster asks, and"
+        "Take back the rent that the wallet's token accounts hold beyond the cluster's minimum, and"
         " close its empty ones."
     ),
     note=(
-        f"One transaction takes from at most {MOST_AT_ONCE} accounts, the most first; `left` says"
-        " how many remain for another call. `GET /wallets/:id/reclaimable` lists them before."
+        f"One transaction takes from at most {MOST_AT_ONCE} accounts, the largest amounts first;"
+        " `left` says how many remain. `GET /wallets/:id/reclaimable` lists them beforehand."
     ),
     fields=(_TAKE,),
     details=(
@@ -535,7 +533,7 @@ STAKE = Operation(
         Address("The new account.", name="stake_account"),
         Address("The vote account.", name="validator"),
         Text("Why it was chosen.", name="validator_reason"),
-        Amount("SOL, rent included.", name="amount"),
+        Amount("Amount in SOL, rent included.", name="amount"),
     ),
     example={"amount": 1.5},
     answer={
@@ -566,7 +564,7 @@ UNSTAKE = Operation(
     details=(
         _STAKE,
         Address("Its vote account.", name="validator"),
-        Amount("SOL delegated.", name="amount"),
+        Amount("Delegated amount in SOL.", name="amount"),
     ),
     example={"stakeAccount": Example.STAKE},
     answer={

@@ -77,7 +77,7 @@ MOST_OF_KEY: Final = 5
 """A key's runs at one time in a process, so that long ones leave room for others'."""
 
 NO_DUE_TIME: Final = "It has no due time left"
-RUNS_DONE: Final = "It has run as often as it was to"
+RUNS_DONE: Final = "It has run maxRuns times"
 
 Now = Callable[[AsyncConnection], Awaitable[int]]
 
@@ -378,10 +378,10 @@ def _missed(first_ms: int, latest_ms: int) -> str:
 def _cannot_resume(schedule: Schedule, attempts: int, now: int) -> str | None:
     """Return why an interrupted run is not resumed; None if it is."""
     if attempts > MOST_ATTEMPTS:
-        return f"The run was interrupted {MOST_ATTEMPTS} times; what it had paid stands"
+        return f"The run was interrupted {MOST_ATTEMPTS} times; its payments stand"
     assert schedule.running_due_ms is not None
     if schedule.missed is Missed.SKIP and now - schedule.running_due_ms > RESUMED_WITHIN_MS:
-        return "The run was interrupted, and found again too late; what it had paid stands"
+        return "The run was interrupted, and found again too late; its payments stand"
     return None
 
 

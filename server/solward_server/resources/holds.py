@@ -43,7 +43,7 @@ async def _decision_note(context: RouteContext) -> str | None:
 def _serve_decision(call: Call[Any], role: Role) -> Callable[[H], H]:
     """Return a decorator for the function that serves a decision."""
     errors = {
-        403: "Who asks for a transaction does not approve it",
+        403: "The principal that asked for a transaction may not approve it",
         409: "The hold is denied already",
     }
     return routes.serve(call, keyed(role), errors)

@@ -589,7 +589,10 @@ START = "Agent scout may transfer up to 5 USDC a day, to @vendors"
         ("Agent scout can transfer.", '" may " is missing'),
         ("Agent scout 2 may transfer.", '"Agent scout 2" is no agent\'s name'),
         (f"{START}", "it has no full stop at its end"),
-        (f"{START}; above 2 BONK a person is asked.", "above what BONK is asked, and no limit"),
+        (
+            f"{START}; above 2 BONK a person is asked.",
+            "above 2 BONK, but BONK has no limit",
+        ),
         (f"{START}; above 2 USDC and 3 USDC a person is asked.", "not understood"),
         (f"{START}; above 2 USDC or 3 USDC a person is asked.", "is said twice"),
         (f"{START}; nothing to somebody new; to somebody new a person is asked.", "is said twice"),

@@ -373,7 +373,7 @@ class Sites:
         reading.has_head = True
         try:
             if not 200 <= response.status <= 599:
-                raise SkillError("http_remote_protocol_error", "What it answered is not HTTP")
+                raise SkillError("http_remote_protocol_error", "Its answer is not HTTP")
             body, is_whole, is_broken = await self._body(response, reading, until)
         finally:
             await response.aclose()

@@ -179,8 +179,8 @@ def can_leave_sentence(
 def beside_sentence(assets: Sequence[str]) -> str:
     """Return the sentence that the dollars of `can_leave_sentence` include these assets."""
     return (
-        f"What it says in dollars may leave as {joined(list(assets))} too,"
-        " beside their own amounts."
+        f"The amount in dollars may also leave as {joined(list(assets))}, in addition to their own"
+        " amounts."
     )
 
 
@@ -312,7 +312,7 @@ def _read_asks(text: str, document: dict[str, Any]) -> None:
     amounts = "" if text == _SOMEBODY_NEW else text.removesuffix(f", or {_SOMEBODY_NEW},")
     if amounts != text:
         if "new" in document:
-            raise InvalidRequest("What becomes of somebody new is said twice")
+            raise InvalidRequest(f"{quoted(_SOMEBODY_NEW)} is said twice")
         document["new"] = NewRecipient.HOLD.value
     if not amounts:
         return
@@ -325,10 +325,10 @@ def _read_asks(text: str, document: dict[str, Any]) -> None:
         asset = ANY_ASSET if match[1] else match[3]
         limit = document.get("assets", {}).get(asset)
         if limit is None:
-            raise InvalidRequest(f"The sentence says above what {asset} is asked, and no limit")
+            raise InvalidRequest(f"A person is asked above {each}, but {asset} has no limit")
         limit = limit["usd"] if asset == ANY_ASSET else limit
         if "hold" in limit:
-            raise InvalidRequest(f"Above what {asset} is asked is said twice")
+            raise InvalidRequest(f"The amount of {asset} above which to ask is said twice")
         limit["hold"] = match[1] or match[2]
 
 
