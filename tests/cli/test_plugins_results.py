@@ -213,8 +213,8 @@ def test_what_ran_unconfined_is_bronze_and_not_signed(
     plugins("key", "check.key")
     [made] = check_path_or_name(str(file))
     assert made.finding("host").detail == (
-        "in a plugin host that this machine cannot confine (this kernel is too old): not checked is"
-        " what that refuses"
+        "in a plugin host that this machine cannot confine (this kernel is too old): confinement"
+        " was not checked"
     )
     assert made.grade is not None
     assert (made.grade.tier, made.grade.missing) == (TIERS[0], (made.finding("host"),))

@@ -65,9 +65,9 @@ async def test_no_call_runs_while_a_required_setting_is_not_set(stand: Stand, mo
 @pytest.mark.parametrize(
     ("plugin", "said"),
     [
-        (bad.TellsItsSetting, "tells the secret setting key"),
+        (bad.TellsItsSetting, "reveals the secret setting key"),
         (bad.LogsItsSetting, "logs the secret setting key"),
-        (bad.RaisesItsSetting, "tells the secret setting key"),
+        (bad.RaisesItsSetting, "reveals the secret setting key"),
     ],
 )
 @pytest.mark.parametrize("key", [None, KEY])

@@ -96,7 +96,7 @@ class Folders:
 
 def disabled(name: str) -> tuple[ProblemCode, str]:
     """Return the reason why a disabled distribution is not loaded."""
-    return ProblemCode.DISABLED, f"solward plugins enable {name} has it loaded again"
+    return ProblemCode.DISABLED, f"run `solward plugins enable {name}` to load it again"
 
 
 @dataclass(frozen=True, slots=True)

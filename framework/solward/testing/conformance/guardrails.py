@@ -188,7 +188,7 @@ def _cases(
         if not isinstance(answer, Hold):
             trouble.append(f"held[{at}] is {'refused' if answer else 'let through'}")
     if not trouble and not any(answers):
-        return Finding("cases", Outcome.WARNING, "nothing tried was refused; give `refused`")
+        return Finding("cases", Outcome.WARNING, "it refused nothing; give `refused`")
     if not trouble and all(answers):
-        return Finding("cases", Outcome.WARNING, "all that was tried was refused; give `allowed`")
+        return Finding("cases", Outcome.WARNING, "it refused everything; give `allowed`")
     return finding("cases", trouble, f"{sum(map(bool, answers))} of {len(answers)} refused")

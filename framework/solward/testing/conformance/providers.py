@@ -240,7 +240,7 @@ async def _stream(subject: Subject) -> Finding:
 def _secrets(subject: Subject) -> Finding:
     # In a plugin host it has a placeholder instead of the key.
     if any(secret in text for text in subject.texts for secret in (subject.secret, STAND_IN)):
-        return Finding("secrets", Outcome.FAILED, "tells its key")
+        return Finding("secrets", Outcome.FAILED, "reveals its key")
     return Finding("secrets", Outcome.OK, f"none in {len(subject.texts)} texts")
 
 
@@ -280,7 +280,7 @@ def _odd_call(call: ToolCall, request: CompletionRequest) -> str | None:
 def _instead_of_provider_error(what: str, answer: object) -> str:
     if isinstance(answer, BaseException):
         return f"where {what} it raises {name_of(answer)}, not ProviderError"
-    return f"where {what} it answers all the same"
+    return f"where {what} it still answers"
 
 
 async def _within(seconds: float, work: Awaitable[Any]) -> Any:

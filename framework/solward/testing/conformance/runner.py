@@ -290,7 +290,7 @@ def _report(target: Target, findings: Sequence[Finding]) -> Report:
 
 
 # The note about checks that need a process of the plugin's own.
-_UNSEEN: Final = "not checked is what its plugin host, confinement and manifest would refuse"
+_UNSEEN: Final = "refusals by plugin host, confinement and manifest were not checked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +395,7 @@ async def _hosted(
     host = Finding("host", Outcome.OK, "in a plugin host, confined as in production")
     if unconfined is not None:
         detail = f"in a plugin host that this machine cannot confine ({unconfined})"
-        host = Finding("host", Outcome.SKIPPED, f"{detail}: not checked is what that refuses")
+        host = Finding("host", Outcome.SKIPPED, f"{detail}: confinement was not checked")
     subjects = []
     for each in candidates:
         if each.built_in:

@@ -348,7 +348,7 @@ async def check_concurrency(subject: Subject) -> Finding:
 
 def _mixed(run: Run, alone: Run, others: Sequence[TestWallet]) -> list[str]:
     if run.error is not None:
-        return [f"fails beside others: {run.trouble}"]
+        return [f"fails when others run too: {run.trouble}"]
     outcome = run.outcome or ""
     for other in others:
         if any(word in outcome for word in (other.address, other.id, other.name)):
@@ -356,9 +356,7 @@ def _mixed(run: Run, alone: Run, others: Sequence[TestWallet]) -> list[str]:
     made = [(record.type, record.status) for record in run.records]
     expected = [(record.type, record.status) for record in alone.records]
     if made != expected:
-        return [
-            f"beside others it made {len(made)} transactions on a wallet, alone {len(expected)}"
-        ]
+        return [f"with others it made {len(made)} transactions on a wallet, alone {len(expected)}"]
     return []
 
 
@@ -370,7 +368,7 @@ async def _differs(skill: WatchedSkill, run: Run) -> list[str]:
     await _forget(skill, run.wallet)
     second = await observe_run(skill, run.wallet, run.params)
     if first.outcome == second.outcome != run.outcome:
-        return [f"on {run.wallet.name} it tells something else beside others than alone"]
+        return [f"on {run.wallet.name} its outcome differs when others run too"]
     return []
 
 

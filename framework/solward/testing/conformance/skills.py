@@ -108,7 +108,7 @@ async def _of_higher_tiers(subject: Subject, findings: Sequence[Finding]) -> lis
     if subject.skill.spec.effects is Effects.READ:
         money = Finding("money", Outcome.OK, "moves none")
     elif any(each.outcome is Outcome.FAILED for each in findings):
-        money = Finding("money", Outcome.SKIPPED, "first mend what fails")
+        money = Finding("money", Outcome.SKIPPED, "fix the failed checks first")
     else:
         money = await check_money(subject, [case for case, _ in subject.good])
     return [errors_finding(errors), money]
@@ -297,7 +297,7 @@ async def _secrets(subject: Subject) -> Finding:
         for secret in subject.stand.canaries.found_in(text)
     }
     if leaked:
-        return Finding("secrets", Outcome.FAILED, f"tells {joined(sorted(leaked))}")
+        return Finding("secrets", Outcome.FAILED, f"reveals {joined(sorted(leaked))}")
     logged = {
         secret for entry in subject.logged for secret in subject.stand.canaries.found_in(str(entry))
     }
