@@ -14,13 +14,13 @@ _TOKEN_PROGRAMS = frozenset(map(Pubkey.from_string, TOKEN_PROGRAMS))
 
 
 def plain(account: SolderAccount) -> Account:
-    """Return an account as `solward.solana` reads it."""
+    """Convert an account of solders to the type that `solward.solana` reads."""
     return Account(account.lamports, str(account.owner), account.data)
 
 
 def token_account(account: SolderAccount | None) -> tokens.TokenAccount | None:
     """Return the initialized token account of either token program, None where there is none."""
-    # Most accounts are no token's: those are not decoded.
+    # Most accounts belong to other programs, and decoding them all would take long.
     if account is None or account.owner not in _TOKEN_PROGRAMS:
         return None
     return tokens.token_account(plain(account))

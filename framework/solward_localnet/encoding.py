@@ -246,7 +246,7 @@ def _vote(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
 
 def _items(read: Reader) -> range:
     count = read.u64()
-    if count > read.left():
+    if count > read.remaining():
         raise Unparsable(f"{count} items do not fit")
     return range(count)
 

@@ -22,7 +22,7 @@ from solward_localnet.parsed import ui_token_amount
 from solward_localnet.storage import StoredTransaction
 from solward_localnet.vm import Execution, VmPanic
 
-# What Agave finds while it resolves lookup tables, before there is a transaction to execute.
+# Errors that Agave finds while it resolves lookup tables, before it has a transaction to execute.
 _LOOKUP_ERRORS = frozenset(
     {
         "AddressLookupTableNotFound",
@@ -155,7 +155,7 @@ def read_transaction(wire: bytes, *, takes_version_1: bool = True) -> VersionedT
 
 
 def signatures_hold(tx: VersionedTransaction) -> bool:
-    """Return whether every signature the message requires is there and right."""
+    """Return whether every signature that the message requires is present and valid."""
     results = tx.verify_with_results()
     return len(results) == tx.message.header.num_required_signatures and all(results)
 
@@ -176,7 +176,7 @@ def refusal(ledger: LocalLedger, tx: VersionedTransaction) -> tuple[str | None, 
     if ledger.chain.blockhash_slot(bytes(tx.message.recent_blockhash)) is None:
         nonce = ledger.usable_nonce(tx)
         if nonce is None:
-            # A nonce that was used up is found here too, before its duplicate, as in Agave.
+            # As in Agave, a used nonce is reported here, before the check for a duplicate.
             return "BlockhashNotFound", None
     if ledger.storage.has_message(message_hash(tx)):
         return "AlreadyProcessed", None
@@ -184,16 +184,16 @@ def refusal(ledger: LocalLedger, tx: VersionedTransaction) -> tuple[str | None, 
 
 
 def land(ledger: LocalLedger, tx: VersionedTransaction, wire: bytes, *, preflight: bool) -> str:
-    """Execute and record a transaction; its signature.
+    """Execute and record a transaction, and return its signature.
 
-    With `preflight` one that fails is refused and leaves nothing. Without, a failure is recorded
-    with its fee, and one that the chain does not take (unknown blockhash, duplicate, bad signature,
-    a payer without the fee) is dropped without a word, as a node drops it.
+    With `preflight` a transaction that fails is refused and changes nothing. Without, a failure is
+    recorded with its fee, and a transaction that the chain does not take (unknown blockhash,
+    duplicate, bad signature, a payer without the fee) is dropped silently, as a node drops it.
 
     Raises:
         RpcError: with `preflight`: -32003 or -32002 with the simulation as its data.
         VmPanic: LiteSVM panicked.
-        TornLedger: executed, not recorded.
+        TornLedger: the transaction was executed and could not be recorded.
     """
     signature = str(tx.signatures[0])
     if not signatures_hold(tx):

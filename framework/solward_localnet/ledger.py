@@ -100,7 +100,7 @@ class Chain:
         return chain
 
     def advance(self, now_ms: int) -> bool:
-        """Let the slots pass that the clock says have passed. True when any has."""
+        """Let the slots pass that have passed by the clock, and return whether any has."""
         if now_ms < self._last_clock_ms:
             self.skew_ms += self._last_clock_ms - now_ms
         self._last_clock_ms = now_ms
@@ -174,7 +174,7 @@ _VOTE_ACCOUNT_BYTES = 3762
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Cast:
+class LedgerKeys:
     """The keys every ledger has, derived from its seed: secrets of a play ledger, kept inside."""
 
     faucet: Keypair
@@ -183,7 +183,7 @@ class Cast:
     stake: Keypair
 
     @classmethod
-    def of(cls, seed: bytes) -> "Cast":
+    def from_seed(cls, seed: bytes) -> "LedgerKeys":
         names = (b"faucet", b"identity", b"vote", b"stake")
         return cls(*(Keypair.from_seed(hashlib.sha256(seed + name).digest()) for name in names))
 
@@ -208,7 +208,7 @@ class LocalLedger:
             if seed is None:
                 seed = self._create()
             self.seed = seed
-            self.cast = Cast.of(seed)
+            self.cast = LedgerKeys.from_seed(seed)
             self.load()
         except BaseException:
             self.storage.close()
@@ -217,7 +217,7 @@ class LocalLedger:
     def _create(self) -> bytes:
         seed = secrets.token_bytes(32)
         vm = Vm(self.options.slots_per_epoch, self.options.rent_per_byte)
-        accounts = genesis_accounts(vm, Cast.of(seed), self.options)
+        accounts = genesis_accounts(vm, LedgerKeys.from_seed(seed), self.options)
         self.storage.put_accounts(accounts)
         self.storage.put_meta(
             {
@@ -239,7 +239,7 @@ class LocalLedger:
             for name, value in stored.items()
         }
         rent = self.storage.meta("rent_per_byte")
-        # A ledger from before it was kept has what all asked then.
+        # An older file does not store the rent; all ledgers had the same rent then.
         per_byte = MOST_RENT_PER_BYTE if rent is None else int.from_bytes(rent, "little")
         self.vm = Vm(number["slots_per_epoch"], per_byte)
         self.vm.put(dict(self.storage.accounts()))
@@ -302,7 +302,7 @@ class LocalLedger:
         self.follow_chain()
 
     def set_rent(self, per_byte: int) -> None:
-        """Ask `per_byte` lamports of rent from now on, as a cluster does by a feature gate."""
+        """Set the rent to `per_byte` lamports from now on, as a cluster's feature gate does."""
         self.vm.set_rent(per_byte)
         self.storage.put_meta({"rent_per_byte": _integer(per_byte)})
 
@@ -358,7 +358,7 @@ class LocalLedger:
         self._accounts.update(changed)
 
     def commit(self) -> Commit | None:
-        """Make everything since the last commit durable; the commit for listeners, if any."""
+        """Make everything since the last commit durable, and return the commit for listeners."""
         chain = self.chain
         if self.storage.writing or chain.slot > self._ceiling:
             ceiling = max(self._ceiling, chain.slot)
@@ -391,7 +391,7 @@ def _integer(value: int) -> bytes:
     return value.to_bytes(8, "little", signed=True)
 
 
-def genesis_accounts(vm: Vm, cast: Cast, options: LocalnetOptions) -> dict[Pubkey, Account]:
+def genesis_accounts(vm: Vm, cast: LedgerKeys, options: LocalnetOptions) -> dict[Pubkey, Account]:
     """Put the genesis accounts into an empty `vm` and return them: faucet, validator, native mints.
 
     Raises:
@@ -424,13 +424,13 @@ def _native_mint(vm: Vm, program: Pubkey) -> Account:
     return Account(vm.rent(len(data)), data, program)
 
 
-def _stake(vm: Vm, cast: Cast, lamports: int) -> Account:
+def _stake(vm: Vm, cast: LedgerKeys, lamports: int) -> Account:
     reserve = vm.rent(stakes.STAKE_ACCOUNT_BYTES)
     data = stakes.pack_genesis_stake(cast.identity.pubkey(), cast.vote.pubkey(), lamports, reserve)
     return Account(lamports + reserve, data, STAKE_PROGRAM_ID)
 
 
-def _make_vote_account(vm: Vm, cast: Cast) -> None:
+def _make_vote_account(vm: Vm, cast: LedgerKeys) -> None:
     # The Vote program itself writes the account, in whatever version of its state it has.
     identity, vote = cast.identity.pubkey(), cast.vote.pubkey()
     initialize = Instruction(

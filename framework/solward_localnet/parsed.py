@@ -54,7 +54,7 @@ class Reader:
         self._position = end
         return taken
 
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Return the number of bytes that are not yet read."""
         return len(self._data) - self._position
 
@@ -126,7 +126,7 @@ class Reader:
     def text(self, size: int | None = None) -> str:
         """Return UTF-8 text of `size` bytes, or of all remaining bytes for None."""
         try:
-            return self.take(self.left() if size is None else size).decode("utf-8")
+            return self.take(self.remaining() if size is None else size).decode("utf-8")
         except UnicodeDecodeError as error:
             raise Unparsable(f"text is not UTF-8: {error}") from None
 
@@ -157,9 +157,9 @@ class Layout:
 
     Attributes:
         accounts: their names in order. One that begins with `*` stands for all that are left.
-        fields: what its data holds after its number.
-        authority: the name of the account after these, which signs; or of a multisig, whose signers
-            follow. Empty: there is none.
+        fields: the fields of its data after its number.
+        authority: the name of the account after these, which signs, or of a multisig, whose signers
+            follow; empty if there is none.
     """
 
     type: str
@@ -178,10 +178,10 @@ def apply(
     """
     if kind not in layouts:
         raise Unparsable(f"no parser for instruction {kind}")
-    return shown(layouts[kind], accounts, read)
+    return parsed_call(layouts[kind], accounts, read)
 
 
-def shown(layout: Layout, accounts: Sequence[str], read: Reader) -> Parsed:
+def parsed_call(layout: Layout, accounts: Sequence[str], read: Reader) -> Parsed:
     """Return `{"type", "info"}` of an instruction of this layout; raises as `apply` does."""
     info, left = _named(layout.accounts, accounts)
     info |= read_fields(layout.fields, read)
@@ -196,7 +196,7 @@ def shown(layout: Layout, accounts: Sequence[str], read: Reader) -> Parsed:
 
 
 def _named(names: Sequence[str], accounts: Sequence[str]) -> tuple[Parsed, list[str]]:
-    """Return the accounts under their names, and those that are left."""
+    """Return the accounts by their names, and the accounts without a name."""
     if len(accounts) < len(names):
         raise Unparsable(f"{len(names)} accounts expected, {len(accounts)} given")
     info: Parsed = {}

@@ -32,7 +32,7 @@ from solward_localnet.parsed import (
     Reader,
     Unparsable,
     apply,
-    shown,
+    parsed_call,
     ui_token_amount,
 )
 from solward_localnet.storage import StoredTransaction
@@ -310,7 +310,7 @@ _AUTHORITIES = (
 
 def _token(accounts: Sequence[str], data: bytes) -> Parsed:
     if data.startswith(TOKEN_METADATA_INITIALIZE):
-        return shown(_METADATA_LAYOUT, accounts, Reader(data, len(TOKEN_METADATA_INITIALIZE)))
+        return parsed_call(_METADATA_LAYOUT, accounts, Reader(data, len(TOKEN_METADATA_INITIALIZE)))
     read = Reader(data)
     kind = read.u8()
     if kind == Token.SET_AUTHORITY:
@@ -326,11 +326,11 @@ def _set_authority(accounts: Sequence[str], read: Reader) -> Parsed:
         raise Unparsable(f"{kind} is no authority type")
     owned, name = _AUTHORITIES[kind]
     fields = {"authorityType": lambda _read: name, "newAuthority": Reader.optional_key}
-    return shown(Layout("setAuthority", (owned,), fields, "authority"), accounts, read)
+    return parsed_call(Layout("setAuthority", (owned,), fields, "authority"), accounts, read)
 
 
 def _extension_types(read: Reader) -> list[str] | None:
-    kinds = [read.u16() for _ in range(read.left() // 2)]
+    kinds = [read.u16() for _ in range(read.remaining() // 2)]
     if any(kind >= len(EXTENSION_TYPES) for kind in kinds):
         raise Unparsable("an unknown extension type")
     return [EXTENSION_TYPES[kind] for kind in kinds] or None
@@ -425,7 +425,7 @@ def _system(accounts: Sequence[str], data: bytes) -> Parsed:
         names = ("newAccount", "source") if lamports else ("newAccount",)
         fields = {"lamports?": lambda _read: lamports or None, **_SPACE, **_OWNER}
         layout = Layout("createAccountAllowPrefund", names, fields)
-        return shown(layout, accounts, read)
+        return parsed_call(layout, accounts, read)
     return apply(_SYSTEM, kind, accounts, read)
 
 

@@ -52,16 +52,16 @@ _UPGRADEABLE = Pubkey.from_string("BPFLoaderUpgradeab1e11111111111111111111111")
 _COMPUTE_BUDGET = Pubkey.from_string(COMPUTE_BUDGET_PROGRAM)
 _MEMO = Pubkey.from_string(MEMO_PROGRAM)
 _TOO_LARGE = "MaxLoadedAccountsDataSizeExceeded"
-# As many as a transaction may load.
+# The most bytes that a transaction may load.
 _ANY_BYTES = 64 << 20
-# Beside its data, of each account (SIMD-0186); and of each lookup table.
+# Bytes counted for each account beyond its data (SIMD-0186), and for each lookup table.
 _ACCOUNT_BYTES = 64
 _TABLE_BYTES = 8_248
 _MOST_INSTRUCTIONS = 64
 _MOST_LOCKS = 64
-# Bytes of a program's heap where none is asked for.
+# Bytes of a program's heap if the transaction asks for none.
 _LEAST_HEAP = 32 << 10
-# Of a ComputeBudget instruction; and the lines it logs.
+# Compute units of a ComputeBudget instruction, and the lines it logs.
 _BUDGET_UNITS = 150
 _BUDGET_LINES = 2
 
@@ -181,7 +181,7 @@ class Vm:
     """One LiteSVM and the index over its accounts. Used by one thread."""
 
     def __init__(self, slots_per_epoch: int, rent_per_byte: int) -> None:
-        # What `_for_vm` adds may name an account more than a transaction may.
+        # The instructions that `_for_vm` adds may need one account more than the usual limit.
         features = LiteSVM.mainnet_feature_set()
         features.activate(_MORE_LOCKS, 0)
         self._svm = (
@@ -252,7 +252,7 @@ class Vm:
     def execute(
         self, tx: VersionedTransaction, *, keep_failure: bool = True, nonce: Pubkey | None = None
     ) -> Execution:
-        """Execute and apply. `keep_failure` False leaves nothing of a transaction that failed.
+        """Execute and apply a transaction; without `keep_failure` a failed one changes nothing.
 
         `nonce` is the account of the durable nonce that stands in for the blockhash, if any.
 
@@ -270,7 +270,7 @@ class Vm:
             raise
         post = self._states(keys)
         failed = isinstance(result, FailedTransactionMetadata)
-        # LiteSVM charges nothing for what does not land, and then the rest is not due either.
+        # LiteSVM charges no fee if a transaction does not land; then the rest is not due either.
         landed = not failed or _lamports(post[0]) < _lamports(pre[0]) - extra
         if failed and post[0] != pre[0] and not (landed and keep_failure):
             self.put({keys.all[0]: pre[0]})
@@ -284,7 +284,7 @@ class Vm:
         return execution
 
     def simulate(self, tx: VersionedTransaction) -> Execution:
-        """Execute without applying; `post` is what the accounts would be.
+        """Execute a transaction without applying it; `post` has the accounts as they would be.
 
         Raises:
             VmPanic: the transaction made LiteSVM panic.
@@ -381,9 +381,9 @@ class Vm:
         return found
 
     def _take(self, address: Pubkey, payer: Account | None, message: AnyMessage) -> Any | None:
-        """Take a v1 message's priority fee, which LiteSVM does not; the error if it cannot be paid.
+        """Charge a v1 message's priority fee, which LiteSVM does not; return an error if unpaid.
 
-        Of a payer that may pay no fee at all nothing is taken: LiteSVM refuses it.
+        A payer that may pay no fee at all is not charged, because LiteSVM refuses it.
         """
         lamports = priority_fee_of_message(message)
         if not lamports or payer is None or payer.owner != SYSTEM_PROGRAM:
@@ -391,7 +391,7 @@ class Vm:
         signatures = message.header.num_required_signatures * LAMPORTS_PER_SIGNATURE
         left = payer.lamports - lamports - signatures
         least = self.rent(len(payer.data))
-        # A durable nonce keeps what makes it exempt from rent; another payer that, or nothing.
+        # A durable nonce must stay exempt from rent; another payer may also end with nothing.
         if left < (least if payer.data else 0):
             return "InsufficientFundsForFee"
         if 0 < left < least <= payer.lamports:

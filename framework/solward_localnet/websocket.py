@@ -88,8 +88,8 @@ class Subscription(Protocol):
 
 
 @dataclass(slots=True)
-class Signature:
-    """Waits for one transaction, then is over. `final` waits for the slot after it as well."""
+class SignatureWatch:
+    """Waits for one transaction and then ends. `final` also waits for the slot after it."""
 
     to: Subscriber
     signature: str
@@ -106,7 +106,7 @@ class Signature:
             self._finish(commit.slot, self._waits[1])
 
     def settle(self, slot: int, err: Any, current_slot: int) -> None:
-        """Notify that it landed in `slot`, at once or when it is final."""
+        """Notify that the transaction landed in `slot`, at once or when it is final."""
         if self.received:
             self.received = False
             self.to.notify("signatureNotification", _at(slot, "receivedSignature"))
@@ -121,9 +121,9 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """Sends each change of the accounts that `is_of` tells by address and new state, as `encode`
-    renders it; of a program's accounts with the address."""
+class AccountWatch:
+    """Sends each change of the accounts that `is_of` accepts by address and new state, encoded by
+    `encode`; for a program's accounts with the address."""
 
     to: Subscriber
     is_of: Callable[[Pubkey, Account], bool]
@@ -145,8 +145,8 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Logs:
-    """Sends the logs of transactions that mention an address, of all where it is None."""
+class LogsWatch:
+    """Sends the logs of transactions that mention an address, or of all if it is None."""
 
     to: Subscriber
     mentions: str | None
@@ -164,7 +164,7 @@ class Logs:
 
 
 @dataclass(frozen=True, slots=True)
-class Slots:
+class SlotWatch:
     """Sends each slot, or with `roots` each root."""
 
     to: Subscriber
@@ -193,34 +193,34 @@ def _addresses(transaction: StoredTransaction) -> frozenset[str]:
     return frozenset((*map(str, static), *loaded))
 
 
-def _signature(to: Subscriber, params: Sequence[Any], _call: Call) -> Signature:
+def _signature(to: Subscriber, params: Sequence[Any], _call: Call) -> SignatureWatch:
     signature = parse_signature(string_at(params, 0))
     config = config_at(params, 1)
     final = commitment(config) == "finalized"
-    return Signature(to, signature, final, flag(config, "enableReceivedNotification"))
+    return SignatureWatch(to, signature, final, flag(config, "enableReceivedNotification"))
 
 
-def _account(to: Subscriber, params: Sequence[Any], call: Call) -> Changes:
+def _account(to: Subscriber, params: Sequence[Any], call: Call) -> AccountWatch:
     wanted = pubkey_at(params, 0)
     encode = _encoder(call, config_at(params, 1))
-    return Changes(to, lambda address, _account: address == wanted, encode, of_program=False)
+    return AccountWatch(to, lambda address, _account: address == wanted, encode, of_program=False)
 
 
-def _program(to: Subscriber, params: Sequence[Any], call: Call) -> Changes:
+def _program(to: Subscriber, params: Sequence[Any], call: Call) -> AccountWatch:
     program, config = pubkey_at(params, 0), config_at(params, 1)
     filters = account_filters(config)
 
     def is_of(_address: Pubkey, account: Account) -> bool:
         return account.owner == program and all(matches(account.data) for matches in filters)
 
-    return Changes(to, is_of, _encoder(call, config), of_program=True)
+    return AccountWatch(to, is_of, _encoder(call, config), of_program=True)
 
 
-def _logs(to: Subscriber, params: Sequence[Any], _call: Call) -> Logs:
+def _logs(to: Subscriber, params: Sequence[Any], _call: Call) -> LogsWatch:
     which = params[0] if params else None
     config_at(params, 1)
     if which in ("all", "allWithVotes"):
-        return Logs(to, None)
+        return LogsWatch(to, None)
     mentions = which.get("mentions") if isinstance(which, dict) else None
     if not isinstance(mentions, list):
         raise invalid_params(
@@ -228,7 +228,7 @@ def _logs(to: Subscriber, params: Sequence[Any], _call: Call) -> Logs:
         )
     if len(mentions) != 1:
         raise invalid_params("Invalid Request: Only 1 address supported")
-    return Logs(to, str(parse_pubkey(mentions[0])))
+    return LogsWatch(to, str(parse_pubkey(mentions[0])))
 
 
 def _encoder(call: Call, config: Config) -> Encode:
@@ -262,8 +262,8 @@ SUBSCRIBE: Mapping[str, Callable[[Subscriber, Sequence[Any], Call], Subscription
     "accountSubscribe": _account,
     "programSubscribe": _program,
     "logsSubscribe": _logs,
-    "slotSubscribe": lambda to, _params, _call: Slots(to, roots=False),
-    "rootSubscribe": lambda to, _params, _call: Slots(to, roots=True),
+    "slotSubscribe": lambda to, _params, _call: SlotWatch(to, roots=False),
+    "rootSubscribe": lambda to, _params, _call: SlotWatch(to, roots=True),
 }
 """How each subscribing method's request is read; raises `RpcError` for bad parameters. The call
 reads the ledger, for the mint of a token account that is to be parsed."""
@@ -373,7 +373,7 @@ class _Client:
             self._pubsub.subscriptions[to.id] = subscription
             self._own.add(to.id)
             # A transaction that landed before the request is notified at once.
-            if isinstance(subscription, Signature):
+            if isinstance(subscription, SignatureWatch):
                 task = asyncio.create_task(self._settle_if_landed(to.id, subscription))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
@@ -385,7 +385,7 @@ class _Client:
             return True
         raise RpcError(METHOD_NOT_FOUND, "Method not found")
 
-    async def _settle_if_landed(self, subscription_id: int, subscription: Signature) -> None:
+    async def _settle_if_landed(self, subscription_id: int, subscription: SignatureWatch) -> None:
         try:
             options = {"searchTransactionHistory": True}
             asked = [[subscription.signature], options]

@@ -33,11 +33,11 @@ from solward_localnet.txjson import is_writable
 
 FEATURE_SET = 0
 _FEE_SLOTS = 150
-# As nodes have them: a sample a minute, of twelve hours.
+# Nodes keep a sample a minute for twelve hours.
 _SAMPLE_S = 60
 _MOST_SAMPLES = 720
 _CERTIFICATE_BYTES = 192
-# Of one call (agave: MAX_TX_ACCOUNT_LOCKS).
+# The most accounts that one call may name (agave: MAX_TX_ACCOUNT_LOCKS).
 _MAX_ACCOUNTS = 128
 
 MAX_SLOTS = 100_000_000
@@ -294,7 +294,7 @@ def get_recent_performance_samples(ledger: LocalLedger, params: Params) -> list[
 
 
 def get_ag_genesis_cert(ledger: LocalLedger, _params: Params) -> dict[str, Any] | None:
-    """Return the certificate of Alpenglow's first block, unsigned; null by the older rule."""
+    """Return an unsigned certificate of Alpenglow's first block, null with finality `tower`."""
     if ledger.options.finality == "tower":
         return None
     block = {"blockId": list(ledger.genesis_hash()), "slot": 0}
@@ -334,7 +334,7 @@ METHODS: Mapping[str, Callable[[LocalLedger, Params], Any]] = {
 
 
 def advance_slots(ledger: LocalLedger, params: Params) -> int:
-    """Let slots pass at once; the slot after it."""
+    """Let slots pass at once and return the slot after them."""
     slots = integer_at(params, 0)
     if slots > MAX_SLOTS:
         raise invalid_params(f"Invalid param: at most {MAX_SLOTS} slots at once, not {slots}")
@@ -343,7 +343,7 @@ def advance_slots(ledger: LocalLedger, params: Params) -> int:
 
 
 def advance_epochs(ledger: LocalLedger, params: Params) -> int:
-    """Go to the first slot of the epoch so many from now; the slot after it."""
+    """Go to the first slot of the epoch that is so many epochs ahead, and return that slot."""
     epochs = integer_at(params, 0)
     chain = ledger.chain
     target = (chain.epoch + epochs) * chain.slots_per_epoch
@@ -351,7 +351,7 @@ def advance_epochs(ledger: LocalLedger, params: Params) -> int:
 
 
 def set_rent(ledger: LocalLedger, params: Params) -> int:
-    """Ask so many lamports of rent a byte from now on; what is asked after it."""
+    """Set the lamports of rent a byte that the ledger asks from now on, and return them."""
     per_byte = integer_at(params, 0)
     if not 1 <= per_byte <= MAX_LOCALNET_RENT_PER_BYTE:
         raise invalid_params(

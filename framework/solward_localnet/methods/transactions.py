@@ -154,7 +154,7 @@ MAX_STATUSES = 256
 MAX_SIGNATURES = 1000
 
 RECENT_SLOTS = 300
-"""How far back `getSignatureStatuses` looks without `searchTransactionHistory`: Agave's cache."""
+"""Slots that `getSignatureStatuses` searches without `searchTransactionHistory`, as in Agave."""
 
 _AIRDROP_COMPUTE_UNITS = 1_000
 
@@ -251,9 +251,10 @@ def send_transaction(ledger: LocalLedger, params: Params) -> str:
 
 
 def request_airdrop(ledger: LocalLedger, params: Params) -> str:
-    """Return a transfer from the faucet, signed, landed and recorded like any other.
+    """Return the signature of a transfer from the faucet, which lands like any other transaction.
 
-    Refused, as a failed preflight, where the network would drop it (a new account below rent).
+    The transfer is refused, as a failed preflight, if a network would drop it, such as one that
+    leaves a new account below the rent.
     """
     address = pubkey_at(params, 0)
     lamports = integer_at(params, 1)
