@@ -70,14 +70,14 @@ def test_what_contains_itself_or_goes_too_deep_is_an_error_and_no_crash() -> Non
         # Brackets within texts are no levels.
         hidden = '["]",' * levels + "1" + ',"["]' * levels
         for text in (hidden, "[" * levels + "]" * levels, '{"a":' * levels + "1" + "}" * levels):
-            with pytest.raises(jsontext.Unfit, match="at most 64 arrays and objects"):
+            with pytest.raises(jsontext.UnfitValue, match="at most 64 arrays and objects"):
                 jsontext.read(text)
             with pytest.raises((ValueError, RecursionError)):
                 jsontext.read_fast(text.encode())
     for text in ("[" * 100_000, '{"a":' * 100_000):
         with pytest.raises(ValueError, match=r"\S") as refused:
             jsontext.read(text)
-        assert not isinstance(refused.value, jsontext.Unfit)
+        assert not isinstance(refused.value, jsontext.UnfitValue)
         with pytest.raises((ValueError, RecursionError)):
             jsontext.read_fast(text.encode())
 
@@ -287,17 +287,19 @@ def test_the_path_of_an_unfit_value_is_made_once(monkeypatch: pytest.MonkeyPatch
 def test_an_exponent_that_no_number_has_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match="exponent"):
         jsontext.loads(f'{{"a":{text}}}')
-    with pytest.raises(jsontext.Unfit, match=r"^a must be a number of at most 400 digits"):
+    with pytest.raises(jsontext.UnfitValue, match=r"^a must be a number of at most 400 digits"):
         jsontext.read(f'{{"a":{text}}}')
 
 
 def test_a_number_is_named_only_where_it_is_why_a_text_is_refused() -> None:
-    with pytest.raises(jsontext.Unfit, match=r"^The value must be a number of at most 400 digits"):
+    with pytest.raises(
+        jsontext.UnfitValue, match=r"^The value must be a number of at most 400 digits"
+    ):
         jsontext.read(b"9" * 5_000)
     for text in (b'{"a":1', b"\xff", b"[1e5,"):
         with pytest.raises(ValueError, match=r"\S") as refused:
             jsontext.read(text)
-        assert not isinstance(refused.value, jsontext.Unfit)
+        assert not isinstance(refused.value, jsontext.UnfitValue)
 
 
 def test_no_process_knows_the_mark_of_another_that_was_forked_beside_it() -> None:

@@ -149,7 +149,7 @@ def _read(text: str) -> dict[str, Any]:
             read = jsontext.read(file.read())
     except jsontext.DuplicateKey as error:
         fail(f"{text} is ambiguous: {error}")
-    except jsontext.Unfit as error:
+    except jsontext.UnfitValue as error:
         fail(f"{text} is no policy: {error}")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not UTF-8"

@@ -105,7 +105,7 @@ def value_of(text: str) -> Any:
     with a repeated key or a value that cannot be stored."""
     try:
         return jsontext.read(text)
-    except (jsontext.DuplicateKey, jsontext.Unfit) as error:
+    except (jsontext.DuplicateKey, jsontext.UnfitValue) as error:
         raise click.BadParameter(str(error)) from None
     except ValueError:
         return text

@@ -70,7 +70,7 @@ async def act(
     try:
         params = exact(_parsed(call.arguments))
         text = jsontext.dumps(params)
-    except (jsontext.DuplicateKey, jsontext.Unfit) as error:
+    except (jsontext.DuplicateKey, jsontext.UnfitValue) as error:
         return ActionResult(action, storable(f"Not executed: arguments: {error}"))
     except (ValueError, TypeError, RecursionError):
         return ActionResult(action, "Not executed: the arguments are not valid JSON")

@@ -194,7 +194,7 @@ class Webhook(Sender):
 def _read(body: bytes) -> SignedHoldDecision:
     try:
         fields = jsontext.read(body)
-    except jsontext.Unfit as error:
+    except jsontext.UnfitValue as error:
         raise InvalidRequest(str(error)) from None
     except ValueError as error:
         said = f"The request body must be valid JSON that says a field once: {error}"

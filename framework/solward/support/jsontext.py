@@ -77,13 +77,13 @@ _OWN_CANONICAL = msgspec.json.Encoder(decimal_format="number", order="sorted")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_@*-]{1,60}")
 
-# What no request of this service needs more of, each far above any real one: the digits of a number
-# before and after its point, and arrays and objects within each other.
+# Limits far above the needs of any real request: the digits of a number before and after its point,
+# and the depth of arrays and objects.
 MAX_DIGITS = 400
 MAX_DEPTH = 64
-# White space of JSON (RFC 8259): a body of other bytes is a body.
+# White space of JSON (RFC 8259); a body of only these bytes is empty.
 SPACE = b" \t\r\n"
-# Of a text: what a node of the ledger may answer.
+# The most bytes of a text, which is also the most that a node of the ledger may answer.
 MAX_BYTES = 32 << 20
 _TOO_LARGE: int = 10**MAX_DIGITS
 _LESS_DEEP = f"have at most {MAX_DEPTH} arrays and objects within each other"
@@ -105,12 +105,12 @@ class DuplicateKey(ValueError):
         self.path = path
 
 
-class Unfit(ValueError):
-    """The text is JSON that no store and no calculation can hold; says what, and where."""
+class UnfitValue(ValueError):
+    """The text is JSON that cannot be stored or calculated with; it says what is, and where."""
 
 
 def loads(text: str | bytes) -> Any:
-    """Parse JSON that this service wrote; of a key that stands twice the last value wins.
+    """Parse JSON that this service wrote; the last value of a duplicate key wins.
 
     Raises:
         ValueError: malformed text, NaN, Infinity or bytes that are not UTF-8.
@@ -127,21 +127,21 @@ def read(
     any_value: bool = False,
     deepest: int = MAX_DEPTH,
 ) -> Any:
-    """Parse JSON from outside this service, without a byte order mark that it begins with.
+    """Parse JSON that comes from outside this service, and ignore a leading byte order mark.
 
     Args:
-        has_nul, any_number, deepest: as of `unfit`.
-        any_value: the caller looks at each text and number that it takes.
+        has_nul, any_number, deepest: see `unfit`.
+        any_value: the caller checks each text and number that it takes.
 
     Raises:
         DuplicateKey: an object has a key twice. The last would win here, and another program may
             have read the first.
-        Unfit: it has more than `max_bytes`, or what `unfit` finds.
-        ValueError: it is no JSON in UTF-8. NaN and Infinity are none.
+        UnfitValue: the text has more than `max_bytes`, or a value that `unfit` finds.
+        ValueError: the text is not JSON in UTF-8; NaN and Infinity are not JSON.
     """
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(data) > max_bytes:
-        raise Unfit(f"The value must have at most {max_bytes} bytes")
+        raise UnfitValue(f"The value must have at most {max_bytes} bytes")
     try:
         value = _unique(text if isinstance(text, str) else text.decode())
         found = None
@@ -153,27 +153,27 @@ def read(
             raise ValueError("its arrays and objects do not end") from None
         found = f"The value must {_LESS_DEEP}"
     if found is not None:
-        raise Unfit(found)
+        raise UnfitValue(found)
     return value
 
 
 def read_fast(data: bytes) -> Any:
     """Parse JSON of a node of the ledger; fractions are floats, and NUL is allowed.
 
-    msgspec takes a key that stands twice, and any depth. Text that it writes again as the same
-    bytes, as most answers are, has no key twice; the others are parsed once more.
+    msgspec accepts duplicate keys and any depth. If msgspec writes the value as the same bytes, as
+    it does for most answers, no key is duplicate; other texts are parsed a second time.
 
     Raises:
-        ValueError, RecursionError: as `read`.
+        ValueError, RecursionError: as in `read`.
     """
     data = data.removeprefix(codecs.BOM_UTF8).rstrip(SPACE)
     value = msgspec.json.decode(data)
     if _is_deep(data, value):
-        raise Unfit(f"The value must {_LESS_DEEP}")
+        raise UnfitValue(f"The value must {_LESS_DEEP}")
     if msgspec.json.encode(value) != data:
         _unique(data.decode())
     if _LONG_NUMBER.search(data) and (found := unfit(value, has_nul=True)) is not None:
-        raise Unfit(found)
+        raise UnfitValue(found)
     return value
 
 
@@ -184,7 +184,7 @@ def _unique(text: str) -> Any:
         value = _decoded(decoder, text)
     except ValueError:
         if (found := _unfit_number(text)) is not None:
-            raise Unfit(found) from None
+            raise UnfitValue(found) from None
         raise
     if ambiguous:
         raise DuplicateKey(reduce(member, _twice(value) or (), ""))

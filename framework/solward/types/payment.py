@@ -220,7 +220,7 @@ def read_json(
     """
     try:
         return jsontext.read(text, max_bytes=max_bytes, has_nul=True, any_value=any_value)
-    except (jsontext.DuplicateKey, jsontext.Unfit) as error:
+    except (jsontext.DuplicateKey, jsontext.UnfitValue) as error:
         raise InvalidRequest(f"{field}: {error}") from None
     except ValueError:
         raise InvalidRequest(f"{field} must be JSON in UTF-8") from None

@@ -149,7 +149,7 @@ def parse_body(data: bytes) -> Any:
         return jsontext.read(data)
     except jsontext.DuplicateKey as error:
         raise InvalidRequest(f"The request body is ambiguous: {error}") from None
-    except jsontext.Unfit as error:
+    except jsontext.UnfitValue as error:
         raise InvalidRequest(str(error)) from None
     except ValueError:
         raise InvalidRequest(NOT_JSON) from None

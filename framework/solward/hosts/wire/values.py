@@ -59,7 +59,7 @@ def from_json(text: str) -> Any:
     """
     try:
         return jsontext.read(text, has_nul=True)
-    except (jsontext.DuplicateKey, jsontext.Unfit) as error:
+    except (jsontext.DuplicateKey, jsontext.UnfitValue) as error:
         raise Unreadable(f"not storable JSON: {error}") from None
     except ValueError as error:
         raise Unreadable(f"not JSON: {type(error).__name__}") from None
