@@ -203,7 +203,7 @@ class Agent:
 
 def agent_of(row: Mapping[str, Any], *, is_llm: bool = True) -> Agent:
     """Return an agent from its row."""
-    return _AGENTS.of(row, is_llm=is_llm)
+    return _AGENTS.from_row(row, is_llm=is_llm)
 
 
 # Every cycle parses these texts, and there are only a few different ones.
@@ -312,4 +312,4 @@ def usage_json(usage: Usage) -> dict[str, Any]:
 def decision_of(row: Mapping[str, Any]) -> Decision:
     """Return a decision from its row."""
     usage = None if row["input_tokens"] is None else Usage(*(row[name] for name in _USAGE))
-    return _DECISIONS.of(row, usage=usage)
+    return _DECISIONS.from_row(row, usage=usage)

@@ -58,8 +58,8 @@ _POOL = 10
 _POOL_OVERFLOW = 10
 # The wait for a connection when all are in use.
 _POOL_WAIT_S = 30.0
-# The server ends a transaction that is idle for longer: no transaction waits for anything but its
-# own next statement, so its process was stopped.
+# The server ends a transaction that is idle for longer. A transaction only waits for its own next
+# statement, so an idle one belongs to a stopped process.
 _IDLE_TIMEOUT_S = 10
 
 # PostgreSQL's advisory locks have two numbers: a namespace, and the name's hash. Two names with one
@@ -80,7 +80,7 @@ _CLOCK: ColumnElement[int] = literal_column(
 _LEDGER_TIME = select(ledger_time.c.ms)
 _NOW = Prepared(select(_CLOCK))
 _NOW_AND_LEDGER_TIME = Prepared(select(_CLOCK, _LEDGER_TIME.scalar_subquery().label("ledger_ms")))
-# Of processes that store it at once one does: none waits for another's reservation.
+# If several processes store the time at once, one does: none waits for another's reservation.
 _KEEP_LEDGER_TIME = Prepared(
     update(ledger_time)
     .where(
@@ -101,12 +101,12 @@ class Database:
 
     Attributes:
         on_transaction: called with "read" or "write" as each transaction begins, for counting.
-        commits: of write transactions, so far; on SQLite one may be of several of them.
+        commits: the number of commits so far; on SQLite one may end several write transactions.
         audit_key: the key that authenticates the audit log, set once the keystore is open.
         on_committed: called with the events of a commit after it.
         before_commit: called at the end of each write transaction, which it may add to.
         shared: whether other processes may use it at the same time: PostgreSQL.
-        windows: the clock of limits' windows; who hears the ledger's time tells it.
+        windows: the clock of limits' windows; it is given the ledger's time as nodes report it.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Database:
             async with database.read() as connection:
                 await has_schema(connection)
             async with database.write() as connection:
-                # Of processes that start together one makes the tables.
+                # If several processes start together, one makes the tables.
                 await lock_exclusive(connection, "schema")
                 await make_schema(connection)
                 if not database.shared:
@@ -310,7 +310,7 @@ def _translated(error: DatabaseError | Exhausted | sqlite3.Error) -> Exception:
     if type(error) not in (DatabaseError, InternalError, OperationalError):
         return error
     if getattr(error.orig, "sqlstate", "") is None:
-        # An error of the driver, which names the server's address.
+        # The driver's own error names the server's address, so its text is left out.
         return StoreError("The database cannot be reached")
     return StoreError(f"The database refused: {error.orig}")
 

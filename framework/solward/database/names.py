@@ -32,7 +32,7 @@ class ContactRow(NamedTuple):
     """A named recipient: a contact, or as `@name` a member of a group of the policy.
 
     Attributes:
-        created_ms: when it was named; None of a member of a group.
+        created_ms: when the contact was named; None for a member of a group.
     """
 
     address: str
@@ -54,13 +54,13 @@ _LOOKS = Prepared(
 
 
 async def address_book_rows(connection: AsyncConnection) -> list[ContactRow]:
-    """Return every contact, by name, and behind them the members of groups."""
+    """Return every contact by name, and after them the members of groups."""
     rows = [ContactRow(*row) for row in await _LISTED.all(connection)]
     return sorted(rows, key=lambda each: (each.created_ms is None, each.name, each.address))
 
 
 async def looks_of_contacts(connection: AsyncConnection, skeletons: Collection[str]) -> set[str]:
-    """Return those of them that a contact's name looks like."""
+    """Return the given skeletons that a contact's name also has, so it looks the same."""
     rows = await _LOOKS.all(connection, {"b_skeletons": list(skeletons)})
     return {row[0] for row in rows}
 
@@ -73,13 +73,13 @@ async def put_contact(connection: AsyncConnection, row: ContactRow, skeleton: st
 
 
 async def remove_contact(connection: AsyncConnection, address: str) -> str | None:
-    """Delete the contact of an address; returns its name, None where there is none."""
+    """Delete the contact of an address and return its name, None if there is none."""
     statement = delete(contacts).where(contacts.c.address == address).returning(contacts.c.name)
     return (await connection.execute(statement)).scalar()
 
 
 async def book(connection: AsyncConnection) -> dict[str, tuple[str, ...]]:
-    """Return the policy's groups: name -> addresses, in the order of both."""
+    """Return the policy's groups as name -> addresses, both sorted."""
     statement = select(address_book).order_by(address_book.c.name, address_book.c.address)
     found: dict[str, list[str]] = {}
     for row in await connection.execute(statement):

@@ -57,7 +57,7 @@ from solward.types.events import Event, EventKind
 
 AUDIT_KEY_BYTES = 32
 
-# Of a chain that went on after an end that was not authentic; no MAC is equal to it.
+# The MAC of a chain that continues after an end that was not authentic; no real MAC equals it.
 BROKEN = "broken"
 
 _DOMAIN = "solward-audit-head/1"
@@ -67,12 +67,12 @@ class Head(NamedTuple):
     """The last entry of a chain, and the entry after which it begins if retention cut older ones.
 
     Attributes:
-        number: of its last entry; 0 when it has none.
+        number: the number of its last entry; 0 when it has none.
         pruned_hash: the hash of entry `pruned_number`, None while nothing was cut.
         service_number: the last entry of the chain without a name when this one was last written,
             so that the former cannot be taken back further than all others; `service_hash` its
             hash, None while it had none.
-        mac: of all of this and the chain's name, hex; None where it was written without a key.
+        mac: the MAC of all this and the chain's name, hex; None if it was written without a key.
     """
 
     number: int
@@ -84,15 +84,15 @@ class Head(NamedTuple):
     mac: str | None = None
 
     def signed(self, key: bytes | None, chain: str) -> Head:
-        """Return the same end with its MAC; without a key, with none."""
+        """Return the same end with its MAC, or without one if there is no key."""
         return self._replace(mac=None if key is None else self._mac(key, chain))
 
     def is_authentic(self, key: bytes, chain: str) -> bool:
-        """Return whether the holder of the key wrote it, for this chain."""
+        """Return whether the holder of the key wrote this end for this chain."""
         return self.mac is not None and hmac.compare_digest(self.mac, self._mac(key, chain))
 
     def followed_by(self, following: Head, key: bytes | None, chain: str) -> Head:
-        """Return the end that takes this one's place, authentic only if this one is."""
+        """Return the end that replaces this one, authentic only if this one is."""
         if key is None or self.is_authentic(key, chain):
             return following.signed(key, chain)
         return following._replace(mac=BROKEN)
@@ -206,10 +206,10 @@ def recorded_events(connection: AsyncConnection) -> list[tuple[str, Any]]:
 async def append(
     connection: AsyncConnection, recorded: Sequence[Recorded], key: bytes | None
 ) -> list[Event]:
-    """Append what was recorded to the audit log: the transaction's last statements.
+    """Append the recorded events to the audit log, as the transaction's last statements.
 
-    Last, because on PostgreSQL appenders to one chain wait for each other from here to their
-    commit.
+    They come last because on PostgreSQL appenders to one chain wait for each other from here to
+    their commit.
 
     Args:
         key: the audit key, None before the keystore is open.
@@ -273,7 +273,8 @@ def chain_of(event: str, data: Any) -> str:
 
 
 def genesis(chain: str) -> str:
-    """Return the previous hash of a chain's first entry, which no other chain has."""
+    """Return the previous hash of a chain's first entry: its name's hash, so none passes for
+    another."""
     if chain == SERVICE_CHAIN:
         return GENESIS_HASH
     return hashlib.sha256(f"solward-audit/{chain}".encode()).hexdigest()
@@ -348,8 +349,8 @@ async def append_many(
 
 
 def report_broken(chain: str, head: Head) -> None:
-    """Tell the operator of an end that is not authentic: in the process's log and metrics, because
-    the audit log is what was tampered with."""
+    """Report an end that is not authentic in the process's log and metrics, because the audit log
+    itself was tampered with."""
     metrics.ALERTS.labels("audit_broken").inc()
     _log.error("audit_broken", chain=chain, number=head.number)
 

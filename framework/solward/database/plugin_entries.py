@@ -21,7 +21,7 @@ from solward.types.record import TransactionStatus
 
 _PLUGIN = "plugin:"
 _OWN = "solward"
-# After every character of a key.
+# Sorts after every character that a key may have.
 _LAST = "\x7f"
 
 
@@ -86,18 +86,18 @@ def plugin_of(via: Sequence[str]) -> str | None:
 
 
 def third_party(via: Sequence[str]) -> str | None:
-    """Return the same, but None for Solward's own: as records are stored."""
+    """Return the plugin's distribution as records store it: None for Solward's own plugins."""
     found = plugin_of(via)
     return None if found == _OWN else found
 
 
-def _of(wallet_id: str, plugin: str) -> tuple[Any, ...]:
+def _own(wallet_id: str, plugin: str) -> tuple[Any, ...]:
     return plugin_entries.c.wallet_id == wallet_id, plugin_entries.c.plugin == plugin
 
 
 async def get(connection: AsyncConnection, wallet_id: str, plugin: str, key: str) -> Entry | None:
     """Return one entry."""
-    wanted = _ENTRIES.where(*_of(wallet_id, plugin), plugin_entries.c.key == key)
+    wanted = _ENTRIES.where(*_own(wallet_id, plugin), plugin_entries.c.key == key)
     row = (await connection.execute(wanted)).first()
     return None if row is None else _entry(row)
 
@@ -113,7 +113,7 @@ async def listed(
 ) -> tuple[Entry, ...]:
     """Return the entries whose keys begin with `prefix` and come after `after`, by key."""
     key = plugin_entries.c.key
-    wanted = _ENTRIES.where(*_of(wallet_id, plugin), key >= prefix, key < prefix + _LAST)
+    wanted = _ENTRIES.where(*_own(wallet_id, plugin), key >= prefix, key < prefix + _LAST)
     if after is not None:
         wanted = wanted.where(key > after)
     rows = await connection.execute(wanted.order_by(key).limit(limit))
@@ -129,10 +129,10 @@ async def write(
     changed_ms: int,
     transaction_id: str | None = None,
 ) -> tuple[Entry, ...]:
-    """Write entries, each with a version of its own; returns them.
+    """Write entries, each with a version of its own, and return them.
 
     Args:
-        transaction_id: of the pending record that is stored with them.
+        transaction_id: the id of the pending record that is stored with them.
 
     Raises:
         SkillError: `store_changed` or `store_full`; the caller's transaction must end.
@@ -173,7 +173,7 @@ async def remove(
     if version is not None:
         await _check_versions(connection, wallet_id, plugin, [Put(key, None, version)])
     removed = await connection.execute(
-        delete(plugin_entries).where(*_of(wallet_id, plugin), plugin_entries.c.key == key)
+        delete(plugin_entries).where(*_own(wallet_id, plugin), plugin_entries.c.key == key)
     )
     return bool(removed.rowcount)
 
@@ -193,7 +193,7 @@ async def clear(connection: AsyncConnection, plugin: str, wallet_id: str, prefix
     """Delete the entries whose keys begin with `prefix`; returns how many there were."""
     key = plugin_entries.c.key
     removed = await connection.execute(
-        delete(plugin_entries).where(*_of(wallet_id, plugin), key >= prefix, key < prefix + _LAST)
+        delete(plugin_entries).where(*_own(wallet_id, plugin), key >= prefix, key < prefix + _LAST)
     )
     return int(removed.rowcount)
 
@@ -205,7 +205,7 @@ async def _check_versions(
     if not asked:
         return
     wanted = select(plugin_entries.c.key, plugin_entries.c.version).where(
-        *_of(wallet_id, plugin), plugin_entries.c.key.in_(asked)
+        *_own(wallet_id, plugin), plugin_entries.c.key.in_(asked)
     )
     found = {row.key: int(row.version) for row in await connection.execute(wanted)}
     for key, version in asked.items():
@@ -222,7 +222,7 @@ async def _check_versions(
 async def _check_bounds(
     connection: AsyncConnection, wallet_id: str, plugin: str, bounds: StoreBounds
 ) -> None:
-    wanted = select(func.count(), func.sum(plugin_entries.c.bytes)).where(*_of(wallet_id, plugin))
+    wanted = select(func.count(), func.sum(plugin_entries.c.bytes)).where(*_own(wallet_id, plugin))
     count, total = (await connection.execute(wanted)).one()
     for what, there, most, setting in (
         ("keys", int(count), bounds.keys, "PLUGIN_STORE_MAX_KEYS"),

@@ -184,7 +184,7 @@ def _filled(value: Sequence[Any]) -> list[Any]:
 
 
 def _length(length: int) -> int:
-    """Return the length that is in use, a power of two or a multiple, for a list of this one."""
+    """Return the padded length, a power of two or a multiple, for a list of this length."""
     if length > _STEP:
         return -(-length // _STEP) * _STEP
     return 1 << (length - 1).bit_length() if length else 0
@@ -208,11 +208,11 @@ class Prepared:
         self._plans: dict[tuple[Any, ...], _Plan] = {}
 
     async def all(self, connection: AsyncConnection, parameters: _Parameters = _NONE) -> list[Row]:
-        """Run it; all its rows.
+        """Run the statement and return all its rows.
 
         Raises:
-            sqlalchemy.exc.DBAPIError: as Core; such as `IntegrityError`.
-            sqlalchemy.exc.InvalidRequestError: a parameter is missing, or is none of its.
+            sqlalchemy.exc.DBAPIError: as Core raises it, such as `IntegrityError`.
+            sqlalchemy.exc.InvalidRequestError: a parameter is missing or unknown.
         """
         plan, driver = await self._ready(connection, parameters)
         try:
@@ -227,17 +227,17 @@ class Prepared:
     async def first(
         self, connection: AsyncConnection, parameters: _Parameters = _NONE
     ) -> Row | None:
-        """Run it; its first row, None where there is none. As `all`."""
+        """Run the statement and return its first row, None if it has none; raises as `all`."""
         rows = await self.all(connection, parameters)
         return rows[0] if rows else None
 
     async def scalar(self, connection: AsyncConnection, parameters: _Parameters = _NONE) -> Any:
-        """Run it; the first column of its first row, None where there is none. As `all`."""
+        """Run the statement and return the first column of its first row, or None; see `all`."""
         rows = await self.all(connection, parameters)
         return rows[0][0] if rows else None
 
     async def run(self, connection: AsyncConnection, parameters: _Parameters = _NONE) -> int:
-        """Run a statement without rows; how many rows it changed. As `all`."""
+        """Run a statement without rows and return how many it changed; raises as `all`."""
         plan, driver = await self._ready(connection, parameters)
         try:
             if plan.is_sqlite:
@@ -247,8 +247,8 @@ class Prepared:
             await _raise(connection, plan.text, error)
 
     async def many(self, connection: AsyncConnection, rows: Sequence[_Parameters]) -> int:
-        """Run a statement without rows once for each of `rows`, which all have the same names; how
-        many rows it changed. As `all`."""
+        """Run a statement without rows once for each of `rows`, which all have the same names, and
+        return how many rows it changed; raises as `all`."""
         if not rows:
             return 0
         if len(rows) == 1:
@@ -342,7 +342,7 @@ class ForEachRow:
         return cls(columns, lambda row: insert(table).from_select(list(row), select(*row.values())))
 
     async def run(self, connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Run it for each of `rows`, which have all its fields.
+        """Run the statement for each of `rows`, which have all its fields.
 
         Raises:
             sqlalchemy.exc.DBAPIError: as `Prepared`; where one row is refused all are.

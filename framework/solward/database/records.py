@@ -29,12 +29,11 @@ EXACT: Final = Form(jsontext.loads, lambda value: jsontext.dumps(dict(value)))
 """An object in a column of text, as JSON with exact decimals."""
 
 
-# SQLite has PostgreSQL's words for what becomes of a row that is there already, and SQLAlchemy
-# writes them for it too.
+# SQLite accepts PostgreSQL's `ON CONFLICT`, so its insert of SQLAlchemy serves both databases.
 
 
 def insert_new(table: Table) -> Insert:
-    """Return an insert that leaves a row that is there already as it is."""
+    """Return an insert that leaves an existing row unchanged."""
     return insert(table).on_conflict_do_nothing()
 
 
@@ -45,12 +44,12 @@ def insert_or_set(
     where: ColumnElement[bool] | TextClause | None = None,
     **changed: ColumnElement[Any],
 ) -> Insert:
-    """Return an insert that, where a row has the same `key` already, changes that one.
+    """Return an insert that changes the existing row if one has the same `key`.
 
     Args:
-        columns: are set to what is given for them.
+        columns: are set to the values of the inserted row.
         where: which rows are changed; None for all.
-        changed: column -> its new value, of the row that is there and what is `given`.
+        changed: column -> its new value, from the existing row and the `given` values.
     """
     new = {name: given(table, name) for name in columns}
     return insert(table).on_conflict_do_update(index_elements=key, set_=new | changed, where=where)
@@ -62,14 +61,14 @@ def given(table: Table, column: str) -> ColumnElement[Any]:
 
 
 def words(kind: type[StrEnum]) -> Form:
-    """Return a member of an enumeration in a column of text."""
+    """Return the form of an enumeration's member in a column of text."""
     return Form(kind, attrgetter("value"))
 
 
 class Records(Generic[T]):
-    """The records of a class in a table.
+    """The mapping of a class to a table whose rows are its records.
 
-    Fields that have no column are given beside the row, or have a default.
+    Fields without a column are given beside the row, or have a default.
 
     Attributes:
         columns: of the record, in the order in which `read` takes their values.
@@ -84,10 +83,10 @@ class Records(Generic[T]):
         self.columns = tuple(table.c[name] for name in self._names)
 
     def read(self, values: Sequence[Any], **others: Any) -> T:
-        """Return the record of a row of `columns`; `others` are its fields that have none."""
+        """Return the record of a row of `columns`; `others` are its fields without a column."""
         return self._made(dict(zip(self._names, values, strict=True), **others))
 
-    def of(self, row: Mapping[str, Any], **others: Any) -> T:
+    def from_row(self, row: Mapping[str, Any], **others: Any) -> T:
         """Return the record of a row that is read by column names; `others` as in `read`."""
         return self._made({name: row[name] for name in self._names} | others)
 

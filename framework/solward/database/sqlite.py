@@ -50,7 +50,7 @@ BUSY_TIMEOUT_S = 5.0
 _BUSY_POLL_S = 0.005
 # Blocks of one commit: the first of them waits for the last.
 _MOST_BLOCKS = 64
-# Of the event loop before a commit that nobody waits to join, where the one before was shared.
+# Turns of the event loop that a commit waits for writers to join it, if the last one was shared.
 _TURNS = 4
 # The wait for a reader's connection when all are in use.
 _READER_WAIT_S = 30.0
@@ -169,7 +169,7 @@ class SQLiteReaders:
         try:
             opened.driver.rollback()
         except sqlite3.Error:
-            # It was lost.
+            # The connection is broken, so it must not be used again.
             connection.invalidate()
         if self._closed or connection.invalidated:
             connection.close()
@@ -183,8 +183,8 @@ class _Group:
 
     Attributes:
         recorded: events of the blocks, in their order.
-        blocks: how many are kept.
-        lost: why SQLite took the whole transaction back; None while it is there.
+        blocks: the number of blocks that succeeded.
+        lost: the error for which SQLite rolled the whole transaction back, or None.
     """
 
     recorded: list[Recorded] = field(default_factory=list)
@@ -202,10 +202,10 @@ class _Group:
                 each.set_result(None)
 
     async def outlast(self) -> None:
-        """Wait for the end, whoever cancels; a cancellation is raised after it.
+        """Wait for the end even if the caller is cancelled; a cancellation is raised after it.
 
         Raises:
-            BaseException: why it failed.
+            BaseException: the error for which the group failed.
         """
         was_cancelled = False
         while not self._is_ended:
@@ -256,7 +256,7 @@ class SQLiteWriter:
             raise
         assert self._opened is not None
         connection, driver = cast("AsyncConnection", self._opened), self._opened.driver
-        # What it read of others' that may still fail.
+        # The block may have read writes of earlier blocks, and their commit may still fail.
         is_on_others = group.blocks > 0
         try:
             if is_on_others:
@@ -273,7 +273,7 @@ class SQLiteWriter:
             self._take_back(group, error)
             await self._pass_on(group)
             if is_on_others and isinstance(error, Exception):
-                # What it raises may say what others did, so it is not said before that is durable.
+                # The error may tell what other blocks wrote, so it waits until that is durable.
                 await group.outlast()
             raise
         group.recorded += outbox.take(connection)
@@ -290,7 +290,7 @@ class SQLiteWriter:
         self._committer.shutdown()
 
     async def _turn(self) -> _Group | None:
-        """Wait for the turn; the group to join."""
+        """Wait for the turn and return the group to join, None to begin one."""
         if not self._is_taken:
             self._is_taken = True
             return None
@@ -334,7 +334,7 @@ class SQLiteWriter:
             self._opened.driver.execute("RELEASE block")
         except sqlite3.Error as lost:
             self._roll_back()
-            # Others are told of what the database said, and of nothing that this block did.
+            # The other blocks get the database's error, and nothing about what this block did.
             is_its = isinstance(error, sqlite3.OperationalError | OperationalError)
             group.lost = error if is_its else lost
 
@@ -347,15 +347,15 @@ class SQLiteWriter:
             self._opened.sync_connection.invalidate()
 
     async def _pass_on(self, group: _Group | None) -> None:
-        """End the turn: the next one joins the group, or it is committed."""
+        """End the turn: the next writer joins the group, or the group is committed."""
         if group is not None and group.lost is not None:
             group.end(group.lost)
         elif group is not None and group.blocks:
             was_cancelled = False
             turns = _TURNS if self._is_busy and group.blocks < _MOST_BLOCKS else 0
             while turns and not self._waiting:
-                # Whoever is about to write joins. One writer alone does not wait for the tasks
-                # that are ready, which run while the disk writes.
+                # Tasks that are about to write join the group. A single writer does not wait for
+                # them, because they run while the disk writes.
                 was_cancelled = await _let_others_run() or was_cancelled
                 turns -= 1
             if group.blocks == _MOST_BLOCKS or not self._hand_on_if_waited(group):
@@ -367,7 +367,7 @@ class SQLiteWriter:
         self._hand_on(None)
 
     def _hand_on_if_waited(self, group: _Group | None) -> bool:
-        """Give the turn to the first who still waits; False where nobody does."""
+        """Give the turn to the first writer that still waits; return False if none does."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -385,7 +385,7 @@ class SQLiteWriter:
         was_cancelled = False
         try:
             publish = await self._end_group(connection, group.recorded)
-            # `run_in_executor` looks first whether it is given a coroutine, as long as a statement.
+            # `run_in_executor` first checks for a coroutine, which takes as long as a statement.
             committed = asyncio.wrap_future(self._committer.submit(driver.commit))
             _, was_cancelled = await run_to_end(committed)
         except BaseException as error:
@@ -404,7 +404,7 @@ class SQLiteWriter:
 
 
 async def _let_others_run() -> bool:
-    """Let whatever is ready run once; whether the caller was cancelled meanwhile."""
+    """Let ready tasks run once, and return whether the caller was cancelled meanwhile."""
     try:
         await asyncio.sleep(0)
     except asyncio.CancelledError:

@@ -35,8 +35,8 @@ class Moment:
     """One moment by two clocks, in milliseconds since the epoch.
 
     Attributes:
-        database_ms: by the database's clock, the time of records.
-        window_ms: where windows end; what is stamped earlier than their length before it left them.
+        database_ms: the time by the database's clock, which records have.
+        window_ms: the end of the windows; earlier stamps than it less their length have left them.
     """
 
     database_ms: int
@@ -44,7 +44,7 @@ class Moment:
 
     @property
     def reserved_ms(self) -> int:
-        """The stamp of what is reserved now."""
+        """The stamp of a reservation made now."""
         return max(self.database_ms, self.window_ms)
 
     @property
@@ -54,7 +54,7 @@ class Moment:
 
 
 def _uptime_ms() -> int:
-    # Linux's goes on while the machine sleeps; a monotonic clock may not.
+    # Linux's boot-time clock goes on while the machine sleeps; a monotonic clock may not.
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime_ns(clock) // 1_000_000
 
@@ -103,7 +103,7 @@ class WindowClock:
         return moment
 
     def to_keep(self) -> int | None:
-        """Return the ledger's time where it is to be stored now, else None."""
+        """Return the ledger's time if it must be stored now, else None."""
         if self._offset is None:
             return None
         ledger = self._offset + self._uptime_ms()
