@@ -39,12 +39,12 @@ class Nonce:
 
 
 def most_rent(size: int) -> int:
-    """Return lamports that a bound counts for an account of `size` data bytes."""
+    """Return the lamports that a bound counts for an account of `size` data bytes."""
     return rent_of(size, MOST_RENT_PER_BYTE)
 
 
 def rent_per_byte(sysvar: Account | None) -> int:
-    """Return lamports a byte that the Rent sysvar of a node says, rounded up, at least 0;
+    """Return the lamports a byte in a node's Rent sysvar, rounded up, at least 0;
     `MOST_RENT_PER_BYTE` where the node shows none, more where it shows no finite number."""
     if sysvar is None or len(sysvar.data) < _RENT.size:
         return MOST_RENT_PER_BYTE

@@ -20,9 +20,9 @@ class ForeignRights:
     """Others' rights, each as a sentence for people.
 
     Attributes:
-        taking: rights to take what the address holds, with what ends them.
-        noted: stake accounts that are the address's in part, and what strangers can put beside any
-            address; nothing of these is its money that another can take.
+        taking: rights to take the address's funds, and how to end each of them.
+        noted: rights that endanger no money of the address: stake accounts that it owns in part,
+            and accounts that strangers can create for any address.
     """
 
     taking: tuple[str, ...]
@@ -36,12 +36,12 @@ async def foreign_rights(ledger: ReadLedger, address: str) -> ForeignRights:
         LedgerError: the ledger did not answer, so nothing is known.
     """
     taking = await _on_itself(ledger, address)
-    # Their bytes: what a node says of a delegate in words of its own is not asked.
+    # The accounts' bytes are read, because the node's own parsing of a delegate is not trusted.
     listed = sorted({holding.account for holding in await ledger.holdings(address)})
     noted: list[str] = []
     for name, account in (await ledger.accounts(listed)).items():
         found = token_account(account)
-        # One that was closed meanwhile holds nothing.
+        # An account that was closed meanwhile holds nothing.
         if account is not None and found is not None and found.owner == address:
             own = associated_address(address, found.mint, account.owner)
             delegated, closing = _on_token_account(name, found, address)

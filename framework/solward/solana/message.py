@@ -52,7 +52,7 @@ class Call:
     """A top-level instruction as the message itself names it, or one in a batch of a token program.
 
     Attributes:
-        accounts: None for one behind a lookup table, whose content is an RPC node's word.
+        accounts: None for an account in a lookup table, whose content is known only from a node.
     """
 
     program: str
@@ -83,7 +83,7 @@ def decode_transaction(wire: bytes) -> VersionedTransaction:
     if not same:
         raise MalformedTransaction("transaction bytes do not serialise back to themselves")
     message = transaction.message
-    # Before the transaction's own check, which does not say what is wrong with a message.
+    # This comes before the transaction's own check, which does not say what is wrong.
     check_message(message)
     try:
         transaction.sanitize()
@@ -220,7 +220,7 @@ def lookup_tables(message: AnyMessage) -> tuple[str, ...]:
 
 
 def advances_nonce(message: AnyMessage) -> bool:
-    """Return whether `message` advances a durable nonce: then its bytes need not expire."""
+    """Return whether `message` advances a durable nonce, so that its bytes may never expire."""
     keys = message.account_keys
     return any(
         str(keys[each.program_id_index]) == SYSTEM_PROGRAM

@@ -57,7 +57,7 @@ def rent_of(size: int, per_byte: int) -> int:
     return (size + RENT_OVERHEAD_BYTES) * per_byte
 
 
-# A node of another cluster would have amounts judged against the wrong money.
+# With a node of another cluster, amounts would be checked against the wrong money.
 GENESIS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "mainnet-beta": "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d",

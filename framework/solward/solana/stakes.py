@@ -149,7 +149,7 @@ class Stake:
         withdrawer: address that may withdraw from it.
         validator: vote account of the latest delegation, None if there was none.
         delegated: lamports that are delegated.
-        is_locked: whether its lockup still forbids a withdrawal.
+        is_locked: True if its lockup still forbids a withdrawal.
     """
 
     address: str
@@ -264,7 +264,7 @@ class RecordedStakes(ReadOnlyLedger):
         recorded: their addresses.
 
     Attributes:
-        complete: False once a list was of the recorded ones.
+        complete: False once a list had only the recorded stakes.
     """
 
     __slots__ = ("_recorded", "complete")

@@ -16,19 +16,19 @@ MOST_OF_SOURCE: Final = 16
 
 
 class Crowded(Exception):
-    """Too many wait for their turn; who asks may ask again after a second."""
+    """Too many callers wait for their turn; a caller may try again after a second."""
 
 
 class FairTurns:
-    """Turns by source, one of each source after another.
+    """Turns for sources, in rotation.
 
-    What waits is bounded, for a source and over all: where there is no room, one that waits of the
-    source with the most of them goes, whichever that is, so that nobody holds a queue by having
-    filled it first.
+    The waiting callers are bounded, for a source and in total. If there is no room, a random one of
+    the source with the most waiting callers is dropped, so that nobody can hold the queue by
+    filling it first.
 
     Args:
-        at_once: turns at the same time.
-        of_source: of these those of one source, at most.
+        at_once: the most turns at the same time.
+        of_source: the most of these for one source.
     """
 
     def __init__(self, at_once: int, of_source: int | None = None) -> None:
@@ -81,7 +81,7 @@ class FairTurns:
             await turn
         except BaseException:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
-                # It came while who waited went away.
+                # The turn came just as the waiting caller was cancelled, so it is given back.
                 self._end(source)
             self._leave(source, turn)
             raise
@@ -103,7 +103,7 @@ class FairTurns:
         source = next((each for each in self._waiting if self._may_begin(each)), None)
         if source is None:
             return
-        # Whichever of them: who came first may be who came to fill it.
+        # A random one, because the first may have come only to fill the queue.
         turn = random.choice(self._waiting[source])  # noqa: S311 - nothing to guess
         self._waiting.move_to_end(source)
         self._leave(source, turn)

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 import httpcore
 
-# What came and was not read: above it the kernel's own buffer fills, and the site waits.
+# Unread bytes in this process; above it the kernel's own buffer fills, and the site waits.
 _MOST: Final = 64 << 10
 _INFO: Final = {"client_addr": "sockname", "server_addr": "peername", "ssl_object": "ssl_object"}
 

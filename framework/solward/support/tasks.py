@@ -29,7 +29,7 @@ async def end(tasks: Collection[asyncio.Task[Any]]) -> None:
 
 @contextlib.asynccontextmanager
 async def in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
-    """Run work beside the block, and end it with the block."""
+    """Run work in the background during the block, and end it with the block."""
     task = asyncio.create_task(work, name=name)
     try:
         yield

@@ -140,7 +140,7 @@ def _exporting(
     tracer = provider.get_tracer("solward", version)
     propagator = TraceContextTextMapPropagator()
 
-    class Exported(Span):
+    class RecordedSpan(Span):
         """A span of OpenTelemetry, current while it is entered."""
 
         __slots__ = ("_span", "_token")
@@ -187,7 +187,7 @@ def _exporting(
             _log.warning("traces_lost", reason="the collector did not take them in time")
             exporter.shutdown()
 
-    return Exported, within, shutdown
+    return RecordedSpan, within, shutdown
 
 
 def _attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
