@@ -17,7 +17,7 @@ PRICE = {
 }
 
 
-def asked(**changed: Any) -> HttpAnswer:
+def answer_with(**changed: Any) -> HttpAnswer:
     price = write_json({**PRICE, **changed})
     return HttpAnswer("https://api.example.com/", "GET", 402, (("Template-Price", price),))
 
@@ -25,11 +25,11 @@ def asked(**changed: Any) -> HttpAnswer:
 SERVED = HttpAnswer("https://api.example.com/", "GET", 200, (("Template-Receipt", "3" * 87),))
 
 # Reads, shows and distrusts as every protocol must.
-test_it_conforms = conformance.payment_test(payment, answers=[asked()], receipts=[SERVED])
+test_it_conforms = conformance.payment_test(payment, answers=[answer_with()], receipts=[SERVED])
 
 
 async def test_a_price_is_an_offer() -> None:
-    [offer] = await payment.payment_offers(asked())
+    [offer] = await payment.payment_offers(answer_with())
     assert (offer.units, offer.modes) == (10_000, (PaymentMode.PUSH,))
 
 
@@ -38,7 +38,7 @@ async def test_a_price_is_an_offer() -> None:
 )
 async def test_a_price_that_is_malformed_is_refused(changed: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match="Template-Price: "):
-        await payment.payment_offers(asked(**changed))
+        await payment.payment_offers(answer_with(**changed))
 
 
 async def test_an_answer_without_a_price_offers_nothing() -> None:

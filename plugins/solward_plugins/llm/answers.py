@@ -30,9 +30,9 @@ from solward import InvalidRequest, ToolCall, read_json, write_json
 
 _FILTERED: Final = "content_filter"
 _WORD = re.compile(r"[a-z][a-z_]{2,59}")
-# As much as an error may carry out of a plugin host.
+# The most characters that an error may carry out of a plugin host.
 _MOST: Final = 2_000
-# Of Anthropic, OpenAI's Responses, Gemini and Chat Completions.
+# The words of Anthropic, OpenAI's Responses, Gemini and Chat Completions, in this order.
 _CUT_OFF: Final = ("max_tokens", "incomplete", "MAX_TOKENS", "length")
 _COMPLETE: Final = ("message_stop", "response.completed", "response.incomplete")
 _COUNT: Final = re.compile(r"\w*(tokens|TokenCount)")
@@ -41,7 +41,7 @@ _NO_USAGE: Final = (
     *("prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens"),
     *("promptTokenCount", "candidatesTokenCount", "totalTokenCount"),
 )
-# They are of the body as the vendor sent it.
+# These headers describe the body as the vendor sent it, which is then rewritten.
 _DROPPED: Final = frozenset({"content-encoding", "content-length", "transfer-encoding", "location"})
 
 
@@ -49,7 +49,7 @@ class AnswerWatch:
     """Reads one request's answer, and notes what litellm does not keep of it.
 
     Attributes:
-        asked: how many requests the vendor may bill, those that this one repeats included.
+        asked: the number of requests the vendor may bill, with those that this one repeats.
         status: the HTTP status, None before an answer came.
         whole: the answer, empty where it is a stream or an error.
         words: the vendor's words for its error, the most exact first; None where it reports none.
@@ -124,7 +124,7 @@ class AnswerWatch:
         return self._reason or (_FILTERED if filtered else "refusal"), self._said[:_MOST]
 
     def _report(self, answer: object) -> None:
-        """Note the error that an answer is: of a status, in an answer, or in a piece of one."""
+        """Note an error, whether a status, an answer, or a piece of an answer reports it."""
         fields = _mapping(answer)
         inner = _mapping(fields.get("response")) or fields
         error = fields.get("error") or inner.get("error")
@@ -150,7 +150,7 @@ class AnswerWatch:
             self._refused = True
             self._because(details.get("category"))
             self._heard(details.get("explanation"))
-        # Of Gemini, of a prompt and of an answer.
+        # Gemini reports a refusal of a prompt and of an answer in different places.
         reasons = [each.get("finishReason") for each in _mappings(answer.get("candidates"))]
         reasons.append(_mapping(answer.get("promptFeedback")).get("blockReason"))
         for reason in reasons:
@@ -217,7 +217,7 @@ class AnswerWatch:
             self._call(legacy, legacy, "arguments")
 
     def _texts(self, parts: Iterable[Any]) -> Iterable[dict[str, Any]]:
-        """Yield the parts that are text; notes the calls among them, and what is neither."""
+        """Yield the parts that are text, and note the calls among them and the unknown parts."""
         for part in parts:
             fields = {"type": "text", "text": part} if isinstance(part, str) else _mapping(part)
             kind = fields.get("type", "text" if "text" in fields else None)
@@ -238,7 +238,7 @@ class AnswerWatch:
 
     def _call(self, sent: object, function: object, arguments: str) -> None:
         if self.is_stream:
-            # Of a stream the text alone is told.
+            # From a stream litellm gets only the text.
             return
         fields = _mapping(function)
         name = fields.get("name")
@@ -285,7 +285,7 @@ class VendorTransport(httpx.AsyncBaseTransport):
             finally:
                 await answer.aclose()
         except (httpx.RemoteProtocolError, httpx.ConnectError) as error:
-            # litellm asks once more for these.
+            # litellm would repeat the request for these.
             raise httpx.NetworkError(str(error), request=request) from error
         return httpx.Response(watch.status, headers=head, content=watch.taken(body))
 
@@ -349,7 +349,7 @@ def _arguments(sent: Any) -> Any:
 
 
 def _is_countable(usage: object) -> bool:
-    """Return whether litellm adds a usage up right."""
+    """Return whether litellm adds up a usage correctly."""
     return isinstance(usage, Mapping) and all(map(_fits, usage, usage.values()))
 
 

@@ -66,7 +66,7 @@ _MOST: Final = 4_096
 _sent: dict[bytes, float] = {}
 
 _NANOUSD = 10**9
-# What a rate's name ends with where it is that of prompts above a size.
+# The end of a rate's name if the rate is for prompts above a size.
 _OF_SIZE = re.compile(r"_above_\d+k_tokens$")
 _TIER = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
 
@@ -106,7 +106,7 @@ DEFAULT_POLICY = RetryPolicy()
 async def with_retries(
     attempt: Callable[[], Awaitable[T | Failure]], policy: RetryPolicy, ends_at: float
 ) -> T:
-    """Repeat `attempt`; returns its first result that is no failure.
+    """Repeat `attempt` until a result is no failure, and return that result.
 
     Args:
         ends_at: the deadline by the running loop's clock.
@@ -204,7 +204,7 @@ async def stream(
     if held:
         yield held
     usage = usage_of(vendor, request.model, counted, litellm.model_cost, watch.asked)
-    # Of an answer that is not all there, what was reserved stays counted.
+    # If an answer is incomplete, the reserved amount stays counted.
     if usage is not None and watch.has_ended and not watch.is_miscounted:
         yield usage
     refusal = watch.refusal(finish)
@@ -468,19 +468,19 @@ def _nanousd(price: Mapping[str, Any], counted: Any, prompt: int, answer: int) -
     over = max((tier for tier in tiers if prompt > tier * 1000), default=None)
     suffix = "" if over is None else f"_above_{over}k_tokens"
 
-    def of(name: str) -> Decimal | None:
+    def rate(name: str) -> Decimal | None:
         value = price.get(name + suffix, price.get(name))
         # The list is JSON, and a float's repr is the number written there.
         return None if value is None else Decimal(repr(value))
 
-    fresh, output = of("input_cost_per_token"), of("output_cost_per_token")
+    fresh, output = rate("input_cost_per_token"), rate("output_cost_per_token")
     if fresh is None or output is None:
         return None
     details = getattr(counted, "prompt_tokens_details", None)
     cached = min(prompt, _count(details, "cached_tokens"))
     written = min(prompt - cached, _count(details, "cache_creation_tokens"))
-    read_price = of("cache_read_input_token_cost")
-    write_price = of("cache_creation_input_token_cost")
+    read_price = rate("cache_read_input_token_cost")
+    write_price = rate("cache_creation_input_token_cost")
     total = (
         (prompt - cached - written) * fresh
         + cached * (fresh if read_price is None else read_price)
@@ -507,7 +507,7 @@ class Change(StrEnum):
 
 # OpenAI's reasoning models: gpt-5 and later ones, o1, o3, ...
 _OPENAI_REASONING: Final = re.compile(r"(gpt-([5-9]|\d{2,})|o\d+)([.-].*)?")
-# In the text of a 400, and the argument that must have been sent; the first that fits.
+# A pattern for the text of a 400, and the argument that must have been sent; the first match wins.
 _NAMED: Final = (
     (re.compile(r"max_completion_tokens"), "max_tokens", Change.COMPLETION_TOKENS),
     (re.compile(r"max_completion_tokens"), "max_completion_tokens", Change.MAX_TOKENS),
@@ -547,7 +547,7 @@ def adapted(
 
 
 def correction(arguments: Mapping[str, Any], error: BaseException) -> Change | None:
-    """Return the change that a vendor's refusal of a parameter asks for."""
+    """Return the change that would mend a vendor's refusal of a parameter."""
     if getattr(error, "status_code", None) not in _REFUSED:
         return None
     text = str(error)

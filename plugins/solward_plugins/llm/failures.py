@@ -91,7 +91,7 @@ def _failure(
     if any(isinstance(each, httpx.TransportError | OSError) for each in causes):
         unsent = any(isinstance(each, httpx.ConnectError | httpx.ConnectTimeout) for each in causes)
         return Failure(_unreachable(vendor, context, may_cost=not unsent))
-    # For what it cannot read litellm invents a status.
+    # litellm invents a status for an answer that it cannot read.
     if watch.is_answer and watch.words is None:
         return Failure(unreadable(vendor, context, "it is not in the vendor's format"))
     status, words_of_vendor = _status(watch), watch.words or ()
@@ -126,9 +126,9 @@ def _failure(
 
 
 def _status(watch: AnswerWatch) -> int:
-    """Return the status of a vendor's error, also of one that it reports in an answer."""
+    """Return the status of a vendor's error, even if an answer with status 200 reports it."""
     if watch.status is None:
-        # litellm made no request.
+        # litellm refused the arguments without a request.
         return 400
     if not watch.is_answer:
         return watch.status
@@ -139,7 +139,7 @@ def _status(watch: AnswerWatch) -> int:
 
 
 def _is_of_answer(cause: BaseException) -> bool:
-    """Return whether an answer came, and the client of the host did not take it."""
+    """Return whether an answer came that the host's HTTP client refused."""
     code = getattr(cause, "code", None)
     return (
         isinstance(cause, httpx.DecodingError)
@@ -151,10 +151,10 @@ def _is_of_answer(cause: BaseException) -> bool:
 def _refusal(causes: Sequence[BaseException], code: str | None) -> str | None:
     """Return the reason if an error refuses the prompt's content, None for any other error."""
     for each in causes:
-        # xAI's, a 403 as of a wrong key.
+        # xAI refuses a prompt with 403, the status of a wrong key too.
         if found := _SAFETY_CHECK.search(str(each)):
             return found[1].lower()
-        # Azure's; litellm has a name for the others.
+        # Azure has this code; litellm has an error class for the other vendors.
         if code == "content_filter":
             return code
         if type(each).__name__ == "ContentPolicyViolationError":
@@ -184,15 +184,14 @@ _BUSY: Mapping[int, str] = {
 def unreadable(
     vendor: Vendor, context: ProviderContext, reason: str, usage: Usage | None = None
 ) -> ProviderError:
-    """Return the error of a vendor that answered and billed, and may bill a repetition again."""
+    """Return the error of a billed answer that cannot be read; asking again may be billed too."""
     words = f"{vendor.company} answered, and the model's answer cannot be read: {reason}"
     advice = "; set another llmModel" + _at(vendor, context)
     return ProviderError(words + advice, may_cost=True, usage=usage)
 
 
 def cut_off(vendor: Vendor, usage: Usage | None) -> ProviderError:
-    """Return the error of an answer that its length ended in a tool call, which may be
-    incomplete."""
+    """Return the error of an answer that its length cut off in a tool call, perhaps midway."""
     return ProviderError(
         f"{vendor.company} cut the answer off within a tool call, which was not run; raise "
         "maxTokens in the agent's llmOptions",

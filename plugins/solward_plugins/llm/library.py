@@ -36,11 +36,11 @@ ENVIRONMENT = {
     "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER": "True",
 }
 
-# They log prompts at DEBUG, litellm through a handler of its own without scrubbing.
+# These loggers write prompts at DEBUG, litellm through a handler of its own without scrubbing.
 _SILENT = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 _QUIET = ("openai", "httpx", "httpcore")
 
-# Nobody but the administrator can listen on the port, and nobody does (RFC 863).
+# Only the administrator can listen on this port, and the discard service (RFC 863) is never on.
 _CLOSED = "http://127.0.0.1:9/v1"
 
 _KEPT_MODELS = 256
@@ -56,7 +56,7 @@ async def library(vendor: Vendor) -> Any:
     if job.done() and job.exception() is None:
         return job.result()
     try:
-        # Shielded, so that one cancelled caller does not cancel it for the others.
+        # The shield keeps one cancelled caller from cancelling the import for the others.
         return await asyncio.shield(asyncio.wrap_future(job))
     except Exception:
         with _lock:
@@ -87,7 +87,7 @@ def _prepare(vendor: Vendor) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "litellm":
             raise
-        # A model host has it (`solward models install`); so this is a process that asks by itself.
+        # A model host has litellm (`solward models install`), so this process is no host.
         words = "litellm is not installed beside Solward: pip install 'solward[llm]'"
         raise ProviderError(words) from None
     litellm.suppress_debug_info = True
@@ -107,39 +107,38 @@ def _prepare(vendor: Vendor) -> Any:
 
 
 def _forget_vocabulary(litellm: Any) -> None:
-    """Let go of Anthropic's vocabulary, which litellm reads when it is imported and keeps twice. It
-    only counts a request's tokens, and that is the vendors' to say; where litellm counts all the
-    same, it takes tiktoken's."""
+    """Free Anthropic's vocabulary, which litellm reads at its import and keeps twice. It only
+    counts a request's tokens, which the vendors report; without it litellm counts by tiktoken's."""
     litellm.disable_hf_tokenizer_download = True
     utils: Any = importlib.import_module("litellm.utils")
     utils.json_data = utils.claude_json_str = None
 
 
 def _settle_memory() -> None:
-    """Give back what was needed for the import alone, 19 MB with the vocabulary, and have the
-    garbage collector leave alone what litellm is made of, and look less often.
+    """Free the memory that only the import needed, 19 MB with the vocabulary, and have the garbage
+    collector skip litellm's objects and run less often.
 
-    Else each look goes through a million objects that stay, a quarter of a busy process's time.
+    Otherwise each run visits a million lasting objects, a quarter of a busy process's time.
     """
-    # litellm's sources, for the failed call of `_warm` in a traceback.
+    # litellm's sources were read for the traceback of the failed call in `_warm`.
     linecache.clearcache()
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)
-    # Only glibc keeps what is free, and gives it back on demand.
+    # Only glibc keeps free memory, and gives it back on demand.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 def _lighten() -> None:
-    """Leave out what of a call's processor time serves nobody here.
+    """Replace functions of litellm that cost processor time in each call and have no use here.
 
-    litellm reckons each answer's price twice and tells its callbacks, of which there are none. It
-    takes the whole request's tools apart twice: for fields of Anthropic's alone, which are none of
-    `tool_definitions`, and for patterns that OpenAI's validator refuses, with which no skill is
-    loaded. It gathers a model's entry in the price list, 80 fields, twice, and the names of its
-    171 vendors twice, each by a property written in Python.
+    litellm computes each answer's price twice and calls its callbacks, of which there are none. It
+    searches all tools of a request twice: for fields that only Anthropic has and `tool_definitions`
+    never writes, and for patterns that OpenAI's validator refuses, with which no skill is loaded.
+    It copies a model's entry in the price list, 80 fields, twice, and lists the names of its 171
+    vendors twice, each by a property written in Python.
     """
     utils: Any = importlib.import_module("litellm.utils")
     utils._dispatch_success_logging = _nothing
@@ -147,16 +146,16 @@ def _lighten() -> None:
     main: Any = importlib.import_module("litellm.main")
     main._drop_anthropic_only_tool_keys = lambda tools: tools
     main._get_encoding = _nothing
-    main.get_model_info_helper = _kept(main.get_model_info_helper)
+    main.get_model_info_helper = _with_cache(main.get_model_info_helper)
     chat: Any = importlib.import_module("litellm.llms.openai.chat.gpt_transformation")
     chat.OpenAIGPTConfig._sanitized_tools_update_for_openai = lambda *_arguments: {}
     types: Any = importlib.import_module("litellm.types.utils")
     types.LlmProviders.value = property(attrgetter("_value_"))
 
 
-def _kept(look_up: Callable[..., Mapping[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """Return the look-up, once a model: a copy each time, as its caller changes it; empty where the
-    list lacks the model, which the caller makes of the error."""
+def _with_cache(look_up: Callable[..., Mapping[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """Return the look-up with a cache by model. Each call gets a copy, because the caller changes
+    it; the copy is empty if the list lacks the model, as the caller makes it after an error."""
     known: dict[tuple[str, str], Mapping[str, Any]] = {}
 
     def listed(model: str, custom_llm_provider: str) -> dict[str, Any]:

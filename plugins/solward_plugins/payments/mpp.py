@@ -31,6 +31,7 @@ from solward import (
 from solward_plugins.payments.reading import (
     Object,
     address_of,
+    cut_text,
     entry_or_problem,
     flag_of,
     header_of_json,
@@ -39,7 +40,6 @@ from solward_plugins.payments.reading import (
     list_of,
     object_of,
     optional_text,
-    shown,
 )
 
 _CHALLENGE: Final = "WWW-Authenticate"
@@ -49,13 +49,13 @@ _SCHEME: Final = "payment"
 _METHOD: Final = "solana"
 _INTENT: Final = "charge"
 _NETWORKS: Final = ("mainnet-beta", "devnet", "localnet")
-# What an offer without a network means, and where symbols have their mints of a localnet.
+# The network of an offer that names none, and the network whose mints a localnet's symbols have.
 _MAINNET: Final = "mainnet-beta"
-# What solana-pay-kit's sellers call it; those of @solana/mpp call it as Solana does.
+# solana-pay-kit's sellers use this name for mainnet; those of @solana/mpp use Solana's own.
 _MAINNET_OF_PAY_KIT: Final = "mainnet"
 _SYMBOLS: Final = frozenset({"PYUSD", "USDC", "USDT"})
 
-# As the sellers check them.
+# Bounds that the sellers check.
 _MOST_COMPUTE_UNITS: Final = 200_000
 _MOST_UNIT_PRICE: Final = 5_000_000
 _MOST_MEMO_BYTES: Final = 566
@@ -102,7 +102,7 @@ async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer | InvalidReque
 
 @hookimpl
 async def payment_headers(offer: PaymentOffer, proof: PaymentProof) -> dict[str, str]:
-    """Return the challenge as it came, and the transaction or its signature."""
+    """Return the header with the unchanged challenge and the transaction or its signature."""
     challenge: Object = offer.raw["challenge"]
     if proof.mode is PaymentMode.PUSH:
         payload = {"signature": proof.signature, "type": "signature"}
@@ -120,16 +120,17 @@ async def payment_receipt(answer: HttpAnswer) -> PaymentReceipt | None:
     if header is not None:
         receipt = json_in_header(header, _RECEIPT, url=True)
         reason = None if receipt.get("status") == "success" else "the seller says that it failed"
-        return PaymentReceipt(shown(receipt.get("reference")) or None, reason)
+        return PaymentReceipt(cut_text(receipt.get("reference")) or None, reason)
     kind = (answer.header("Content-Type") or "").partition(";")[0].strip().lower()
     if answer.status < 400 or kind != "application/problem+json":
         return None
     problem = object_of(read_json(answer.body, "body"), "body")
-    return PaymentReceipt(None, shown(problem.get("detail")) or shown(problem.get("title")) or None)
+    reason = cut_text(problem.get("detail")) or cut_text(problem.get("title"))
+    return PaymentReceipt(None, reason or None)
 
 
 def _offer(challenge: dict[str, str]) -> PaymentOffer | None:
-    """Return a charge on Solana that transfers and one memo can pay, else None."""
+    """Return a charge, None if it is not on Solana or needs more than transfers with one memo."""
     if (challenge.get("method"), challenge.get("intent")) != (_METHOD, _INTENT):
         return None
     where = f"{_CHALLENGE}: request"
@@ -176,7 +177,7 @@ def _offer(challenge: dict[str, str]) -> PaymentOffer | None:
         most_compute_units=_MOST_COMPUTE_UNITS,
         most_unit_price=_MOST_UNIT_PRICE,
         expires_ms=_instant(challenge.get("expires")),
-        description=shown(described),
+        description=cut_text(described),
         raw={"challenge": challenge},
     )
 

@@ -22,13 +22,13 @@ T = TypeVar("T")
 
 
 def json_in_header(text: str, field: str, *, url: bool) -> Object:
-    """Return the JSON object that base64 in a header stands for.
+    """Decode the JSON object in a header's base64.
 
     Args:
-        url: base64url; its padding may be left out, as that of base64 may.
+        url: the header has base64url. The padding is optional in both.
 
     Raises:
-        InvalidRequest: it is none; names `field`.
+        InvalidRequest: the header has no such object; the message names `field`.
     """
     alphabet = b"-_" if url else b"+/"
     wanted = f"{field} must be a JSON object in {'base64url' if url else 'base64'}"
@@ -40,14 +40,14 @@ def json_in_header(text: str, field: str, *, url: bool) -> Object:
         data = base64.b64decode(padded, altchars=alphabet, validate=True)
     except (binascii.Error, ValueError):
         raise InvalidRequest(wanted) from None
-    # Neither other alphabets, which are left out silently, nor bits beyond the last byte.
+    # This refuses characters that the decoder would skip, and bits beyond the last byte.
     if base64.b64encode(data, altchars=alphabet).decode() != padded:
         raise InvalidRequest(wanted)
     return object_of(read_json(data, field), field)
 
 
 def header_of_json(value: Object, *, url: bool) -> str:
-    """Return its counterpart; base64url has no padding."""
+    """Encode a JSON object for a header, in base64, or in base64url without padding."""
     data = write_json(value).encode()
     if url:
         return base64.urlsafe_b64encode(data).decode().rstrip("=")
@@ -62,7 +62,7 @@ def object_of(value: object, field: str) -> Object:
 
 
 def list_of(value: object, field: str, most: int) -> list[Any]:
-    """Return a JSON array of at most `most`; likewise."""
+    """Return a JSON array of at most `most` items, or raise `InvalidRequest`."""
     if not isinstance(value, list) or len(value) > most:
         raise InvalidRequest(f"{field} must be an array of at most {most}")
     return value
@@ -109,6 +109,6 @@ def entry_or_problem(read: Callable[..., T], *given: Any) -> T | InvalidRequest:
         return problem
 
 
-def shown(value: object) -> str:
+def cut_text(value: object) -> str:
     """Return a seller's text, cut to a length for people; empty if there is none."""
     return value[:_MOST_SHOWN] if isinstance(value, str) else ""

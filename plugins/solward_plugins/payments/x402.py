@@ -33,6 +33,7 @@ from solward_plugins.payments.reading import (
     MOST_ENTRIES,
     Object,
     address_of,
+    cut_text,
     entry_or_problem,
     header_of_json,
     integer_of,
@@ -40,7 +41,6 @@ from solward_plugins.payments.reading import (
     list_of,
     object_of,
     optional_text,
-    shown,
     text_of,
 )
 
@@ -59,7 +59,7 @@ _NAMES: Final[dict[int, Mapping[str, str]]] = {
     2: MappingProxyType({chain: name for name, chain in CHAIN_IDS.items()}),
 }
 
-# As the facilitators check them.
+# Bounds that the facilitators check.
 _MOST_MEMO_BYTES: Final = 256
 _MOST_UNIT_PRICE: Final = 5_000_000
 _MOST_SECONDS: Final = 10**9
@@ -80,8 +80,8 @@ async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer | InvalidReque
         return []
     headers = answer.all_headers(_REQUIRED)
     if headers:
-        # A body of version 1 beside it counts for nothing, whatever the header is: whoever can
-        # spoil a header must not choose the version by it.
+        # With this header a body of version 1 is ignored, even if the header is malformed: whoever
+        # can damage a header must not choose the version by that.
         if len(headers) > 1:
             raise InvalidRequest(f"{_REQUIRED} must be one header, not {len(headers)}")
         required = json_in_header(headers[0], _REQUIRED, url=False)
@@ -96,7 +96,7 @@ async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer | InvalidReque
 
 @hookimpl
 async def payment_headers(offer: PaymentOffer, proof: PaymentProof) -> dict[str, str]:
-    """Return the chosen entry as it came, and the transaction."""
+    """Return the header with the unchanged entry and the transaction."""
     raw, wire = offer.raw, proof.wire or b""
     version: int = raw["version"]
     accepted: Object = raw["accepted"]
@@ -115,20 +115,20 @@ async def payment_headers(offer: PaymentOffer, proof: PaymentProof) -> dict[str,
 
 @hookimpl
 async def payment_receipt(offer: PaymentOffer, answer: HttpAnswer) -> PaymentReceipt | None:
-    """Return the settlement's transaction, or why there was none."""
+    """Return the settlement's transaction, or the reason why there was none."""
     version: int = offer.raw["version"]
     header = answer.header(_RESPONSE[version])
     if header is not None:
         settled = json_in_header(header, _RESPONSE[version], url=False)
         reason = None
         if settled.get("success") is not True:
-            reason = shown(settled.get("errorReason")) or "the seller says that it failed"
-        return PaymentReceipt(shown(settled.get("transaction")) or None, reason)
+            reason = cut_text(settled.get("errorReason")) or "the seller says that it failed"
+        return PaymentReceipt(cut_text(settled.get("transaction")) or None, reason)
     if answer.status != HTTPStatus.PAYMENT_REQUIRED:
         return None
     header = answer.header(_REQUIRED)
     refusal = _body(answer.body) if header is None else json_in_header(header, _REQUIRED, url=False)
-    return PaymentReceipt(None, shown((refusal or {}).get("error")) or None)
+    return PaymentReceipt(None, cut_text((refusal or {}).get("error")) or None)
 
 
 def _check_version(required: Object, version: int, field: str) -> None:
@@ -138,7 +138,7 @@ def _check_version(required: Object, version: int, field: str) -> None:
 
 
 def _body(body: bytes) -> Object | None:
-    """Return a body of x402, None for any other."""
+    """Return the body if it is x402's, None for any other."""
     if _VERSION.encode() not in body:
         return None
     found = read_json(body, "body")
@@ -166,7 +166,7 @@ def _on_solana(network: object, version: int) -> TypeGuard[str]:
 
 
 def _offer(given: object, beside: Object, version: int, where: str) -> PaymentOffer | None:
-    """Return an entry of `accepts`; None where it is no `exact` on Solana."""
+    """Return the offer of an entry of `accepts`, None if it is not `exact` on Solana."""
     entry = object_of(given, where)
     network = entry.get("network")
     if entry.get("scheme") != _EXACT or not _on_solana(network, version):
@@ -197,16 +197,16 @@ def _sold(entry: Object, beside: Object, version: int, where: str) -> tuple[str 
     """Return the address and the description that the seller gives of what it sells."""
     if version == 1:
         resource = optional_text(entry.get("resource"), f"{where}.resource")
-        return resource, shown(entry.get("description"))
+        return resource, cut_text(entry.get("description"))
     if "resource" not in beside:
         return optional_text(entry.get("resource"), f"{where}.resource"), ""
     url = text_of(beside["resource"].get("url"), f"{_REQUIRED}: resource.url")
-    return url, shown(beside["resource"].get("description"))
+    return url, cut_text(beside["resource"].get("description"))
 
 
 def _identified(extensions: Mapping[str, Any], wire: bytes) -> Mapping[str, Any]:
-    """Return the extensions as they came; with an identifier of this payment where the seller
-    requires one, which is the same whenever the same transaction is shown."""
+    """Return the extensions unchanged, or with an identifier of this payment if the seller requires
+    one; the identifier derives from the transaction, so it stays the same."""
     declared: Any = extensions.get(_IDENTIFIER)
     info = declared.get("info") if isinstance(declared, dict) else None
     if not isinstance(info, dict) or info.get("required") is not True or "id" in info:

@@ -35,15 +35,15 @@ class OperationSkill:
     """A skill that performs an operation.
 
     Attributes:
-        operation: its name, which is that of a method of the context.
-        done: what was done, for a transaction that is confirmed. It names details of the record in
-            braces: amounts are shown exactly, `symbol` is the symbol of `mint` where it has one.
-        submitted: the same as a noun, for a transaction whose fate is not known yet.
-        again: what must not be done meanwhile.
-        unsettled: what is said of such a transaction, before its signature.
-        means: what the revocation of each kind of authority means; `means` in the texts.
-        follows: what comes next, or how to go back.
-        after: says more, of the parameters and the details.
+        operation: the operation's name, which is also a method of the context.
+        done: the sentence for a confirmed transaction. It names details of the record in braces;
+            amounts are exact, and `symbol` is the symbol of `mint` if it has one.
+        submitted: the same as a noun, for a transaction that is not settled yet.
+        again: the action that must not be repeated meanwhile.
+        unsettled: the sentence for such a transaction, before its signature.
+        means: the meaning of revoking each kind of authority; `means` in the texts.
+        follows: a sentence about the next step, or about how to go back.
+        after: returns a further sentence about the parameters and the details.
     """
 
     name: str
@@ -82,7 +82,7 @@ class OperationSkill:
             for name, value in params.items()
         }
         record: TransactionRecord = await perform(**given)
-        shown = {name: _shown(name, each, context) for name, each in record.details.items()}
+        shown = {name: _display_value(name, each, context) for name, each in record.details.items()}
         if "mint" in shown:
             shown.setdefault("symbol", _symbol(shown["mint"], context))
         if "authorityType" in shown:
@@ -98,7 +98,7 @@ class OperationSkill:
         return f"{told}{await self.after(params, record.details, context)}{self.follows}"
 
 
-def _shown(name: str, value: Any, context: SkillContext) -> str:
+def _display_value(name: str, value: Any, context: SkillContext) -> str:
     if name in ("inputToken", "outputToken"):
         return _symbol(value, context)
     return format_amount(value) if isinstance(value, Decimal | int) else str(value)
@@ -108,8 +108,8 @@ def _symbol(mint: str, context: SkillContext) -> str:
     return context.tokens.symbol_of(mint) or mint
 
 
-# Each of these three reads the ledger after the money has moved: one that does not answer now must
-# not make that a failure.
+# Each of these three reads the ledger after the money has moved. If the ledger does not answer now,
+# the operation has succeeded all the same.
 
 
 async def _balance(_params: Details, _details: Details, context: SkillContext) -> str:
@@ -128,7 +128,7 @@ async def _supply(_params: Details, details: Details, context: SkillContext) -> 
     return f" Supply now: {format_amount(from_units(mint.supply, mint.decimals))}."
 
 
-async def _left(_params: Details, details: Details, context: SkillContext) -> str:
+async def _holding(_params: Details, details: Details, context: SkillContext) -> str:
     try:
         balances = await context.balances()
     except LedgerError:
@@ -236,7 +236,7 @@ BURN_TOKENS = OperationSkill(
     ),
     done="Burned {amount} of {symbol}.",
     submitted="the burning of {amount} of {symbol}.",
-    after=_left,
+    after=_holding,
 )
 
 REVOKE_MINT_AUTHORITY = OperationSkill(

@@ -17,7 +17,7 @@ from solward import (
     hookimpl,
 )
 
-# Of an answer's body; an agent's memory keeps less of it.
+# The most characters of an answer's body; an agent's memory keeps fewer.
 _MOST_TEXT = 4_000
 _MOST_NAME = 100
 
@@ -125,7 +125,7 @@ def _paid(payment: PaymentView) -> str:
             f"Handed over a payment of {what} {to}. {served} It is not known yet whether it lands."
         )
     if payment.served.value != "yes" or payment.status is not TransactionStatus.CONFIRMED:
-        # Asked for again it would be another payment.
+        # The same request again would be another payment.
         told += " Do not repeat it."
     return told + signature
 

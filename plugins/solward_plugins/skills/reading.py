@@ -35,19 +35,19 @@ _NEXT = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadingSkill:
-    """A skill that reads only: its declaration, and what makes its outcome."""
+    """A skill that only reads: its declaration and the function that makes its outcome."""
 
     spec: SkillSpec
     outcome: Callable[[Mapping[str, Any], SkillContext], Awaitable[str]]
 
     @hookimpl
     def skill_spec(self) -> SkillSpec:
-        """Return the declaration."""
+        """Return the skill's declaration."""
         return self.spec
 
     @hookimpl
     async def skill_execute(self, params: dict[str, Any], context: SkillContext) -> str:
-        """Return the outcome."""
+        """Run the skill and return its outcome."""
         return await self.outcome(params, context)
 
 
@@ -69,7 +69,7 @@ def _holding(token: TokenBalance) -> str:
 
 
 async def _stakes(_params: Mapping[str, Any], context: SkillContext) -> str:
-    """Return one stake a line, with what comes next."""
+    """List one stake a line, with the next step for each."""
     stakes = await context.stakes()
     if not stakes:
         return "The wallet has no stake accounts. stake_sol makes one."
@@ -91,7 +91,7 @@ def _next(stake: Stake, wallet: str) -> str:
 
 
 async def _token(params: Mapping[str, Any], context: SkillContext) -> str:
-    """Return one fact a line."""
+    """List the facts of a token, one a line."""
     address = context.tokens.resolve(params["token"], "token")
     mint = await read_mint(context.ledger, address, "token")
     balances = await context.balances()

@@ -130,7 +130,7 @@ def venue_spec() -> VenueSpec:
 
 @hookimpl
 async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
-    """Return the price by the calls that make the swap."""
+    """Quote a price by the same calls of the API that make the swap."""
     query = _query(request.input_mint, request.output_mint, request.amount, request.slippage_bps)
     api = _api(context)
     if api == "order":
@@ -290,9 +290,6 @@ async def _contents(tables: Sequence[str], context: VenueContext) -> dict[str, t
     }
 
 
-# Of all.
-
-
 def _api(context: VenueContext) -> str:
     return context.options.get("JUPITER_API", "build")
 
@@ -342,7 +339,8 @@ def _instruction(body: Mapping[str, Any]) -> Instruction:
 
 
 def _accounts_of(taker: str, setup: list[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the mints whose associated accounts of the taker the setup opens; drop the rest."""
+    """Return the mints for which the setup opens the taker's associated account, and drop the
+    rest."""
     mints: dict[str, None] = {}
     for instruction in map(_instruction, setup):
         opens = str(instruction.program_id) == ASSOCIATED_TOKEN_PROGRAM
@@ -404,7 +402,7 @@ async def ask(
     query: Mapping[str, str] | None = None,
     body: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the JSON object a call answers; a request that comes too early is made again in time.
+    """Call the API and return its JSON object; a request that came too early is made again in time.
 
     Raises:
         InvalidRequest: the API refuses the request; `NeedsFunds` because of the taker's balances.
@@ -438,7 +436,7 @@ def line(reason: object) -> str:
 
 
 def unexpected() -> LedgerUnavailable:
-    """Return an answer that is not as documented."""
+    """Return the error of an answer that is not as documented."""
     return LedgerUnavailable("The swap venue's answer has an unexpected shape")
 
 
@@ -457,7 +455,7 @@ def _wait(response: httpx.Response) -> float | None:
 
 
 def _clock(response: httpx.Response) -> float:
-    """Return the API's own time where it says it: the machine's clock may be off."""
+    """Return the API's own time if it sends one, because the machine's clock may be off."""
     try:
         return parsedate_to_datetime(response.headers["date"]).timestamp()
     except (KeyError, TypeError, ValueError):

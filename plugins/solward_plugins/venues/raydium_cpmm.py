@@ -235,7 +235,7 @@ def _quote(trade: Trade, request: QuoteRequest) -> Quote:
     given = trade.out(request.amount)
     if not 0 < given <= _U64:
         raise InvalidRequest("amount is too small: the pool would give nothing for it")
-    # Without the mints' own fees, which are no doing of the trade.
+    # The mints' own fees are left out, because the trade does not cause them.
     fair = Decimal(trade.paid(request.amount)) * trade.reserve_out / trade.reserve_in
     return Quote(
         input_mint=request.input_mint,
@@ -295,7 +295,7 @@ async def _trades(
 
 
 def _pool(address: str, account: Account | None) -> Pool | None:
-    """Return a pool, None where the account is none of the program's."""
+    """Return the pool in an account, None if the account is not one of the program's."""
     if account is None or account.owner not in _PROGRAMS:
         return None
     data = account.data
