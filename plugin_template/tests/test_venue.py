@@ -30,7 +30,7 @@ test_it_conforms = conformance.venue_test(venue, requests=REQUESTS, pools=[POOL,
 
 
 class Ledger:
-    """Accounts as a node tells them."""
+    """A ledger with given accounts, as a node would report them."""
 
     def __init__(self, **accounts: Account) -> None:
         self.states = accounts

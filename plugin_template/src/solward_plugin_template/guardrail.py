@@ -15,8 +15,8 @@ MOST_LAMPORTS = 500_000_000
 
 @hookimpl
 def guardrail_check(intent: Intent, effects: TransactionEffects) -> str | Hold | None:
-    """The reason to refuse or to ask a person, with the limit and what was found."""
-    # By the bytes: what is simulated may differ when it lands.
+    """Return the reason to refuse or to ask a person, with the limit and the amount."""
+    # Judge by the bytes, because the outcome may differ from the simulation when it lands.
     possible = effects.outflow.lamports if effects.outflow else effects.lamports_out
     lamports = max(intent.lamports_out, possible)
     if intent.type != "transfer" or lamports <= ASKED_LAMPORTS:

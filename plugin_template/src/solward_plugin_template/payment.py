@@ -33,13 +33,13 @@ RECEIPT = "Template-Receipt"
 
 @hookimpl
 def payment_spec() -> PaymentSpec:
-    """A protocol declares its name alone: it gets no network, no secret and no wallet."""
+    """Declare the protocol's name; a protocol gets no network, no secret and no wallet."""
     return PaymentSpec("solward_plugin_template")
 
 
 @hookimpl
 async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer]:
-    """The price in the seller's header; none where the answer has no such header."""
+    """Return the offer in the seller's header, or none if the answer has no such header."""
     text = answer.header(PRICE)
     if answer.status != PAYMENT_REQUIRED or text is None:
         return []
@@ -55,9 +55,9 @@ async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer]:
             asset=address(price, "mint"),
             units=read_units(price.get("units"), f"{PRICE}: units"),
             pay_to=address(price, "payTo"),
-            # The wallet sends, and shows the signature of what has landed.
+            # The wallet sends the transaction, and shows its signature once it has landed.
             modes=(PaymentMode.PUSH,),
-            # Given back to `payment_headers`, also after a crash.
+            # Solward passes this to `payment_headers`, even after a crash.
             raw={"order": order},
         )
     ]
@@ -65,19 +65,19 @@ async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer]:
 
 @hookimpl
 async def payment_headers(offer: PaymentOffer, proof: PaymentProof) -> dict[str, str]:
-    """Equal arguments give equal headers, because a payment may be shown again."""
+    """Return the headers, the same for the same payment, because it may be shown again."""
     return {PAID: write_json({"order": offer.raw["order"], "signature": proof.signature})}
 
 
 @hookimpl
 async def payment_receipt(answer: HttpAnswer) -> PaymentReceipt | None:
-    """What the seller says of the payment; the ledger is believed, not this."""
+    """Return the receipt in the seller's header; Solward believes the ledger, not the receipt."""
     text = answer.header(RECEIPT)
     return PaymentReceipt(signature=text) if is_signature(text) else None
 
 
 def address(price: dict[str, Any], field: str) -> str:
-    """A field that must be an address."""
+    """Return a field that must be an address."""
     value = price.get(field)
     if not is_address(value):
         raise InvalidRequest(f"{PRICE}: {field} must be a base58 address of 32 bytes")

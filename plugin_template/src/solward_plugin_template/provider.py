@@ -25,7 +25,7 @@ from solward import (
 
 @hookimpl
 def provider_spec() -> ProviderSpec:
-    """The strategy of its agents names a skill that needs no parameters, as in `run wait`."""
+    """Declare a provider whose strategies name a skill without parameters, as in `run wait`."""
     return ProviderSpec(
         name="solward_plugin_template",
         default_model="every-few-cycles",
@@ -48,7 +48,7 @@ def provider_spec() -> ProviderSpec:
 
 @hookimpl
 async def provider_complete(request: CompletionRequest, options: Mapping[str, Any]) -> Completion:
-    """The skill when its cycle has come; otherwise text alone, which waits."""
+    """Return the skill's call in its cycles, and only text in the others, which waits."""
     if "cycle" not in request.observation:
         return Completion(f"I am no language model. My strategy is: {request.strategy}")
     skills = {tool.name for tool in request.tools}

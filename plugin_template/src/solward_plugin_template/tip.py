@@ -20,7 +20,7 @@ JAR = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 
 @hookimpl
 def skill_spec() -> SkillSpec:
-    """Spends SOL, within the schema's own limits and the wallet's."""
+    """Declare a skill that spends SOL, within the limits of its schema and of the wallet."""
     return SkillSpec(
         name="solward_plugin_template",
         description="Send a small tip in SOL to the jar. Use it at most once in a while.",

@@ -11,7 +11,7 @@ from solward_plugin_template.tip import JAR
 
 @hookimpl
 def skill_spec() -> SkillSpec:
-    """Reads only, which is the default: a transaction from it would be refused."""
+    """Declare a skill that only reads, the default: Solward would refuse a transaction from it."""
     return SkillSpec(
         name="solward_plugin_template_total",
         description="Read how much SOL the jar holds.",
@@ -35,6 +35,6 @@ def skill_spec() -> SkillSpec:
 
 @hookimpl
 async def skill_execute(params: dict[str, Any], context: SkillContext) -> str:
-    """One sentence."""
+    """Return the jar's balance in a sentence."""
     lamports = await context.ledger.balance(JAR)
     return f"The jar holds {format_sol(lamports, params['decimals'])} SOL."

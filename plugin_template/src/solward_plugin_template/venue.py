@@ -44,20 +44,20 @@ class Pool:
     reserve_out: int
 
     def out(self, amount: int) -> int:
-        """Units for `amount` units, rounded as the program does."""
+        """Return the units paid for `amount` units, rounded as the program rounds."""
         rest = amount * (10_000 - FEE_BPS)
         return rest * self.reserve_out // (self.reserve_in * 10_000 + rest)
 
 
 @hookimpl
 def venue_spec() -> VenueSpec:
-    """A venue that is asked once its pools are named."""
+    """Declare a venue that Solward asks if the operator names pools for it."""
     return VenueSpec("solward_plugin_template", pools_env="SOLWARD_PLUGIN_TEMPLATE_POOLS")
 
 
 @hookimpl
 async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
-    """What the best pool gives now, and the least of it that the slippage allows."""
+    """Quote what the best pool gives now, and the minimum that the slippage allows."""
     pools = await find_pools(request.input_mint, request.output_mint, context)
     best = max(pools, key=lambda pool: pool.out(request.amount))
     out = best.out(request.amount)
@@ -72,7 +72,7 @@ async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
         minimum_out=-(-out * (10_000 - request.slippage_bps) // 10_000),
         slippage_bps=request.slippage_bps,
         price_impact=max(Decimal(0), 1 - out / fair),
-        # Given back with the quote; who calls may have changed it.
+        # Solward passes this back with the quote, and the caller may have changed it.
         raw={"pool": best.address},
     )
 
@@ -81,7 +81,7 @@ async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
 async def venue_instructions(
     quote: Quote, taker: str, destination: str, context: VenueContext
 ) -> SwapInstructions:
-    """The swap: `taker` signs and pays from its associated account, `destination` receives."""
+    """Make the swap: `taker` signs and pays from its associated account, `destination` receives."""
     pools = await find_pools(quote.input_mint, quote.output_mint, context)
     pool = next((each for each in pools if each.address == quote.raw.get("pool")), None)
     if pool is None:
@@ -106,8 +106,8 @@ async def venue_instructions(
 
 
 async def find_pools(input_mint: str, output_mint: str, context: VenueContext) -> list[Pool]:
-    """The configured pools of this pair. What an account says of itself is checked: anybody can
-    write one, and only the program's own holds what it says."""
+    """Return the configured pools of this pair. Each account is checked, because anybody can write
+    an account, and only the program's own can be trusted."""
     found = await context.ledger.accounts(context.pools)
     vaults = {}
     for address, account in found.items():
