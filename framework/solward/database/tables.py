@@ -40,15 +40,15 @@ metadata = MetaData(
     }
 )
 
-# What is run once the tables are made, on one dialect or, by None, on both: triggers, first rows.
+# Statements after the tables are made, triggers and first rows: for one dialect, or None for both.
 AFTERWARDS: list[tuple[str | None, str]] = []
 
 
 class U64(TypeDecorator[int]):
-    """Units, lamports and slots, unsigned 64-bit on the chain and signed here; what is more than
-    `COUNTED_MAX` is stored as that, and found by it.
+    """Units, lamports and slots, unsigned 64-bit on the chain and signed here.
 
-    Whatever a stranger or a node writes there, no statement with it fails.
+    A value above `COUNTED_MAX` is stored and found as `COUNTED_MAX`, so that no value of a stranger
+    or a node makes a statement fail.
     """
 
     impl = BigInteger
@@ -60,7 +60,7 @@ class U64(TypeDecorator[int]):
 
 
 def _partial(condition: str, name: str, *columns: str, unique: bool = False) -> Index:
-    """Return an index of the rows that fit a condition, alike in both databases."""
+    """Return an index of the rows that fit a condition, the same in both databases."""
     where = text(condition)
     return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
 
@@ -106,11 +106,11 @@ audit = _table(
     Column("previous_hash", Text, nullable=False),
     Column("hash", Text, nullable=False, unique=True),
     Index(None, "chain", "number", unique=True),
-    # Nothing is written to it where money moves.
+    # Kinds of this index are rare, so it costs nothing when money moves.
     _partial(RARE, "ix_audit_rare", "seq"),
 )
 
-# Where each chain ends, and what retention has cut from its beginning. Appending locks the row,
+# The end of each chain, and how much retention has cut from its beginning. Appending locks the row,
 # and a chain cut short no longer fits it. `mac` authenticates it: `solward.database.outbox`.
 audit_heads = _table(
     "audit_heads",
@@ -124,8 +124,8 @@ audit_heads = _table(
     Column("mac", Text),
 )
 
-# One row: what PostgreSQL adds to its transaction ids so that `seq` never goes back, not even
-# where a dump was restored into another cluster.
+# One row: the offset that PostgreSQL adds to its transaction ids so that `seq` never goes back, not
+# even if a dump is restored into another cluster.
 audit_offset = _single_row("audit_offset", Column("value", BigInteger, nullable=False), 0)
 
 # SQLite only numbers rows by itself for INTEGER PRIMARY KEY; PostgreSQL gets a bigint identity.
@@ -178,7 +178,7 @@ switches = _table(
     Column("changed_ms", BigInteger, nullable=False),
 )
 
-# What the operator's list adds to the built-in symbols (`solward.service.token_refresh`).
+# Symbols that the operator's list adds to the built-in ones (`solward.service.token_refresh`).
 token_lists = _table(
     "token_lists",
     Column("network", Text, primary_key=True),
@@ -220,10 +220,10 @@ transactions = _table(
     Column("recipient", Text),  # whom it pays, as `record.recipient_of` has it
     Column("refusal_numbers", JSON),  # of a blocked one whose reason says some; texts by name
     Index(None, "wallet_id", "seq"),
-    # What a filtered history walks, newest first (`solward.service.history`).
+    # A filtered history reads these indexes, newest first (`solward.service.history`).
     Index(None, "created_ms", "seq"),
-    # Partial by what it always is, so that SQLite takes it for no statement without a time: those
-    # of a wallet's launches and stakes would walk its whole history.
+    # The condition always holds, and keeps SQLite from using it in statements without a time:
+    # those of a wallet's launches and stakes would read the whole history.
     Index(
         None,
         "wallet_id",
@@ -235,17 +235,17 @@ transactions = _table(
     _partial(
         "recipient IS NOT NULL", "ix_transactions_recipient", "recipient", "created_ms", "seq"
     ),
-    # What each of these asked of a wallet; the others' records cost nothing for it.
+    # Records of a wallet by who requested them, so that the records of others cost nothing.
     _partial("plugin IS NOT NULL", "ix_transactions_plugin", "wallet_id", "plugin", "seq"),
-    # Reconciliation reads the unfinished only, however long the history is.
+    # Reconciliation reads only unfinished records, so a long history does not slow it.
     _partial("status = 'pending'", "ix_transactions_pending", "seq"),
-    # What a wallet launched it may burn, however long its history is.
+    # A wallet may burn the tokens that it launched; a long history does not slow the check.
     _partial("type = 'token_launch'", "ix_transactions_launches", "wallet_id"),
-    # Its stakes, where no RPC provider lists them.
+    # A wallet's stakes, for RPC providers that do not list them.
     _partial("type = 'stake'", "ix_transactions_stakes", "wallet_id"),
 )
 
-# What plugins keep for wallets, by their distribution (`solward.database.plugin_entries`).
+# Entries that plugins keep for wallets, by distribution (`solward.database.plugin_entries`).
 plugin_entries = _table(
     "plugin_entries",
     Column("wallet_id", Text, ForeignKey("wallets.id"), primary_key=True),
@@ -258,7 +258,7 @@ plugin_entries = _table(
     Column("changed_ms", BigInteger, nullable=False),
 )
 
-# The latest version that was given to an entry of each: none is given twice.
+# The latest version of any entry, for each plugin and wallet, so that no version is given twice.
 plugin_stores = _table(
     "plugin_stores",
     Column("wallet_id", Text, ForeignKey("wallets.id"), primary_key=True),
@@ -266,7 +266,7 @@ plugin_stores = _table(
     Column("version", BigInteger, nullable=False),
 )
 
-# What the operator set for a plugin's skill, each in clear or sealed under a key of the keystore.
+# Settings of a plugin's skill by the operator, in clear or sealed under a key of the keystore.
 plugin_settings = _table(
     "plugin_settings",
     Column("plugin", Text, primary_key=True),
@@ -306,7 +306,7 @@ address_book = _table(
     Column("address", Text, primary_key=True),
 )
 
-# What people call recipients. A table of its own, so that no name can become a member of a group.
+# Names of recipients, in a table of their own, so that no name can become a member of a group.
 contacts = _table(
     "contacts",
     Column("address", Text, primary_key=True),
@@ -512,7 +512,7 @@ holds = _table(
     Column("state", Text, nullable=False),  # of hold.HoldState
     Column("digest", Text, nullable=False),  # of what was asked and shown
     Column("action_key", _Bytewise, unique=True),
-    # How to make it again, JSON with exact decimals; none where only its caller can.
+    # How to make the transaction again, JSON with exact decimals; null if only its caller can.
     Column("recipe", Text),
     Column("shown", Text, nullable=False),  # likewise: what a person decides on
     Column("applied", JSON, nullable=False),  # rules that judged it
@@ -526,7 +526,7 @@ holds = _table(
     Column("trace", Text),
     Index(None, "wallet_id", "seq"),
     Index(None, "principal", "seq"),
-    # What is open is little, however long the history is.
+    # Few holds are open at a time, so this index stays small.
     _partial("state IN ('held', 'approved')", "uq_holds_open", "digest", unique=True),
 )
 
@@ -648,7 +648,7 @@ memory = _table(
     Column("created_ms", BigInteger, nullable=False),
 )
 
-# What the webhooks tell, written with the event it tells of.
+# Deliveries of the webhooks, written in the transaction of their event.
 webhook_deliveries = _table(
     "webhook_deliveries",
     Column("id", Text, primary_key=True),
@@ -703,14 +703,14 @@ plugin_acts = _table(
     Column("guardrails", JSON, nullable=False),  # names
 )
 
-# Others' distributions in the environment of a process: version by name.
+# Third-party distributions in the environment of a process: version by name.
 process_plugins = _table(
     "process_plugins",
     Column("process_id", Text, primary_key=True),
     Column("versions", JSON, nullable=False),
 )
 
-# What runs a skill at times. Its run and what it may spend are fenced as an agent's cycle.
+# Schedules, which run a skill at set times. Their runs are fenced like an agent's cycle.
 schedules = _table(
     "schedules",
     Column("id", Text, primary_key=True),
@@ -745,7 +745,7 @@ schedules = _table(
     Index(None, "name"),
 )
 
-# What became of due times, the latest of each schedule.
+# The outcomes of due times, the latest of each schedule.
 schedule_runs = _table(
     "schedule_runs",
     Column("schedule_id", Text, primary_key=True),
