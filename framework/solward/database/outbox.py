@@ -273,8 +273,7 @@ def chain_of(event: str, data: Any) -> str:
 
 
 def genesis(chain: str) -> str:
-    """Return the previous hash of a chain's first entry: its name's hash, so none passes for
-    another."""
+    """Return the previous hash of a chain's first entry, which no other chain has."""
     if chain == SERVICE_CHAIN:
         return GENESIS_HASH
     return hashlib.sha256(f"solward-audit/{chain}".encode()).hexdigest()

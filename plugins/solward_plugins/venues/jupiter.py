@@ -339,8 +339,7 @@ def _instruction(body: Mapping[str, Any]) -> Instruction:
 
 
 def _accounts_of(taker: str, setup: list[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the mints for which the setup opens the taker's associated account, and drop the
-    rest."""
+    """Return the mints whose associated accounts of the taker the setup opens; drop the rest."""
     mints: dict[str, None] = {}
     for instruction in map(_instruction, setup):
         opens = str(instruction.program_id) == ASSOCIATED_TOKEN_PROGRAM
