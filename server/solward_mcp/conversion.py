@@ -134,8 +134,8 @@ def spend_output(done: Json | None = None, *, triable: bool) -> Json:
             "status": {
                 "type": "string",
                 "enum": states,
-                "description": "`held`: nothing was sent, a person is asked. `approved`: a person"
-                " has approved it, and it is not carried out yet.",
+                "description": "`held`: nothing was sent, and a person is asked. `approved`: a"
+                " person has approved it, but it is not sent yet.",
             },
         },
         "required": ["status"],
@@ -180,8 +180,8 @@ def with_dry_run(schema: Mapping[str, Any]) -> Json:
     dry_run = {
         "type": "boolean",
         "default": False,
-        "description": "Say what would become of the call, judged by every limit and simulated;"
-        " nothing is sent, reserved or recorded.",
+        "description": "Say what the call would do: every limit judges it, and it is simulated."
+        " Nothing is sent, reserved or recorded.",
     }
     return {**schema, "properties": {**schema.get("properties", {}), DRY_RUN: dry_run}}
 

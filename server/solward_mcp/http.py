@@ -22,14 +22,14 @@ from solward.support import jsontext
 from solward_mcp.handlers import TIMEOUT_S
 from solward_mcp.protocol import Json, cancelled_id, refusal_of
 from solward_mcp.server import mcp_server
-from solward_mcp.session import Callers, WalletScope
+from solward_mcp.session import CallsByCaller, WalletScope
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 # Not resolved: the transport calls the application in this process.
 _BASE_URL = "http://127.0.0.1"
 
-_HELD = Callers()
+_HELD = CallsByCaller()
 
 _ACCEPT: Final = b"accept"
 _TYPE: Final = b"content-type"
@@ -69,7 +69,7 @@ async def reply(
         return Reply(400, [(b"content-type", b"application/json")], told)
     body = body.removeprefix(codecs.BOM_UTF8)
     message = jsontext.loads(body)
-    held = _HELD.of(token)
+    held = _HELD.of_caller(token)
     cancelled = cancelled_id(message)
     if cancelled is not None:
         held.cancel(str(cancelled))

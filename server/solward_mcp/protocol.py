@@ -49,7 +49,7 @@ def refusal_of(data: bytes, max_bytes: int) -> Json | None:
     try:
         message = jsontext.read(data, max_bytes=max_bytes, has_nul=True)
     except ValueError as error:
-        return _refusal(PARSE_ERROR, f"Parse error: {error}", _answered_despite(data))
+        return _refusal(PARSE_ERROR, f"Parse error: {error}", _id_of_answer(data))
     code, name, said = INVALID_REQUEST, "Invalid request", _fault(message)
     if said is None:
         code, name, said = INVALID_PARAMS, "Invalid params", _unknown_meta(message)
@@ -66,7 +66,7 @@ class _Members(list[tuple[str, Any]]):
     """An object's members, including those with the same name."""
 
 
-def _answered_despite(data: bytes) -> Json:
+def _id_of_answer(data: bytes) -> Json:
     """Return the `id` of the answer to a message that is refused: null if none is known, and no
     member at all for a notification."""
     message: Any = None

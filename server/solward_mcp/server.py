@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from solward import __version__
 from solward_mcp import handlers, tools
-from solward_mcp.handlers import INSTRUCTIONS, responded
+from solward_mcp.handlers import INSTRUCTIONS, respond
 from solward_mcp.protocol import Json, ProtocolError
 from solward_mcp.session import RecoveryNotifier, WalletScope
 
@@ -46,7 +46,7 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier | None = None) -> 
                     notifier.watch(partial(_announce, bus, context.session))
 
             try:
-                return kind.model_validate(await responded(work(context, params), unreachable))
+                return kind.model_validate(await respond(work(context, params), unreachable))
             except ProtocolError as error:
                 raise MCPError(error.code, str(error), error.data) from None
 

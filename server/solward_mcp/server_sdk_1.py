@@ -12,7 +12,7 @@ from typing import Any
 
 from solward import __version__
 from solward_mcp import handlers, tools
-from solward_mcp.handlers import INSTRUCTIONS, responded
+from solward_mcp.handlers import INSTRUCTIONS, respond
 from solward_mcp.protocol import Json, ProtocolError
 from solward_mcp.session import RecoveryNotifier, WalletScope
 
@@ -45,7 +45,7 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier) -> Any:
 
         async def send(request: Any) -> Any:
             try:
-                answer = await responded(work(request), unreachable)
+                answer = await respond(work(request), unreachable)
                 return types.ServerResult(kind.model_validate(answer))
             except ProtocolError as error:
                 told = types.ErrorData(code=error.code, message=str(error), data=error.data)
@@ -53,8 +53,8 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier) -> Any:
 
         return send
 
-    # Its decorators look at the functions' signatures and check arguments by the schemas, in words
-    # that are not the service's.
+    # The SDK's decorators check arguments by the schemas, with error texts that are not the
+    # service's.
     server.request_handlers |= {
         types.ListToolsRequest: sending(types.ListToolsResult, lambda _: tools.list_tools(scope)),
         types.CallToolRequest: sending(types.CallToolResult, call_tool),

@@ -45,7 +45,7 @@ class HeldCalls:
 
     def __init__(self) -> None:
         self._keys: OrderedDict[str, tuple[str, float]] = OrderedDict()
-        # By id and call: over HTTP, clients of one caller may use the same ids.
+        # The key is id and call, because clients of one caller may use the same ids over HTTP.
         self._requests: OrderedDict[tuple[str, str], _Request] = OrderedDict()
 
     @staticmethod
@@ -95,15 +95,15 @@ class HeldCalls:
             request.is_cancelled = True
             self._keep(name, request.key)
 
-    def told(self, request_id: str, name: str, key: str) -> None:
+    def finish(self, request_id: str, name: str, key: str) -> None:
         """Forget the call, since its result is delivered: the same call again is another payment.
         A call whose request was cancelled is still remembered."""
-        request = self.answered(request_id, name)
+        request = self.mark_answered(request_id, name)
         is_cancelled = request is not None and request.is_cancelled
         if not is_cancelled and self._keys.get(name, ("", 0.0))[0] == key:
             del self._keys[name]
 
-    def answered(self, request_id: str, name: str) -> _Request | None:
+    def mark_answered(self, request_id: str, name: str) -> _Request | None:
         """Note that a request is answered, maybe not by the call's result; return it if known."""
         request = self._requests.get((request_id, name))
         if request is not None:
@@ -118,13 +118,13 @@ class HeldCalls:
             self._keys.popitem(last=False)
 
 
-class Callers:
+class CallsByCaller:
     """The held calls of each caller of a service."""
 
     def __init__(self) -> None:
         self._calls: OrderedDict[bytes, HeldCalls] = OrderedDict()
 
-    def of(self, token: str) -> HeldCalls:
+    def of_caller(self, token: str) -> HeldCalls:
         """Return those of the caller with this token, which the service knows."""
         caller = hashlib.sha256(token.encode()).digest()
         calls = self._calls.setdefault(caller, HeldCalls())
