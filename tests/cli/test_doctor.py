@@ -107,9 +107,9 @@ async def test_a_slot_time_that_cannot_be_is_bounded_and_told(
 
 @pytest.mark.parametrize(
     ("finality", "seen"),
-    [("alpenglow", "Alpenglow, asked for what is finalized"),
-     ("finalized", "Alpenglow, asked for what is finalized"),
-     ("tower", "TowerBFT, asked for what is confirmed")],
+    [("alpenglow", "Alpenglow, read at finalized"),
+     ("finalized", "Alpenglow, read at finalized"),
+     ("tower", "TowerBFT, read at confirmed")],
 )  # fmt: skip
 async def test_it_says_which_chain_a_node_sees(tmp_path: Path, finality: Any, seen: str) -> None:
     clock = StillClock()
@@ -141,7 +141,7 @@ async def test_a_node_that_does_not_say_which_chain_it_sees_fails_nothing(
     assert of(lines, Status.FAIL) == of(lines, Status.WARN) == []
     found = " ".join(line.found for line in lines)
     assert "slots of 200 ms, so a blockhash lives 30 s: " in found
-    assert "; until they are measured (getRecentPerformanceSamples: " in found
+    assert "; assumed until they are measured (getRecentPerformanceSamples: " in found
     assert "consensus unknown (getAgGenesisCert: " in found
     assert "software unknown (getVersion: " in found
 

@@ -48,10 +48,10 @@ def test_this_machine_confines_hosts() -> None:
         "Language models",
     ]
     assert found["Confinement"] == ("tried in a child process: holds", "nothing")
-    assert found["Plugin hosts"] == ("hosts of third parties are confined", "nothing")
+    assert found["Plugin hosts"] == ("third-party plugins are confined", "nothing")
     shown = run()
     assert shown.exit_code == 0
-    assert "hosts of third parties are confined" in shown.output
+    assert "third-party plugins are confined" in shown.output
     assert all(len(line) <= 80 for line in shown.output.splitlines())
 
 
@@ -71,7 +71,7 @@ def test_a_kernel_that_cannot_says_what_to_do_and_refuses_third_parties(
     shown = lines()
     assert shown["Landlock"] == (found, advice)
     assert shown["Confinement"][1] == "see the lines above"
-    assert shown["Plugin hosts"][0] == "hosts of third parties are refused"
+    assert shown["Plugin hosts"][0] == "third-party plugins are refused"
     assert "SOLWARD_PLUGINS_UNCONFINED" in shown["Plugin hosts"][1]
     assert run().exit_code == 1
 
@@ -95,7 +95,7 @@ def test_an_unknown_architecture_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         "unknown architecture",
         "use x86-64 or ARM with a Python of 64 bits",
     )
-    assert shown["Plugin hosts"][0] == "hosts of third parties are refused"
+    assert shown["Plugin hosts"][0] == "third-party plugins are refused"
 
 
 def test_another_system_has_no_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,7 @@ def test_who_runs_unconfined_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines(**named)["Plugin hosts"][1] == "take out SOLWARD_PLUGINS_UNCONFINED"
     monkeypatch.setattr(landlock, "abi", lambda: 0)
     assert lines(**named)["Plugin hosts"] == (
-        "run unconfined: a-plugin, another; other third parties are refused",
+        "run unconfined: a-plugin, another; other third-party plugins are refused",
         "remove them, or mend the lines above; mainnet refuses them",
     )
 

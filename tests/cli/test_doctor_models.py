@@ -11,7 +11,7 @@ from tests.support.vendors.server import vendor_server
 
 from solward.settings import Settings
 from solward_cli.doctor import ledger
-from solward_cli.doctor.recording import recorded
+from solward_cli.doctor.recording import record_requests
 from solward_cli.doctor.subject import Status, Subject
 
 KEY = "sk-canary-of-a-vendor-0123456789"
@@ -31,7 +31,10 @@ async def test_a_vendor_is_asked_for_a_word_and_the_recording_of_it_replayed(
 ) -> None:
     async with vendor_server() as server:
         given = settings(tmp_path, server.base_urls["OPENAI_BASE_URL"])
-        async with recorded(given) as (relayed, recorder), Subject(relayed, spends=True) as subject:
+        async with (
+            record_requests(given) as (relayed, recorder),
+            Subject(relayed, spends=True) as subject,
+        ):
             [line] = await ledger.models(subject)
         model = line.name
         assert capsys.readouterr().err == f"Asking {model} for one word: up to 256 tokens.\n"

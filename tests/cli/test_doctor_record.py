@@ -29,7 +29,7 @@ from solward.types.errors import LedgerRejected
 from solward.vault.ledger.transport import HttpTransport
 from solward_cli import main
 from solward_cli.doctor import ledger, recording
-from solward_cli.doctor.recording import decoded_base64, placeholder, recorded
+from solward_cli.doctor.recording import decoded_base64, placeholder, record_requests
 from solward_cli.doctor.subject import Status, Subject
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
@@ -88,7 +88,7 @@ async def test_no_secret_gets_into_a_recording_wherever_it_is_told(tmp_path: Pat
     async with echoing() as (url, asked):
         address = f"{url}/{quote(IN_PATH, safe='')}?api-key={quote(IN_QUERY, safe='')}"
         given = settings(tmp_path, address, jupiter_api_url=url, jupiter_api_key=IN_KEY)
-        async with recorded(given) as (relayed, recorder):
+        async with record_requests(given) as (relayed, recorder):
             transport = HttpTransport(relayed.rpc_urls[0])
             with pytest.raises(LedgerRejected):
                 await transport.call("getSlot", [IN_QUERY, {"apiKey": "another"}])
@@ -135,7 +135,7 @@ async def test_addresses_are_replaced_everywhere_by_the_same_ones(
         return {"value": [params, inside, f"account {somebody} of {other}", TOKEN_PROGRAM]}
 
     async with rpc_nodes.listening(answers) as (node,):
-        async with recorded(settings(tmp_path, node.url)) as (relayed, recorder):
+        async with record_requests(settings(tmp_path, node.url)) as (relayed, recorder):
             transport = HttpTransport(relayed.rpc_urls[0])
             program = {"programId": TOKEN_PROGRAM}
             await transport.call("getTokenAccountsByOwner", [str(somebody), program])
@@ -175,7 +175,7 @@ async def test_the_checks_say_of_a_recording_what_they_said_of_the_nodes(
         node.faults["getProgramAccounts"] = -32010
         given = settings(tmp_path, node.url.replace("127.0.0.1", "localhost"))
         async with (
-            recorded(given) as (relayed, recorder),
+            record_requests(given) as (relayed, recorder),
             Subject(relayed, real=recorder.real) as subject,
         ):
             live = await ledger.rpc(subject)
@@ -199,7 +199,7 @@ async def test_the_venue_of_a_recording_swaps_with_another_taker(
         serving_swaps(localnet) as market,
     ):
         given = settings(tmp_path, node.url, jupiter_api_url=market, swap_venue="jupiter")
-        async with recorded(given) as (relayed, recorder), Subject(relayed) as subject:
+        async with record_requests(given) as (relayed, recorder), Subject(relayed) as subject:
             live = await ledger.venue(subject)
         rpc, venue = sorted(recorder.write(tmp_path), reverse=True)
     async with replaying(venue) as market, replaying(rpc) as url:
@@ -216,7 +216,7 @@ async def test_a_request_that_is_too_long_is_not_passed_on(
     monkeypatch.setattr(recording, "_LONGEST_REQUEST", 1_000)
     async with rpc_nodes.listening(rpc_nodes.answers_of(localnet)) as (node,):
         given = settings(tmp_path, node.url)
-        async with recorded(given) as (relayed, _), httpx.AsyncClient() as client:
+        async with record_requests(given) as (relayed, _), httpx.AsyncClient() as client:
             answer = await client.post(relayed.rpc_urls[0], content=b"1" * 1_001)
             assert answer.status_code == 413
         assert node.posts == 0
@@ -224,7 +224,7 @@ async def test_a_request_that_is_too_long_is_not_passed_on(
 
 async def test_where_nobody_answers_the_client_gets_a_gateways_status(tmp_path: Path) -> None:
     given = settings(tmp_path, "http://127.0.0.1:9")
-    async with recorded(given) as (relayed, recorder), httpx.AsyncClient() as client:
+    async with record_requests(given) as (relayed, recorder), httpx.AsyncClient() as client:
         assert (await client.post(relayed.rpc_urls[0], content=b"{}")).status_code == 502
     assert recorder.exchanges == {}
 
@@ -234,7 +234,7 @@ async def test_a_request_that_runs_ends_with_the_recording(tmp_path: Path) -> No
         await asyncio.sleep(60)
 
     async with rpc_nodes.listening(hangs) as (node,), httpx.AsyncClient() as client:
-        async with recorded(settings(tmp_path, node.url)) as (relayed, _):
+        async with record_requests(settings(tmp_path, node.url)) as (relayed, _):
             call = {"jsonrpc": "2.0", "id": 1, "method": "getSlot"}
             asked = asyncio.create_task(client.post(relayed.rpc_urls[0], json=call))
             while not node.posts:

@@ -46,7 +46,7 @@ async def devnet(folder: Path, file: Path) -> dict[str, tuple[Status, str]]:
 async def test_a_devnet_node_of_the_documented_shape_serves_the_product(tmp_path: Path) -> None:
     lines = await devnet(tmp_path, RECORDINGS / "rpc-devnet.json")
     assert {status for status, _ in lines.values()} == {Status.OK}
-    assert "answers the 17 methods that are read with" in lines
+    assert "answers the 17 methods that Solward reads with" in lines
     assert "about 42 days" in lines["history from slot 419113905"][1]
 
 

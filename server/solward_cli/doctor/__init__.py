@@ -108,12 +108,12 @@ async def _run(
     recorder: Recorder | None = None
     async with AsyncExitStack() as stack:
         if folder is not None:
-            from solward_cli.doctor.recording import recorded
+            from solward_cli.doctor.recording import record_requests
 
-            # The relays are on this machine, where no proxy is to be asked.
+            # The relays are on this machine, so requests to them must not use a proxy.
             for name in _PROXY_EXCEPTIONS:
                 os.environ[name] = ",".join(filter(None, (os.environ.get(name), "127.0.0.1")))
-            settings, recorder = await stack.enter_async_context(recorded(settings))
+            settings, recorder = await stack.enter_async_context(record_requests(settings))
         real = {} if recorder is None else recorder.real
         subject = await stack.enter_async_context(Subject(settings, spends=spends, real=real))
         for name in names:

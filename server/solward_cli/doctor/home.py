@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from solward.hosts.confinement import Availability
     from solward.settings import Settings
 
-_START = "start the service once: it makes what is missing"
+_START = "start the service once: it creates what is missing"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 _MINIMUM = "Linux 6.2"
-_CHANGE = "change the variable that is named"
+_CHANGE = "change the variable named here"
 
 
 async def settings(subject: Subject) -> list[Line]:
@@ -117,7 +117,7 @@ async def _queue(connection: AsyncConnection) -> list[Line]:
     try:
         await prepare(connection, makes=False)
     except StoreError as error:
-        return [fail("Queue", str(error), "let the tables and the installed release fit")]
+        return [fail("Queue", str(error), "run `solward database upgrade`, or install its release")]
     return []
 
 
@@ -140,7 +140,7 @@ async def keystore(subject: Subject) -> list[Line]:
     wallets = await subject.wallets()
     lines = [ok("Keystore", f"{made} opens it; wallets: {len(wallets)}")]
     if source.file is not None and source.file.parent == settings.solward_home:
-        found = "the key file is beside the database that it seals"
+        found = "the key file is in the same folder as the database that it opens"
         lines.append(warn("Key file", found, "keep a copy elsewhere: `solward backup create FILE`"))
     return lines
 
@@ -170,7 +170,7 @@ async def limits(subject: Subject) -> list[Line]:
 
 
 _UNBOUND = (
-    "put who uses it under grants (docs/reference/grants.md), or name its tokens in TOKEN_LIMITS"
+    "give its agents and keys grants (docs/reference/grants.md), or set TOKEN_LIMITS of its tokens"
 )
 
 
@@ -261,10 +261,10 @@ def _landlock(abi: int) -> str:
 def _models(root: Path) -> Line:
     folder, name = models.installed(root), "Language models"
     if models.beside_the_service():
-        remove = "take litellm out (pip uninstall litellm)"
+        remove = "remove litellm (pip uninstall litellm)"
         advice = remove if folder is not None else f"{remove}, then `{models.COMMAND}`"
         found = (
-            "litellm is in the service's environment: what it runs at each start runs beside keys"
+            "litellm is in the service's environment: it runs in the process that holds the keys"
         )
         return warn(name, found, advice)
     if folder is not None:
@@ -276,13 +276,13 @@ def _hosts(found: Availability, unconfined: tuple[str, ...]) -> Line:
     if not _linux():
         return warn("Plugin hosts", f"none on {sys.platform}", f"run the service on {_MINIMUM}")
     if found.available:
-        text = "hosts of third parties are confined"
+        text = "third-party plugins are confined"
         advice = "take out SOLWARD_PLUGINS_UNCONFINED" if unconfined else NOTHING
     elif unconfined:
-        text = f"run unconfined: {', '.join(unconfined)}; other third parties are refused"
+        text = f"run unconfined: {', '.join(unconfined)}; other third-party plugins are refused"
         advice = "remove them, or mend the lines above; mainnet refuses them"
     else:
-        text = "hosts of third parties are refused"
+        text = "third-party plugins are refused"
         advice = (
             "mend the lines above, or name a distribution that you trust with this machine in"
             " SOLWARD_PLUGINS_UNCONFINED"
@@ -290,7 +290,7 @@ def _hosts(found: Availability, unconfined: tuple[str, ...]) -> Line:
     return warn("Plugin hosts", text, advice)
 
 
-@otherwise("Built-in", "install Solward again")
+@otherwise("Built-in", "reinstall Solward")
 async def plugins(subject: Subject) -> list[Line]:
     """Load the plugins as the service would, and report their problems."""
     registry = await subject.registry()

@@ -96,7 +96,9 @@ async def rpc(subject: Subject) -> list[Line]:
         return [ok("Ledger", _EMBEDDED), _swaps(subject.settings, takes_v1=takes_v1)]
     urls = subject.settings.rpc_urls
     real = tuple(map(subject.real_url, urls))
-    nodes = [_Node.of(number, *each) for number, each in enumerate(zip(urls, real, strict=True), 1)]
+    nodes = [
+        _Node.from_url(number, *each) for number, each in enumerate(zip(urls, real, strict=True), 1)
+    ]
     try:
         lines = [line for node in nodes for line in await node.check(subject)]
         takes_v1 = {node.takes_v1 for node in nodes} - {None} == {True}
@@ -124,7 +126,7 @@ class _Node:
     takes_v1: bool | None = None
 
     @classmethod
-    def of(cls, number: int, url: str, real: str) -> _Node:
+    def from_url(cls, number: int, url: str, real: str) -> _Node:
         transport = HttpTransport(url, together=False)
         return cls(f"RPC {number} {urlsplit(real).hostname}", real, transport, Ledger(transport))
 
@@ -135,7 +137,7 @@ class _Node:
             took = time.monotonic() - began
             judge_genesis(genesis, subject.settings.solana_network)
         except LedgerError as error:
-            advice = "look at the address and its key, and at this machine's way out"
+            advice = "check the address, its key, and this machine's network"
             if isinstance(error, WrongCluster):
                 advice = "make SOLANA_NETWORK and SOLANA_RPC_URL name one network"
             elif isinstance(error, LedgerRejected):
@@ -144,7 +146,7 @@ class _Node:
         lines = [ok(self.name, f"{subject.settings.solana_network}, answered in {took:.2f} s")]
         parts = urlsplit(self.url)
         if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
-            found = "http: others can read and change what is asked on its way"
+            found = "http: others can read and change requests on their way"
             lines.append(warn(self.name, found, "use its https:// address"))
         somebody = await _somebody(subject)
         lines += [line async for line in self._methods(somebody)]
@@ -176,12 +178,10 @@ class _Node:
             f" callers wait {confirm_wait_s(slot_s):.0f} s"
         )
         if said_s is None:
-            found += f"; until they are measured ({why or 'it has no samples yet'})"
+            found += f"; assumed until they are measured ({why or 'it has no samples yet'})"
         if said_s is None or said_s == slot_s:
             return ok(self.name, found)
-        lie = (
-            f"it says that a slot takes {said_s * 1000:.3g} ms, which is not believed; counted are"
-        )
+        lie = f"it says that a slot takes {said_s * 1000:.3g} ms, which is not believed: used are"
         return warn(self.name, f"{lie} {found}", "use another node")
 
     async def _consensus(self, somebody: str) -> Line:
@@ -198,9 +198,9 @@ class _Node:
         self.takes_v1 = await Versions(self.ledger).ask(somebody)
         takes = "legacy, 0 and 1" if self.takes_v1 else "legacy and 0"
         if self.takes_v1 is None:
-            takes += "; of 1 it does not say"
+            takes += "; it does not say whether 1"
         word = FINALIZED if is_alpenglow else CONFIRMED
-        found = f"{consensus}, asked for what is {word}; {software}; versions {takes}"
+        found = f"{consensus}, read at {word}; {software}; versions {takes}"
         return ok(self.name, found)
 
     async def _methods(self, somebody: str) -> AsyncIterator[Line]:
@@ -214,7 +214,7 @@ class _Node:
                 advice = _NEEDED.get(method, _PROVIDER)
                 yield fail(self.name, f"{method}: {error}", advice)
         if works == len(_METHODS):
-            yield ok(self.name, f"answers the {works} methods that are read with")
+            yield ok(self.name, f"answers the {works} methods that Solward reads with")
 
     async def _rent(self) -> Line:
         rent = await self.ledger.rent_exempt_minimum(TOKEN_ACCOUNT_BYTES)
@@ -228,7 +228,7 @@ class _Node:
         days = (self.tip.slot - first) * self.slot_s / _DAY_S
         found = f"history from slot {first}" + (f", about {days:.0f} days" if days >= 1 else "")
         if first and days < 1:
-            advice = "what was sent longer ago cannot be followed up here: add a node that keeps it"
+            advice = "older transactions cannot be found here: add a node that keeps them"
             return warn(self.name, found, advice)
         return ok(self.name, found)
 
@@ -337,7 +337,7 @@ def _operators(urls: tuple[str, ...], mainnet: bool) -> Line:
         return ok("Operators", f"{len(names)}: {', '.join(sorted(names))}")
     found = f"one, {names.pop()}: by its word alone no money comes back before its window ends"
     if mainnet:
-        return warn("Operators", found, "name a second address in SOLANA_RPC_URL, of another one")
+        return warn("Operators", found, "add an address of another operator to SOLANA_RPC_URL")
     return ok("Operators", found)
 
 
@@ -376,7 +376,7 @@ async def funds(subject: Subject) -> list[Line]:
         name, found = str(row["name"]), f"{format_sol(held)} SOL at {row['public_key']}"
         lines.append(ok(name, found) if held else warn(name, found, _first_funds(subject, name)))
     if all(line.status is Status.WARN for line in lines):
-        lines.append(fail("Funds", "no wallet holds SOL", "do so with one of them"))
+        lines.append(fail("Funds", "no wallet holds SOL", "send SOL to one of them"))
     return lines
 
 
@@ -385,7 +385,7 @@ def _first_funds(subject: Subject, wallet: str) -> str:
         return "send SOL to this address, a small amount first"
     ask = f"`solward wallet airdrop {wallet}`"
     if subject.settings.solana_network == "devnet":
-        return f"{ask}; where the faucet refuses, paste the address at {_FAUCET}"
+        return f"{ask}; if the faucet refuses, paste the address at {_FAUCET}"
     return ask
 
 
@@ -407,7 +407,7 @@ async def venue(subject: Subject) -> list[Line]:
     offers = [await _offers(subject, each, into) for each in enabled if each.lacks is None]
     lines = [line for each in offers for line in each]
     if not all(map(failed, offers)):
-        # A venue that fails costs no swap while another one answers.
+        # Swaps work while one venue answers, so a failure of another only warns.
         warned = Status.WARN
         lines = [each._replace(status=warned) if failed([each]) else each for each in lines]
     lacking = [(each.name, each.lacks) for each in enabled if each.lacks is not None]
@@ -449,7 +449,7 @@ async def _offers(subject: Subject, venue: Venue, into: KnownToken) -> list[Line
 def _venue_advice(venue: Venue) -> str:
     spec = venue.plugin.spec
     named = [each for each in (spec.base_url_env, spec.secret_env) if each is not None]
-    return f"look at {', '.join([*named, 'SWAP_VENUE'])}, and at this machine's way out"
+    return f"check {', '.join([*named, 'SWAP_VENUE'])}, and this machine's network"
 
 
 @otherwise("Prices", _SEE_RPC)
@@ -459,7 +459,7 @@ async def prices(subject: Subject) -> list[Line]:
         return [ok("Prices", _EMBEDDED)]
     sources = (await subject.cluster()).price_sources
     if not sources:
-        return [ok("Prices", "no source is set: grants in dollars refuse, all others work")]
+        return [ok("Prices", "no source is set: grants in dollars allow nothing, all others work")]
     return await _priced(sources, subject.settings)
 
 
@@ -477,7 +477,7 @@ async def _priced(sources: Sequence[PriceSource], settings: Settings) -> list[Li
         price = (await together.prices([SOL]))[SOL]
         await together.close()
         if isinstance(price, NoPrice):
-            advice = "look at its address and its key, PRICE_MAX_AGE_S and PRICE_MAX_SPREAD_BPS"
+            advice = "check its address and its key, PRICE_MAX_AGE_S and PRICE_MAX_SPREAD_BPS"
             lines.append(fail(name, f"SOL: {price.reason}", advice))
         else:
             lines.append(ok(name, f"one SOL is {float(price.usd):.2f} dollars"))
@@ -499,11 +499,13 @@ async def models(subject: Subject) -> list[Line]:
             known = registry.providers.get(name)
             variable = "" if known is None else known.spec.secret_env
             advice = f"set {variable}" if variable else "see `solward plugins list`"
-            lines.append(fail(f"{name}/{model}", "an agent uses it, and it has no key", advice))
+            lines.append(
+                fail(f"{name}/{model}", "an agent uses it, but its vendor has no key", advice)
+            )
         elif subject.spends:
             lines.append(await _probed(subject, providers[name], model))
         else:
-            found = f"has its key, and was not asked: that takes up to {MOST_TOKENS} tokens"
+            found = f"has its key; not asked, because that costs up to {MOST_TOKENS} tokens"
             lines.append(ok(f"{name}/{model}", f"{found} (`solward doctor models`)"))
     advice = "set a vendor's key, such as ANTHROPIC_API_KEY"
     return lines or [warn("Providers", "no vendor has a key", advice)]
@@ -543,9 +545,9 @@ async def _probed(subject: Subject, provider: LoadedProvider, model: str) -> Lin
         async with asyncio.timeout(_ANSWER_S):
             answer = await provider.complete(request, None, context)
     except TimeoutError:
-        return fail(name, f"no answer within {_ANSWER_S:g} s", "look at this machine's way out")
+        return fail(name, f"no answer within {_ANSWER_S:g} s", "check this machine's network")
     except SolwardError as error:
-        return fail(name, str(error), f"look at {provider.spec.secret_env} and the model's name")
+        return fail(name, str(error), f"check {provider.spec.secret_env} and the model's name")
     took = time.monotonic() - began
     tokens = "" if answer.usage is None else f", {answer.usage.tokens} tokens"
     return ok(name, f"answered in {took:.1f} s{tokens}")

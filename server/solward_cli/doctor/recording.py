@@ -118,12 +118,12 @@ class Recorder:
         Raises:
             ConfigError: the folder cannot be written.
         """
-        change = partial(_replaced, addresses=_named(self.exchanges), hosts=self._hosts)
+        change = partial(_replace, addresses=_placeholders(self.exchanges), hosts=self._hosts)
         written = []
         try:
             for name, exchanges in sorted(self.exchanges.items()):
                 file = folder / f"{name}.json"
-                file.write_text(jsontext.indented(_mapped(exchanges, change)) + "\n", "utf-8")
+                file.write_text(jsontext.indented(_map_texts(exchanges, change)) + "\n", "utf-8")
                 written.append(file)
         except OSError as error:
             raise ConfigError(f"--record {folder} cannot be written: {error.strerror}") from None
@@ -157,7 +157,7 @@ def routes(settings: Settings) -> list[Route]:
 
 
 @asynccontextmanager
-async def recorded(settings: Settings) -> AsyncIterator[tuple[Settings, Recorder]]:
+async def record_requests(settings: Settings) -> AsyncIterator[tuple[Settings, Recorder]]:
     """Yield settings whose addresses are relays on this machine, and what these record."""
     import httpx
 
@@ -310,7 +310,7 @@ def _spellings(secret: str) -> Iterator[str]:
     yield from sorted(spelled, key=len, reverse=True)
 
 
-def _named(exchanges: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, str]:
+def _placeholders(exchanges: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, str]:
     """Map every address that a request names, except programs and listed mints, to another."""
     networks = ("mainnet-beta", "devnet", "testnet", "localnet")
     public = {token.mint for network in networks for token in token_list(network)}
@@ -329,7 +329,7 @@ def _named(exchanges: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, st
     return {address: placeholder(number) for number, address in enumerate(kept)}
 
 
-def _replaced(text: str, addresses: Mapping[str, str], hosts: Mapping[str, str]) -> str:
+def _replace(text: str, addresses: Mapping[str, str], hosts: Mapping[str, str]) -> str:
     """Replace addresses and hosts in `text`, also inside base64."""
     for found, other in (*addresses.items(), *hosts.items()):
         if found in text:
@@ -343,14 +343,14 @@ def _replaced(text: str, addresses: Mapping[str, str], hosts: Mapping[str, str])
     return text if changed == raw else base64.b64encode(changed).decode()
 
 
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     """Change every text of a JSON value."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {change(name): _mapped(item, change) for name, item in value.items()}
+        return {change(name): _map_texts(item, change) for name, item in value.items()}
     if isinstance(value, list):
-        return [_mapped(item, change) for item in value]
+        return [_map_texts(item, change) for item in value]
     return value
 
 
