@@ -594,12 +594,12 @@ async def test_the_command_sends_one_message_and_says_what_became_of_it(
     result = await run()
     assert result.exit_code == 0
     (delivery,) = receiver.heard
-    assert result.output.startswith("Taken in ")
+    assert result.output.startswith("Accepted in ")
     assert delivery.id in result.output
     assert delivery.alerts[0]["name"] == "test"
     receiver.answers = [500]
     result = await run()
-    assert (result.exit_code, result.output) == (1, "Not taken: HTTP 500.\n")
+    assert (result.exit_code, result.output) == (1, "Rejected: HTTP 500.\n")
     assert TOKEN not in result.output
     monkeypatch.delenv("ALERT_WEBHOOK_URL", raising=False)
     result = await asyncio.to_thread(CliRunner().invoke, main, ["alerts", "test"])

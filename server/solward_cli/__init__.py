@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-# By this variable a shell's script asks for what completes a line.
+# A shell's completion script sets this variable.
 VARIABLE = "_SOLWARD_COMPLETE"
 
 # Name -> the line in `solward --help`, which imports no command.
@@ -52,7 +52,7 @@ _COMMANDS = {
     "completion": "Print a shell's completion script.",
     "version": "Print the version.",
 }
-# The module of a command that is in none of its own name.
+# The module of a command that is in a module of another name.
 _MODULES = {
     "key": "credentials",
     "admin": "credentials",
@@ -96,7 +96,7 @@ class _LazyGroup(click.Group):
         except (click.Abort, KeyboardInterrupt) as ended:
             from solward_cli.service_call import EXIT_INTERRUPTED
 
-            # A prompt ends with `Abort`, and with 1 where there is no answer to read.
+            # A prompt without input ends with `Abort` too, and exits with 1.
             if not any(isinstance(each, KeyboardInterrupt) for each in (ended, ended.__context__)):
                 raise
             click.echo(err=True)
@@ -108,7 +108,7 @@ class _LazyGroup(click.Group):
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         if VARIABLE in os.environ:
-            # It replaces how click writes for bash.
+            # This module replaces click's completion for bash.
             importlib.import_module("solward_cli.completion")
         return super().main(*arguments, **options)
 
@@ -121,7 +121,7 @@ class _LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as unknown:
-            # Click's own looks among commands that are imported, which none is.
+            # Click's own method suggests only imported commands, and none is imported.
             name = unknown.command_name
             raise click.NoSuchCommand(name, possibilities=_COMMANDS, ctx=ctx) from None
 
@@ -134,7 +134,7 @@ class _LazyGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        # Click's own reads every command's help, which would import them all.
+        # Click's own method reads every command's help, which would import them all.
         from click.shell_completion import CompletionItem
 
         return [

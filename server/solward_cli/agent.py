@@ -160,8 +160,8 @@ async def _decider(
 async def templates(call: ServiceCall, name: str | None) -> Output:
     """List agent templates; with NAME, show that template's fields.
 
-    What can leave is computed by the service from the grants and guardrails that an agent of the
-    template gets.
+    The service computes what can leave from the grants and guardrails that an agent of the template
+    gets.
     """
     found = {each.name: each for each in await call.client.agents.templates()}
     if name is None:

@@ -60,7 +60,7 @@ async def listing(
     if pages > 1:
         call.set_json({"entries": [dict(each.raw) for each in found], "next": before})
     cells = ("seq", "timestamp", "kind", ("ABOUT", event_summary))
-    return answer_table(found, *cells, empty="No entry fits.")
+    return answer_table(found, *cells, empty="No entry matches.")
 
 
 @audit.command()
@@ -95,9 +95,9 @@ async def verify(
     """Verify every entry of the audit log; the service may be running.
 
     Reads the database of SOLWARD_HOME, or DATABASE_URL, and the keystore's secret. Exits with 1
-    and names the first entry that was changed or is missing, and its chain; with 2 where there is
-    no log to check. Keep the head's hash or the saved ends elsewhere: whoever puts back an older
-    copy of the whole database cannot make it continue later ends.
+    and names the first entry that was changed or is missing, and its chain; with 2 if there is no
+    log to check. Keep the head's hash or the saved ends elsewhere: an older copy of the whole
+    database cannot continue later ends.
     """
     from solward.audit.log import read_heads, verify_against, write_heads
 
@@ -116,7 +116,7 @@ async def verify(
     click.echo(f"Entries: {log.entries}")
     click.echo(f"Chains:  {len(log.heads)}")
     if log.pruned:
-        click.echo(f"Cut:     {log.pruned} older entries, by retention")
+        click.echo(f"Pruned:  {log.pruned} older entries, by retention")
     if log.first_ms is not None and log.last_ms is not None:
         click.echo(f"First:   {iso(log.first_ms)}")
         click.echo(f"Last:    {iso(log.last_ms)}")
@@ -182,6 +182,6 @@ async def test(settings: Settings) -> None:
 
     sent = await send_test(settings)
     if sent.failure is not None:
-        click.echo(f"Not taken: {sent.failure}.", err=True)
+        click.echo(f"Rejected: {sent.failure}.", err=True)
         sys.exit(1)
-    click.echo(f"Taken in {sent.seconds:.1f} s: delivery {sent.delivery}.")
+    click.echo(f"Accepted in {sent.seconds:.1f} s: delivery {sent.delivery}.")

@@ -79,7 +79,7 @@ def create(file: Path, passphrase_file: Path | None) -> None:
         click.echo(
             "The keystore's key comes from a descriptor and is not in it: keep it elsewhere."
         )
-    click.echo(f"Now see that it can be restored: solward backup verify {file}")
+    click.echo(f"Now verify that it can be restored: solward backup verify {file}")
 
 
 @backup.command()
@@ -113,8 +113,8 @@ def restore(file: Path, passphrase_file: Path | None) -> None:
             f" is set to {settings.solana_network}; set SOLANA_RPC_URL and SOLANA_NETWORK first."
         )
     click.echo(
-        "It starts frozen: what was sent since the backup is in no record and in no limit. Look at"
-        " the balances, then: solward unfreeze"
+        "It starts frozen: transactions since the backup are in no record and count in no limit."
+        " Check the balances, then run: solward unfreeze"
     )
 
 

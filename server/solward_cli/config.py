@@ -39,7 +39,7 @@ def show() -> None:
         for name, value in settings.masked().items():
             click.echo(f"{name}={value}")
     for why in not_served(settings):
-        click.echo(f"Not served like this: {why}", err=True)
+        click.echo(f"A service would not start: {why}", err=True)
 
 
 def not_served(settings: Settings) -> Iterator[str]:
@@ -65,7 +65,7 @@ def not_served(settings: Settings) -> Iterator[str]:
 async def running(call: ServiceCall, every: bool) -> Output:
     """Print the running service's settings with their defaults and sources.
 
-    Of a secret only whether it is set. It needs the admin secret.
+    A secret is shown only as set or not set. Needs the admin secret.
     """
     found = await call.client.settings()
     return answer_table(
@@ -107,4 +107,4 @@ async def upgrade(settings: Settings) -> None:
 
         for name in await queue.upgrade(opened):
             click.echo(f"Applied {name}")
-    click.echo(f"The queue's tables fit procrastinate {release}.")
+    click.echo(f"The queue's tables match procrastinate {release}.")

@@ -65,23 +65,23 @@ async def _new_key(call: ServiceCall, made: credentials.CreatedKey) -> Output:
         # After a leak, the user must not believe that the old secret has ended.
         at = moment(until)
         call.note(
-            f"The secret it had works until {at} UTC; rotating with --overlap 0 ends it at once."
+            f"The old secret works until {at} UTC; rotating with --overlap 0 ends it at once."
         )
-    call.note(f"Key: {visible(made.name)} ({made.id}); it is shown this once:")
+    call.note(f"Key: {visible(made.name)} ({made.id}); it is shown only once:")
     return plain(made.api_key)
 
 
 async def _new_admin(call: ServiceCall, made: credentials.CreatedAdmin) -> Output:
     one = made.credential
     what = f"Admin credential of role {one.role}: {visible(one.name)} ({one.id})"
-    call.note(f"{what}; it is shown this once:")
+    call.note(f"{what}; it is shown only once:")
     return plain(made.secret)
 
 
 async def _revoked_admin(call: ServiceCall, revoked: credentials.RevokedAdmin) -> Output:
     if revoked.made:
         names = ", ".join(visible(each.name) for each in revoked.made)
-        call.note(f"It had made others, which stay: {names}")
+        call.note(f"Admin credentials that it created stay valid: {names}")
     return plain(f"{call.given['admin'].name}: revoked")
 
 
@@ -93,7 +93,7 @@ def _admins(found: tuple[credentials.AdminCredential, ...]) -> Output:
         # A revoked credential has no name.
         ("created_by", lambda each: names.get(each.created_by, each.created_by)),
         *("last_used_at", "expires_at"),
-        empty="There are no admin credentials beside the admin secret.",
+        empty="There are no admin credentials, only the admin secret.",
     )
 
 

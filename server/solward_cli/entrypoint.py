@@ -214,7 +214,7 @@ def run(
     log_level: str = "INFO",
     service: str = "solward-api",
 ) -> None:
-    """Run a service's main coroutine to its end, on uvloop where there is one.
+    """Run a service's main coroutine to its end, on uvloop if it is installed.
 
     Args:
         service: the service name of its traces.

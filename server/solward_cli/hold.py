@@ -55,7 +55,7 @@ async def approve(call: ServiceCall, hold: Hold, note: str | None, yes: bool) ->
         confirmed("Approve this?", yes)
     decided = await call.ask(APPROVE_HOLD, hold.id, note=note)
     if decided.state == "refused":
-        click.echo("It was approved, and refused when it was judged again.", err=True)
+        click.echo("It was approved, but refused when it was judged again.", err=True)
         call.exit_code = EXIT_FAILED
     return await _render(call, decided)
 
@@ -79,7 +79,7 @@ async def _render(call: ServiceCall, found: Hold) -> Output:
 def _fields(found: Hold, refusal: str | None = None) -> Output:
     """Render all fields of a hold; recipients and mints are never shortened."""
     arrives = [f"at least {units} units of {mint}" for mint, units in found.arrives.items()]
-    again = "It is not made by the approval: its caller has to ask again."
+    again = "Approving does not send it: its caller has to ask again."
     return answer_fields(
         found,
         *("id", "state", "sentence"),
@@ -101,7 +101,7 @@ def _line(line: Mapping[str, Any]) -> str:
     of = what + (" SOL" if line["asset"] == "SOL" else f" of {line['asset']}")
     account, owner = line.get("account"), line.get("owner")
     to = "" if account is None else f" to {account}"
-    return f"{line['operation']} {of}{to}" + (f", which is of {owner}" if owner else "")
+    return f"{line['operation']} {of}{to}" + (f", owned by {owner}" if owner else "")
 
 
 asks(hold, GET_HOLD, "Show a hold.", _render, name="show")

@@ -86,7 +86,7 @@ async def import_(settings: Settings, file: Path, name: str | None) -> None:
     address = str(parse_keypair_file(text).pubkey())
     async with offline_wallets(settings, begins=True) as (database, wallets):
         await _refuse_taken(settings, address)
-        # Others' rights were checked on this network only: no service of another may use the key.
+        # Others' rights were checked on this network only: a service of another must not use it.
         await bind_network(database, settings.solana_network)
         wallet = await wallets.import_keypair(text, name or file.stem)
     click.echo(f"Wallet:  {wallet.id}")
@@ -130,8 +130,8 @@ async def export(settings: Settings, wallet: str, file: Path) -> None:
     """Write a wallet's key to a Solana CLI keypair file, while the service is stopped.
 
     Asks for the keystore's passphrase, or with a key file for the wallet's address. The file is a
-    Solana CLI keypair file, for its owner only: whoever reads it has the wallet. The audit log
-    tells of it.
+    Solana CLI keypair file, for its owner only: anybody who reads it has the wallet. The audit
+    log records the export.
     """
     from solward.vault.custody.export import check_free, choose, export_wallet, newest_keystore
     from solward.vault.custody.model import wallet_of
@@ -155,9 +155,9 @@ async def export(settings: Settings, wallet: str, file: Path) -> None:
     click.echo(f"Address: {exported.address}")
     click.echo(f"File:    {file}")
     click.echo(
-        "Whoever reads this file has the wallet, past every limit. This home still holds the key:"
-        " freeze the wallet here if it is used elsewhere. The keys of its pockets derive from this"
-        " one, which no other program does: solward wallet sweep empties them first."
+        "Anybody who reads this file can spend from the wallet without limits. This home still"
+        " holds the key: freeze the wallet here if it is used elsewhere. No other program derives"
+        " the keys of its pockets from this one: empty them first with solward wallet sweep."
     )
 
 

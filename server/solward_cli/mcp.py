@@ -1,7 +1,7 @@
 """`solward mcp`: the running service's skills as MCP tools, on standard input and output; and
 `solward mcp config`: a key for one wallet, in the configuration of an MCP client.
 
-Sources of where a client keeps its servers: its own documentation of its file (Claude Desktop and
+Sources of the files that hold clients' servers: the clients' own documentation (Claude Desktop and
 Claude Code `mcpServers`, Cursor `mcp.json`, VS Code `mcp.json`).
 """
 
@@ -50,7 +50,7 @@ _OPERATOR = (
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class McpClient:
     """One program that starts MCP servers.
 
     Attributes:
@@ -76,13 +76,17 @@ class Host:
         return {"type": "stdio", **entry} if self.typed else entry
 
 
-HOSTS: Final = {
-    "claude-desktop": Host("Claude Desktop", "mcpServers", False, "Quit Claude Desktop, start it"),
-    "claude-code": Host(
+CLIENTS: Final = {
+    "claude-desktop": McpClient(
+        "Claude Desktop", "mcpServers", False, "Quit Claude Desktop, start it"
+    ),
+    "claude-code": McpClient(
         "Claude Code", "mcpServers", True, "Start Claude Code again; /mcp lists it"
     ),
-    "cursor": Host("Cursor", "mcpServers", False, "Start Cursor again; its settings list it"),
-    "vscode": Host("VS Code", "servers", True, "In VS Code, run MCP: List Servers, and start it"),
+    "cursor": McpClient("Cursor", "mcpServers", False, "Start Cursor again; its settings list it"),
+    "vscode": McpClient(
+        "VS Code", "servers", True, "In VS Code, run MCP: List Servers, and start it"
+    ),
 }
 
 
@@ -93,7 +97,7 @@ def _entry_name(_context: click.Context, _parameter: click.Parameter, name: str)
 
 
 @click.command()
-@click.argument("client", type=click.Choice(HOSTS))
+@click.argument("client", type=click.Choice(CLIENTS))
 @click.option(
     "--wallet", required=True, type=WALLET, help="The only wallet that the client may use."
 )
@@ -129,33 +133,31 @@ async def config(
     the same name is replaced and its key revoked. The new key is only in the file, which only its
     owner can read.
     """
-    told, path = HOSTS[client], file_of(client) if file is None else file
+    program, path = CLIENTS[client], file_of(client) if file is None else file
     replaced: ApiKey | None = None
     if write:
-        before = HostFile.read(path, told.servers)
+        before = ClientFile.read(path, program.servers)
         replaced = await _key_of(call, before.entry(name))
         which = f"the wallet {visible(wallet.name)}"
-        question = f"Give {told.title} {which}, as {name} in {before.path}?"
+        question = f"Give {program.title} {which}, as {name} in {before.path}?"
         if before.entry(name) is not None:
             ends = "" if replaced is None else f", and revoke its key {visible(replaced.name)}"
             question = f"Replace {name} in {before.path} by one for {which}{ends}?"
         confirmed(question, yes)
     made = await call.client.keys.create(
-        name=f"{told.title}: {wallet.name}"[:100],
+        name=f"{program.title}: {wallet.name}"[:100],
         wallet_id=wallet.id,
         **sent(NewKey, values),
     )
-    entry = told.entry(call.client.url, made.api_key)
+    entry = program.entry(call.client.url, made.api_key)
     if not write:
-        text = (
-            f"Key {visible(made.name)} ({made.id}); it is shown this once. It belongs into {path}:"
-        )
+        text = f"Key {visible(made.name)} ({made.id}); it is shown only once. Put it into {path}:"
         click.echo(text, err=True)
-        click.echo(jsontext.indented({told.servers: {name: entry}}))
+        click.echo(jsontext.indented({program.servers: {name: entry}}))
         return None
     try:
         # Read again, because the client may have written it while the user was asked.
-        HostFile.read(path, told.servers).write(name, entry)
+        ClientFile.read(path, program.servers).write(name, entry)
     except BaseException:
         await call.client.keys.revoke(made.id)
         raise
@@ -163,7 +165,7 @@ async def config(
         await call.client.keys.revoke(replaced.id)
         click.echo(f"Key {visible(replaced.name)} ({replaced.id}): revoked", err=True)
     call.set_json({"file": str(path), "name": name, "keyId": made.id, "walletId": wallet.id})
-    click.echo(f"Key {visible(made.name)} ({made.id}): made. {told.then}.", err=True)
+    click.echo(f"Key {visible(made.name)} ({made.id}): created. {program.then}.", err=True)
     return plain(f"Written: {name} in {path}")
 
 
@@ -182,7 +184,7 @@ async def _key_of(call: ServiceCall, entry: Mapping[str, Any] | None) -> ApiKey 
         return None
 
 
-def file_of(host: str, platform: str = sys.platform) -> Path:
+def file_of(client: str, platform: str = sys.platform) -> Path:
     """Return the file of the user's own servers, which every project has.
 
     Args:
@@ -200,15 +202,15 @@ def file_of(host: str, platform: str = sys.platform) -> Path:
         "claude-code": home / ".claude.json",
         "cursor": home / ".cursor" / "mcp.json",
         "vscode": programs / "Code" / "User" / "mcp.json",
-    }[host]
+    }[client]
 
 
 @dataclass(frozen=True, slots=True)
-class HostFile:
+class ClientFile:
     """A client's configuration file, as it was read.
 
     Attributes:
-        content: empty where there is no file yet.
+        content: empty if there is no file yet.
     """
 
     path: Path
@@ -216,7 +218,7 @@ class HostFile:
     content: Mapping[str, Any]
 
     @classmethod
-    def read(cls, path: Path, servers: str) -> HostFile:
+    def read(cls, path: Path, servers: str) -> ClientFile:
         """Read the file as it is now.
 
         Raises:
@@ -277,8 +279,8 @@ class HostFile:
 def mcp(context: click.Context, wallet: str | None, url: str | None, log_level: str) -> None:
     """Serve MCP on standard input and output, for an MCP client that starts this command.
 
-    A client of the running service, with SOLWARD_API_KEY (default: API_SECRET) as its token. It
-    starts without the service, and serves as soon as that does.
+    Calls the running service with SOLWARD_API_KEY (default: API_SECRET) as its token. It may start
+    before the service, and serves as soon as that does.
     """
     if context.invoked_subcommand is not None:
         return

@@ -24,9 +24,9 @@ R = TypeVar("R", "Hold", "Payment", "Transaction")
 
 Find = Callable[["SolwardClient", str, Mapping[str, Any]], Awaitable[Any]]
 
-# A name, a text about it, and its id where it has one: what a shell may complete.
-Offered = tuple[str, str, str | None]
-Offer = Callable[["SolwardClient"], Awaitable[list[Offered]]]
+# What a shell may complete: a name, a text about it, and its id, if it has one.
+OfferedName = tuple[str, str, str | None]
+Offer = Callable[["SolwardClient"], Awaitable[list[OfferedName]]]
 
 # Completion offers nothing after this time, because the user waits for the shell.
 TIMEOUT_S = 1.0
@@ -51,7 +51,7 @@ class Lookup:
     find: Find
 
 
-class Named(click.ParamType):  # type: ignore[type-arg]  # Generic from click 8.3 on.
+class RecordName(click.ParamType):  # type: ignore[type-arg]  # Generic from click 8.3 on.
     """The type of an argument that names a record by its name, its id or the beginning of its id.
 
     A shell completes it with what `offer` reads from the service; if that fails, with nothing.
@@ -75,7 +75,7 @@ class Named(click.ParamType):  # type: ignore[type-arg]  # Generic from click 8.
         """See `click.ParamType.shell_complete`."""
         from click.shell_completion import CompletionItem
 
-        found: list[Offered] = []
+        found: list[OfferedName] = []
         with contextlib.suppress(Exception):
             found = asyncio.run(self._offered(ctx.params.get("url")))
         return [
@@ -86,7 +86,7 @@ class Named(click.ParamType):  # type: ignore[type-arg]  # Generic from click 8.
             and (word := name if name.isprintable() and _SAFE.fullmatch(name) else id_)
         ]
 
-    async def _offered(self, url: str | None) -> list[Offered]:
+    async def _offered(self, url: str | None) -> list[OfferedName]:
         from solward.client import SolwardClient
         from solward.settings import Settings
 
@@ -132,7 +132,7 @@ async def _agent_id(client: SolwardClient, text: str, _: Mapping[str, Any]) -> s
     return text if _ID.fullmatch(text) else (await client.agents.find(text)).id
 
 
-def _one(
+def _by_name(
     kind: str, read: Callable[[SolwardClient, Mapping[str, Any]], Awaitable[Sequence[Any]]]
 ) -> Find:
     """Return what finds the record of a name or an id among those that `read` returns."""
@@ -146,7 +146,7 @@ def _one(
     return find
 
 
-_key = _one("key", lambda client, _: client.keys.list())
+_key = _by_name("key", lambda client, _: client.keys.list())
 
 
 async def _principal(client: SolwardClient, who: str, named: Mapping[str, Any]) -> str:
@@ -167,7 +167,7 @@ async def _hold(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Hold:
         return await client.holds.get(text)
     except NotFoundError:
         pages = [await client.holds.list(is_open=each, limit=_PAGE) for each in (True, None)]
-    return _begun("hold", text, [each for page in pages for each in page])
+    return _by_prefix("hold", text, [each for page in pages for each in page])
 
 
 async def _payment(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Payment:
@@ -177,7 +177,7 @@ async def _payment(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Pa
     try:
         return (await client.payments.get(text)).payment
     except NotFoundError:
-        return _begun("payment", text, await client.payments.list(limit=_PAGE))
+        return _by_prefix("payment", text, await client.payments.list(limit=_PAGE))
 
 
 async def transaction(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Transaction:
@@ -188,10 +188,10 @@ async def transaction(client: SolwardClient, text: str, _: Mapping[str, Any]) ->
         found += page
         if len(page) < _PAGE or any(_fits(each, text) for each in page):
             break
-    return _begun("transaction", text, found)
+    return _by_prefix("transaction", text, found)
 
 
-def _begun(kind: str, text: str, among: Iterable[R]) -> R:
+def _by_prefix(kind: str, text: str, among: Iterable[R]) -> R:
     """Return the one record whose id begins with a text, or whose signature it is.
 
     Raises:
@@ -232,35 +232,35 @@ async def _skill(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Skil
     return skills[text]
 
 
-async def _wallets(client: SolwardClient) -> list[Offered]:
+async def _wallets(client: SolwardClient) -> list[OfferedName]:
     return [(each.name, each.address, each.id) for each in await client.wallets.list()]
 
 
-async def _agents(client: SolwardClient) -> list[Offered]:
+async def _agents(client: SolwardClient) -> list[OfferedName]:
     return [(each.name, each.status, each.id) for each in await client.agents.list()]
 
 
-async def _skills(client: SolwardClient) -> list[Offered]:
+async def _skills(client: SolwardClient) -> list[OfferedName]:
     return [(each.name, each.description, None) for each in await client.skills()]
 
 
-WALLET: Final = Named(lambda client, text, _: client.wallets.find(text), _wallets)
-WALLET_ID: Final = Named(_wallet_id, _wallets)
-AGENT_ID: Final = Named(_agent_id, _agents)
-TRANSACTION: Final = Named(transaction)
-RECIPIENT: Final = Named(recipient, _wallets)
-SKILL: Final = Named(_skill, _skills)
-PRINCIPAL: Final = Named(_principal)
+WALLET: Final = RecordName(lambda client, text, _: client.wallets.find(text), _wallets)
+WALLET_ID: Final = RecordName(_wallet_id, _wallets)
+AGENT_ID: Final = RecordName(_agent_id, _agents)
+TRANSACTION: Final = RecordName(transaction)
+RECIPIENT: Final = RecordName(recipient, _wallets)
+SKILL: Final = RecordName(_skill, _skills)
+PRINCIPAL: Final = RecordName(_principal)
 
 BY_NAME: Final = {
-    "admin": Named(_one("admin credential", lambda client, _: client.admins.list())),
-    "agent": Named(lambda client, text, _: client.agents.find(text), _agents),
-    "contact": Named(_contact),
-    "hold": Named(_hold),
-    "key": Named(_key),
-    "payment": Named(_payment),
-    "schedule": Named(
-        _one("schedule", lambda client, named: client.schedules.list(named["wallet"].id))
+    "admin": RecordName(_by_name("admin credential", lambda client, _: client.admins.list())),
+    "agent": RecordName(lambda client, text, _: client.agents.find(text), _agents),
+    "contact": RecordName(_contact),
+    "hold": RecordName(_hold),
+    "key": RecordName(_key),
+    "payment": RecordName(_payment),
+    "schedule": RecordName(
+        _by_name("schedule", lambda client, named: client.schedules.list(named["wallet"].id))
     ),
     "wallet": WALLET,
 }

@@ -218,7 +218,7 @@ lists(
     LIST_PAYMENTS,
     "List payments, newest first.",
     *("timestamp", "id", "status", "served", (">PAID", price), "site"),
-    empty="Nothing was paid for.",
+    empty="There are no payments yet.",
 )
 asks(
     pay,

@@ -173,7 +173,7 @@ def render_policy(policy: Policy) -> Output:
         numbers[grant["who"]] += 1
         rows.append((numbers[grant["who"]], sentence))
     rows += [("", sentence) for sentence in policy.sentences[len(policy.grants) :]]
-    parts = [table((">", "GRANTED"), rows, "Nobody is under grants.")]
+    parts = [table((">", "GRANTED"), rows, "There are no grants.")]
     if policy.book:
         parts += [plain(""), table(("BOOK", "ADDRESS"), [*_addresses(policy.book)], "")]
     if policy.version is not None:
@@ -191,18 +191,20 @@ def render_change(before: Policy, after: Policy) -> Output:
         for policy in (before, after)
     )
     lines += [
-        plain(f"  {each} is under grants from then on.", "dim") for each in new if each not in old
+        plain(f"  {each} is bound by grants from then on.", "dim")
+        for each in new
+        if each not in old
     ]
     lines += [
-        plain(f"  {each} is not under grants any more.", "bold") for each in old if each not in new
+        plain(f"  {each} is no longer bound by grants.", "bold") for each in old if each not in new
     ]
-    return together(*lines) if lines else plain("Nothing.", "dim")
+    return together(*lines) if lines else plain("No changes.", "dim")
 
 
 def render_replay(report: Replay) -> Output:
     """Render what a draft would have decided otherwise."""
     days = "the last day" if report.days == 1 else f"the last {report.days} days"
-    counts = f"{report.judged} transactions of {days} judged, {report.changed} otherwise."
+    counts = f"{report.judged} transactions of {days} judged, {report.changed} decided otherwise."
     if report.refused_by_other_rules:
         counts += f" Other rules refused {report.refused_by_other_rules} more."
     if report.changed > len(report.changes):

@@ -222,10 +222,10 @@ def _value(found: Answer, cell: Cell, *, in_table: bool) -> object:
     if value is None or value == ():
         field = declared_fields(type(found)).get(name)
         return (field.null if field else "") or ("" if in_table else None)
-    return _shown(name, value, in_table=in_table)
+    return _render_value(name, value, in_table=in_table)
 
 
-def _shown(name: str, value: object, *, in_table: bool) -> object:
+def _render_value(name: str, value: object, *, in_table: bool) -> object:
     match value:
         case bool():
             return "yes" if value else "no"
@@ -234,7 +234,7 @@ def _shown(name: str, value: object, *, in_table: bool) -> object:
         case int() | Decimal():
             return amount(value)
         case tuple():
-            return ", ".join(str(_shown(name, each, in_table=in_table)) for each in value)
+            return ", ".join(str(_render_value(name, each, in_table=in_table)) for each in value)
         case Mapping():
             return jsontext.dumps(dict(value))
         case str() if name in ("status", "state"):

@@ -98,8 +98,8 @@ async def run(
 ) -> Output:
     """Run a schedule once now, in addition to its due times, and show the result.
 
-    It has the rights that every run of it has, and counts like one. Exits with 1 where it was
-    refused, failed or was skipped, with 3 where a person is asked.
+    It has the rights that every run of it has, and counts like one. Exits with 1 if it was refused,
+    failed or was skipped, with 3 if a person is asked.
     """
     asked = await call.client.schedules.run(wallet.id, schedule.id, idempotency_key=idempotency_key)
     with waiting("Running"):
@@ -143,7 +143,7 @@ lists(
     schedules.LIST_RUNS,
     "List a schedule's runs, newest first.",
     *_RUN,
-    empty="It was not due yet.",
+    empty="The schedule has not run yet.",
 )
 for _call, _name, _does in (
     (

@@ -96,8 +96,8 @@ def start(host: str | None, port: int | None, log_level: str) -> None:
 def worker(concurrency: int, host: str, port: int, log_level: str) -> None:
     """Run agents' cycles until interrupted, on a PostgreSQL that other processes share.
 
-    Ends with 0 when it was told to, once what it was paying is recorded; with 1 when the queue
-    gave up on it or went away, for a supervisor to start another; with 2 when it cannot start.
+    Exits with 0 when it is stopped, after its payments are recorded; with 1 when it loses the
+    queue, for a supervisor to start another; with 2 when it cannot start.
     """
     begin_service()
     from solward.service.service import Solward

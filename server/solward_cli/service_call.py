@@ -69,7 +69,7 @@ class ServiceCall:
         return answer
 
     def set_json(self, raw: Any) -> None:
-        """Set what `--json` prints, where it is not the service's last response."""
+        """Set what `--json` prints, if it is not the service's last response."""
         self._json = raw
 
     def note(self, text: str) -> None:
@@ -140,7 +140,7 @@ def service_call(function: Command) -> Callable[..., None]:
             return call.exit_code
 
         try:
-            with _told_at_the_end(transport):
+            with _tell_key_on_signal(transport):
                 code = asyncio.run(called())
         except Held as held:
             tell_held(held, as_json)
@@ -254,7 +254,7 @@ def _interruption(transport: RecordingTransport) -> str:
 
 
 @contextlib.contextmanager
-def _told_at_the_end(transport: RecordingTransport) -> Iterator[None]:
+def _tell_key_on_signal(transport: RecordingTransport) -> Iterator[None]:
     """Tell the key of a payment that was sent if a signal ends the process."""
 
     def tell(number: int, _frame: object) -> None:

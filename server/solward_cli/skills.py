@@ -142,7 +142,7 @@ def range_of(is_required: bool, schema: Mapping[str, Any]) -> str:
     """Say whether a parameter is required, its default and its limits."""
     said = "required" if is_required else "optional"
     if "default" in schema:
-        said = f"{jsontext.dumps(schema['default'])} where it is left out"
+        said = f"default {jsontext.dumps(schema['default'])}"
     limits = (
         "not empty" if key in _NOT_EMPTY and schema[key] == 1 else words.format(schema[key])
         for key, words in _RANGES

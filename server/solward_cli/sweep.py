@@ -143,7 +143,7 @@ async def check_idle(call: ServiceCall, wallet: Wallet) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Remainder:
     """Something that stays in the wallet, the reason, and what to do about it."""
 
     what: str
@@ -165,7 +165,7 @@ class Sweep:
     wallet: Wallet
     to: str
     print_step: Callable[[str], None]
-    left: list[Left] = field(default_factory=list)
+    left: list[Remainder] = field(default_factory=list)
     sent: list[Transaction] = field(default_factory=list)
     _last_balance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -292,7 +292,7 @@ class Sweep:
             self.left.append(_unsent_sol(balance, today))
 
     def _leave(self, what: str, why: str, advice: str) -> None:
-        self.left.append(Left(what, why, advice))
+        self.left.append(Remainder(what, why, advice))
 
     async def _transact(
         self,
@@ -369,14 +369,14 @@ def _may_leave(limits: WalletLimits, token: TokenBalance) -> int:
     return token.units if limit is None else min(token.units, int(limit["left"]))
 
 
-def _unsent_sol(balance: int, today: int | None) -> Left:
+def _unsent_sol(balance: int, today: int | None) -> Remainder:
     what = f"{format_sol(balance)} SOL"
     if balance <= FEE:
-        return Left(what, "it is no more than the network's fee", _MORE)
+        return Remainder(what, "it is no more than the network's fee", _MORE)
     if today is not None and today < balance - FEE:
         why = f"daily_limit: {format_sol(today)} SOL may still be sent today"
-        return Left(what, why, _ADVICE["daily_limit"])
-    return Left(what, "max_per_tx leaves no part that the ledger takes", _ADVICE["max_per_tx"])
+        return Remainder(what, why, _ADVICE["daily_limit"])
+    return Remainder(what, "max_per_tx leaves no part that the ledger takes", _ADVICE["max_per_tx"])
 
 
 def next_part(balance: int, at_once: int | None, today: int | None) -> int:

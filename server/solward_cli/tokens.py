@@ -65,13 +65,13 @@ async def refresh(settings: Settings, source: str | None, only: tuple[str, ...],
         for reason in unread:
             click.echo(f"! {reason}; it is left out")
         if set(checked.tokens) == set(before):
-            click.echo("The stored list is the same already.")
+            click.echo("The stored list is already up to date.")
             return
         question = f"Store these {len(checked.tokens)} tokens for {network}?"
         if not yes and not click.confirm(question):
             raise ConfigError("Nothing was stored")
         await _write(settings, database, checked.tokens)
-    click.echo("Stored. A service knows them from its next start.")
+    click.echo("Stored. A service uses the list from its next start.")
 
 
 @tokens.command("list")
@@ -151,8 +151,8 @@ def _print(checked: CheckedList, before: Sequence[KnownToken]) -> None:
     for refused in checked.refused:
         click.echo(f"! {visible(refused.symbol)} {refused.mint} refused: {refused.reason}")
     click.echo(
-        f"{len(checked.tokens)} taken, {len(checked.refused)} refused, {checked.built_in} built in"
-        f" already, {checked.unverified} not verified."
+        f"{len(checked.tokens)} accepted, {len(checked.refused)} refused, {checked.built_in}"
+        f" already built in, {checked.unverified} not verified."
     )
 
 

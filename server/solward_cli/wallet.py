@@ -109,7 +109,7 @@ def limits_table(report: Mapping[str, Any]) -> Output:
                 names.get(asset, asset),
                 "any amount" if each["most"] is None else each["most"],
                 each.get("reason")
-                or (f"and ${each['dollarsBeside']} beside" if "dollarsBeside" in each else ""),
+                or (f"plus ${each['dollarsBeside']} of it" if "dollarsBeside" in each else ""),
             )
             for asset, each in can_leave["assets"].items()
         ]
@@ -132,7 +132,7 @@ def _render_balance(balance: Balance) -> Output:
     total = f"{balance.usd.total:.2f}"
     priced = [(*row[:2], usd, row[2]) for row, usd in zip(rows, worth, strict=True)]
     columns = ("ASSET", ">AMOUNT", ">USD", "MINT")
-    return table(columns, [*priced, ("together", "", total, "")], "")
+    return table(columns, [*priced, ("total", "", total, "")], "")
 
 
 def _pockets(found: wallets.Pockets) -> Output:

@@ -93,7 +93,7 @@ async def first_minute(
     ):
         with service.events.subscribe() as events:
             seed = await demo.seed_demo(service, site)
-            async with screen.told(service, seed, PAGES, printed.append) as begin:
+            async with screen.demo_story(service, seed, PAGES, printed.append) as begin:
                 begin()
                 async with asyncio.timeout(60):
                     async for event in events:
@@ -157,7 +157,7 @@ async def test_it_is_refused_once_and_asks_a_person_once_and_says_so(
         for pages, its_where in ((PAGES, where), (None, where.partition(", or at ")[0])):
             again: list[str] = []
             with service.events.subscribe() as events:
-                async with screen.told(service, seed, pages, again.append) as begin:
+                async with screen.demo_story(service, seed, pages, again.append) as begin:
                     begin()
                     await anext(aiter(events))
             assert again == [asked, its_where]
@@ -204,9 +204,7 @@ async def test_what_nobody_wants_is_not_asked_for_again(
         assert len([line for line in printed if "A person is asked" in line]) == 1
         told = [line for line in printed if "denied" in line or "nobody approved" in line]
         if end == "denied":
-            assert told == [
-                "It was denied, and demo-agent's transfer is not made; nothing was sent."
-            ]
+            assert told == ["It was denied: demo-agent's transfer was not sent."]
         else:
             assert re.match("demo-agent was refused by the guardrail grants: nobody", told[0])
 

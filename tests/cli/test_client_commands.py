@@ -112,7 +112,7 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "wallet wrap-sol": (wallet("0.5"), "wrap_sol"),
     "wallet unwrap-sol": (wrapped, "unwrap_sol"),
     # The demo's agent pays too.
-    "pay list": (lambda live: ["--wallet", live.wallet()], "Nothing was paid for."),
+    "pay list": (lambda live: ["--wallet", live.wallet()], "There are no payments yet."),
     "tx list": (lambda _live: ["--limit", "5"], "TYPE"),
     "contacts add": (lambda _live: ["Landlord", STRANGER], "is called Landlord"),
     "contacts list": (lambda _live: [], "NAME"),

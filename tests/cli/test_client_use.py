@@ -212,7 +212,7 @@ def test_a_new_key_is_all_of_the_output_and_works(live: Live) -> None:
     assert result.exit_code == 0
     key = result.stdout.removesuffix("\n")
     assert len(key) == 35
-    assert "it is shown this once" in result.stderr
+    assert "it is shown only once" in result.stderr
     assert key not in result.stderr
     seen = live.run("wallet", "list", SOLWARD_API_KEY=key)
     assert wallet in seen
@@ -236,8 +236,8 @@ def test_a_key_gets_another_secret_and_keeps_its_limits(live: Live) -> None:
     live.run("wallet", "transfer", wallet, STRANGER, "0.4", SOLWARD_API_KEY=old)
     result = live.invoke("key", "rotate", "rotated", "--overlap", "600")
     new = result.stdout.removesuffix("\n")
-    assert (len(new), result.exit_code, "it is shown this once" in result.stderr) == (35, 0, True)
-    told = re.search(r"The secret it had works until (.+) UTC; .+--overlap 0 ends", result.stderr)
+    assert (len(new), result.exit_code, "it is shown only once" in result.stderr) == (35, 0, True)
+    told = re.search(r"The old secret works until (.+) UTC; .+--overlap 0 ends", result.stderr)
     assert told is not None
     left = datetime.fromisoformat(f"{told[1]}Z") - datetime.now(UTC)
     assert timedelta(seconds=540) < left <= timedelta(seconds=600)
@@ -264,7 +264,7 @@ def test_a_key_gets_another_secret_and_keeps_its_limits(live: Live) -> None:
 def test_an_admin_credential_does_what_its_role_may_until_it_is_revoked(live: Live) -> None:
     result = live.invoke("admin", "add", "ana", "--role", "policy", "--expires", "90d")
     secret = result.stdout.removesuffix("\n")
-    assert (len(secret), result.exit_code, "it is shown this once" in result.stderr) == (
+    assert (len(secret), result.exit_code, "it is shown only once" in result.stderr) == (
         51,
         0,
         True,
@@ -282,7 +282,7 @@ def test_an_admin_credential_does_what_its_role_may_until_it_is_revoked(live: Li
     assert live.invoke("admin", "revoke", "ana", given="n\n").exit_code == 1
     result = live.invoke("admin", "revoke", "ana", "--yes")
     assert result.stdout == "ana: revoked\n"
-    assert "It had made others, which stay: ben" in result.stderr
+    assert "Admin credentials that it created stay valid: ben" in result.stderr
     assert "Invalid API key" in live.error("wallet", "list", SOLWARD_API_KEY=secret)
     assert live.invoke("admin", "add", "eve", "--role", "root").exit_code == 2
 
@@ -320,7 +320,7 @@ def test_a_balance_is_shown_in_dollars_where_it_is_asked_for(live: Live) -> None
     lines = live.run("wallet", "balance", wallet, "--usd").splitlines()
     (sol,) = [line.split() for line in lines if line.startswith("SOL")]
     (token,) = [line for line in lines if "no price" in line]
-    (together,) = [line.split() for line in lines if line.startswith("together")]
+    (together,) = [line.split() for line in lines if line.startswith("total")]
     assert mint[:4] in token
     assert Decimal(sol[2]) > 0
     assert together[1:] == ["-", sol[2], "-"]
@@ -332,7 +332,7 @@ def test_a_balance_is_shown_in_dollars_where_it_is_asked_for(live: Live) -> None
 def test_a_skills_parameters_are_shown_with_their_limits(live: Live) -> None:
     shown = live.run("skills", "show", "swap")
     assert re.search(r"^inputToken +string +required; not empty; at most 64 ", shown, re.M)
-    assert re.search(r"^slippageBps +integer +50 where it is left out; at least 0; ", shown, re.M)
+    assert re.search(r"^slippageBps +integer +default 50; at least 0; ", shown, re.M)
     told = live.json("skills", "show", "swap")
     assert (told["name"], told["parameters"]["required"][0]) == ("swap", "inputToken")
     assert live.error("skills", "show", "swop").startswith("No skill named 'swop'; known: airdrop")

@@ -78,7 +78,7 @@ def test_what_no_start_takes_is_said_below_the_configuration(
 ) -> None:
     result = run(solward, "config", "show", **given)
     assert (result.exit_code, "API_PORT=3001" in result.stdout) == (0, True)
-    assert result.stderr.startswith("Not served like this: ")
+    assert result.stderr.startswith("A service would not start: ")
     assert named in result.stderr
     assert (result.stderr.count("\n"), run(solward, "config", "show").stderr) == (1, "")
     refused = run(solward, "doctor", "settings", **given)

@@ -17,7 +17,7 @@ from tests.promises import promise
 from tests.support.cli import STRANGER, Live, live_service
 from tests.support.mcp import called, refusal
 
-from solward_cli.mcp import HOSTS, HostFile, file_of
+from solward_cli.mcp import CLIENTS, ClientFile, file_of
 
 pytestmark = promise("other-config-untouched")
 
@@ -52,7 +52,7 @@ def keys(live: Live, wallet: str) -> list[str]:
     return [each["id"] for each in listed if each["walletId"] == live.id_of(wallet)]
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", CLIENTS)
 def test_the_entry_that_is_printed_starts_a_session_of_that_wallet(
     live: Live, tmp_path: Path, host: str
 ) -> None:
@@ -60,7 +60,7 @@ def test_the_entry_that_is_printed_starts_a_session_of_that_wallet(
     made = config(live, tmp_path, host, "--wallet", wallet, "--spending-limit-sol", "0.5")
     assert made.exit_code == 0, made.output
     assert str(file_of(host).relative_to(Path.home())) in made.stderr
-    [[name, entry]] = json.loads(made.stdout)[HOSTS[host].servers].items()
+    [[name, entry]] = json.loads(made.stdout)[CLIENTS[host].servers].items()
     assert name == "solward"
     assert entry.get("type") == ("stdio" if host in ("claude-code", "vscode") else None)
     assert entry["args"][-1] == "mcp"
@@ -195,9 +195,9 @@ def test_a_link_stays_one_and_what_it_names_is_written(live: Live, tmp_path: Pat
 
 def test_what_a_person_writes_while_it_asks_stays(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
-    HostFile.read(file, "servers")
+    ClientFile.read(file, "servers")
     file.write_text('{"inputs": [1]}')
-    HostFile.read(file, "servers").write("solward", {"command": "solward"})
+    ClientFile.read(file, "servers").write("solward", {"command": "solward"})
     assert read(file) == {"inputs": [1], "servers": {"solward": {"command": "solward"}}}
 
 
@@ -255,7 +255,7 @@ def test_the_files_are_where_the_hosts_look(
     monkeypatch.setenv("APPDATA", "/roaming")
     found = {
         (host, platform): str(file_of(host, platform))
-        for host in HOSTS
+        for host in CLIENTS
         for platform in ("linux", "darwin", "win32")
     }
     support = "/home/me/Library/Application Support"

@@ -17,7 +17,7 @@ from solward_cli import main
 
 pytestmark = pytest.mark.more
 
-FITS = f"The queue's tables fit procrastinate {version('procrastinate')}.\n"
+FITS = f"The queue's tables match procrastinate {version('procrastinate')}.\n"
 
 
 def cli(url: str, home: Path, *arguments: str, typed: str | None = None) -> Result:

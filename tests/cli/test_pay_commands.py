@@ -315,7 +315,7 @@ def test_payments_are_listed_and_one_is_shown_with_what_was_answered(service: Sc
     assert "0.01 USDC" in text
     assert "failed" in text
     none = service.run("list", "--wallet", "pocket", "--limit", "1", "--before", "9c1d")
-    assert none.stdout == "Nothing was paid for.\n"
+    assert none.stdout == "There are no payments yet.\n"
     for name in (PAYMENT["id"], PAYMENT["id"][:6]):
         text = service.run("show", name).stdout
         assert "status 200" in text

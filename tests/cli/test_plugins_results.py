@@ -148,7 +148,7 @@ def test_a_wheel_is_checked_signed_verified_and_installed(tmp_path: Path) -> Non
     right = plugins("verify", result, "--key", public, str(file))
     assert right.exit_code == 0, right.output
     assert right.output.startswith("acme-tools 1.0: platinum; checked on 20")
-    assert right.output.endswith("It is of this wheel.\n")
+    assert right.output.endswith("It is for this wheel.\n")
     nothing = plugins("verify", result, "--key", public)
     assert nothing.output.endswith("No wheel or plugin was given to compare.\n")
 
@@ -165,7 +165,7 @@ def test_a_wheel_is_checked_signed_verified_and_installed(tmp_path: Path) -> Non
     assert installed.exit_code == 0, installed.output
     assert "Result: acme-tools 1.0: platinum; checked on 20" in installed.output
     assert (
-        "It is of what is installed"
+        "It is for the installed plugin"
         in plugins("verify", result, "--key", public, "acme_tools").output
     )
     [module] = (tmp_path / "home" / "plugins" / "acme-tools").glob("*/acme_tools_acme.py")

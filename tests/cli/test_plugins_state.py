@@ -40,7 +40,7 @@ def test_settings_are_shown_with_type_default_and_what_is_required(live: Live, a
     shown = live.run("plugins", "settings", "show", acme).splitlines()
     assert [" ".join(line.split()) for line in shown] == [
         "NAME STATE VALUE TYPE TAKES DESCRIPTION",
-        "hours not set - integer 6 where it is left out; at least 1 Between two.",
+        "hours not set - integer default 6; at least 1 Between two.",
         "token not set - secret required -",
     ]
     said = live.error("plugins", "settings", "unset", acme, "nosuch")

@@ -82,7 +82,7 @@ def test_it_is_listed_with_its_place_and_loaded_while_enabled(
     said = solward("install", str(path), "--yes").output
     assert "Installed acme-tools 1.0: skill acme. Takes effect at the service's next start" in said
     [one], _ = layout.installed(home)
-    assert solward("list").stderr.splitlines()[0] == f"Of SOLWARD_HOME {home}."
+    assert solward("list").stderr.splitlines()[0] == f"Plugins of SOLWARD_HOME {home}."
     rows, places = listed()
     assert (rows["acme"]["status"], rows["acme"]["where"]) == ("loaded", str(one.folder))
     assert places["acme-tools"] == {

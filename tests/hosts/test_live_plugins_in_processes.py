@@ -78,7 +78,7 @@ def test_the_command_line_changes_a_service_that_runs(service: Service, tmp_path
             return client.post(f"/wallets/{wallet}/skills/acme", json={})
 
         said = solward(service, "install", str(skill_wheel(tmp_path, "1", "return 'one'")), "--yes")
-        assert "The running service takes it over" in said
+        assert "The running service applies it" in said
         wait_until(lambda: versions(service) == {"acme": "1"}, "the installation")
         assert runs().json() == {"result": "one"}
         solward(service, "upgrade", str(skill_wheel(tmp_path, "2", "return 'two'")), "--yes")

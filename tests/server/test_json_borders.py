@@ -32,7 +32,7 @@ from solward.types.errors import InvalidRequest, LedgerUnavailable
 from solward.types.provider import ToolCall
 from solward.vault.ledger.transport import HttpTransport
 from solward_cli import main
-from solward_cli.mcp import HostFile
+from solward_cli.mcp import ClientFile
 from solward_cli.skills import value_of
 from solward_plugins.llm.answers import AnswerWatch
 from solward_plugins.payments import x402
@@ -130,7 +130,7 @@ class Borders:
     async def cli_host_file(self, text: bytes) -> str | None:
         path = self.folder / "host.json"
         path.write_bytes(text)
-        return refused(lambda _: HostFile.read(path, "mcpServers"), text)
+        return refused(lambda _: ClientFile.read(path, "mcpServers"), text)
 
     async def plugin_setting(self, text: bytes) -> str | None:
         path = "/plugins/skills/transfer/settings/name"

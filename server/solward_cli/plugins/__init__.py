@@ -109,7 +109,7 @@ def list_plugins(as_json: bool) -> None:
         return
     _show(rows)
     # The home is named because a shell without the service's settings lists another one.
-    click.echo(f"Of SOLWARD_HOME {settings.solward_home}.", err=True)
+    click.echo(f"Plugins of SOLWARD_HOME {settings.solward_home}.", err=True)
     # Third-party code in the service's environment is named, with what it is trusted with.
     for place in registry.places:
         if place.trust is not None:
@@ -131,7 +131,7 @@ def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
     loaded = {
         (plugin.distribution != BUILT_IN, kind, name): plugin
         for kind, name, plugin in registry.all_plugins()
-        # A guardrail that is left out has one in its place that refuses all: no plugin.
+        # What refuses everything in place of a guardrail that is left out is not listed.
         if kind != "guardrail" or (kind, name) not in left_out
     }
     for (_, kind, name), plugin in sorted(loaded.items(), key=lambda each: each[0]):
@@ -171,7 +171,7 @@ def _of_running_service(settings: Settings) -> list[Row]:
     from solward.client import SolwardClient
     from solward.plugins.folders.layout import is_in_use
 
-    async def asked() -> Sequence[PluginProblem]:
+    async def service_problems() -> Sequence[PluginProblem]:
         client = SolwardClient(*settings.client_target)
         async with asyncio.timeout(_ASK_S), client:
             return (await client.plugins()).problems
@@ -181,10 +181,10 @@ def _of_running_service(settings: Settings) -> list[Row]:
     try:
         return [
             Row(each.plugin, "", each.distribution or "", "", RUNNING, each.code, each.detail)
-            for each in asyncio.run(asked())
+            for each in asyncio.run(service_problems())
         ]
     except (SolwardError, TimeoutError) as error:
-        text = f"The service that runs in this home does not say its problems: {error}"
+        text = f"The running service did not report its plugin problems: {error}"
         click.echo(visible(text), err=True)
         return []
 
@@ -273,8 +273,7 @@ KINDS = {
 def new(name: str, directory: Path | None, kind: str) -> None:
     """Create a plugin project with passing tests.
 
-    DIR is ./NAME where it is not given. The kind `skill` makes two, one that spends and one that
-    reads.
+    DIR is ./NAME by default. The kind `skill` makes two, one that spends and one that reads.
     """
     folder = Path(name) if directory is None else directory
     try:

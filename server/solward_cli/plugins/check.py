@@ -55,7 +55,7 @@ def check(
 
     PATH is a folder with a pyproject.toml, which need not be installed, or a wheel; NAME an
     installed distribution or plugin. Says which tier it reaches, and what keeps it from the next.
-    Ends with exit code 1 where a check fails. The plugin's code runs, with test money only.
+    Exits with 1 if a check fails. The plugin's code runs, with test money only.
     """
     from solward.plugins.check_results import read_key
     from solward.settings import Settings
@@ -175,8 +175,8 @@ def advice(reports: Sequence[Report]) -> list[str]:
     if not failed:
         many = "The plugin conforms" if len(reports) == 1 else f"All {len(reports)} plugins conform"
         lines.append(
-            f"{many}. `solward plugins install` of its wheel has a running service load it; by pip"
-            " it is loaded at the next start."
+            f"{many}. A running service loads it after `solward plugins install` of its wheel;"
+            " installed by pip, it is loaded at the next start."
         )
     return lines
 
@@ -232,9 +232,9 @@ def _same(said: CheckResult, target: str) -> str:
         said.check_wheel(Path(target))
         more = len(said.wheels) - 1
         needs = f" The {more} wheels that it needs were not compared." if more else ""
-        return f"It is of this wheel.{needs}"
+        return f"It is for this wheel.{needs}"
     one = read(Settings().solward_home, canonical(target))
     if one is None:
         raise FolderError(f"{target} is no wheel, and is not installed in a folder of its own")
     said.check_installed(one)
-    return "It is of what is installed, with all that it needs."
+    return "It is for the installed plugin, with all that it needs."

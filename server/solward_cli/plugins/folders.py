@@ -77,9 +77,9 @@ def upgrade(target: str, **options: Any) -> None:
 async def remove(settings: Settings, name: str, lost: bool, purge: bool) -> None:
     """Remove an installed distribution.
 
-    The files and entries that its plugins keep, and what is set for its skills, stay for when it is
-    installed again, but with --purge, which also deletes those of a distribution that is not
-    installed any more. Where a service runs, it is asked to, with the admin secret.
+    The files and entries that its plugins keep, and its skills' settings, stay for when it is
+    installed again. --purge deletes them, also of a distribution that is not installed any more; a
+    running service is asked to, with the admin secret.
     """
     from solward.plugins.folders.install import not_installed
     from solward.plugins.folders.install import remove as removed
@@ -147,7 +147,7 @@ def _install(
         if checked is not None:
             # Checked first, so that other bytes do not run, not even in a plugin host.
             checked.check_installed(new)
-            _echo(f"Result: {summary(checked)} It is of these wheels.")
+            _echo(f"Result: {summary(checked)} It is for these wheels.")
         return loadable_terms(new, settings.solward_plugins_unconfined)
 
     with refusals():
@@ -199,7 +199,7 @@ def _done(text: str) -> None:
     from solward.plugins.folders.layout import is_in_use
 
     when = (
-        "The running service takes it over; what it could not, `solward plugins list` says."
+        "The running service applies it. Run `solward plugins list` to see any errors."
         if is_in_use(_home())
         else "Takes effect at the service's next start."
     )
@@ -290,10 +290,10 @@ def install_models() -> None:
             click.echo(f"  left out, as it would run by itself: {left}")
         click.echo(f"Installed {len(made.wheels)} wheels: {made.folder}")
     for each in other_folders(root):
-        click.echo(f"Of another release or Python, yours to remove: {each}", err=True)
+        click.echo(f"Of another release or Python; you may remove it: {each}", err=True)
     if beside_the_service():
         click.echo(
-            "litellm is in the service's environment too: what it runs at each start runs beside"
-            " keys, and model hosts import that one. Take it out: pip uninstall litellm",
+            "litellm is also in the service's environment: its code runs in the process that holds"
+            " the keys, and model hosts import it. Remove it: pip uninstall litellm",
             err=True,
         )

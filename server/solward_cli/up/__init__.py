@@ -94,7 +94,7 @@ def up(
             selling,
             site_of,
         )
-        from solward_cli.up.screen import Screen, frozen_notice, ledger_notice, show, told
+        from solward_cli.up.screen import Screen, demo_story, frozen_notice, ledger_notice, show
         from solward_server.serve import Address, serve, stop_on_signals
 
         # Only a localnet has the faucet that opens the seller's account.
@@ -112,7 +112,7 @@ def up(
                 async with (
                     selling(service.localnet, shop),
                     _rpc(service, None if no_rpc else rpc_port) as (rpc, rpc_problem),
-                    told(service, seed, opened_at) as begin_story,
+                    demo_story(service, seed, opened_at) as begin_story,
                 ):
 
                     def ready(address: Address) -> None:

@@ -183,13 +183,13 @@ def _rich(screen: Screen) -> None:
 
 
 @contextlib.asynccontextmanager
-async def told(
+async def demo_story(
     service: Solward, seed: DemoSeed | None, dashboard: str | None, say: Say = click.echo
 ) -> AsyncIterator[Callable[[], None]]:
     """Tell the demo's story until the block ends; calling the yielded function begins it.
 
     Args:
-        dashboard: the pages' address, where a person decides; None if none are served.
+        dashboard: the pages' address, where a person decides; None if there are none.
     """
     begin = asyncio.Event()
     if seed is None:
@@ -238,10 +238,10 @@ async def _narrate(
             for line in question(data, dashboard):
                 say(line)
         elif event.event == EventKind.HOLD_EXECUTED:
-            say(f"It was approved, and {agent.name}'s {data['type']} is carried out.")
+            say(f"It was approved, and {agent.name}'s {data['type']} was sent.")
         elif event.event == EventKind.HOLD_DENIED:
             denied = data["transactionId"]
-            say(f"It was denied, and {agent.name}'s {data['type']} is not made; nothing was sent.")
+            say(f"It was denied: {agent.name}'s {data['type']} was not sent.")
         elif event.event == EventKind.AGENT_DECISION:
             if (data["action"] or "").startswith("pay_request(") and not bought:
                 # It may quote the site, and another process may have the site's port.
