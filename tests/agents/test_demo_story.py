@@ -168,7 +168,7 @@ async def test_it_is_refused_once_and_asks_a_person_once_and_says_so(
                 if event.event == "agent:decision":
                     break
         assert len(printed) == 5
-        assert "is carried out" in printed[4]
+        assert "was sent" in printed[4]
         record = (await service.history.newest(seed.wallet.id))[0]
         assert (record.type, record.status) == ("transfer", TransactionStatus.CONFIRMED)
         assert (await service.holdings.balances(seed.savings.id)).lamports == 251_000_000

@@ -185,7 +185,7 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "schedule change": (lambda live: [*scheduled(live), "--every", "2h"], "every 2h"),
     "schedule list": (lambda live: scheduled(live)[:1], "check_balance"),
     "schedule show": (scheduled, "check_balance"),
-    "schedule runs": (scheduled, "not due yet"),
+    "schedule runs": (scheduled, "has not run yet"),
     "schedule pause": (scheduled, "paused"),
     "schedule run": (scheduled, "succeeded"),
     "schedule resume": (scheduled, "active"),

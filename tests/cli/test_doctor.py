@@ -460,7 +460,7 @@ async def test_without_a_word_models_are_not_asked(tmp_path: Path) -> None:
     given = settings(tmp_path, openai_api_key="sk-canary-0123456789abcdef")
     async with Subject(given) as subject:
         [line] = await ledger.models(subject)
-    assert "was not asked: that takes up to 256 tokens" in line.found
+    assert "not asked, because that costs up to 256 tokens" in line.found
     assert "canary" not in str(line)
 
 

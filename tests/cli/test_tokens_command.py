@@ -101,7 +101,7 @@ def test_a_list_is_shown_and_stored_once_the_operator_says_so_and_its_symbols_wo
     assert f"- ACME {mints['ACME']}\n+ OTHER {mints['OTHER']}" in result.output
     assert "Store these" not in result.output
     again = solward(home, "tokens", "refresh", file, "--only", "OTHER")
-    assert (again.exit_code, "is the same already" in again.output) == (0, True)
+    assert (again.exit_code, "is already up to date" in again.output) == (0, True)
 
     listed = solward(home, "tokens", "list").output
     assert "USDC" in listed

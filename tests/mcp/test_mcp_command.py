@@ -62,4 +62,4 @@ def test_a_session_without_a_key_of_its_own_says_whose_rights_it_has(
     assert done.stdout == ""
     said = "the operator's rights on every wallet" in done.stderr
     assert said is (key is None)
-    assert ("solward mcp config HOST --wallet NAME" in done.stderr) is said
+    assert ("solward mcp config CLIENT --wallet NAME" in done.stderr) is said
