@@ -152,7 +152,7 @@ def test_replay_lists_what_a_draft_would_have_changed(live: Live) -> None:
     printed = live.run("policy", "replay", "-", "--days", "1", given=read)
     assert "allowed   refused  " in printed
     assert paid(live, wallet)["id"][:8] in printed
-    assert " judged, 0 otherwise." in live.run("policy", "replay")
+    assert " judged, 0 decided otherwise." in live.run("policy", "replay")
 
 
 @pytest.mark.more

@@ -15,7 +15,7 @@ from solward.client import SolwardClient
 from solward.types.errors import API_HEADER, API_VERSION
 from solward_mcp import tools
 from solward_mcp.protocol import IDEMPOTENCY_META
-from solward_mcp.session import Callers, WalletScope
+from solward_mcp.session import CallsByCaller, WalletScope
 
 __all__ = ["carrier", "client"]
 
@@ -164,11 +164,11 @@ async def test_what_is_read_is_read_anew_after_a_cancelled_call(
 
 
 def test_the_calls_of_one_caller_take_no_room_of_anothers() -> None:
-    callers = Callers()
-    callers.of("one").begin("1", "call", "key")
+    callers = CallsByCaller()
+    callers.of_caller("one").begin("1", "call", "key")
     for number in range(2_000):
-        callers.of("two").begin(str(number), f"call {number}", "other")
-    assert callers.of("one").key("call") == "key"
-    assert callers.of("two").key("call") is None
-    assert callers.of("two").key("call 0") is None
-    assert callers.of("two").key("call 1999") == "other"
+        callers.of_caller("two").begin(str(number), f"call {number}", "other")
+    assert callers.of_caller("one").key("call") == "key"
+    assert callers.of_caller("two").key("call") is None
+    assert callers.of_caller("two").key("call 0") is None
+    assert callers.of_caller("two").key("call 1999") == "other"
