@@ -108,7 +108,6 @@ class Runner(Generic[T]):
         return self._concurrency - len(self._running)
 
     def _begin(self, key: str, run: Coroutine[Any, Any, T]) -> None:
-        """Start a run of the thing `key`."""
         task = asyncio.create_task(run, name=f"{self._name} {key}")
         self._running[key] = task
         task.add_done_callback(functools.partial(self._ended, key))

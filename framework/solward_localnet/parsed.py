@@ -106,8 +106,7 @@ class Reader:
         return str(Pubkey(self.take(32)))
 
     def key_or_none(self) -> str | None:
-        """Return an address, as base58; None where all its bytes are zero
-        (`OptionalNonZeroPubkey`)."""
+        """Return an address as base58; None if all bytes are zero (`OptionalNonZeroPubkey`)."""
         raw = self.take(32)
         return None if raw == _ZERO_KEY else str(Pubkey(raw))
 

@@ -124,8 +124,6 @@ def _restored(
     file: Path,
     passphrase_file: Path | None,
 ) -> RestoredBackup:
-    """Run a restore, asking for its passphrases, and return its result."""
-
     def keystore_passphrase() -> str:
         if settings.keystore_passphrase is not None:
             return settings.keystore_passphrase.get_secret_value()

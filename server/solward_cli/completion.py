@@ -29,8 +29,7 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 
 
 class _BashWords(BashComplete):
-    """Completion for bash, which unlike zsh and fish does not quote replies: `named` offers only
-    words that need no quotes."""
+    """Completion for bash, which does not quote replies: `named` offers words without quotes."""
 
     source_template = _BASH
 

@@ -234,8 +234,7 @@ def run(
 
 
 def import_lean() -> None:
-    """Import the logs and the HTTP client without their optional imports, because a long-running
-    process keeps every megabyte."""
+    """Import the logs and the HTTP client without their optional imports, to save memory."""
     with left_out(*UNUSED):
         import httpcore  # noqa: F401
         import httpx  # noqa: F401

@@ -83,7 +83,6 @@ async def change(
 
 
 async def _parameters(call: ServiceCall, skill: str, texts: tuple[str, ...]) -> dict[str, Any]:
-    """Parse the parameters as they were typed by the skill's schema."""
     skills = {each.name: each for each in await call.client.skills()}
     schema = skills[skill].parameters if skill in skills else {}
     return parameters(texts, schema.get("properties", {}))

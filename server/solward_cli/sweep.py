@@ -350,7 +350,6 @@ class Sweep:
 
 
 async def _limits(client: SolwardClient, wallet: Wallet) -> WalletLimits:
-    """Read what the wallet's limits leave now."""
     return WalletLimits.of(await client.wallets.limits(wallet.id))
 
 

@@ -187,7 +187,6 @@ async def _write(settings: Settings, database: Database, tokens: Sequence[KnownT
 
 
 async def _read(settings: Settings, source: str | None) -> bytes:
-    """Read the published list; raises `ConfigError`."""
     from solward.service.cluster import JUPITER_API_URL
 
     jupiter = settings.jupiter_api_url or JUPITER_API_URL

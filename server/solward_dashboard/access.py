@@ -191,8 +191,7 @@ class Login:
             raise
 
     async def _keep(self, session: str, visitor: Visitor | None) -> None:
-        """Keep a session. Drop those that ended, and the oldest ones above the limits: of one
-        credential, and of all."""
+        """Keep a session; drop those that ended, and the oldest above the limits."""
         now = time.monotonic()
         over = [key for key, each in self._sessions.items() if not each.stands(now)]
         if visitor is not None:

@@ -104,8 +104,7 @@ def behind_login() -> bool:
 
 
 def client_of(options: Options, secret: str) -> tuple[SolwardClient, list[bool]]:
-    """Return a client that stores nothing and that the caller closes, and a list that is not empty
-    once the secret was refused."""
+    """Return a client that stores nothing, and a list that fills once the secret is refused."""
     transport = _ServiceTransport()
     client = SolwardClient(options.api_url, secret, timeout_s=_TIMEOUT_S, transport=transport)
     transport.ask = client.admins.own

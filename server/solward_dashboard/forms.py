@@ -207,7 +207,6 @@ def _kind(schema: Mapping[str, Any], required: bool, depth: int) -> tuple[Kind, 
 
 
 def _choices(schema: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """Return the possible values if the schema lists them."""
     if "const" in schema:
         return (schema["const"],)
     if "enum" in schema:
@@ -557,7 +556,6 @@ def read(
 
 
 def _validate(schema: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Raise `InvalidRequest` if the values do not fit."""
     # Imported here because jsonschema takes 3 MB, and pages are shown more than forms are sent.
     from solward.plugins.parameters import Parameters
 

@@ -79,8 +79,7 @@ def second(moment: datetime, *, zone: bool = True) -> str:
 
 
 def midnight(day: str | None, *, days: int = 0) -> datetime | None:
-    """Return when a date field's day begins in the machine's time zone, or the one `days` later;
-    None while it is no whole date."""
+    """Return when a date field's day, or the one `days` later, begins here; None for no date."""
     try:
         first = date.fromisoformat(day or "") + timedelta(days)
         return datetime.combine(first, time()).astimezone()

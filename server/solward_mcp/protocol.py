@@ -67,8 +67,7 @@ class _Members(list[tuple[str, Any]]):
 
 
 def _id_of_answer(data: bytes) -> Json:
-    """Return the `id` of the answer to a message that is refused: null if none is known, and no
-    member at all for a notification."""
+    """Return the `id` for a refused message: null if unknown, no member for a notification."""
     message: Any = None
     with contextlib.suppress(ValueError, RecursionError):
         message = json.loads(data, object_pairs_hook=_Members)

@@ -133,8 +133,7 @@ class _ToolRequest(NamedTuple):
 
 
 async def list_tools(scope: WalletScope) -> Json:
-    """Return every loaded skill as a tool, and the built-in ones that no skill has the name of;
-    raises `ClientError`."""
+    """Return every loaded skill as a tool, then the built-in tools; raises `ClientError`."""
     skills = await scope.client.skills()
     one = await scope.one() is not None
     tools = [
@@ -217,7 +216,6 @@ async def _call_pay(scope: WalletScope, fields: dict[str, Any], tool_request: _T
 async def _pay(
     client: SolwardClient, wallet_id: str, request: Mapping[str, Any], key: str
 ) -> Mapping[str, Any]:
-    """Pay for a request, and shorten the answer; raises `ClientError`."""
     paid = await client.wallets.pay(wallet_id, **request, idempotency_key=key)
     return {"response": _short(paid.raw["response"]), "payment": paid.raw["payment"]}
 
@@ -306,7 +304,6 @@ async def _once(work: Callable[[str], Awaitable[T]], key: str) -> T:
 
 
 async def _skill(scope: WalletScope, name: str) -> Skill | None:
-    """Return the skill; None for a built-in tool."""
     skills = {skill.name: skill for skill in await scope.client.skills()}
     if name not in skills and name != PAY and name not in _TOOLS:
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")

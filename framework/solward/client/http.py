@@ -228,8 +228,7 @@ class Http:
     async def _response(
         self, request: _Request, within_s: float, key: str | None = None, *, sent: bool = False
     ) -> tuple[httpx.Response, bool]:
-        """Return the answer, and whether the request may have arrived before: once `sent` or
-        here."""
+        """Return the answer, and whether the request may have arrived before, once `sent`."""
         deadline = time.monotonic() + within_s
         tries = 0
         while True:

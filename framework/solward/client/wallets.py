@@ -278,8 +278,7 @@ def find_one(
     also: Callable[[N], str] | None = None,
     maker: Callable[[N], str | None] = lambda _: None,
 ) -> N:
-    """Return the item with this id or unique text (`also`), or the only one with this name or
-    prefix.
+    """Return the item with this id or unique text (`also`), or the only one of this name.
 
     Whoever may make an item chooses its name, so a name never takes the place of another's id,
     address or beginning of an id. Where several fit, those that API keys made (`maker`) are left

@@ -300,8 +300,7 @@ async def _commit(connection: AsyncConnection, publish: Callable[[], None]) -> N
 
 
 def _translated(error: DatabaseError | Exhausted | sqlite3.Error) -> Exception:
-    """Return `StoreError` for a failure of the database itself, and any other error as it is, such
-    as an `IntegrityError`."""
+    """Return `StoreError` for a failure of the database itself, and any other error as it is."""
     if isinstance(error, Exhausted):
         return StoreError(f"The database refused: {error.args[0]}")
     if isinstance(error, sqlite3.Error):

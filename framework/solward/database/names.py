@@ -96,8 +96,7 @@ async def put_book(connection: AsyncConnection, book: Mapping[str, Sequence[str]
 
 
 async def own_wallets(connection: AsyncConnection, called: str | None = None) -> list[Row]:
-    """Return the wallets of the service, or those of this name or id: `id`, `name`, `address` and
-    `created_by` of each."""
+    """Return `id`, `name`, `address` and `created_by` of all wallets, or those of a name or id."""
     is_called = or_(wallets.c.id == called, wallets.c.name == called)
     return await _wallets(connection, true() if called is None else is_called)
 

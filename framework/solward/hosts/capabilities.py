@@ -151,8 +151,7 @@ class RunningCall:
 
     @property
     def refusal(self) -> str | None:
-        """The last request, in words, that was refused because no plugin should make it; or
-        None."""
+        """The last request, in words, that was refused because no plugin should make it."""
         refused = self.refused or (None if self.egress is None else self.egress.refused)
         # Only the code: the error's text quotes the plugin, and everybody can read problems.
         return None if refused is None else f"a request that was refused ({refused.code})"

@@ -270,7 +270,6 @@ class Zygote:
             answer.set_result(ForkedHost(message["pid"], pidfd, status))
 
     def _reap(self) -> None:
-        """Clean up after the end of the process."""
         self._loop.remove_reader(self._pidfd)
         self._receive()
         self._loop.remove_reader(self._control.fileno())

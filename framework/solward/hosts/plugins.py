@@ -101,8 +101,7 @@ _DRAIN_S: Final = 60.0
 
 @dataclass(slots=True)
 class _FaultyCalls:
-    """The times of the last calls that failed by their plugin's fault, and the text of its problem;
-    empty if there is no problem."""
+    """The times of the last calls that failed by their plugin's fault, and its problem's text."""
 
     times: deque[float] = field(default_factory=lambda: deque(maxlen=_FAULTS))
     detail: str = ""
@@ -300,8 +299,7 @@ class PluginHosts:
     def _storage_config(
         self, name: str, candidates: Sequence[Candidate], specs: Sequence[Plugin]
     ) -> dict[str, Any]:
-        """Return the part of a host's configuration about its plugins' files; empty if they have
-        none.
+        """Return what a host's configuration says of its plugins' files; empty if they have none.
 
         For a distribution in a folder of its own, the accepted size counts, not the declared one.
         """

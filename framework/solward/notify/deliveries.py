@@ -363,7 +363,6 @@ class Sender(ABC):
         return min(self._pace.poll_s, max(_LEAST_WAIT_S, due_ms / 1000))
 
     async def _deliver_due(self, client: httpx.AsyncClient) -> bool:
-        """Send a few due deliveries; return whether there were any."""
         async with self._database.write() as connection:
             await self._prepare(connection)
             lease_ms = int(self._pace.lease_s * 1000)

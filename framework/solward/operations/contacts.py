@@ -99,8 +99,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_unlike(new: ContactRow, known: Sequence[ContactRow], own: Sequence[OwnWallet]) -> None:
-    """Raise `InvalidRequest` if a contact's address or name looks like a contact's or own
-    wallet's."""
+    """Raise `InvalidRequest` if an address or name looks like a contact's or own wallet's."""
     wallets = [KnownAddress(each.address, "a wallet of this service") for each in own]
     if any(each.address == new.address for each in own):
         raise InvalidRequest("address is a wallet of this service, which is called by its own name")

@@ -616,7 +616,6 @@ def operation_parameters(name: str) -> Schema:
 
 
 def recipient_fields(name: str) -> tuple[Recipient, ...]:
-    """Return the fields that name the recipient, of an operation or the built-in skill of its name;
-    none for any other skill."""
+    """Return the fields that name the recipient of an operation or its skill; none for others."""
     fields = OPERATIONS[name].fields if name in OPERATIONS else ()
     return tuple(each for each in fields if isinstance(each, Recipient))

@@ -288,8 +288,7 @@ def _check_authority(mint: Mint, wallet: str, kind: str) -> None:
 
 
 async def accounts_of(ledger: ReadLedger, wallet: str, mint: Mint) -> list[TokenHolding]:
-    """Return the wallet's token accounts of a mint: the associated one first, then by balance;
-    raises `NotEnough` if there is none."""
+    """Return the wallet's accounts of a mint, the associated one first; raises `NotEnough`."""
     own = associated_address(wallet, mint.address, mint.program)
     held = [each for each in await ledger.holdings(wallet) if each.mint == mint.address]
     if not held:
@@ -300,8 +299,7 @@ async def accounts_of(ledger: ReadLedger, wallet: str, mint: Mint) -> list[Token
 async def _taken(
     ledger: ReadLedger, wallet: str, mint: Mint, units: int
 ) -> list[tuple[TokenHolding, int]]:
-    """Return the wallet's token accounts to take `units` from, and the units from each; raises
-    `NotEnough` if it holds fewer."""
+    """Return the token accounts to take `units` from, and the units of each; raises `NotEnough`."""
     held = await accounts_of(ledger, wallet, mint)
     balance = sum(holding.units for holding in held)
     if units > balance:

@@ -104,8 +104,7 @@ async def _reported(skill: LoadedSkill, params: object, context: SkillContext, e
 
 
 async def _shielded(skill: LoadedSkill, params: object, context: SkillContext) -> str:
-    """Check the parameters, apply defaults and run the skill. Deliberate errors pass; all others
-    are logged and their text is hidden."""
+    """Check the parameters, apply defaults, run the skill; log and hide errors not deliberate."""
     name = skill.spec.name
     try:
         return await _timed(skill, skill.parameters.validate(params), context)

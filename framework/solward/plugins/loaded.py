@@ -138,8 +138,7 @@ class LoadedProvider(_LoadedPlugin):
         options: Mapping[str, Any] | None = None,
         context: ProviderContext = EMPTY_CONTEXT,
     ) -> AsyncGenerator[str | Usage, None]:
-        """Yield one answer in pieces, or whole if the provider has no stream; raise as
-        `complete`."""
+        """Yield one answer in pieces, or whole without a stream; raise as `complete`."""
         if not self.streams:
             completion = await self.complete(request, options, context)
             yield completion.text or ""

@@ -270,8 +270,7 @@ class PluginSettings:
             return was
 
     async def purge(self, connection: AsyncConnection, plugin: str) -> int:
-        """Delete all settings of a distribution's skills in the caller's transaction; count
-        them."""
+        """Delete all settings of a distribution's skills in a transaction; return how many."""
         await lock_exclusive(connection, _LOCK)
         removed = await connection.execute(
             delete(plugin_settings).where(plugin_settings.c.plugin == plugin)

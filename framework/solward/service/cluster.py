@@ -173,7 +173,6 @@ async def open_cluster(
 async def _price_sources(
     settings: Settings, ledger: Ledger, stack: AsyncExitStack
 ) -> tuple[PriceSource, ...]:
-    """Return the sources of PRICE_SOURCES; the stack closes their clients."""
     sources: list[PriceSource] = []
     for name in settings.price_sources:
         if name == JupiterPrices.name:
@@ -396,8 +395,7 @@ async def _answer(
 
 
 def _exact(number: object) -> Fraction | None:
-    """Return a JSON number without a float in between; None if it is none that can be a
-    price."""
+    """Return a JSON number without a float in between; None if it cannot be a price."""
     if type(number) is int:
         return Fraction(number) if 0 < number < 10**_MOST_MAGNITUDE else None
     if type(number) is not Decimal or not number.is_finite() or number <= 0:

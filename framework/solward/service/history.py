@@ -198,7 +198,6 @@ class History:
 
 
 async def _check_place(connection: AsyncConnection, before: str | None) -> None:
-    """Raise `InvalidRequest` if `before` is not the id of a record."""
     if before is not None and await store.get(connection, before) is None:
         raise InvalidRequest("before must be the id of a transaction")
 
@@ -228,8 +227,7 @@ async def filtered_ids(
 
 @functools.cache
 def _page(names: tuple[str, ...], *, older: bool) -> tuple[Prepared, bool]:
-    """Return the statement for these fields, of rows `(id, fits, place)`, and whether it walks
-    more records than it gives."""
+    """Return the statement for these fields, and whether it walks more records than it gives."""
     walked = next((name for name in _WALKED if name in names), None)
     columns = transactions.c
     start: Any = bindparam("b_last")

@@ -83,8 +83,7 @@ _CUT_ENTRIES = delete(audit).where(audit.c.seq.in_(bindparam("seqs", expanding=T
 
 @dataclass(frozen=True, slots=True)
 class RetentionResult:
-    """The numbers of decisions, audit entries, sellers' answers, rows of usage and judged
-    transactions that one run deleted."""
+    """The numbers of rows of each kind that one run deleted."""
 
     decisions: int = 0
     events: int = 0
@@ -137,8 +136,7 @@ async def retain(database: Database, settings: Settings, now_ms: int) -> Retenti
 
 @asynccontextmanager
 async def hourly_retention(database: Database, settings: Settings) -> AsyncIterator[None]:
-    """Run `retain` now and every hour, by the time of the limits' windows: a clock that is ahead
-    deletes nothing early."""
+    """Run `retain` now and every hour, by the windows' time, so no fast clock deletes early."""
 
     async def hourly() -> None:
         while True:

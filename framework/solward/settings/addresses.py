@@ -58,8 +58,7 @@ def parts_of(text: str) -> tuple[str, ...]:
 
 
 def shown_address(url: str) -> str:
-    """Return an address as people may see it: `origin_of`, and all of one of this machine that has
-    no user, query or fragment."""
+    """Return an address as people may see it: whole if it is of this machine, else `origin_of`."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -159,7 +159,6 @@ def _password_over_network(url: str) -> str | None:
 
 
 def _parts(value: object) -> object:
-    """Return the parts of a text that commas separate."""
     return parts_of(value) if isinstance(value, str) else value
 
 

@@ -56,8 +56,7 @@ def check_env_file(path: Path, fields: Collection[str], candidates: Collection[s
 
 
 def meant_setting(name: str, candidates: Collection[str]) -> str | None:
-    """Return the setting, in capitals, that is meant by a variable that is none; None if the
-    variable is likely another program's."""
+    """Return the setting, in capitals, that a misspelled variable means; None if none is near."""
     name = name.upper()
     known = [each.upper() for each in candidates]
     closest = max(known, key=lambda each: SequenceMatcher(None, name, each).ratio())

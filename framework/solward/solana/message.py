@@ -163,8 +163,7 @@ def is_batch(program: str, data: bytes) -> bool:
 
 
 def unbatched(call: Call) -> tuple[Call, ...]:
-    """Return the instructions of a batch, each with its own accounts; any other call, and a batch
-    that is malformed, alone; pure."""
+    """Return a batch's instructions, each with its accounts; any other or malformed call alone."""
     if not is_batch(call.program, call.data):
         return (call,)
     try:

@@ -195,8 +195,7 @@ def stake_at(address: str, account: Account | None, time: StakeTime) -> Stake | 
 
 
 def unix_time(clock: Account | None) -> int:
-    """Return the ledger's time in its clock sysvar, in seconds since the Unix epoch; raises
-    `LedgerUnavailable` where it is none."""
+    """Return the clock sysvar's time in seconds since the epoch; raises `LedgerUnavailable`."""
     try:
         if clock is None:
             raise LedgerUnavailable("The ledger did not show its clock")

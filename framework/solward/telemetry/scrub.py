@@ -58,8 +58,7 @@ _MIN_PATH_KEY = 16
 
 
 def conceal(secrets: Iterable[str]) -> None:
-    """Redact these texts from now on, but none under 8 characters, which could be ordinary
-    words."""
+    """Redact these texts from now on, but none under 8 characters: it may be a word."""
     long_enough = {each for each in secrets if len(each) >= _MIN_KNOWN}
     if long_enough.issubset(_known):
         return

@@ -337,8 +337,7 @@ def joined(text: str) -> str:
 
 
 def _arguments(sent: Any) -> Any:
-    """Return the JSON value with exact numbers; text that cannot be read stays text, and the
-    agent's act phase refuses it."""
+    """Return the JSON value with exact numbers; unreadable text stays text, which agents refuse."""
     text = sent if isinstance(sent, str) or sent is None else write_json(sent, ascii_only=True)
     if not text:
         return text

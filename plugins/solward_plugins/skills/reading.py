@@ -69,7 +69,6 @@ def _holding(token: TokenBalance) -> str:
 
 
 async def _stakes(_params: Mapping[str, Any], context: SkillContext) -> str:
-    """List one stake a line, with the next step for each."""
     stakes = await context.stakes()
     if not stakes:
         return "The wallet has no stake accounts. stake_sol makes one."
@@ -91,7 +90,6 @@ def _next(stake: Stake, wallet: str) -> str:
 
 
 async def _token(params: Mapping[str, Any], context: SkillContext) -> str:
-    """List the facts of a token, one a line."""
     address = context.tokens.resolve(params["token"], "token")
     mint = await read_mint(context.ledger, address, "token")
     balances = await context.balances()

@@ -440,8 +440,7 @@ def unexpected() -> LedgerUnavailable:
 
 
 def _wait(response: httpx.Response) -> float | None:
-    """Return seconds until the request may be made again, 0 where the answer does not say; None:
-    now it is answered."""
+    """Return seconds until the request may be repeated, 0 if unknown; None: it is answered."""
     after = _seconds(response.headers.get("retry-after"))
     if response.status_code == 503:
         return None if after is None else max(after, _SHORTEST_S)

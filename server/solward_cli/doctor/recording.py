@@ -330,7 +330,6 @@ def _placeholders(exchanges: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[
 
 
 def _replace(text: str, addresses: Mapping[str, str], hosts: Mapping[str, str]) -> str:
-    """Replace addresses and hosts in `text`, also inside base64."""
     for found, other in (*addresses.items(), *hosts.items()):
         if found in text:
             text = text.replace(found, other)
@@ -344,7 +343,6 @@ def _replace(text: str, addresses: Mapping[str, str], hosts: Mapping[str, str]) 
 
 
 def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Change every text of a JSON value."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):

@@ -339,7 +339,6 @@ class AgentForms:
         self._provider.on_value_change(lambda: self._show_provider(None))
 
     def _show_provider(self, options: Mapping[str, Any] | None) -> None:
-        """Show the model, options and costs of the chosen provider."""
         provider = self._providers.get(self._provider.value or "")
         if self._agent is None or options is None:
             self._model.set_value(provider.default_model if provider else "")

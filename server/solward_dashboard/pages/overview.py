@@ -276,7 +276,6 @@ class WaitingHolds:
 
 
 def _refusals(shown: tuple[Refusals, DisplayContext]) -> None:
-    """Show the latest refusals of all wallets."""
     found, context = shown
     with sw.marked(sw.row(), "by-rule"):
         for rule, count in found.by_rule.items():
@@ -365,7 +364,6 @@ def _limits(limits: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
 
 
 def _decisions(decisions: Sequence[tuple[str, Decision]]) -> None:
-    """Show the newest decisions, newest first."""
     if not decisions:
         nothing = "No agent has decided anything yet."
         _none(nothing, "Make and start one on the Agents page", "/agents")

@@ -62,7 +62,6 @@ async def _replace(document: Mapping[str, Any], done: str) -> None:
 async def _narrow(
     document: Mapping[str, Any], question: str, details: Sequence[str], verb: str, done: str
 ) -> None:
-    """Replace the policy if a person agrees to the consequences."""
     if await confirmed(question, [*details, *await consequences(document)], verb):
         await _replace(document, done)
 

@@ -281,7 +281,6 @@ class Table:
             await self._load(LIMIT)
 
     async def _load(self, limit: int) -> None:
-        """Load the next page of records that fit the filter."""
         wanted = self._filter
         try:
             with sw.disabled(self._older):

@@ -265,7 +265,6 @@ def _address(wallet: Wallet) -> None:
 
 
 async def _show_qr(wallet: Wallet) -> None:
-    """Show the wallet's address as a QR code."""
     # Imported here because most visitors never show a code.
     import segno
 
@@ -404,7 +403,6 @@ def rent_rows(found: Reclaimable | None, wallet: CurrentWallet) -> None:
 
 
 def _stake(wallet: CurrentWallet, stake: Stake) -> None:
-    """Show a stake account with its action."""
     verb = "Withdraw" if stake.can_be_withdrawn else "Unstake"
     name = "withdraw_stake" if stake.can_be_withdrawn else "unstake"
 

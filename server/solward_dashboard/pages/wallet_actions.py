@@ -497,7 +497,6 @@ def _offered_fields(kind: type[Request]) -> list[Field]:
 
 
 def _field_lines(kind: type[Request], values: Mapping[str, Any]) -> list[str]:
-    """Return the fields as they are sent, a line each."""
     found = [(each.label, values[each.json]) for each in fields_of(kind) if each.json in values]
     lines = []
     for label, value in found:

@@ -132,8 +132,7 @@ class Caller:
         return None if self.credential is None else self.credential.wallet_id
 
     def actor(self) -> Actor:
-        """Return the caller for the engine, with its key's daily limits and the life of its
-        secret."""
+        """Return the caller for the engine, with its key's daily limits and secret."""
         if self.key is not None:
             return replace(actor_of_key(self.key, self.hash), trace=request_id())
         return Actor(self.principal, api_key=self.hash or None, trace=request_id())
@@ -305,8 +304,7 @@ def _serve(caller: Caller) -> None:
 
 
 def bearer() -> str:
-    """Return the request's token; empty if there is none, or more than one: a proxy may have
-    checked the other."""
+    """Return the request's token; empty for none or several, as a proxy may check another."""
     values = request.headers.getlist("Authorization")
     scheme, _, token = (values[0] if len(values) == 1 else "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""

@@ -129,8 +129,7 @@ def status_of(error: Exception, statuses: ErrorStatus = "contract") -> int:
 
 
 def shown_text(error: SolwardError) -> str:
-    """Return a deliberate error's text for its caller. If a model refused, its own words follow,
-    which must not be logged."""
+    """Return a deliberate error's text, with a model's words of refusal, which no log may have."""
     said = error.said if isinstance(error, ModelRefused) else ""
     return scrub_text(f"{error}: {said}" if said else str(error))
 
@@ -178,7 +177,6 @@ def _sentence(error: Exception) -> str:
 
 
 def _protocol_headers(error: Exception, status: int) -> dict[str, str]:
-    """Return the headers that HTTP requires for this status."""
     if status == 401:
         is_signed = isinstance(error, DecisionRefused)
         return {"WWW-Authenticate": SIGNATURE if is_signed else "Bearer"}

@@ -154,7 +154,6 @@ def operation_body(declared: Declared, more: Mapping[str, Schema] = {}) -> Opera
 
 
 def _parameter(field: Field) -> Schema:
-    """Return the schema of a field of a request."""
     if isinstance(field, Recipient):
         named = "From an admin also a wallet's id, or the name of a contact or wallet."
         return field.schema() | {"description": f"{field.text} {named}"}

@@ -246,8 +246,7 @@ def document_inputs(registry: Registry) -> Hashable:
 
 
 def least_roles(app: Quart) -> dict[tuple[str, str], Role]:
-    """Return (path, method) -> the least role of an admin credential. Paths are as in the document;
-    all skills share one."""
+    """Return (path, method) -> the least role of an admin credential, by the document's paths."""
     found = {}
     for rule in app.url_map.iter_rules():
         role = rule_of(app.view_functions[rule.endpoint]).role

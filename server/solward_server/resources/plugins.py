@@ -86,7 +86,6 @@ def _place(place: Place, wrong: bool, settings: Settings) -> dict[str, Any]:
 
 
 def _secrets(terms: Terms, settings: Settings) -> list[dict[str, Any]]:
-    """Return whether each secret has a value, never the value."""
     unset = settings.unset(terms)
     return [{"env": name, "set": name not in unset} for name in terms.secrets()]
 

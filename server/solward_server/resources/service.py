@@ -50,8 +50,7 @@ async def _statistics(context: RouteContext) -> dict[str, int] | None:
 
 
 async def _webhooks(context: RouteContext) -> dict[str, str]:
-    """Return the state of each webhook that is set: `ok`, or `failing` while its receiver does not
-    accept its messages."""
+    """Return each webhook's state: `ok`, or `failing` while its receiver refuses messages."""
     service = context.service
     senders = [each for each in (service.webhook, service.alert_webhook) if each is not None]
     if not senders:

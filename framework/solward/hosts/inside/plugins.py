@@ -310,7 +310,6 @@ def _running(incoming: IncomingCall) -> CallInHost:
 
 
 async def _run(call: CallInHost, hook: Callable[[], Awaitable[T]]) -> T:
-    """Await a hook as this call."""
     with running(call):
         return await _shielded(hook())
 

@@ -813,7 +813,6 @@ class Channel:
             self._admit()
 
     async def _room(self) -> None:
-        """Wait until more output may be added."""
         while not self._ended and len(self._out) > _HIGH:
             self._has_room.clear()
             await self._has_room.wait()

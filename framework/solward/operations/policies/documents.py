@@ -201,8 +201,7 @@ class Policies:
             await store.drop_set(self._database, connection, who)
 
     async def grants_by_principal(self, who: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Return principal -> its `grants` as documents and their `sentences`, for each of these
-        that is under grants."""
+        """Return principal -> its `grants` and their `sentences`, for each that is under grants."""
         stored, names = await self._now(who)
         return {
             each: {

@@ -185,7 +185,6 @@ def beside_sentence(assets: Sequence[str]) -> str:
 
 
 def _limits(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each asset's name and limits."""
     for name, limit in document.get("assets", {}).items():
         yield name, limit["usd"] if name == ANY_ASSET else limit
 

@@ -373,6 +373,5 @@ async def _differs(skill: WatchedSkill, run: Run) -> list[str]:
 
 
 async def _forget(skill: WatchedSkill, wallet: TestWallet) -> None:
-    """Delete the entries that the skill keeps for a wallet."""
     async with wallet.stand.service.database.write() as connection:
         await plugin_entries.clear(connection, canonical(skill.loaded.distribution), wallet.id)

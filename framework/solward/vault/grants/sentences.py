@@ -407,7 +407,6 @@ def _room(finding: Finding) -> str:
 
 
 def _quantity(line: Line, names: Names) -> str:
-    """Return a line's amount, such as `3 USDC`."""
     if line.asset == SOL:
         return amount_of(line.units, SOL_DECIMALS, SOL, names)
     if line.decimals is None:

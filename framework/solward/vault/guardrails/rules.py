@@ -57,8 +57,7 @@ class Verdict:
 
 
 class PluginGuardrail(Protocol):
-    """A plugin's rule. It runs after the built-in ones, outside the database, and can only refuse
-    or let a person decide."""
+    """A plugin's rule, which runs after the built-in ones and can only refuse or hold."""
 
     @property
     def name(self) -> str:

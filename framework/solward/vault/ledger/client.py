@@ -119,7 +119,6 @@ class Ledger:
         return tuple(map(self._over, self._many.nodes()))
 
     def _over(self, node: Transport) -> Ledger:
-        """Return the ledger over one of the nodes."""
         found = self._over_nodes.get(node)
         if found is None:
             found = self._over_nodes[node] = Ledger(node, self._known)
@@ -652,7 +651,6 @@ def _read_each(method: str, items: Any, read: Callable[[Any], T]) -> list[T]:
 
 
 def _holding(program: str, item: Any) -> TokenHolding:
-    """Return a token account as it is listed."""
     address, data = _address(item["pubkey"]), item["account"]["data"]
     if isinstance(data, list):
         # Its mint was closed, so that nobody knows the decimals; such a mint has no units.

@@ -167,8 +167,7 @@ class _Connection:
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEAD)
 
     def is_ready_again(self) -> bool:
-        """Return whether the next request may use it: the answer is whole, nothing came beyond it,
-        and the node keeps the connection."""
+        """Return whether the next request may use it: the answer is whole and the node keeps it."""
         http = self._http
         is_over = http.our_state is h11.DONE and http.their_state is h11.DONE
         if not is_over or http.trailing_data[0]:
@@ -251,8 +250,7 @@ def _credentials(header: bytes, url: httpx.URL) -> _Headers:
 
 
 def _proxy(url: httpx.URL) -> httpx.URL | None:
-    """Return the proxy in `HTTPS_PROXY` or `HTTP_PROXY`, else `ALL_PROXY`; None if `NO_PROXY` has
-    the host, or the host and port."""
+    """Return the proxy in `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY`; None if in `NO_PROXY`."""
     named = getproxies()
     address = named.get(url.scheme) or named.get("all")
     if not address or proxy_bypass(f"{url.host}:{_port(url)}"):

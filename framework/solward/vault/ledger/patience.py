@@ -49,8 +49,7 @@ class NodeBusy(LedgerUnavailable):
 
 
 class NodeDenies(LedgerUnavailable):
-    """A node that does not serve this caller at all (a wrong key or path, a blocked address), so
-    that waiting does not help."""
+    """A node that does not serve this caller (a wrong key or path), so waiting does not help."""
 
 
 @contextmanager

@@ -95,8 +95,7 @@ class Transport(Protocol):
         """The origin of its answers: the node's host, or `IN_PROCESS`."""
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
-        """Return the `result`; raises `LedgerRejected` for an error object, `LedgerUnavailable` if
-        there is no usable answer."""
+        """Return the `result`; raises `LedgerRejected` for an error, else `LedgerUnavailable`."""
 
     async def close(self) -> None:
         """Release connections."""

@@ -342,8 +342,7 @@ class Engine:
     async def payment(
         self, transaction_id: str
     ) -> tuple[TransactionRecord, PaymentRow, bytes | None]:
-        """Return a payment as stored, and its bytes while they may land, to show to the seller
-        again.
+        """Return a stored payment, and its bytes while they may land, to show to the seller again.
 
         Raises:
             NotFound: no such payment.
@@ -883,7 +882,6 @@ def _with_leaves(record: TransactionRecord, outflow: Outflow | None) -> Transact
 def _payment_row(
     record: TransactionRecord, draft: Draft, payment: Payment, assessment: Assessment
 ) -> PaymentRow:
-    """Return the row that stores a payment with its reservation."""
     message = assessment.transaction.message
     digest, index = signed_message(message, draft.intent.wallet)
     request = {each.name: getattr(payment, each.name) for each in fields(PaidRequest)}

@@ -91,8 +91,7 @@ def would_fail(failure: str | None) -> str:
 
 
 def is_passing(err: Any) -> bool:
-    """Return whether the transaction may succeed a moment later, because the ledger's error says
-    nothing of the transaction itself."""
+    """Return whether a transaction may succeed later, because the error says nothing of it."""
     names = [err] if isinstance(err, str) else err if isinstance(err, dict) else ()
     return any(name in _PASSING for name in names)
 

@@ -196,8 +196,7 @@ class HoldTaken(Exception):
 
 
 class HoldWaits(Exception):
-    """Raised if an approval cannot be carried out for now, with the reason; nothing was stored, and
-    the approval is not used up."""
+    """Raised with the reason if an approval cannot be carried out for now; it is not used up."""
 
 
 class PocketTaken(Exception):

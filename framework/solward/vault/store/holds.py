@@ -363,8 +363,7 @@ async def expire(connection: AsyncConnection, row: HoldRow, moment: Moment) -> b
 
 
 async def abandoned_holds(connection: AsyncConnection, me: str) -> list[HoldRow]:
-    """Return approved holds with a recipe that no other living process carries out, oldest
-    first."""
+    """Return approved holds with a recipe that no other process carries out, oldest first."""
     parameters = {"me": me, "now": await clock(connection)}
     rows = await connection.execute(_ORPHANED, parameters)
     return [row_of(row) for row in sorted(rows, key=_seq)]

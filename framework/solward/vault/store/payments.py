@@ -300,8 +300,7 @@ async def of_transactions(
 async def list_payments(
     connection: AsyncConnection, wallet_id: str | None, limit: int, before: str | None
 ) -> list[PaymentRow]:
-    """Return the newest payments, of one wallet or all, older than that of the record `before`;
-    answers without their bodies."""
+    """Return the newest payments before the record `before`, without their answers' bodies."""
     statement = select(*_WITHOUT_BODIES).order_by(payments.c.seq.desc()).limit(limit)
     if wallet_id is not None:
         statement = statement.where(payments.c.wallet_id == wallet_id)

@@ -63,7 +63,6 @@ async def renew(
 async def _lease(
     connection: AsyncConnection, process_id: str, kind: str, host: str, lease_ms: int
 ) -> dict[str, Any]:
-    """Return a row of a lease that begins now."""
     now = await clock(connection)
     return {
         "id": process_id,

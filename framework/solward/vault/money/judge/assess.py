@@ -257,8 +257,7 @@ class Assessor:
         return await self._assess_budgeted(draft, transaction, blockhash, nonce, max_fee)
 
     def bid_lamports(self, draft: Draft, assessment: Assessment) -> int:
-        """Return the priority fee, in lamports, that this service added and `rebuild` can leave
-        out."""
+        """Return the priority fee in lamports that this service added, which `rebuild` can drop."""
         if draft.wire is not None or not self._fees.budgets(draft.instructions):
             return 0
         return fee_terms(assessment.transaction.message).bid_lamports
@@ -599,7 +598,6 @@ async def read_and_simulate(
 
 
 def _may_be_others(draft: Draft, assessment: Assessment) -> bool:
-    """Return whether the effects exceed the declaration, maybe because others landed."""
     effects, intent = assessment.effects, draft.intent
     if effects is None:
         return False

@@ -252,8 +252,7 @@ def with_margin(units: int) -> int:
 
 
 def bytes_with_margin(loaded: int | None) -> int:
-    """Return the limit of loaded bytes of a transaction that loaded so many in the simulation; the
-    highest if the node does not say."""
+    """Return the limit of loaded bytes for so many in the simulation; the highest if unknown."""
     if loaded is None:
         return MAX_LOADED_BYTES
     return min(MAX_LOADED_BYTES, loaded + max(loaded // _MARGIN_SHARE, _LEAST_BYTES_MARGIN))
@@ -261,8 +260,7 @@ def bytes_with_margin(loaded: int | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ComputeUse:
-    """The compute units that a simulation used, and the bytes of accounts that it loaded; None if
-    the node does not say."""
+    """The compute units and loaded bytes of a simulation; None if the node does not say."""
 
     units: int
     loaded_bytes: int | None = None

@@ -46,8 +46,7 @@ def outgoing(outflow: Outflow, intent: Intent, pocket: PocketUse | None) -> Outg
 
 
 def funded(lines: Sequence[Line], own: Collection[str]) -> tuple[Line, ...]:
-    """Return the lines with transfers to wallets of this service as `FUND`; a payment to such a
-    wallet stays a payment."""
+    """Return the lines with transfers, not payments, to wallets of this service as `FUND`."""
     return tuple(
         replace(line, operation=Operation.FUND)
         if line.operation == Operation.TRANSFER and (line.account in own or line.owner in own)

@@ -326,7 +326,6 @@ class GrantJudge:
         under: Mapping[str, CompiledGrants],
         version: int,
     ) -> Case:
-        """Return the case with the facts that its grants depend on."""
         own = frozenset(await recipient_store.own_wallets(connection, addresses(case.lines)))
         case = replace(case, own=own, lines=funded(case.lines, own))
         if any(each.uses_book for each in under.values()):
@@ -367,8 +366,7 @@ async def _with_launched(connection: AsyncConnection, case: Case) -> Case:
 async def names_of(
     connection: AsyncConnection, tokens: TokenList, principals: Iterable[str]
 ) -> Names:
-    """Return the names of these agents, keys, schedules and wallets, for sentences. Principals of
-    other kinds have no names."""
+    """Return the names of these agents, keys, schedules and wallets, for sentences."""
     wanted: dict[str, set[str]] = {}
     for each in principals:
         kind, _, own_id = each.partition(":")

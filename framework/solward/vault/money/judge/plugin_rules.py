@@ -22,8 +22,7 @@ _log = structlog.get_logger(__name__)
 
 
 class RuleFailure(str):
-    """The reason of a rule that raised or did not answer in time. It refuses like any other, but
-    does not use up an approval."""
+    """The reason of a rule that raised or was late: it refuses, but uses up no approval."""
 
     __slots__ = ()
 
@@ -91,8 +90,7 @@ def failure_of(error: BaseException) -> RuleFailure:
 
 
 def exact_answer(answer: object) -> str | Hold | None:
-    """Return a rule's answer in exact types, so that the rule cannot change it afterwards; anything
-    but None and `Hold` is a refusal."""
+    """Return a rule's answer in exact types, final; anything but None and `Hold` is a refusal."""
     if answer is None or type(answer) is RuleFailure:
         return answer
     if type(answer) is Hold and isinstance(answer.reason, str):

@@ -164,7 +164,6 @@ class Prices:
 
 
 async def _answer(source: PriceSource, assets: frozenset[str]) -> Mapping[str, object] | NoPrice:
-    """Return one source's answer, read once, as a plain mapping."""
     try:
         answer: object = await source.prices(assets)
         if isinstance(answer, Mapping):

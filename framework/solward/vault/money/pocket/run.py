@@ -246,7 +246,6 @@ class PocketRuns:
             await self._finish(record, called, sweeps=row.position is None)
 
     async def _call_outcome(self, record: TransactionRecord) -> Outcome:
-        """Return the outcome of a record's call, which has ended already."""
         async with self._database.read() as connection:
             steps = await attempt_store.of_transaction(connection, record.id)
         for attempt in reversed(steps):
@@ -550,8 +549,7 @@ class PocketRuns:
     async def _homeward(
         self, wallet: str, pocket: str, lamports: int, accounts: Sequence[PocketHolding]
     ) -> tuple[Instruction, ...] | str:
-        """Return the sweep's instructions, or the reason why the wallet would pay more rent than
-        counted."""
+        """Return the sweep's instructions, or why the wallet would pay more rent than counted."""
         targets = [each.token.account(wallet) for each in accounts]
         found = await self._ledger.accounts([*targets, RENT_SYSVAR]) if targets else {}
         there = {address for address, state in found.items() if state is not None}

@@ -137,8 +137,7 @@ class _PluginAnswer:
 
 
 class BidTooHigh(Exception):
-    """Raised if only network fee and rent exceed a limit; nothing was stored. A bid that is lower
-    by `excess_lamports` would fit."""
+    """Raised if only costs exceed a limit; a bid lower by `excess_lamports` would fit."""
 
     def __init__(self, excess_lamports: int) -> None:
         super().__init__(excess_lamports)

@@ -348,8 +348,7 @@ class Watcher(Poller[LivePayment]):
         return absent
 
     async def _find_short(self, node: Ledger, items: Sequence[LivePayment], slot: int) -> set[str]:
-        """Return the payments whose account would hold less than our records explain if all were
-        dead."""
+        """Return the payments whose account would hold less than explained if all were dead."""
         sources = sorted({item.row.source for item in items})
         _slot, states = await node.accounts_at(sources, min_slot=slot, finalized=True)
         dead = [item.transaction_id for item in items]

@@ -279,7 +279,6 @@ class Poller(ABC, Generic[Item]):
         return _settled(item, message, landed, sure=sure)
 
     async def _settle(self, settlements: Sequence[Settlement]) -> None:
-        """Store settlements, and wake the callers that wait for them."""
         if not settlements:
             return
         followed = {item.transaction_id for item in self._open.values() if not item.ends}
