@@ -1,1 +1,1 @@
-"""Processes that run plugins' code, and hold nothing of the service's."""
+"""Processes that run plugins' code without the service's keys, settings or stores."""

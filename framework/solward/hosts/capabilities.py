@@ -1,7 +1,7 @@
-"""The running calls of a plugin host, and the requests that it may make on their behalf.
+"""The running calls of a plugin host, and the requests that the host may make for each call.
 
-A capability names one running call and ends with it. The call fixes the wallet, the caller, the
-number of the money call, and READ or SPEND; nothing that the host sends can change them.
+A capability identifies one running call, and ends with the call. The call determines the wallet,
+the caller, the number of the money call, and READ or SPEND; the host cannot change any of these.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ class CountedCalls:
     """The requests of one kind that one running call may make.
 
     Attributes:
-        code: error code if it makes more than `most`.
-        does: what they do, in words.
-        going_on: limits how many of them run at a time.
-        begun: how many it has begun.
+        code: error code if the call makes more than `most` requests.
+        does: the requests' action as a verb phrase, for the error's text.
+        going_on: limits how many of the requests run at a time.
+        begun: number of requests that the call has begun.
     """
 
     code: str
@@ -114,13 +114,13 @@ class RunningCall:
         context: context of a skill, with wallet, caller and effects; None for other plugins.
         manifest: the plugin's manifest; None if it declares none.
         egress: its HTTP requests; None if it may make none.
-        effects: effects that the skill declares; READ refuses every money call unread.
+        effects: effects that the skill declares; READ refuses every money call before decoding.
         variables: context variables of the caller.
         reads: its reads of the operator's node.
         store_calls: its calls of the store and the history, which use the service's database.
-        late: time of the loop from which on a cancellation means that it took too long.
-        refused: the last refusal of a request of it; None if there was none.
-        ledger: the ledger that a venue may read; a skill reads that of its context.
+        late: event loop time after which a cancellation means that the call took too long.
+        refused: the last refusal of one of the call's requests; None if there was none.
+        ledger: the ledger that a venue may read; a skill reads the ledger in its context.
     """
 
     plugin: str
@@ -162,7 +162,7 @@ class RunningCall:
         return self.refused
 
     def own(self, error: SolwardError) -> SolwardError:
-        """Return the error to raise in the service for one that the plugin raised.
+        """Return the error that the service raises in place of the plugin's error.
 
         A plugin may refuse in its own words. An error with a record or a hold claims that the
         service did something: it is believed only if the service itself raised it in this call.
@@ -181,7 +181,7 @@ class RunningCall:
             raise
 
     async def of_call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await work for the call, with log lines and spans that belong to the call."""
+        """Await work, and attribute its log lines and spans to this call."""
         return await asyncio.get_running_loop().create_task(work, context=self.variables)
 
 
@@ -198,7 +198,7 @@ _SAYABLE: Final = (InvalidRequest, LedgerUnavailable, LedgerRejected)
 def sayable(
     error: SolwardError, allowed: tuple[type[SolwardError], ...] = _SAYABLE
 ) -> SolwardError:
-    """Return the error as a plugin may raise it; a `SkillError` keeps its code."""
+    """Return an error that plugins may raise in place of `error`; a `SkillError` keeps its code."""
     if isinstance(error, SkillError):
         # Only the service may raise the subclasses.
         return error if type(error) is SkillError else SkillError(error.code, str(error))
@@ -215,7 +215,7 @@ class Capabilities:
 
     @contextmanager
     def given(self, call: RunningCall) -> Iterator[bytes]:
-        """Yield a new capability for the call; it ends with the block."""
+        """Yield a new capability for the call, valid inside the block."""
         cap = secrets.token_bytes(_CAPABILITY_BYTES)
         self._running[cap] = call
         try:
@@ -252,7 +252,7 @@ class Capabilities:
         }
 
     def http_handlers(self, egress: Egress) -> dict[str, Handler]:
-        """Return the handlers for a host without skills: HTTP requests alone."""
+        """Return the handlers for a host without skills, which may only make HTTP requests."""
         return {methods.HTTP_REQUEST.name: self._http(egress)}
 
     def _context(self, incoming: IncomingCall) -> SkillContext:
@@ -263,7 +263,7 @@ class Capabilities:
         return call.context
 
     def _spending(self, incoming: IncomingCall, operation: str) -> RunningCall:
-        """Return the call if it may make this money call, before the request is read.
+        """Return the call if it may make this money call. The request is not decoded for this.
 
         Raises:
             SkillError: `call_ended`, `not_a_skill`, `read_only` or `operation_not_declared`.
@@ -436,7 +436,7 @@ def names_of(asset: object, tokens: TokenList) -> tuple[str, ...]:
     try:
         mint = tokens.resolve(asset, "asset")
     except InvalidRequest:
-        # It is no asset; the operation itself refuses it.
+        # The operation itself refuses a value that is not an asset.
         return (str(asset),)
     symbol = tokens.symbol_of(mint)
     return (mint,) if symbol is None else (mint, symbol)
@@ -447,7 +447,7 @@ class TenantHost:
     """A host and its running calls.
 
     Attributes:
-        connections: name of the connections that its requests use; never shared with another name.
+        connections: name of the host's HTTP connections; hosts with other names never use them.
         on_faulty_call: called with a plugin and a text when a call fails by the plugin's fault.
     """
 

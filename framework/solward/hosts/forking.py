@@ -1,5 +1,5 @@
-"""The zygote, a process that forks hosts, without the service's environment, as the service sees
-it."""
+"""The service's side of the zygote: a process that forks hosts, started without the service's
+environment."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class Zygote:
         return self._gone.done() or self._process.poll() is not None
 
     async def unavailable(self) -> str | None:
-        """Return why this machine cannot confine hosts; None if it can.
+        """Return the reason why this machine cannot confine hosts; None if it can.
 
         Raises:
             ZygoteEnded: if it does not become ready.
@@ -199,8 +199,8 @@ class Zygote:
         await self._gone
 
     def stand_back(self, nice: int, pid: int | None = None) -> None:
-        """Change the nice value of the host `pid`, or of the zygote and all hosts without their
-        own. Nothing changes if the process is gone or busy."""
+        """Change the nice value of the host `pid`, or of the zygote and all hosts that have no
+        nice value of their own. Nothing changes if the process is gone or busy."""
         with contextlib.suppress(OSError):
             self._control.send(json.dumps({"nice": nice, "pid": pid}).encode())
 
@@ -294,15 +294,15 @@ class Zygote:
 
 
 class SharedZygote:
-    """A zygote for several `Hosts`, started when one of them first needs it, and again after its
-    end. Whoever made it closes it after all of them.
+    """A zygote that several `Hosts` share, started when first needed, and again after it ends.
+    Its creator closes it after all these `Hosts`.
 
     Sharing is safe: the zygote has only imported libraries that all may read, and it knows of a
     host only where its modules are and what it may read and write.
     """
 
     def __init__(self, nice: int) -> None:
-        """Make one that has not started.
+        """Make a shared zygote without starting it.
 
         Args:
             nice: see `Zygote`.
@@ -328,7 +328,7 @@ class SharedZygote:
         return self._zygote
 
     async def close(self, grace_s: float = 0.5) -> None:
-        """End it, and wait until it is gone."""
+        """End the zygote, and wait until it is gone."""
         if self._zygote is not None:
             await self._zygote.close(grace_s)
 

@@ -1,4 +1,4 @@
-"""One plugin host as the service sees it: its calls, its end, and its restarts."""
+"""The service's side of one plugin host: its calls, its end, and its restarts."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ class SupervisionLimits:
         idle_cpu_s: processor time without a running call, beyond a tenth of one processor.
         crashes: number of ends within `crash_window_s` that disable the tenant.
         watch_s: time between two checks of memory, processor and scratch.
-        lines_a_minute: lines of its log that are written in a minute.
-        noisy_lines: lines of its log in a minute that make it noisy, which is a fault.
+        lines_a_minute: maximum number of lines of its log that are written in a minute.
+        noisy_lines: lines of its log in a minute at which it is noisy, which is a fault.
         flood_lines: lines of its log in a minute at which it is ended.
         free_bytes: bytes that the disk of a host's scratch folder must have free.
-        nice: nice value of hosts, 0 to 19, each and together in a session; of urgent ones 0.
+        nice: nice value of each host and of their session, 0 to 19; urgent hosts have 0.
     """
 
     answer_s: float = 5.0
@@ -203,7 +203,7 @@ class HostProcess:
         await asyncio.shield(self.gone)
 
     async def reason(self) -> str:
-        """Return why it ended, once that is known."""
+        """Wait until the reason of the process's end is known, and return it."""
         return await asyncio.shield(self.ended)
 
     def check_answer(self, within_s: float) -> None:
@@ -313,8 +313,8 @@ class HostProcess:
 
 
 class Host:
-    """A tenant's host, which runs one process at a time. The first call starts it, and so does the
-    first call after its end. `Hosts` makes it."""
+    """A tenant's host, which runs one process at a time. A call starts the process if none runs.
+    Create hosts through `Hosts`."""
 
     def __init__(
         self,
@@ -439,8 +439,8 @@ class Host:
         return self._starting is not None or (process is not None and process.busy)
 
     def expect(self, method: Method, answer: Any) -> None:
-        """Require that every later process answers this method exactly so before it serves a call;
-        any other answer disables the tenant."""
+        """Require exactly this answer to the method from every later process, before the process
+        serves a call; any other answer disables the tenant."""
         self._expected = (method, method.answers.write(answer))
 
     def enable(self) -> None:

@@ -53,7 +53,7 @@ Lend = Callable[[], AbstractAsyncContextManager[TenantHost]]
 
 @dataclass(frozen=True, slots=True)
 class HostedProvider:
-    """One provider, each of whose hooks is a call into a host.
+    """A provider whose hooks are calls into a host.
 
     Attributes:
         whole: limits of requests for an answer that does not stream, instead of those of all calls.
@@ -318,7 +318,7 @@ class ModelHosts:
 
 @dataclass(slots=True)
 class _ModelHost:
-    """A host with its calls, waiting ones too; the process that had a first call; calls by lane."""
+    """A host with its running and waiting calls, its process after a first call, calls by lane."""
 
     host: Host
     capabilities: Capabilities

@@ -366,7 +366,7 @@ async def plugin_hosts(
 def _found(
     host: TenantHost, candidate: Candidate, plugin: Plugin, secret: SecretOf
 ) -> ImportResult:
-    """Return a plugin as its host declared it, in built-in values, or why it cannot be used."""
+    """Return the plugin that its host declared, or the reason why it cannot be used."""
     try:
         spec, group = plugin.spec, candidate.group
         if isinstance(spec, methods.Problem):
@@ -407,7 +407,7 @@ _CODES: Final = frozenset(
 
 
 def _numbers(value: Any) -> Any:
-    """Return JSON Schema with floats in place of fractions that a float holds exactly."""
+    """Return JSON Schema in which fractions are floats if a float represents them exactly."""
     if isinstance(value, Mapping):
         return {name: _numbers(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -515,7 +515,7 @@ class _Plugin:
         }
 
     async def _of_venue(self, method: Method, *, context: VenueContext, **asked: Any) -> Any:
-        """Call a venue's hook; errors tell no more than that it failed."""
+        """Call a venue's hook; an error's text says only that the hook failed."""
         running, given = self._venue(context)
         try:
             return await self.host.call(method, given | asked, running)
@@ -542,7 +542,7 @@ class _Plugin:
     async def guardrail_check(
         self, intent: Intent, effects: TransactionEffects
     ) -> str | Hold | None:
-        """Return a rule's answer; if the host ends instead, the rule has refused."""
+        """Return a rule's answer; if the host ends without one, the rule counts as refusing."""
         asked = {"name": self.name, "intent": intent, "effects": effects}
         try:
             answer: Verdict = await self.host.call(

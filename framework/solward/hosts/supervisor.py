@@ -49,7 +49,7 @@ class Hosts:
         zygote: SharedZygote | None = None,
         apart: bool = False,
     ) -> None:
-        """Make it without starting anything.
+        """Create the object without starting a process.
 
         Args:
             unconfined: third parties that may run unconfined where confinement is unavailable.
@@ -125,8 +125,8 @@ class Hosts:
         return host
 
     def stand_back(self, nice: int) -> None:
-        """Set the nice value of all running hosts, each and together, but not of urgent ones. Hosts
-        that start later have that of the limits."""
+        """Set the nice value of each running host and of their session, except urgent hosts. Hosts
+        that start later get the nice value of the limits."""
         zygote = self._zygote.zygote
         if zygote is not None and not self._apart:
             zygote.stand_back(nice)

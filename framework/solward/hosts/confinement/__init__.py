@@ -3,7 +3,7 @@ the service.
 
 Call `confine` in a forked child with one thread, before it imports a plugin. The process can still
 learn whether a path exists, its size and its times, because imports need `os.stat`. Nothing here
-limits the sum of a scratch folder: whoever starts the process must watch it.
+limits a scratch folder's total size: whoever starts the process must check that.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ConfinementUnavailable(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Confinement:
-    """The files, descriptors and resources that a confined process keeps.
+    """The files, descriptors and resources that a confined process may use.
 
     Attributes:
         read: files and folders that it may read, besides the libraries of Python and the system.
@@ -252,7 +252,7 @@ def _limit(confinement: Confinement) -> None:
 
 def _drop_capabilities() -> None:
     for capability in range(64):
-        # It fails for an ordinary user, who has none to drop, and beyond the kernel's last number.
+        # The call fails for ordinary users, who have no capabilities, and for unknown numbers.
         if _libc().prctl(_CAPBSET_DROP, capability, 0, 0, 0):
             break
     _prctl(_CAP_AMBIENT, _CLEAR_ALL)

@@ -81,7 +81,7 @@ def restrict_files(read: Iterable[str], write: Iterable[str], *, abi: int) -> No
     """
     handled = _HANDLED[max(known for known in _HANDLED if known <= abi)]
     attributes = struct.pack("=QQQ", handled, _NETWORK, _SCOPES)
-    size = 8 if abi < 4 else 16 if abi < 6 else 24  # bytes that the version knows
+    size = 8 if abi < 4 else 16 if abi < 6 else 24  # bytes of the struct in this ABI
     ruleset = _call(_CREATE_RULESET, attributes, size, 0)
     try:
         for paths, rights in ((read, _READ), (write, _WRITE)):

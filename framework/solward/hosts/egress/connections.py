@@ -90,8 +90,8 @@ class AnswerReading:
     """The answer that is being read from a connection.
 
     Attributes:
-        is_whole: whether all of it came, so that its connection may serve another request.
-        abort: closes its connection at once; None before there is one.
+        is_whole: whether the whole answer came, so that its connection may be used again.
+        abort: closes the answer's connection at once; None before there is a connection.
     """
 
     site: Site
@@ -104,8 +104,8 @@ class AnswerReading:
     abort: Callable[[], object] | None = None
 
     def hang_up(self) -> None:
-        """Close the connection of an answer that is not read to its end. httpcore closes it too,
-        but not if it is cancelled while it does."""
+        """Close the connection if its answer was not read to the end. httpcore does the same, but
+        fails to if it is cancelled meanwhile."""
         if not self.is_whole and self.abort is not None:
             self.abort()
 
@@ -174,7 +174,7 @@ _OF_ANSWER: Final = (h11.InformationalResponse, h11.Response, h11.Data)
 
 
 def public(address: Address) -> bool:
-    """Return whether an address is public, so that of a machine on the Internet."""
+    """Return whether an address is public, and so can be a machine's on the Internet."""
     if address.version == 6 and (address not in _UNICAST or address.scope_id is not None):
         return False
     return not any(address in each for each in _REFUSED if each.version == address.version)

@@ -190,7 +190,7 @@ class Answer:
 
 @asynccontextmanager
 async def waiting(until: float) -> AsyncIterator[None]:
-    """Limit the block to this time of the loop; failures of the site get texts of our own."""
+    """End the block at this event loop time; replace the texts of the site's failures."""
     try:
         async with asyncio.timeout_at(until):
             yield
@@ -326,7 +326,7 @@ class AnswerScreen:
         self._held = b""
 
     def take(self, chunk: bytes) -> bytes:
-        """Return the bytes that can be passed on, of this chunk and those held back."""
+        """Return the bytes that can be passed on, from this chunk and earlier ones."""
         if not self._patterns:
             return chunk
         data = self._without(self._held + chunk)

@@ -57,8 +57,8 @@ def remote_context(
 class RemoteCalls:
     """`MoneyCalls` over the channel.
 
-    The service ignores ordinals of this end: it numbers the calls in the order in which they
-    arrive.
+    The service ignores the ordinals that this end passes: it numbers the calls in the order in
+    which they arrive.
     """
 
     __slots__ = ("_builds", "_call", "_numbers", "lifetime")
@@ -70,7 +70,7 @@ class RemoteCalls:
         self._builds: dict[int, Any] = {}
 
     async def money(self, asked: MoneyRequest, ordinal: int, remember: Sequence[Put] = ()) -> Any:
-        """See `MoneyCalls.money`; the service calls back to run the `build` of a pocket."""
+        """See `MoneyCalls.money`; the service calls back to run a pocket's `build` function."""
         if isinstance(asked, TransactRequest) and asked.wire is not None:
             if not isinstance(asked.wire, bytes | bytearray | memoryview):
                 raise InvalidRequest("wire must be bytes")

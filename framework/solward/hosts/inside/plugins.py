@@ -171,7 +171,7 @@ class Plugins:
         self._calls: dict[bytes, RemoteCalls] = {}
 
     async def specs(self, _incoming: IncomingCall) -> tuple[Plugin, ...]:
-        """Return the declaration of every plugin, or why it cannot be used."""
+        """Return each plugin's declaration, or the reason why the plugin cannot be used."""
         return tuple(map(self._plugin, self._named, self._modules))
 
     def _plugin(self, named: EntryPoint, module: Any) -> Plugin:
@@ -282,7 +282,7 @@ class Plugins:
         )
 
     async def guardrail_check(self, incoming: IncomingCall) -> Verdict:
-        """Return a rule's answer; a rule that raises, or answers anything else, has refused."""
+        """Return a rule's verdict; an exception or an invalid answer counts as a refusal."""
         asked = dict(incoming.request)
         name = asked.pop("name")
         hook = self._bound(GUARDRAILS, name, "guardrail_check")

@@ -77,7 +77,7 @@ _NOTHING: Final = msgspec.Raw(msgspec.msgpack.encode(b""))
 
 
 class BadAnswer(Exception):
-    """An answer of this end's own handler that does not fit its method, or is too large."""
+    """This end's own handler gave an answer that does not fit its method, or is too large."""
 
 
 class IncomingCall:
@@ -124,7 +124,7 @@ Handler = Callable[[IncomingCall], Coroutine[Any, Any, Any] | AsyncGenerator[Any
 
 @dataclass(slots=True, eq=False)
 class _Inbox:
-    """Pieces that came and have not been taken, and how many more the sender may send."""
+    """Received pieces that were not consumed yet, and the sender's remaining credit."""
 
     credit: int = CREDIT
     taken: int = 0
@@ -225,13 +225,13 @@ class _ServedCall:
 
 
 class Channel:
-    """One end; it belongs to the running event loop.
+    """One end of a channel; it belongs to the running event loop.
 
     Args:
         sock: a connected stream socket, which the channel closes.
         handlers: async functions of an `IncomingCall`, or async generators for streams, by method.
         receive_limit: limits of the other end: `FROM_HOST` in the service, `TO_HOST` in a host.
-            This end keeps the other of the two.
+            The limits of this end are the other of the two.
         on_log: called with each `Log`.
         on_bug: called with method and error if a handler raises anything but a `SolwardError`.
     """
@@ -361,7 +361,7 @@ class Channel:
             raise
 
     def serve(self, handlers: Mapping[str, Handler]) -> None:
-        """Add handlers to those that it was made with."""
+        """Add handlers to those passed to the constructor."""
         self._handlers.update(handlers)
 
     def log(self, level: str, event: str, fields: Mapping[str, str] | None = None) -> None:
@@ -697,7 +697,7 @@ class Channel:
         self._admit()
 
     def _served(self, number: int) -> _ServedCall | None:
-        """Return a call of the other end; None if it just ended and the other end may not know."""
+        """Return a call of the other end; None if it ended, which the other end may not know."""
         serving = self._serving.get(number)
         if serving is None:
             self._late -= 1
@@ -706,7 +706,7 @@ class Channel:
         return serving
 
     def _took(self, number: int, inbox: _Inbox) -> None:
-        """Count a piece as taken, and send new credit in steps."""
+        """Count a piece as consumed, and send the sender new credit every `_CREDIT_STEP` pieces."""
         inbox.taken += 1
         if inbox.taken == _CREDIT_STEP and not inbox.ended and not self._ended:
             inbox.credit += inbox.taken

@@ -54,7 +54,7 @@ Text = Annotated[str, Meta(max_length=MAX_TEXT)]
 
 
 class HostileFrame(Exception):
-    """Bytes that no correct other end would send; the channel has ended."""
+    """The other end sent bytes that correct code never sends; the channel has ended."""
 
 
 class ChannelClosed(ConnectionError):
@@ -87,7 +87,7 @@ class Call(Frame, tag="call"):
 
 
 class Result(Frame, tag="result"):
-    """The answer; empty bytes if it was sent in pieces before."""
+    """The answer to a call; empty bytes if the answer was already sent in pieces."""
 
     id: Number
     body: msgspec.Raw
@@ -110,7 +110,7 @@ class Piece(Frame, tag="piece"):
 
 
 class Credit(Frame, tag="credit"):
-    """The receiver took this many pieces, so as many more may come."""
+    """The receiver consumed this many pieces, so the sender may send as many more."""
 
     id: Signed
     count: Annotated[int, Meta(ge=1, le=CREDIT)]
@@ -123,7 +123,7 @@ class End(Frame, tag="end"):
 
 
 class Cancel(Frame, tag="cancel"):
-    """The opener of the call does not wait any longer."""
+    """The end that made the call no longer waits for its answer."""
 
     id: Number
 

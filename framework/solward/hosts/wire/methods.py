@@ -70,9 +70,9 @@ class Method:
     Attributes:
         request: type hints of its arguments by name, or a struct.
         response: type hint of its answer; None if it answers only that it is done.
-        largest: most bytes of the answer; beyond `PIECE` it travels in pieces.
-        at_once: most handlers of it that run at a time; None for no limit.
-        most: most bytes of the request; None for the limit of a frame.
+        largest: maximum bytes of the answer; an answer above `PIECE` travels in pieces.
+        at_once: maximum number of its handlers that run at a time; None for no limit.
+        most: maximum bytes of the request; None for the limit of a frame.
         streams: whether it answers with any number of responses, each at most a piece.
         uploaded: type of the pieces that the caller sends after the request; None for none.
     """
@@ -299,7 +299,7 @@ Headers = Annotated[tuple[Header, ...], Meta(max_length=128)]
 
 
 class HttpRequest(Wire):
-    """One HTTP request; following a redirect is another one.
+    """One HTTP request; following a redirect takes another request.
 
     Attributes:
         connect_s: seconds until there is a connection, None for the service's own limit.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Unreadable(ValueError):
-    """A struct of the right types that contains a value that is not valid."""
+    """A received struct has the right types, but an invalid value."""
 
 
 class Wire(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
