@@ -1,1 +1,1 @@
-"""Small parts without a domain: JSON text, clock, files, the environment of child processes."""
+"""General helpers, such as JSON text, the clock, files and the environment of child processes."""

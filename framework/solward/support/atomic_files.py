@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, whatever is killed meanwhile."""
+"""Files that are written whole or not at all, even if the process is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import BinaryIO
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Put a file of mode 0600 in the place of the one before, if any, and onto the disk.
+    """Write a file of mode 0600 and sync it to the disk; replace any file at this path.
 
     Raises:
-        OSError: it cannot be written; the one before stays.
+        OSError: the file cannot be written; a former file stays unchanged.
     """
     with whole_file(path) as file:
         file.write(content)
@@ -22,11 +22,11 @@ def write_file(path: Path, content: bytes) -> None:
 
 @contextmanager
 def whole_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
-    """Yield a file to write that is in the place of the one before once the block ended without an
-    error; as `write_file`.
+    """Yield a new file to write. If the block ends without an error, the file is moved to `path`
+    and synced, as by `write_file`.
 
     Args:
-        replace: where it is False, a file that exists stays, and `FileExistsError` is raised.
+        replace: if False, an existing file stays, and `FileExistsError` is raised.
     """
     descriptor, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
@@ -47,7 +47,7 @@ def whole_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Put the names in a folder onto the disk; Windows has no way to, and does by itself."""
+    """Write a folder's entries to the disk; does nothing on Windows, which does so by itself."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

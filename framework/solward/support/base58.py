@@ -19,10 +19,10 @@ def b58encode(data: bytes) -> str:
 
 
 def b58decode(text: str) -> bytes:
-    """Return the bytes that base58 `text` stands for.
+    """Return the bytes that base58 `text` encodes.
 
     Raises:
-        ValueError: a character is not of the alphabet; the text names it and its position.
+        ValueError: a character is not in the alphabet; the error names it and its position.
     """
     number = 0
     for position, character in enumerate(text):
@@ -35,12 +35,12 @@ def b58decode(text: str) -> bytes:
 
 
 def is_address(value: object) -> TypeGuard[str]:
-    """Return whether a value is base58 text for the 32 bytes of an address."""
+    """Return whether a value is base58 text of an address, which has 32 bytes."""
     return _stands_for(value, 32, 44)
 
 
 def is_signature(value: object) -> TypeGuard[str]:
-    """Return whether a value is base58 text for the 64 bytes of a transaction's signature."""
+    """Return whether a value is base58 text of a transaction's signature, which has 64 bytes."""
     return _stands_for(value, 64, 88)
 
 

@@ -1,4 +1,4 @@
-"""The environment of child processes, made from nothing."""
+"""The environment of child processes, built from an empty one."""
 
 from __future__ import annotations
 

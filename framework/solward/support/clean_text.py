@@ -1,5 +1,5 @@
-"""Text of others, without the characters that a database, a terminal or UTF-8 refuses, and without
-those that nobody sees: what a person reads is all that is there, in the order in which it is.
+"""Cleaning of text from others: it loses characters that a database, a terminal or UTF-8 refuses,
+and invisible ones, so that people see all of a text, in its real order.
 
 Right-to-left scripts stay, and so do joiners and emoji styles between characters beyond ASCII, as
 in Persian words and in emoji of several parts.
@@ -23,11 +23,11 @@ UNSEEN: Final = re.compile(
     f"[{_UNSEEN}]|(?<=[\t\n\r -~{_UNSEEN}\u200c\u200d])[{JOINERS}](?!\u20e3)"
     f"|(?<=[\ufe0e\ufe0f])[\ufe0e\ufe0f]|[\u200c\u200d](?=[\t\n\r -~{_UNSEEN}])"
 )
-"""What is replaced, or written out, wherever a person reads text of others."""
+"""Characters to replace, or to escape, wherever a person reads text from others."""
 
 
 def cleaned(text: str) -> str:
-    """Replace each character of `text` that some field refuses or nobody sees with U+FFFD."""
+    """Replace each invisible character of `text`, and each that a store refuses, with U+FFFD."""
     return UNSEEN.sub("\ufffd", text)
 
 

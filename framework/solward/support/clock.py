@@ -15,8 +15,8 @@ def now_ms() -> int:
 
 
 def ms_of(text: str) -> int:
-    """Return milliseconds since the Unix epoch of an ISO 8601 time with a zone, such as
-    `2026-12-31T00:00:00Z`; raises ValueError, and OverflowError outside the years 1 to 9999."""
+    """Convert an ISO 8601 time with a zone, such as `2026-12-31T00:00:00Z`, to milliseconds since
+    the Unix epoch; raises ValueError, and OverflowError outside the years 1 to 9999."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError("a time without a zone")
@@ -29,12 +29,12 @@ def iso(ms: int) -> str:
 
 
 def time_json(ms: int | None) -> str | None:
-    """Return a time as JSON has it; None stays None."""
+    """Return a time in its JSON form, as `iso` formats it; None stays None."""
     return None if ms is None else iso(ms)
 
 
-# Every record and event has one, and those of a moment the same second.
+# Every record and event has a time, and those made close together share the second.
 @functools.lru_cache(maxsize=256)
 def _seconds(seconds: int) -> str:
-    # A sixth of the time of `strftime`.
+    # This takes a sixth of the time of `strftime`.
     return datetime.fromtimestamp(seconds, UTC).isoformat()[:19]

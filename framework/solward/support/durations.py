@@ -1,7 +1,7 @@
-"""Lengths of time in whole milliseconds, the unit of every stored time.
+"""Durations in whole milliseconds, the unit of every stored time.
 
-Apart from `solward.support.clock`, because guardrails may not import a clock and state their
-windows in the same numbers.
+They are not in `solward.support.clock`, because guardrails need them for their windows but may
+not import a clock.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Libraries that an install lacks, and the extra of the distribution that brings them; and
-libraries that others import only because they are installed."""
+"""Errors that name the extra to install for a missing library; and a way to hide optional
+libraries from the libraries that would import them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class ExtraMissing(ModuleNotFoundError):
 
 @contextmanager
 def needs(what: str, extra: str) -> Iterator[None]:
-    """Name the extra where an import in this block finds a third party's module missing.
+    """Raise an error that names the extra if an import in this block lacks a third-party module.
 
     Args:
-        what: the part of Solward that is imported. Where blocks are nested the outer one, which
-            is what the user wanted, names itself and its extra.
-        extra: the extra that has all of it.
+        what: the part of Solward that is imported. If blocks are nested, the error is that of
+            the outer block, because its part is what the user wanted.
+        extra: the extra that installs all modules of this part.
 
     Raises:
         ExtraMissing: instead of the `ModuleNotFoundError`.
@@ -43,17 +43,17 @@ def needs(what: str, extra: str) -> Iterator[None]:
 
 @contextmanager
 def left_out(*names: str) -> Iterator[None]:
-    """Have imports in this block find these libraries missing, as where nobody installed them.
+    """Hide these libraries from imports in this block, as if they were not installed.
 
-    For a library that another takes if it is there, and that this process has no use for. One that
-    is imported already stays; after the block each can be imported. For a process's first imports,
-    while it has one thread.
+    Use it for optional imports of other libraries that this process does not need. Modules that
+    were imported before stay; after the block all can be imported. Use it only for a process's
+    first imports, while the process has one thread.
 
     Args:
         names: top-level modules.
     """
     hidden = [name for name in names if name not in sys.modules]
-    # The import system's own way to say that there is no such module.
+    # None in `sys.modules` is the import system's own mark for a module that does not exist.
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:
         yield

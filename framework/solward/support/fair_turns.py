@@ -1,5 +1,5 @@
-"""Fair turns for guesses: a flood of them takes few of what each costs, and no source takes the
-turns of another."""
+"""Fair turns for guesses of a secret: a flood of guesses costs the service little, and one source
+cannot use up the turns of another."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class FairTurns:
     filling it first.
 
     Args:
-        at_once: the most turns at the same time.
-        of_source: the most of these for one source.
+        at_once: the maximum number of turns at the same time.
+        of_source: the maximum number of turns of one source at the same time.
     """
 
     def __init__(self, at_once: int, of_source: int | None = None) -> None:
@@ -112,7 +112,7 @@ class FairTurns:
 
 
 def source_of(address: str | None) -> str:
-    """Return the source that an address counts as: one customer has all of an IPv6 /64."""
+    """Return the source of an address: itself, or its IPv6 /64, which belongs to one customer."""
     try:
         found = ipaddress.ip_address((address or "").partition("%")[0])
     except ValueError:

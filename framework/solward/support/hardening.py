@@ -14,8 +14,8 @@ def protect_memory() -> None:
     """Keep this process's memory, keys included, from disks and other processes.
 
     A crash writes no core dump. On Linux other processes of the same user cannot read its memory
-    and its initial environment, nor attach to it; root can. A program that it starts is readable
-    again.
+    and its initial environment, nor attach to it; root can. The protection does not extend to
+    programs that this process starts.
 
     Raises:
         OSError: the kernel refused it.

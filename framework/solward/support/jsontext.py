@@ -1,6 +1,6 @@
 """JSON text in and out with exact numbers: fractions are Decimal, NaN and Infinity are refused.
 
-`read` and `read_fast` read what comes from outside; `loads` reads what this service wrote.
+`read` and `read_fast` parse text from outside; `loads` parses text that this service wrote.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 
 
 class _Ambiguous(dict[str, Any]):
-    twice: str  # A key that stands twice in the object.
+    twice: str  # A key that occurs twice in the object.
 
 
 def _object(ambiguous: list[_Ambiguous], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -38,8 +38,8 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no number of JSON")
 
 
-# The standard library writes no Decimal as a number. One is written as a text that begins with
-# `_MARK`, which nobody else knows, and then loses the mark and its quotes.
+# The standard library cannot write a Decimal as a number. So a Decimal is first written as a text
+# that begins with `_MARK`, which nobody else knows; then the mark and the quotes are removed.
 _MARK: str
 _MARKED: re.Pattern[str]
 
@@ -83,7 +83,7 @@ MAX_DIGITS = 400
 MAX_DEPTH = 64
 # White space of JSON (RFC 8259); a body of only these bytes is empty.
 SPACE = b" \t\r\n"
-# The most bytes of a text, which is also the most that a node of the ledger may answer.
+# The maximum bytes of a text, and of an answer of a node of the ledger.
 MAX_BYTES = 32 << 20
 _TOO_LARGE: int = 10**MAX_DIGITS
 _LESS_DEEP = f"have at most {MAX_DEPTH} arrays and objects within each other"
@@ -106,7 +106,7 @@ class DuplicateKey(ValueError):
 
 
 class UnfitValue(ValueError):
-    """The text is JSON that cannot be stored or calculated with; it says what is, and where."""
+    """The JSON has a value that cannot be stored or calculated with; the text says what and where."""
 
 
 def loads(text: str | bytes) -> Any:
@@ -131,7 +131,7 @@ def read(
 
     Args:
         has_nul, any_number, deepest: see `unfit`.
-        any_value: the caller checks each text and number that it takes.
+        any_value: the caller checks each text and number that it uses.
 
     Raises:
         DuplicateKey: an object has a key twice. The last would win here, and another program may
@@ -242,8 +242,8 @@ def unfit(
 
     Args:
         has_nul: text may have NUL characters, which are escapes where it is stored as JSON.
-        any_number: the caller bounds each number that it takes.
-        deepest: arrays and objects within each other that are taken.
+        any_number: the caller bounds each number that it uses.
+        deepest: maximum depth of nested arrays and objects.
     """
     found = _misfit(value, deepest, has_nul, any_number)
     if found is None:
@@ -326,10 +326,10 @@ def dumps(value: Any, *, canonical: bool = False, ascii_only: bool = False) -> s
 
 
 def dumps_own(value: Any, *, canonical: bool = False) -> str:
-    """Return the same text as `dumps`, in a tenth of its time, of what holds objects, arrays, text,
-    integers, booleans, None and finite Decimals alone: what this process made, or `loads` gave.
+    """Return the same text as `dumps`, in a tenth of its time, for values of this process or from
+    `loads` that contain only objects, arrays, text, integers, booleans, None, finite Decimals.
 
-    Anything else may be written otherwise, and is not refused.
+    It does not refuse other values, and may write them differently than `dumps`.
     """
     return (_OWN_CANONICAL if canonical else _OWN).encode(value).decode()
 

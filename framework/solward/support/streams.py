@@ -1,7 +1,7 @@
 """The connection below an HTTP client: httpcore's stream on a transport of the event loop.
 
 httpcore's own stream asks the kernel about every idle connection of a pool at each request, and
-anyio keeps books of tasks for every write: together a fifth of what a request costs the service.
+anyio keeps records of tasks at every write: together a fifth of the service's cost of a request.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
 
     @property
     def is_readable(self) -> bool:
-        """True if unread bytes came, or the stream ended: no request may use it again."""
+        """True if the stream has unread bytes or ended, so that no other request may use it."""
         return self._ended or bool(self._received)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -56,7 +56,7 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Write as httpcore does, and wait while the site does not take earlier bytes."""
+        """Write as httpcore does, and wait while the site has not read earlier bytes."""
         if not self._ended:
             self._transport.write(buffer)
         if self._writable is not None:
@@ -69,7 +69,7 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
             raise httpcore.WriteError from self._error
 
     async def aclose(self) -> None:
-        """Close the stream at once: the caller has its answer, or wants none."""
+        """Close the stream at once, because the caller has its answer or no longer wants it."""
         self.abort()
 
     def abort(self) -> None:
@@ -155,7 +155,7 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
 
 
 async def dial_tcp(address: str, port: int, timeout: float | None) -> Stream:
-    """Connect to an address, which is no name.
+    """Connect to an IP address, not a host name.
 
     Raises:
         httpcore.ConnectTimeout, httpcore.ConnectError.

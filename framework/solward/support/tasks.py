@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 
 async def end(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancel tasks and wait until each has ended; their errors are for the loop's handler.
+    """Cancel tasks and wait until each has ended; errors go to the event loop's handler.
 
-    A cancellation can be lost in a library: `asyncio.wait_for`, before Python 3.12, returns a
-    result that came together with it. A loop would go on, and its owner would wait for ever. So
-    a task that goes on is cancelled again.
+    A library can lose a cancellation: before Python 3.12, `asyncio.wait_for` returns a result that
+    came at the same time. The task would then continue, and its owner would wait for ever. So a
+    task that continues is cancelled again.
     """
     left = set(tasks)
     while left:
@@ -29,7 +29,7 @@ async def end(tasks: Collection[asyncio.Task[Any]]) -> None:
 
 @contextlib.asynccontextmanager
 async def in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
-    """Run work in the background during the block, and end it with the block."""
+    """Run work in the background during the block, and cancel it when the block ends."""
     task = asyncio.create_task(work, name=name)
     try:
         yield
@@ -38,7 +38,7 @@ async def in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncIter
 
 
 async def run_to_end(work: Awaitable[T]) -> tuple[T, bool]:
-    """Await `work` to its end even when cancelled; the flag says whether it was."""
+    """Await `work` to its end even if the caller is cancelled; return whether it was."""
     task = asyncio.ensure_future(work)
     cancelled = False
     while not task.done():

@@ -1,8 +1,8 @@
 """The signatures of the approvals' webhook, as the service and its receivers make and check them.
 
 Both sides know one secret. A *delivery* goes from the service to the receiver, a *decision* back.
-What is signed names its direction, so that neither passes for the other, and a decision names its
-hold, so that it decides no other.
+The signed text contains the direction, so that neither can pass for the other. A decision's text
+also contains the id of its hold, so that it cannot decide another hold.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MIN_SECRET_BYTES = 32
 
 # Digits of ASCII alone, without sign, leading zeros or spaces: one timestamp has one text.
 _TIMESTAMP = re.compile(r"[1-9][0-9]{0,11}")
-# No colon, which separates the parts of what is signed: each text is signed in one reading.
+# A colon separates the parts of the signed text, so no part has one: there is only one reading.
 _NONCE = re.compile(r"[A-Za-z0-9_-]{16,128}")
 _HOLD = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
@@ -45,12 +45,12 @@ def decision_signature(secret: str, hold_id: str, timestamp: str, nonce: str, bo
 
 
 def is_signature(given: str, expected: str) -> bool:
-    """Return whether a header has the expected signature, in a time that does not tell how far."""
+    """Return whether a header has the expected signature; the comparison takes constant time."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
 
 
 def seconds_of(timestamp: str) -> int | None:
-    """Return the time of a `Solward-Timestamp`, None where it is none."""
+    """Return the seconds in a `Solward-Timestamp` header; None if the text is not valid."""
     return int(timestamp) if _TIMESTAMP.fullmatch(timestamp) else None
 
 

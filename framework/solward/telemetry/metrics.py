@@ -22,13 +22,13 @@ ProcessCollector(registry=REGISTRY)
 # Gauges that are not filled in this time keep their last values.
 SCRAPE_WAIT_S = 2.0
 
-# From a read of SQLite to a commit that waits for a disk.
+# From a SQLite read to a commit that waits for the disk.
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
-# From a local answer to a model that thinks.
+# From a local answer to a model with long reasoning.
 _SLOW = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0)
-# Tenths of a second where a worker has room; unbounded where it has none.
+# Tenths of a second while a worker has free capacity; unbounded without.
 _LAG = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0)
-# To the end of a blockhash's life, on slow clusters too.
+# Up to the expiry of a blockhash, also on slow clusters.
 _CONFIRMATION = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 45.0, 90.0, 180.0)
 
 _log = structlog.get_logger(__name__)

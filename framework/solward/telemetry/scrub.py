@@ -39,11 +39,11 @@ _PATTERNS = (
     (re.compile(r"\b(?:sk-|xai-|AIza)[A-Za-z0-9_-]{16,}|\bsa-[0-9a-f]{48}"), REDACTED),
     (re.compile(r"://[^\s/@'\"]+@"), f"://{REDACTED}@"),
 )
-# A whole address at once: a pattern that stops at the query would read on to it from each address
-# of a text that has none. Texts come from plugins, so each pattern takes time of their length.
+# The pattern matches a whole URL. A pattern up to the query would search the rest of the text for a
+# query from each URL without one; texts come from plugins, so the time must stay linear.
 _ADDRESS = re.compile(r"(?i)\b(?:https?|wss?)://[^\s'\"]+")
-# Every pattern needs one of these. Most log texts have none, and the money path logs each step, so
-# the shortcut is worth it.
+# Every pattern needs one of these. Most log texts have none of them, so one search replaces all
+# patterns. This matters because the money path logs each step.
 _SUSPICIOUS = re.compile(rf"://|\[\s*\d|sk-|sa-|xai-|AIza|(?i:bearer|basic)\s|{_BASE58}{{80}}")
 # Recent signatures known to be no keypairs: checking one takes a scalar multiplication.
 _signatures: set[str] = set()
@@ -52,13 +52,13 @@ _MAX_SIGNATURES = 4096
 # The process's own secrets, longest first.
 _known: list[str] = []
 _MIN_KNOWN = 8
-# Of what the patterns find: an array of 64 numbers in lines of their own, an address's credentials.
+# The longest match of a pattern: an array of 64 numbers, one a line, or credentials in a URL.
 _LONGEST = 1024
 _MIN_PATH_KEY = 16
 
 
 def conceal(secrets: Iterable[str]) -> None:
-    """Redact these texts from now on, but none under 8 characters: it may be a word."""
+    """Redact these texts from now on, except texts under 8 characters, which may be words."""
     long_enough = {each for each in secrets if len(each) >= _MIN_KNOWN}
     if long_enough.issubset(_known):
         return
@@ -135,7 +135,7 @@ def scrub_text(text: str) -> str:
 
 
 def scrub_start(text: str, most: int) -> str:
-    """Return the beginning of `scrub_text(text)`, so many characters, at a bounded cost.
+    """Return the first `most` characters of `scrub_text(text)` at a bounded cost.
 
     A secret that is cut is not recognized, so the text's end is left out where it was cut.
     """
@@ -151,7 +151,7 @@ def _without_query(match: re.Match[str]) -> str:
 
 
 def _without_keypair(match: re.Match[str]) -> str:
-    # Here, because the dashboard has it from nowhere else, and seldom writes a line.
+    # Imported here, because the dashboard imports it nowhere else, and seldom writes a line.
     from solders.keypair import Keypair
 
     # Transaction signatures have 64 bytes too and must stay; only in a keypair is the second half

@@ -1,7 +1,7 @@
 """Traces for an OpenTelemetry collector, if one is configured; otherwise spans cost nothing.
 
-On where the standard variable `OTEL_EXPORTER_OTLP_ENDPOINT` (or `..._TRACES_ENDPOINT`) is set and
-the extra `solward[otel]` is installed. The tracer is not the process's global one, so that
+Traces are on if the standard variable `OTEL_EXPORTER_OTLP_ENDPOINT` (or `..._TRACES_ENDPOINT`) is
+set and the extra `solward[otel]` is installed. The tracer is not the process's global one, so that
 libraries that trace themselves (a vendor's, with its prompts) do not export through it.
 """
 
@@ -32,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Span:
-    """A timed block of work; `set` adds attributes while it runs. This one is not recorded."""
+    """A timed block of work; `set` adds attributes while it runs. This class records nothing."""
 
     __slots__ = ()
 
