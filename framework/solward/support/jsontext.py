@@ -106,7 +106,7 @@ class DuplicateKey(ValueError):
 
 
 class UnfitValue(ValueError):
-    """The JSON has a value that cannot be stored or calculated with; the text says what and where."""
+    """The JSON has a value that cannot be stored or calculated with; the error says which."""
 
 
 def loads(text: str | bytes) -> Any:

@@ -77,7 +77,7 @@ _NOTHING: Final = msgspec.Raw(msgspec.msgpack.encode(b""))
 
 
 class BadAnswer(Exception):
-    """This end's own handler gave an answer that does not fit its method, or is too large."""
+    """A handler of this end gave an answer that does not fit its method, or is too large."""
 
 
 class IncomingCall:
