@@ -1,1 +1,1 @@
-"""Solana as it is written: addresses, byte layouts, decoders, arithmetic; and reading a ledger."""
+"""Solana's data formats and arithmetic: addresses, byte layouts, decoders; and ledger reads."""

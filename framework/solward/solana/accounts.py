@@ -1,4 +1,4 @@
-"""The rent that an account must hold, and the layouts of nonces and lookup tables."""
+"""The rent that an account must have, and the layouts of nonces and lookup tables."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Nonce:
 
 
 def most_rent(size: int) -> int:
-    """Return the lamports that a bound counts for an account of `size` data bytes."""
+    """Return the maximum rent, in lamports, that bounds assume for an account of `size` bytes."""
     return rent_of(size, MOST_RENT_PER_BYTE)
 
 
 def rent_per_byte(sysvar: Account | None) -> int:
-    """Return the lamports a byte in a node's Rent sysvar, rounded up, at least 0;
-    `MOST_RENT_PER_BYTE` where the node shows none, more where it shows no finite number."""
+    """Return the lamports per byte in a node's Rent sysvar, rounded up, at least 0. Without a
+    sysvar it is `MOST_RENT_PER_BYTE`; if the number is not finite, it is a higher value."""
     if sysvar is None or len(sysvar.data) < _RENT.size:
         return MOST_RENT_PER_BYTE
     rate, years = _RENT.unpack_from(sysvar.data)
@@ -53,7 +53,7 @@ def rent_per_byte(sysvar: Account | None) -> int:
 
 
 def rent_refusal(per_byte: int) -> str | None:
-    """Return why a node's rent of `per_byte` lamports is too high to sign, or None if it is not."""
+    """Return why a rent of `per_byte` lamports per byte is too high to sign; None if it is not."""
     if per_byte <= MOST_RENT_PER_BYTE:
         return None
     return (
@@ -63,10 +63,10 @@ def rent_refusal(per_byte: int) -> str | None:
 
 
 async def rent_now(ledger: ReadLedger, size: int) -> int:
-    """Return lamports that a new account of `size` data bytes must hold on the cluster now.
+    """Return the lamports that a new account of `size` data bytes now needs on the cluster.
 
     Raises:
-        LedgerUnavailable: the ledger asks more than bounds count, or says no number.
+        LedgerUnavailable: the ledger requires more than bounds assume, or returns no number.
         LedgerError: the ledger did not answer.
     """
     lamports = await ledger.rent_exempt_minimum(size)
@@ -80,7 +80,7 @@ def key_at(data: bytes, start: int) -> str:
     """Return the base58 address in the 32 bytes at `start`.
 
     Raises:
-        IndexError: there are fewer; solders itself would panic, past every `except Exception`.
+        IndexError: `data` is too short; solders would panic, which `except Exception` misses.
     """
     key = data[start : start + 32]
     if len(key) != 32:
@@ -89,7 +89,7 @@ def key_at(data: bytes, start: int) -> str:
 
 
 def decode_nonce(data: bytes) -> Nonce | None:
-    """Return the initialised nonce at the start of `data`, None where there is none."""
+    """Return the initialised nonce at the start of `data`; None if there is none."""
     if len(data) < NONCE_BYTES:
         return None
     version, state, authority, value, fee = _NONCE.unpack_from(data)

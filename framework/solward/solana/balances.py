@@ -1,4 +1,4 @@
-"""Balances of a wallet, as skills, routes and observations show them."""
+"""Balances of a wallet, in the form that skills, routes and observations return."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def balances_of(
     """Return the balances of a wallet, with its token accounts added up by mint.
 
     Args:
-        empty: include tokens of which the wallet has an open account and holds none.
+        empty: also include tokens whose accounts are open but empty.
     """
     units: dict[str, int] = {}
     decimals: dict[str, int] = {}

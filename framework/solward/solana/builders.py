@@ -1,5 +1,5 @@
-"""Instructions that move, open and close, as solders and `spl.token` make them, by addresses as
-text."""
+"""Builders of instructions that move assets, and open and close accounts, from addresses as text.
+solders and `spl.token` encode them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _key: Final = Pubkey.from_string
 
 
 def pay(source: str, target: str, lamports: int) -> Instruction:
-    """Send lamports of a key."""
+    """Send lamports from an address that has a key."""
     params = TransferParams(from_pubkey=_key(source), to_pubkey=_key(target), lamports=lamports)
     return transfer(params)
 
 
 def new_seed() -> str:
-    """Return a random seed of an address: 128 bits as hex, the 32 bytes that a seed may have."""
+    """Return a random seed for an address: 128 bits as hex, the maximum of 32 bytes."""
     return secrets.token_hex(16)
 
 
@@ -57,7 +57,7 @@ def open_associated(payer: str, owner: str, mint: str, program: str) -> Instruct
 def send_tokens(
     mint: str, program: str, decimals: int, source: str, target: str, owner: str, units: int
 ) -> Instruction:
-    """Move units between two token accounts; to itself it asserts that the source holds them."""
+    """Move units between token accounts. If both are the same, it asserts that it has the units."""
     return spl.transfer_checked(
         TransferCheckedParams(
             program_id=_key(program),
@@ -72,7 +72,7 @@ def send_tokens(
 
 
 def sync_native(account: str, program: str) -> Instruction:
-    """Count the lamports that were sent to an account of wrapped SOL."""
+    """Add lamports that were sent to a wrapped SOL account to the account's token amount."""
     return spl.sync_native(SyncNativeParams(program_id=_key(program), account=_key(account)))
 
 

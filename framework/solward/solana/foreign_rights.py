@@ -1,4 +1,4 @@
-"""Rights of others on an address's accounts, read before a used key is imported.
+"""Other people's rights on an address's accounts, read before a used key is imported.
 
 Limits bound what a wallet's signature can move. A delegate or a close authority that was set
 before the import needs no signature of the wallet.
@@ -41,13 +41,13 @@ async def foreign_rights(ledger: ReadLedger, address: str) -> ForeignRights:
     noted: list[str] = []
     for name, account in (await ledger.accounts(listed)).items():
         found = token_account(account)
-        # An account that was closed meanwhile holds nothing.
+        # An account that was closed meanwhile has no funds.
         if account is not None and found is not None and found.owner == address:
             own = associated_address(address, found.mint, account.owner)
             delegated, closing = _on_token_account(name, found, address)
             taking += delegated
-            # Who gives an account away may keep its close authority, which gets its rent once it
-            # is empty. Of an associated account, and of wrapped SOL, the owner alone gave it.
+            # A former owner can keep the close authority of an account and so its rent, but not
+            # of an associated or a wrapped SOL account, where only this owner can have set it.
             is_given = name != own and found.rent_reserve is None
             (noted if is_given else taking).extend(closing)
     return ForeignRights(tuple(taking), (*noted, *await _on_stakes(ledger, address)))
@@ -77,7 +77,7 @@ def _on_token_account(
             f" smallest units as its delegate: `spl-token revoke {account}`"
         )
     if found.close_authority not in (None, address):
-        # The token programs let nobody but a close authority replace it.
+        # In the token programs, only the present close authority can replace itself.
         closing.append(
             f"{account} (mint {found.mint}): {found.close_authority} may close it and keep its SOL:"
             " move what it holds elsewhere, then give it away with"

@@ -1,4 +1,4 @@
-"""Strict reading of transaction bytes: what is signed is exactly what was understood; and the
+"""Strict decoding of transactions, so that Solward signs exactly what it understood; and the
 network's fee of a transaction, computed from its message.
 
 Rules of the fee: solana-compute-budget-interface, SIMD-0170 (default compute units of builtins).
@@ -35,12 +35,12 @@ AnyMessage: TypeAlias = Message | MessageV0 | MessageV1
 
 
 class MalformedTransaction(InvalidRequest):
-    """The bytes are no transaction this service signs; the message says what is wrong."""
+    """The bytes are not a transaction that this service signs; the error says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedKey:
-    """One account of a transaction, lookup tables resolved; flags as the header has them."""
+    """An account of a transaction, with lookup tables resolved; its flags are from the header."""
 
     address: str
     writable: bool
@@ -49,10 +49,10 @@ class ResolvedKey:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A top-level instruction as the message itself names it, or one in a batch of a token program.
+    """A top-level instruction of a message, or an instruction in a token program's batch.
 
     Attributes:
-        accounts: None for an account in a lookup table, whose content is known only from a node.
+        accounts: addresses; None for one in a lookup table, whose content only a node knows.
     """
 
     program: str
@@ -141,15 +141,15 @@ def check_message(message: AnyMessage) -> None:
 
 
 def top_level_calls(message: AnyMessage) -> tuple[Call, ...]:
-    """Return the instructions of a message in order, those of a batch in place of the batch; pure.
+    """Return a message's instructions in order, with each batch replaced by its parts; pure.
 
-    A batch that is malformed stays as it is, and `is_batch` tells it.
+    A malformed batch stays in the result; `is_batch` recognizes it.
     """
     return resolved_calls(message, [str(key) for key in message.account_keys])
 
 
 def resolved_calls(message: AnyMessage, addresses: Sequence[str]) -> tuple[Call, ...]:
-    """Return the top-level calls, with the lookup tables' accounts as `resolve` lists them."""
+    """Return the top-level calls; `addresses` are the accounts in the order of `resolve`."""
     calls: list[Call] = []
     for each in message.instructions:
         accounts = tuple(addresses[at] if at < len(addresses) else None for at in each.accounts)
@@ -163,7 +163,7 @@ def is_batch(program: str, data: bytes) -> bool:
 
 
 def unbatched(call: Call) -> tuple[Call, ...]:
-    """Return a batch's instructions, each with its accounts; any other or malformed call alone."""
+    """Return a batch's instructions with their accounts, or any other or malformed call itself."""
     if not is_batch(call.program, call.data):
         return (call,)
     try:
@@ -181,7 +181,7 @@ def batch_parts(data: bytes, accounts: int) -> list[tuple[bytes, int, int]]:
         accounts: how many the batch has.
 
     Raises:
-        MalformedTransaction: lengths do not add up, or an instruction is empty or a batch itself.
+        MalformedTransaction: lengths do not add up, or an instruction is empty or a batch.
     """
     parts: list[tuple[bytes, int, int]] = []
     at, start = 1, 0
@@ -237,7 +237,7 @@ def required_signers(message: AnyMessage) -> tuple[str, ...]:
 def resolve(
     message: AnyMessage, tables: Mapping[str, bytes] | None = None
 ) -> tuple[ResolvedKey, ...]:
-    """Return all accounts of `message` in runtime order, as instruction indexes count them.
+    """Return all accounts of `message` in the order to which instruction indexes refer.
 
     Static keys, then the writable addresses of all lookup tables, then all the readonly ones.
     `tables` holds the data of each lookup table account by its address.
@@ -307,7 +307,7 @@ REQUEST_HEAP: Final = 1
 SET_UNIT_LIMIT: Final = 2
 SET_UNIT_PRICE: Final = 3
 SET_LOADED_BYTES: Final = 4
-# The discriminator of a ComputeBudget instruction -> the bytes of the whole.
+# The discriminator of a ComputeBudget instruction -> the instruction's length in bytes.
 COMPUTE_BUDGET_SIZES: Final = {
     REQUEST_HEAP: 5,
     SET_UNIT_LIMIT: 5,
@@ -318,11 +318,11 @@ COMPUTE_BUDGET_SIZES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FeeTerms:
-    """The fee of a message and the numbers that make it.
+    """The fee of a message, and the numbers from which it is computed.
 
     Attributes:
-        lamports: most that the network takes, whether it succeeds or not.
-        unit_limit: compute units it may use, None where it sets no limit of its own.
+        lamports: maximum fee, whether the transaction succeeds or fails.
+        unit_limit: compute units that it may use; None if the message sets no limit.
         unit_price: micro-lamports for each unit of the limit; of version 1, rounded down.
         bid_lamports: the part of `lamports` that is the priority fee.
     """
@@ -334,12 +334,12 @@ class FeeTerms:
 
 
 def network_fee(message: AnyMessage) -> int:
-    """Return the most lamports the network takes for `message`, if it succeeds or not; pure."""
+    """Return the maximum fee of `message` in lamports, whether it succeeds or fails; pure."""
     return fee_terms(message).lamports
 
 
 def fee_terms(message: AnyMessage) -> FeeTerms:
-    """Return the fee of `message` and what makes it; pure.
+    """Return the fee of `message` and the numbers from which it is computed; pure.
 
     5,000 lamports for each signature, precompile signatures included, and the priority fee. That is
     ceil(unit price x unit limit / 10**6) of the ComputeBudget instructions, and of version 1 the

@@ -1,6 +1,6 @@
-"""Addresses of Solana's programs, sysvars and native mints, as base58 text; each stands here only.
+"""Addresses of Solana's programs, sysvars and native mints, as base58 text, each defined once.
 
-Only the standard library is imported, so that command line and dashboard may use it as it is.
+This module imports only the standard library, so that command line and dashboard can use it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOADERS: Final = frozenset(
     }
 )
 
-# The runtime destroys the SOL that it holds.
+# The runtime destroys the SOL in this account.
 INCINERATOR: Final = "1nc1nerator11111111111111111111111111111111"
 
 # The owner of every sysvar account.
@@ -41,10 +41,10 @@ CLOCK_SYSVAR: Final = "SysvarC1ock11111111111111111111111111111111"
 RENT_SYSVAR: Final = "SysvarRent111111111111111111111111111111111"
 EPOCH_SCHEDULE_SYSVAR: Final = "SysvarEpochSchedu1e111111111111111111111111"
 STAKE_HISTORY_SYSVAR: Final = "SysvarStakeHistory1111111111111111111111111"
-# No longer read by the Stake program, which still counts it among its accounts.
+# The Stake program no longer reads this account, but its instructions still list it.
 STAKE_CONFIG: Final = "StakeConfig11111111111111111111111111111111"
 
-# The mint of wrapped SOL: a token account of it holds its amount in lamports.
+# The mint of wrapped SOL: its token accounts have their amount in lamports.
 WRAPPED_SOL_MINT: Final = "So11111111111111111111111111111111111111112"
 TOKEN_2022_WRAPPED_SOL_MINT: Final = "9pan9bMn5HatX4EJdBwg9VgCa7Uz5HL8N1m5D3NdXej9"  # noqa: S105
 

@@ -53,7 +53,7 @@ MAX_LOCALNET_RENT_PER_BYTE: Final = 1_000_000
 
 
 def rent_of(size: int, per_byte: int) -> int:
-    """Return lamports an account of `size` data bytes must hold at `per_byte` lamports a byte."""
+    """Return the lamports that an account of `size` data bytes needs at `per_byte` a byte."""
     return (size + RENT_OVERHEAD_BYTES) * per_byte
 
 
@@ -126,9 +126,9 @@ class Token(IntEnum):
 
 
 TOKEN_TRANSFER_CHECKED_WITH_FEE: Final = bytes([Token.TRANSFER_FEE_EXTENSION, 1])
-# Of what accounts of a mint withheld, to the mint; anybody may, and nobody's balance changes.
+# Moves fees that a mint's accounts withheld to the mint. Anybody may; no balance changes.
 TOKEN_HARVEST_WITHHELD_TO_MINT: Final = bytes([Token.TRANSFER_FEE_EXTENSION, 4])
-# All that a wrapped SOL account holds; or the lamports that follow, a u64.
+# Unwrap the whole wrapped SOL account; or only the lamports that follow, a u64.
 TOKEN_UNWRAP_ALL: Final = bytes([Token.UNWRAP_LAMPORTS, 0])
 TOKEN_UNWRAP_SOME: Final = bytes([Token.UNWRAP_LAMPORTS, 1])
 TOKEN_METADATA_POINTER_INITIALIZE: Final = bytes([Token.METADATA_POINTER_EXTENSION, 0])

@@ -1,7 +1,7 @@
-"""Stake accounts: their layout, how a delegation warms up and cools down, and reading them.
+"""Stake accounts: their layout, their reads, and how a delegation warms up and cools down.
 
 Layouts: solana-stake-interface (`StakeStateV2`, 200 bytes), and the Clock and StakeHistory sysvars.
-The state is that of the Solana CLI: computed from the delegation, the epoch and the history. The
+The state is computed like the Solana CLI's, from the delegation, the epoch and the history. The
 rule is Agave's `Delegation::stake_activating_and_deactivating` with the new rate: in an epoch at
 most 9% of the cluster's effective stake may become effective or cease to be, shared by all in
 proportion. Lamports throughout.
@@ -42,7 +42,7 @@ _DELEGATION_AT = _META.size
 CLOCK: Final = struct.Struct("<QqQQq")
 _HISTORY_ENTRY = struct.Struct("<QQQQ")
 
-# 9% as Agave's NEW_WARMUP_COOLDOWN_RATE, in a ratio of integers.
+# The ratio of Agave's NEW_WARMUP_COOLDOWN_RATE, 9%, in integers.
 _RATE = (9, 100)
 
 Entry: TypeAlias = tuple[int, int, int]
@@ -76,7 +76,7 @@ class Delegation:
 
 @dataclass(frozen=True, slots=True)
 class StakeAccount:
-    """An initialised stake account's data; `delegation` None where it was never delegated."""
+    """An initialised stake account's data; `delegation` is None if it was never delegated."""
 
     rent_reserve: int
     staker: str
@@ -86,7 +86,7 @@ class StakeAccount:
 
 
 def stake_account(account: Account | None) -> StakeAccount | None:
-    """Return the initialised or delegated stake account in `account`, None where there is none."""
+    """Return the initialised or delegated stake account in `account`; None if there is none."""
     if account is None or account.owner != STAKE_PROGRAM or len(account.data) < STAKE_ACCOUNT_BYTES:
         return None
     kind, reserve, staker, withdrawer, until, epoch, custodian = _META.unpack_from(account.data)
@@ -143,7 +143,7 @@ class Stake:
     """One stake account at one moment.
 
     Attributes:
-        lamports: all that it holds, its rent included.
+        lamports: its whole balance, rent included.
         state: `activating`, `active`, `deactivating` or `inactive`.
         staker: address that may delegate and deactivate it.
         withdrawer: address that may withdraw from it.
@@ -177,7 +177,7 @@ class StakeTime:
 
 
 def stake_at(address: str, account: Account | None, time: StakeTime) -> Stake | None:
-    """Return the stake in `account` at a moment, None where it is no initialised stake account."""
+    """Return the stake in `account` at a moment; None if it is not an initialised stake account."""
     found = stake_account(account)
     if account is None or found is None:
         return None
@@ -236,10 +236,10 @@ async def read_stakes(
     """Return every stake account whose withdrawer is the wallet, by address.
 
     Args:
-        of_others: also those of which it is the staker alone, as anybody can name it.
+        of_others: also return accounts that name the wallet only as staker; anybody can do so.
 
     Raises:
-        LedgerRejected: with `NOT_SERVED`, no RPC provider lists them; see `RecordedStakes`.
+        LedgerRejected: `NOT_SERVED` if no RPC provider lists them; see `RecordedStakes`.
         LedgerError: the ledger did not answer.
     """
     accounts: dict[str, Account] = {}
@@ -256,14 +256,14 @@ async def read_stakes(
 
 
 class RecordedStakes(ReadOnlyLedger):
-    """A ledger that finds a wallet's stakes where no RPC provider lists a program's accounts: those
-    that are on record and that the ledger has.
+    """A ledger that finds a wallet's stakes even if no RPC provider lists a program's accounts. It
+    then finds the recorded stakes that exist on the ledger.
 
     Args:
-        recorded: their addresses.
+        recorded: the addresses of the recorded stakes.
 
     Attributes:
-        complete: False once a list had only the recorded stakes.
+        complete: False once a list contained only recorded stakes.
     """
 
     __slots__ = ("_recorded", "complete")
@@ -362,7 +362,7 @@ def _share(part: int, whole: int, cluster_effective: int) -> int:
 def pass_epochs(
     delegations: Iterable[Delegation], first: int, end: int, history: Mapping[int, Entry]
 ) -> dict[int, Entry]:
-    """Return the cluster's stake of StakeHistory in the epochs from `first` up to, without, `end`.
+    """Return the StakeHistory entries of the epochs from `first` to `end`, without `end`.
 
     Nothing changes any more once an epoch has neither activating nor deactivating stake, so a long
     stretch of epochs (a ledger that was closed for weeks) costs no more than the newest 512.

@@ -1,7 +1,7 @@
 """Tokens known by symbol on each network; everything else is named by its mint.
 
-A symbol is text that anybody can write, so a text that only looks like a known symbol names
-nothing: it is refused with the mint that the symbol has.
+Anybody can choose a symbol, so a text that only looks like a known symbol is refused. The error
+names the mint of the known symbol.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class KnownToken:
 
 _SOL = KnownToken("SOL", WRAPPED_SOL_MINT, 9)
 
-# As the issuers' own documents give them (Circle, Tether, Paxos, Coinbase, bonkcoin.com, Jupiter,
+# Mints from the issuers' own documents (Circle, Tether, Paxos, Coinbase, bonkcoin.com, Jupiter,
 # Jito, Pyth, Raydium, Orca, Marinade, SolBlaze), each compared with a second public source. Wrapped
 # Bitcoin of other bridges is left out: more than one mint goes by the name of WBTC.
 _MAINNET = (
@@ -72,7 +72,7 @@ _TAKEN_FOR: Final = {
     "x": "хχ", "y": "уγʏ¥", "z": "ᴢ2",
 }  # fmt: skip
 _LOOKS_LIKE: Final = {ord(each): letter for letter, others in _TAKEN_FOR.items() for each in others}
-# Letters that are not drawn, as the normal forms leave them.
+# Letters that are not drawn, and that normalization does not remove.
 _UNSEEN: Final = frozenset("\u115f\u1160")
 _PAIRS: Final = (("rn", "m"), ("vv", "w"))
 
@@ -83,9 +83,9 @@ def known_decimals(mint: str) -> int | None:
 
 
 def know_decimals(tokens: Iterable[KnownToken]) -> None:
-    """Hold these mints to their decimals too, from now on: a mint's never change.
+    """Add the decimals of these mints to the known ones; a mint's decimals never change.
 
-    What is known already stays.
+    Decimals that are already known stay.
     """
     for token in tokens:
         _DECIMALS.setdefault(token.mint, token.decimals)
@@ -133,12 +133,12 @@ class TokenList:
                 `text` looks like.
         """
         if isinstance(text, str):
-            # Other scripts' letters become ASCII in upper case, and look like it: no symbol has
-            # them.
+            # Some letters of other scripts become ASCII in upper case. No symbol has them, so only
+            # ASCII texts are looked up.
             token = self._by_symbol.get(text.upper()) if text.isascii() else None
             if token is not None:
                 return token.mint
-            # Here, because the dashboard, which has the list too, reads no address.
+            # Imported here, because the dashboard uses the list, but never reads an address.
             from solders.pubkey import Pubkey
 
             try:
@@ -160,8 +160,8 @@ class TokenList:
 def token_list(network: str, extra: Iterable[KnownToken] = ()) -> TokenList:
     """Return the list of a network (`mainnet-beta`, `devnet`, `testnet`, `localnet`) plus `extra`.
 
-    What is built in comes first: of `extra`, a mint that has a symbol here already, and a symbol
-    that could be taken for one, are left out.
+    Built-in tokens take precedence: tokens of `extra` are left out if their mint is built in, or
+    if their symbol could be mistaken for a built-in one.
     """
     known = {"mainnet-beta": _MAINNET, "devnet": _DEVNET, "localnet": _LOCALNET}
     tokens = list(known.get(network, (_SOL,)))

@@ -1,5 +1,5 @@
-"""Token accounts and mints of SPL Token and Token-2022, as the programs store them; and recipients,
-refused where they cannot spend what they receive.
+"""Token accounts and mints as SPL Token and Token-2022 store them; and checks of recipients, which
+refuse an address that could not spend a payment.
 
 Layouts: `spl-token` `state.rs` (mint 82 bytes, token account 165, multisig 355). Token-2022 puts
 an account type at byte 165 and extensions after it as type-length-value entries.
@@ -68,8 +68,8 @@ _NO_KEY = bytes(32)
 # In the clock sysvar, after slot and the epoch's start.
 _CLOCK_EPOCH_AT = 16
 
-# `TransferFeeConfig`: two authorities, what is withheld, then the fee before an epoch and from it
-# on (epoch, most units, basis points).
+# `TransferFeeConfig`: two authorities, the withheld units, then the older and the newer fee, each
+# as its first epoch, maximum units, and basis points.
 _TRANSFER_FEE_AT = 72
 _TRANSFER_FEE = struct.Struct("<QQHQQH")
 
@@ -84,8 +84,8 @@ class TokenAccount:
     """A token account; amounts in units of `mint`.
 
     Attributes:
-        is_frozen: the mint's freeze authority stopped it.
-        rent_reserve: lamports of wrapped SOL's rent, None for any other mint.
+        is_frozen: whether the mint's freeze authority has frozen it.
+        rent_reserve: rent of a wrapped SOL account, in lamports; None for any other mint.
     """
 
     mint: str
@@ -99,8 +99,8 @@ class TokenAccount:
 
 
 def free_units(account: TokenAccount | None, owners: Collection[str]) -> int:
-    """Return units of a token account that nobody but its owner can take or stop; 0 where that is
-    none of `owners`. Whoever may close it may make it again as his own, before anything arrives."""
+    """Return the account's units that only its owner can move or stop; 0 if the owner is not among
+    `owners`. A foreign close authority also gives 0: it could recreate the account as its own."""
     if account is None or account.owner not in owners or account.is_frozen:
         return 0
     if account.close_authority is not None and account.close_authority not in owners:
@@ -116,10 +116,10 @@ class Mint:
     Attributes:
         program: base58 id of the token program that owns it.
         supply: units in existence, 10**-decimals of a whole token each.
-        mint_authority: who may make more; None when nobody ever can.
-        freeze_authority: who may freeze holders' accounts; None when nobody can.
-        name: from its own metadata, None when it has none; anybody may claim any name.
-        symbol: likewise.
+        mint_authority: address that may mint more; None if nobody ever can.
+        freeze_authority: address that may freeze holders' accounts; None if nobody can.
+        name: from its own metadata; None without. It proves nothing: anybody can choose any name.
+        symbol: like `name`.
         extensions: types of its Token-2022 extensions, in their order.
         extension_values: the raw bytes of each of `extensions`.
     """
@@ -150,19 +150,19 @@ class Mint:
 
 
 def token_account(account: Account | None, *, strict: bool = False) -> TokenAccount | None:
-    """Return the initialised token account in `account`, None where there is none.
+    """Return the initialised token account in `account`; None if there is none.
 
     Args:
-        strict: as the programs unpack it: option tags of 0 or 1, a known state. Otherwise any
-            state but 0 is initialised and any tag but 1 is none: what might be a token account
-            counts as one.
+        strict: decode as the programs do: option tags are 0 or 1, and the state is known.
+            Otherwise any state but 0 counts as initialised and any tag but 1 as absent, so that
+            anything that might be a token account counts as one.
     """
     if account is None or not _is_token_data(account, TOKEN_ACCOUNT_BYTES, _ACCOUNT_TYPE):
         return None
     return _token_account(account.data[:TOKEN_ACCOUNT_BYTES], strict)
 
 
-# One assessment asks a dozen times about the same two or three accounts.
+# One assessment decodes the same two or three accounts a dozen times.
 @functools.lru_cache(maxsize=256)
 def _token_account(data: bytes, strict: bool) -> TokenAccount | None:
     mint, owner, amount, tag, delegate, state, reserve_tag, reserve, delegated, close_tag, close = (
@@ -183,10 +183,10 @@ def _token_account(data: bytes, strict: bool) -> TokenAccount | None:
 
 
 def mint_account(address: str, account: Account | None, *, strict: bool = False) -> Mint | None:
-    """Return the initialised mint in `account`, None where there is none.
+    """Return the initialised mint in `account`; None if there is none.
 
     Args:
-        strict: as the programs unpack it; otherwise as `token_account`.
+        strict: decode as the programs do; see `token_account`.
     """
     if account is None or not _is_token_data(account, MINT_BYTES, _MINT_TYPE):
         return None
@@ -240,7 +240,7 @@ def associated_address(owner: str, mint: str, program: str) -> str:
 
 
 def associated_account_size(mint: Mint) -> int:
-    """Return bytes of a new associated token account of `mint`."""
+    """Return the size in bytes of a new associated token account of `mint`."""
     if mint.program == TOKEN_PROGRAM:
         return TOKEN_ACCOUNT_BYTES
     required = sum(_ACCOUNT_EXTENSION_BYTES.get(kind, 0) for kind in mint.extensions)
@@ -248,7 +248,7 @@ def associated_account_size(mint: Mint) -> int:
 
 
 def transfer_fee(mint: Mint, units: int, epoch: int) -> int:
-    """Return units of a transfer that the mint withholds from the receiver in this epoch."""
+    """Return the units of a transfer that the mint withholds as its fee in this epoch."""
     for kind, value in zip(mint.extensions, mint.extension_values, strict=True):
         if kind == TRANSFER_FEE:
             _from, old_most, old_bps, since, most, bps = _TRANSFER_FEE.unpack_from(
@@ -261,7 +261,7 @@ def transfer_fee(mint: Mint, units: int, epoch: int) -> int:
 
 
 async def current_epoch(ledger: ReadLedger) -> int:
-    """Return the epoch at the ledger's tip, for `transfer_fee`; raises `LedgerError`."""
+    """Return the ledger's present epoch, for `transfer_fee`; raises `LedgerError`."""
     clock = await ledger.account(CLOCK_SYSVAR)
     if clock is None or len(clock.data) < _CLOCK_EPOCH_AT + 8:
         raise LedgerUnavailable("The ledger shows no clock")
@@ -273,8 +273,8 @@ async def read_mint(ledger: ReadLedger, address: str, field: str = "mint") -> Mi
 
     Raises:
         InvalidRequest: naming `field`, when the account does not exist or is no mint.
-        LedgerError: the ledger did not answer, or gives a listed mint other decimals than it has,
-            by which an amount would be another one.
+        LedgerError: the ledger did not answer, or returns wrong decimals for a listed mint, with
+            which amounts would be wrong.
     """
     mint = mint_account(address, await ledger.account(address), strict=True)
     if mint is None:
@@ -307,7 +307,7 @@ def _option_key(tag: int, key: bytes) -> str | None:
 def _metadata(
     address: str, extensions: tuple[tuple[int, bytes], ...]
 ) -> tuple[str | None, str | None]:
-    """Name and symbol of the mint's own metadata; that of another mint does not count."""
+    """Name and symbol of the mint's own metadata; metadata of another mint is ignored."""
     for kind, value in extensions:
         if kind != _TOKEN_METADATA or value[32:64] != bytes(Pubkey.from_string(address)):
             continue
@@ -382,12 +382,12 @@ def authority(state: Account | None) -> str | None:
 def check_receiver(
     field: str, address: str, states: Mapping[str, Account | None], *, is_sol: bool
 ) -> None:
-    """Check that whoever a payment is for can spend it; pure.
+    """Check that a payment's receiver can spend it; pure.
 
     Args:
-        address: the account that receives.
-        states: after the payment, of it and its `authority`.
-        is_sol: whether it gets SOL itself and no tokens.
+        address: the account that receives the payment.
+        states: the states, after the payment, of the account and of its `authority`.
+        is_sol: whether the payment is SOL and not tokens.
 
     Raises:
         InvalidRequest: as `check_recipient`, of the account or the owner of the tokens; or the
@@ -413,5 +413,5 @@ def _holds_no_loose_sol(held: TokenAccount, state: Account) -> bool:
     """Return whether a token account's lamports are its rent, or synced to wrapped SOL."""
     if held.rent_reserve is not None:
         return state.lamports == held.amount + held.rent_reserve
-    # One that was made while rent was at its highest keeps what it paid.
+    # An account that was made while rent was at its highest keeps the rent it paid.
     return state.lamports <= most_rent(len(state.data))
