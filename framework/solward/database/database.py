@@ -62,25 +62,25 @@ _POOL_WAIT_S = 30.0
 # statement, so an idle one belongs to a stopped process.
 _IDLE_TIMEOUT_S = 10
 
-# PostgreSQL's advisory locks have two numbers: a namespace, and the name's hash. Two names with one
-# hash only wait for each other without need.
+# PostgreSQL's advisory locks have two numbers: a namespace, and the name's hash. If two names have
+# the same hash, one waits for the other without need, which does no harm.
 _NAMESPACE = 0x534F4C57  # "SOLW"
 _LOCK = Prepared(text(f"SELECT pg_advisory_xact_lock({_NAMESPACE}, hashtext(:name))"))
 _TRY_LOCK = text(f"SELECT pg_try_advisory_xact_lock({_NAMESPACE}, hashtext(:name))")
 _LOCK_SHARED = Prepared(text(f"SELECT pg_advisory_xact_lock_shared({_NAMESPACE}, hashtext(:name))"))
 _NO_IDLE_TIMEOUT = text("SET LOCAL idle_in_transaction_session_timeout = 0")
 
-# Options of a transaction that reads: it sees one state throughout, as on SQLite.
+# Options of a read transaction: all its reads see one snapshot, as on SQLite.
 _READING: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
-# The database's clock, in milliseconds: those of the machines may differ.
+# The database's clock, in milliseconds, because the machines' clocks may differ.
 _CLOCK: ColumnElement[int] = literal_column(
     "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 ).label("ms")
 _LEDGER_TIME = select(ledger_time.c.ms)
 _NOW = Prepared(select(_CLOCK))
 _NOW_AND_LEDGER_TIME = Prepared(select(_CLOCK, _LEDGER_TIME.scalar_subquery().label("ledger_ms")))
-# If several processes store the time at once, one does: none waits for another's reservation.
+# If several processes store the time at once, only one does, so that none waits for another.
 _KEEP_LEDGER_TIME = Prepared(
     update(ledger_time)
     .where(
@@ -104,9 +104,9 @@ class Database:
         commits: the number of commits so far; on SQLite one may end several write transactions.
         audit_key: the key that authenticates the audit log, set once the keystore is open.
         on_committed: called with the events of a commit after it.
-        before_commit: called at the end of each write transaction, which it may add to.
-        shared: whether other processes may use it at the same time: PostgreSQL.
-        windows: the clock of limits' windows; it is given the ledger's time as nodes report it.
+        before_commit: called at the end of each write transaction; may write in the transaction.
+        shared: whether other processes may use it at the same time, as on PostgreSQL.
+        windows: the clock at which limits' windows end; it gets the ledger's time from nodes.
     """
 
     def __init__(
@@ -134,14 +134,14 @@ class Database:
 
     @classmethod
     async def open(cls, url: str | SecretStr | None, home: Path) -> Database:
-        """Open `url`, or `solward.db` in `home`, and make the tables where it is empty.
+        """Open `url`, or `solward.db` in `home`, and create the tables if the database is empty.
 
-        A SQLite file is this process's alone until `close`.
+        No other process can open a SQLite file until `close`.
 
         Raises:
             ConfigError: the URL names no database that is supported.
-            HomeLocked: another process has the SQLite file open, from whatever home.
-            OtherSchema: it has other tables than this version makes; nothing was changed.
+            HomeLocked: another process has the SQLite file open, under any home.
+            OtherSchema: its tables are not those of this version; nothing was changed.
             StoreError: it cannot be opened.
         """
         parsed, file, lock = _parse(url, home), database_file(url, home), None
@@ -170,7 +170,7 @@ class Database:
 
     @classmethod
     def inspect(cls, url: str | SecretStr | None, home: Path) -> Database:
-        """Open an existing database for reading, whoever else has it open; it changes nothing.
+        """Open an existing database for reading only, even while other processes have it open.
 
         Raises:
             ConfigError: the URL names no database that is supported.
@@ -247,14 +247,14 @@ class Database:
             await _finish(connection.close())
 
     async def moment(self, connection: AsyncConnection) -> Moment:
-        """Return the present time by the database's clock and by that of the limits' windows."""
+        """Return the present time by the database's clock and by the clock of limits' windows."""
         if not self.shared:
             return self.windows.moment(now_ms())
         (row,) = await _NOW_AND_LEDGER_TIME.all(connection)
         return self.windows.moment(int(row.ms), int(row.ledger_ms))
 
     async def keep_ledger_time(self, connection: AsyncConnection) -> None:
-        """Store the ledger's time where it has moved on, as part of the caller's transaction."""
+        """Store the ledger's time if it has advanced, as part of the caller's transaction."""
         ledger_ms = self.windows.to_keep()
         if ledger_ms is not None:
             await _KEEP_LEDGER_TIME.run(connection, {"b_ms": ledger_ms})
@@ -315,10 +315,10 @@ def _translated(error: DatabaseError | Exhausted | sqlite3.Error) -> Exception:
 
 
 async def _begin_reading(connection: AsyncConnection) -> None:
-    """Have a connection to PostgreSQL see one state and change nothing, until it is returned.
+    """Make a PostgreSQL connection read-only, on one snapshot, until it returns to the pool.
 
-    The caller has it by then: if the engine had these options, a cancellation while they are set
-    would leave the connection neither with the caller nor in the pool.
+    The caller already owns the connection. If the engine set these options, a cancellation
+    meanwhile would leave the connection neither with the caller nor in the pool.
     """
     try:
         await connection.execution_options(**_READING)
@@ -343,10 +343,10 @@ async def _finish(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def lock_exclusive(connection: AsyncConnection, name: str, *, may_idle: bool = False) -> None:
-    """Lock a name alone until the transaction ends; on SQLite the one writer has every lock.
+    """Lock a name exclusively until the transaction ends; SQLite's one writer has every lock.
 
     Args:
-        may_idle: the transaction does nothing else while others do the work, so no timeout.
+        may_idle: whether the transaction idles while others work; it then has no timeout.
     """
     if connection.dialect.name != "sqlite":
         await _LOCK.all(connection, {"name": name})
@@ -355,7 +355,7 @@ async def lock_exclusive(connection: AsyncConnection, name: str, *, may_idle: bo
 
 
 async def try_lock_exclusive(connection: AsyncConnection, name: str) -> bool:
-    """Lock a name as `lock_exclusive` does; return False at once if another transaction has it."""
+    """Lock a name as `lock_exclusive` does, or return False at once if the name is locked."""
     if connection.dialect.name == "sqlite":
         return True
     return bool((await connection.execute(_TRY_LOCK, {"name": name})).scalar_one())
@@ -375,7 +375,7 @@ async def clock(connection: AsyncConnection) -> int:
 
 
 def database_file(url: str | SecretStr | None, home: Path) -> Path | None:
-    """Return the SQLite file `Database.open` would open, None where a server holds the data.
+    """Return the SQLite file that `Database.open` would open; None for a database server.
 
     Raises:
         ConfigError: the URL names no database that is supported.
@@ -444,7 +444,7 @@ def _without_values(context: ExceptionContext) -> None:
 
 
 def _set_idle_timeout(connection: Any, _record: object) -> None:
-    """Bound how long others wait for rows that a stopped process locked."""
+    """Limit how long other processes wait for rows that a stopped process has locked."""
     cursor = connection.cursor()
     cursor.execute(f"SET idle_in_transaction_session_timeout = '{_IDLE_TIMEOUT_S}s'")
     cursor.close()
@@ -452,10 +452,10 @@ def _set_idle_timeout(connection: Any, _record: object) -> None:
 
 
 def _refuse_ended(dialect: Dialect, connection: Any, _record: object, _proxy: object) -> None:
-    """Have the pool open another connection in place of one that the server ended meanwhile.
+    """Make the pool replace a connection that the server ended while it was idle.
 
-    In place of `pool_pre_ping`, which asks the server before every transaction: on a connection
-    that nobody uses there is something to read where it was ended, and seldom else.
+    `pool_pre_ping` would ask the server before every transaction. Instead, this looks for unread
+    data: an idle connection has some if the server ended it, and seldom otherwise.
     """
     driver = connection.driver_connection
     if not driver.closed:

@@ -1,9 +1,9 @@
-"""The network of a database: one for good, set by the first start that finds its ledger.
+"""The network of a database, set for good by the first start that reaches the ledger.
 
-What a database keeps is of one ledger: transactions in flight, what their limits' windows hold, and
-grants and limits that somebody chose for that network's money. On another network a transaction in
-flight would be found expired, its money counted back, and land all the same; and an agent that was
-tried with play money would go on with real money.
+All data in a database is about one ledger: transactions in flight, reservations in limits' windows,
+and grants and limits chosen for that network's money. On another network, a transaction in flight
+would seem expired and its reservation would be released, although it may still land. An agent that
+was tested with play money would continue with real money.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _SELECT: Final = select(ledger_network.c.network)
 
 
 async def check_network(database: Database, network: str) -> str | None:
-    """Return the network that a database is bound to; None for one without.
+    """Return the network to which a database is bound; None if it is not bound yet.
 
     Args:
-        network: as `SOLANA_NETWORK`; a localnet is any ledger of one's own.
+        network: a value of `SOLANA_NETWORK`; `localnet` is any private ledger.
 
     Raises:
-        ConfigError: the database is of another network.
+        ConfigError: the database is bound to another network.
     """
     async with database.read() as connection:
         bound: str | None = (await connection.execute(_SELECT)).scalar_one()
@@ -39,8 +39,8 @@ async def check_network(database: Database, network: str) -> str | None:
 
 
 async def bind_network(database: Database, network: str) -> None:
-    """Bind a database without a network to this one, once its ledger proved to be that network's:
-    a wrong `SOLANA_NETWORK` is told by the ledger, and is then to be corrected.
+    """Bind a database that has no network yet to this one. Call it only once the ledger has proved
+    to be of this network, so that a wrong `SOLANA_NETWORK` is found before.
 
     Raises:
         ConfigError: as `check_network`.
@@ -48,7 +48,7 @@ async def bind_network(database: Database, network: str) -> None:
     if await check_network(database, network) is not None:
         return
     async with database.write() as connection:
-        # The row is locked: of two first starts one binds, and the other reads what it bound.
+        # The row is locked: of two first starts, one binds, and the other reads that network.
         unbound = update(ledger_network).where(ledger_network.c.network.is_(None))
         await connection.execute(unbound.values(network=network))
     await check_network(database, network)
@@ -56,7 +56,7 @@ async def bind_network(database: Database, network: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A database of another network than that of the settings."""
+    """The database's network is not the network of the settings."""
 
     found: str
     advice: str
@@ -68,7 +68,7 @@ async def network_mismatch(
     """Return why a service on this network cannot start on the database, or None if it can.
 
     Args:
-        shared: whether it is a server's, which `DATABASE_URL` names, or a file in the home.
+        shared: whether the database is on a server (`DATABASE_URL`), not a file in the home.
     """
     bound: str | None = (await connection.execute(_SELECT)).scalar_one()
     return _mismatch(bound, network, shared=shared)

@@ -1,5 +1,5 @@
-"""Names of recipients, agents, API keys, schedules and wallets: the contacts, the groups of the
-policy that grants use, and the names that a maker chose."""
+"""Names of recipients, agents, API keys, schedules and wallets: contacts, the policy's groups that
+grants use, and the names that an object's creator chose."""
 
 from __future__ import annotations
 
@@ -60,20 +60,20 @@ async def address_book_rows(connection: AsyncConnection) -> list[ContactRow]:
 
 
 async def looks_of_contacts(connection: AsyncConnection, skeletons: Collection[str]) -> set[str]:
-    """Return the given skeletons that a contact's name also has, so it looks the same."""
+    """Return those of the skeletons that are also a contact's, whose name then looks the same."""
     rows = await _LOOKS.all(connection, {"b_skeletons": list(skeletons)})
     return {row[0] for row in rows}
 
 
 async def put_contact(connection: AsyncConnection, row: ContactRow, skeleton: str) -> str | None:
-    """Store a contact; returns the name that its address had."""
+    """Store a contact; returns the former name of its address."""
     before = await remove_contact(connection, row.address)
     await connection.execute(insert(contacts).values(**row._asdict(), skeleton=skeleton))
     return before
 
 
 async def remove_contact(connection: AsyncConnection, address: str) -> str | None:
-    """Delete the contact of an address and return its name, None if there is none."""
+    """Delete the contact of an address and return its name; None if there is no such contact."""
     statement = delete(contacts).where(contacts.c.address == address).returning(contacts.c.name)
     return (await connection.execute(statement)).scalar()
 
@@ -96,7 +96,7 @@ async def put_book(connection: AsyncConnection, book: Mapping[str, Sequence[str]
 
 
 async def own_wallets(connection: AsyncConnection, called: str | None = None) -> list[Row]:
-    """Return `id`, `name`, `address` and `created_by` of all wallets, or those of a name or id."""
+    """Return `id`, `name`, `address`, `created_by` of all wallets, or those with a name or id."""
     is_called = or_(wallets.c.id == called, wallets.c.name == called)
     return await _wallets(connection, true() if called is None else is_called)
 
@@ -104,7 +104,7 @@ async def own_wallets(connection: AsyncConnection, called: str | None = None) ->
 async def wallet_names(
     connection: AsyncConnection, ids: Collection[str], addresses: Collection[str]
 ) -> list[Row]:
-    """Return rows as `own_wallets` does, of the wallets with one of these ids or addresses."""
+    """Return the rows of the wallets with one of these ids or addresses; see `own_wallets`."""
     is_asked = or_(wallets.c.id.in_(ids), wallets.c.public_key.in_(addresses))
     return await _wallets(connection, is_asked)
 
@@ -116,7 +116,7 @@ async def _wallets(connection: AsyncConnection, where: ColumnElement[bool]) -> l
 
 
 _NAMED = {"agent": agents, "key": credentials, "schedule": schedules, "wallet": wallets}
-# The column of a row's maker: API keys choose the names of what they make.
+# The column with a row's creator: API keys choose the names of the objects that they create.
 _MAKERS = {"schedule": "made_by", "wallet": "created_by"}
 
 

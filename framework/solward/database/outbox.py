@@ -1,25 +1,23 @@
-"""The audit log's write side: events recorded with what they describe, published after the commit.
+"""Writes to the audit log: events are stored with the changes they describe, and published after
+the commit.
 
-A transactional outbox: an event is durable exactly if the change it describes is, and nobody sees
-one of a transaction that was rolled back. `Database.write` begins and appends; whoever changes rows
-records.
+This is a transactional outbox: an event is durable exactly if its change is, and events of a
+transaction that was rolled back are never visible. `Database.write` calls `begin` and `append`;
+code that changes rows calls `record`.
 
-Every wallet and every agent has a chain of its own, and the chain "" has what belongs to neither,
-so writers at the same time do not wait for each other. Each row carries the hash of the one before:
-an edited, removed, inserted or moved row breaks its chain there, and a chain cut short no longer
-ends where `audit_heads` says.
+Every wallet and every agent has its own chain of entries, and the chain "" has all other entries,
+so concurrent writers do not wait for each other. Each row has the hash of its predecessor: an
+edited, removed, inserted or moved row breaks its chain. A truncated chain differs from its end in
+`audit_heads`. An attacker who can write to the database can change these ends too, so each end has
+an HMAC-SHA-256 under the audit key. The database has this key only sealed under the keystore's
+secret (`solward.vault.custody.keyring`). Each append checks the end of the chain that it continues:
+an end that is not authentic never becomes so by later entries. Restoring an older copy of the
+whole database removes history undetected: copy the heads elsewhere.
 
-Hashes show a changed entry only to somebody who knows the end of its chain, and whoever can write
-the database can write ends too. So each end carries an HMAC-SHA-256 under the audit key, which the
-database does not hold: it is stored sealed under the keystore's secret
-(`solward.vault.custody.keyring`). Whoever appends checks the end it goes on from: an end that is
-not authentic never becomes so by what follows it. Whoever can put back an older copy of the whole
-database can take history back: copy the heads elsewhere.
-
-`seq` puts all rows into one order in which no row appears before one that was already read. On
-SQLite, which has one writer, it counts. On PostgreSQL it is made of the transaction's id, and
-readers stop before the oldest transaction that is still open; rows of concurrent transactions may
-have another order there than in the chain they share.
+`seq` orders all rows, so that a new row never appears before a row that was already read. On
+SQLite, which has one writer, `seq` is a counter. On PostgreSQL it is made of the transaction's id,
+and readers stop before the oldest open transaction. Concurrent transactions' rows may there be in
+another order by `seq` than in the chain they share.
 """
 
 from __future__ import annotations
@@ -64,7 +62,7 @@ _DOMAIN = "solward-audit-head/1"
 
 
 class Head(NamedTuple):
-    """The last entry of a chain, and the entry after which it begins if retention cut older ones.
+    """The end of a chain, and the entry after which it begins if retention deleted older entries.
 
     Attributes:
         number: the number of its last entry; 0 when it has none.
@@ -84,7 +82,7 @@ class Head(NamedTuple):
     mac: str | None = None
 
     def signed(self, key: bytes | None, chain: str) -> Head:
-        """Return the same end with its MAC, or without one if there is no key."""
+        """Return the same end with its MAC, or without a MAC if there is no key."""
         return self._replace(mac=None if key is None else self._mac(key, chain))
 
     def is_authentic(self, key: bytes, chain: str) -> bool:
@@ -102,7 +100,7 @@ class Head(NamedTuple):
         return hmac.digest(key, msgspec.json.encode(fields), "sha256").hex()
 
 
-# The chain of what belongs to no wallet or agent.
+# The chain of all entries that belong to no wallet or agent.
 SERVICE_CHAIN = ""
 # The previous hash of that chain's first row.
 GENESIS_HASH = "0" * 64
@@ -115,7 +113,7 @@ _XID: ColumnElement[int] = literal_column("pg_current_xact_id()::text::bigint")
 _OLDEST_OPEN: ColumnElement[int] = literal_column(
     "pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 )
-# Below this `seq` no row can appear any more on PostgreSQL.
+# On PostgreSQL, no new row can appear below this `seq`.
 OPEN_FROM = _OFFSET + _OLDEST_OPEN.op("<<")(_EVENT_BITS)
 
 # The first `seq` of a transaction, less one.
@@ -172,7 +170,7 @@ _LINES: dict[str, str] = {
 
 
 def begin(connection: AsyncConnection) -> None:
-    """Let events be recorded on this connection, until `take`."""
+    """Allow `record` on this connection, until `take`."""
     _recorded[connection.sync_connection] = []
 
 
@@ -187,7 +185,7 @@ def record(connection: AsyncConnection, event: str, data: Any, trace: str | None
     Args:
         event: one of `solward.types.events.EventKind`.
         data: JSON-able, without secrets; must not be changed afterwards.
-        trace: what requested it, for the log of this process alone.
+        trace: the request or the agent's cycle that caused it, only for this process's log.
 
     Raises:
         RuntimeError: the connection is not inside `Database.write`.
@@ -225,9 +223,9 @@ async def append(
 def publish(events: Sequence[Event], recorded: Sequence[Recorded]) -> None:
     """Count and log committed events.
 
-    Log line and count of a transaction follow its event, so that of several processes only the one
-    that stored its end reports it. A line has the fields that were bound where the event was
-    recorded: who commits may be another (`solward.database.sqlite`).
+    A transaction is logged and counted from its event, so that only the process that stored its end
+    reports it. A log line has the fields that were bound where the event was recorded, because
+    another caller may commit it (`solward.database.sqlite`).
     """
     for event, (*_, context) in zip(events, recorded, strict=True):
         context.run(_publish, event)
@@ -273,7 +271,7 @@ def chain_of(event: str, data: Any) -> str:
 
 
 def genesis(chain: str) -> str:
-    """Return the previous hash of a chain's first entry, which no other chain has."""
+    """Return the previous hash of a chain's first entry, which is unique to the chain."""
     if chain == SERVICE_CHAIN:
         return GENESIS_HASH
     return hashlib.sha256(f"solward-audit/{chain}".encode()).hexdigest()
@@ -371,7 +369,7 @@ async def _lock(
             {"chain": chain, **Head(0, genesis(chain)).signed(key, chain)._asdict()}
             for chain in sorted(missing)
         ]
-        # Waits for a transaction that begins the same chain; then its row is there.
+        # This waits for a transaction that begins the same chain; after it the row exists.
         await _FIRST_HEADS.many(connection, begun)
         rows = await _LOCK_HEADS[dialect].all(connection, {"of_chains": chains})
     heads = {chain: Head(*fields) for _base, _number, _hash, chain, *fields in rows}
@@ -382,9 +380,9 @@ async def _lock(
 
 
 def entry_hash(seq: int, ms: int, event: str, data: str, previous: str) -> str:
-    """Return the hash of an entry. In a JSON list no part can run into the next.
+    """Return the hash of an entry, from a JSON list, in which all parts are separated.
 
-    The previous hash binds chain and number too: they count from the chain's genesis.
+    The previous hash also binds chain and number, because it begins at the chain's genesis.
     """
     text = msgspec.json.encode((seq, ms, event, data, previous))
     return hashlib.sha256(text).hexdigest()

@@ -1,4 +1,4 @@
-"""The entries that plugins keep for wallets, and the bounds of their number and size.
+"""The entries that plugins store for wallets, and the limits of their number and size.
 
 Each function works inside the caller's transaction; writers hold the wallet's lock.
 """
@@ -30,10 +30,10 @@ class StoreBounds:
     """Bounds of the entries that one plugin's distribution keeps for one wallet.
 
     Attributes:
-        keys: most entries.
-        value_bytes: most bytes of a value as JSON in UTF-8.
-        total_bytes: most bytes of all keys and values.
-        writes_a_minute: most writes in a minute of one process, for all wallets together.
+        keys: maximum number of entries.
+        value_bytes: maximum bytes of a value as JSON in UTF-8.
+        total_bytes: maximum bytes of all keys and values.
+        writes_a_minute: maximum writes in a minute in one process, for all wallets together.
     """
 
     keys: int = 256
@@ -80,7 +80,7 @@ _WRITE = insert_or_set(
 
 
 def plugin_of(via: Sequence[str]) -> str | None:
-    """Return the distribution of the plugin that runs for a caller, None for none."""
+    """Return the distribution of the plugin that runs for a caller; None if no plugin runs."""
     named = (each.removeprefix(_PLUGIN) for each in via if each.startswith(_PLUGIN))
     return next(named, None)
 
@@ -165,7 +165,7 @@ async def write(
 async def remove(
     connection: AsyncConnection, wallet_id: str, plugin: str, key: str, version: int | None = None
 ) -> bool:
-    """Delete an entry; returns whether it was there.
+    """Delete an entry; returns whether it existed.
 
     Raises:
         SkillError: `store_changed`.
@@ -179,9 +179,9 @@ async def remove(
 
 
 async def purge(connection: AsyncConnection, plugin: str) -> int:
-    """Delete the entries of every wallet; returns how many there were.
+    """Delete the entries of every wallet; returns their number.
 
-    Versions are not counted from 1 again: what waits for approval may name one of them.
+    Version numbers do not restart at 1, because a hold may refer to an earlier version.
     """
     removed = await connection.execute(
         delete(plugin_entries).where(plugin_entries.c.plugin == plugin)
@@ -190,7 +190,7 @@ async def purge(connection: AsyncConnection, plugin: str) -> int:
 
 
 async def clear(connection: AsyncConnection, plugin: str, wallet_id: str, prefix: str = "") -> int:
-    """Delete the entries whose keys begin with `prefix`; returns how many there were."""
+    """Delete the entries whose keys begin with `prefix`; returns their number."""
     key = plugin_entries.c.key
     removed = await connection.execute(
         delete(plugin_entries).where(*_own(wallet_id, plugin), key >= prefix, key < prefix + _LAST)

@@ -1,18 +1,18 @@
 """Statements of SQLAlchemy Core that are compiled once and run on the database's driver.
 
-Core compiles a statement once too, but what it does around each execution costs several times what
-SQLite takes for a keyed read. A `Prepared` statement does the same work at its first use and keeps
-it: text, order and types of the parameters, names and types of the columns. It is for statements
-that run for every transaction, cycle or request; all others stay Core's own.
+Core also compiles a statement only once, but its work around each execution takes several times as
+long as SQLite needs for a keyed read. A `Prepared` statement does this work at its first use and
+stores the result: text, order and types of the parameters, names and types of the columns. Use it
+for statements that run for every transaction, cycle or request, and Core itself for all others.
 
 Four rows of `python -m benchmarks rest` need it. By Core alone they came to 0.104 (transfers, limit
 0.1), 0.441 (POST wallets, 0.45), 0.414 (GET transactions, 0.44) and 0.315 (GET wallets, 0.35), and
 in the same hour to 0.121, 0.491, 0.485 and 0.461 with this module.
 
-A statement for each of many rows is one on PostgreSQL, however many rows there are. There the
-driver would send, and the server plan and run, a statement for each row, which took more processor
-time than the rows themselves (benchmarks/scale.py). The rows are given as JSON instead, which is a
-table to the statement. SQLite has no such costs, and runs its statement for each row.
+`ForEachRow` runs one statement on PostgreSQL for any number of rows, which it passes as one JSON
+value that the statement reads as a table. One statement for each row would have to be sent, planned
+and run each time, which took more processor time than the rows themselves (benchmarks/scale.py).
+SQLite has no such costs, so there the statement runs once for each row.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ _Take: TypeAlias = Callable[[_Parameters], Any]
 """Takes one parameter of the driver from those that the caller gives."""
 
 _NONE: _Parameters = MappingProxyType({})
-# Lists of parameters are filled up with their last value to a length of which few are in use, so
-# that few texts are kept however many lengths there are.
+# Lists of parameters are padded with their last value to one of a few lengths, so that few texts
+# are cached for any number of lengths.
 _STEP = 64
 
 # What the driver takes as text; the server reads it as JSON.
@@ -76,7 +76,7 @@ class _Plan:
         lists: frozenset[str],
     ) -> None:
         self._dialect = dialect
-        # As Core decides: `returning` is asked for, never added for a key that is generated.
+        # `returning` is used only if the statement has it, and never added for generated keys.
         is_dml = isinstance(statement, Insert | Update)
         self._columns = tuple(getattr(statement, "exported_columns", ()))
         compiled = statement.compile(
@@ -123,7 +123,7 @@ class _Plan:
         self._processes: list[tuple[int, _Process]] = []
 
     def values(self, given: _Parameters) -> Any:
-        """Return the driver's parameters, in its form."""
+        """Return the parameters in the driver's form."""
         values: Sequence[Any]
         if self._take_all is not None:
             values = self._take_all(given)
@@ -134,7 +134,7 @@ class _Plan:
         return dict(zip(self._names, values, strict=True))
 
     def rows(self, description: Sequence[Any], found: Sequence[Any]) -> list[Row]:
-        """Return the driver's rows, by Core's types."""
+        """Convert the driver's rows to Core's rows, with Core's types."""
         if self._make is None:
             self._set_shape(description)
         assert self._make is not None
@@ -184,7 +184,7 @@ def _filled(value: Sequence[Any]) -> list[Any]:
 
 
 def _length(length: int) -> int:
-    """Return the padded length, a power of two or a multiple, for a list of this length."""
+    """Return the length, a power of two or a multiple, to which a list of this length is padded."""
     if length > _STEP:
         return -(-length // _STEP) * _STEP
     return 1 << (length - 1).bit_length() if length else 0
@@ -227,7 +227,7 @@ class Prepared:
     async def first(
         self, connection: AsyncConnection, parameters: _Parameters = _NONE
     ) -> Row | None:
-        """Run the statement and return its first row, None if it has none; raises as `all`."""
+        """Run the statement and return its first row; None without rows. Raises as `all`."""
         rows = await self.all(connection, parameters)
         return rows[0] if rows else None
 
@@ -310,8 +310,8 @@ async def _raise(connection: AsyncConnection, text: str, error: BaseException) -
 
 
 def hide_values(cause: BaseException, error: BaseException) -> None:
-    """Remove the row's values, which PostgreSQL quotes in errors and SQLite does not, from a
-    driver's error and the one that was made of it."""
+    """Remove the row's values from a driver's error, and from the error that was made of it.
+    PostgreSQL quotes values in its errors, SQLite does not."""
     message = getattr(getattr(cause, "diag", None), "message_primary", None)
     if message is not None:
         cause.args = (message,)
@@ -319,7 +319,7 @@ def hide_values(cause: BaseException, error: BaseException) -> None:
 
 
 class ForEachRow:
-    """A statement for each of some rows, inside a transaction of `Database.write`.
+    """A statement to run for each of several rows, inside a transaction of `Database.write`.
 
     Args:
         columns: the fields of a row, with their types: text and integers.

@@ -1,4 +1,4 @@
-"""Records as rows: each field is in the column of its name; and rows that may be there already."""
+"""Records as rows, whose columns have the fields' names; and inserts of rows that may exist."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ def words(kind: type[StrEnum]) -> Form:
 class Records(Generic[T]):
     """The mapping of a class to a table whose rows are its records.
 
-    Fields without a column are given beside the row, or have a default.
+    Fields without a column are passed in addition to the row, or have a default.
 
     Attributes:
-        columns: of the record, in the order in which `read` takes their values.
+        columns: the record's columns, in the order of the values for `read`.
     """
 
     def __init__(self, record: type[T], table: Table, **forms: Form) -> None:

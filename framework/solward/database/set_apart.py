@@ -32,8 +32,8 @@ class SetApart(Generic[Item]):
     """Sets failing items apart: reports each once and retries it alone, with growing delays."""
 
     def __init__(self, name_of: Callable[[Item], str], tell: Callable[[str], object]) -> None:
-        """Take `name_of`, which identifies an item, and `tell`, which logs the name of an item that
-        is set apart, with the exception being handled."""
+        """Create it with `name_of`, which identifies an item, and `tell`, which logs the name of an
+        item that is set apart together with the exception being handled."""
         self._name_of, self._tell = name_of, tell
         # Item name -> monotonic time of its next attempt, and the delay after that; in seconds.
         self._failed: dict[str, tuple[float, float]] = {}

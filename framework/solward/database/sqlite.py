@@ -1,17 +1,17 @@
-"""SQLite for asyncio: readers beside one writer, and one commit for writers that wait.
+"""SQLite for asyncio: concurrent readers, one writer, and one commit for all waiting writers.
 
 A statement on a local WAL database takes tens of microseconds, less than a hop to a thread and
 back; only the commit waits for the disk, so only it leaves the event loop. Statements must stay
 short: keyed reads and bounded pages, as all in `solward.vault.store` are.
 
-A commit waits for the disk, and SQLite has one writer, so writers that come at the same time would
-wait for as many commits as there are of them. Here the blocks that wait for their turn run one
-after the other in one database transaction, each under a savepoint of its own, and return after the
-one commit that makes all of them durable. A block that raises takes back its own part alone. Where
-the commit fails, none of them happened.
+A commit waits for the disk, and SQLite has one writer, so of concurrent writers each would wait for
+the commits of all before it. Instead, the waiting writers' blocks run one after the other in one
+database transaction, each under its own savepoint, and return after the one commit that makes all
+of them durable. A block that raises undoes only its own changes. If the commit fails, all changes
+are undone.
 
-The connections stay open: what SQLAlchemy does around a transaction takes longer than a short one
-on SQLite. Its own transaction on them never ends; what begins and ends is the database's.
+The connections stay open, because SQLAlchemy's work around a transaction takes longer than a short
+transaction on SQLite. SQLAlchemy's own transaction never ends; only the database's begin and end.
 
 The database's file is locked: one process at a time, whatever path or home names it. The lock is on
 the file itself, so symbolic and hard links to it meet the same lock. SQLite's own locks
@@ -45,14 +45,14 @@ from solward.database.outbox import Recorded
 from solward.support.tasks import run_to_end
 from solward.types.errors import HomeLocked, StoreError
 
-# The wait of a reader or a writer for another process.
+# Maximum wait of a reader or a writer for another process.
 BUSY_TIMEOUT_S = 5.0
 _BUSY_POLL_S = 0.005
-# Blocks of one commit: the first of them waits for the last.
+# Maximum number of blocks in one commit, because the first of them waits for the last.
 _MOST_BLOCKS = 64
 # Turns of the event loop that a commit waits for writers to join it, if the last one was shared.
 _TURNS = 4
-# The wait for a reader's connection when all are in use.
+# Maximum wait for a reader's connection when all are in use.
 _READER_WAIT_S = 30.0
 
 T = TypeVar("T")
@@ -84,10 +84,10 @@ class DriverConnection(sqlite3.Connection):
 
 
 class SQLiteConnection:
-    """An open connection: what is used of `AsyncConnection`, with statements that run at once.
+    """An open connection: the used part of `AsyncConnection`; statements run without waiting.
 
     Attributes:
-        driver: the driver's own.
+        driver: the driver's own connection.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -99,7 +99,7 @@ class SQLiteConnection:
         self.driver = driver
 
     async def execute(self, statement: Executable, parameters: Any = None) -> CursorResult[Any]:
-        """See `AsyncConnection`, as the others."""
+        """See `AsyncConnection`; the other methods are alike."""
         return self.sync_connection.execute(statement, parameters)
 
     async def scalar(self, statement: Executable, parameters: Any = None) -> Any:
@@ -119,7 +119,7 @@ class SQLiteConnection:
 
 
 class SQLiteReaders:
-    """Read transactions: each sees one state of the database, and none waits for a writer."""
+    """Read transactions, each on one snapshot of the database; none waits for a writer."""
 
     def __init__(self, engine: Engine, most: int) -> None:
         self._engine = engine
@@ -179,7 +179,7 @@ class SQLiteReaders:
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """Blocks of one database transaction.
+    """The writers' blocks in one database transaction.
 
     Attributes:
         recorded: events of the blocks, in their order.
@@ -202,7 +202,7 @@ class _Group:
                 each.set_result(None)
 
     async def outlast(self) -> None:
-        """Wait for the end even if the caller is cancelled; a cancellation is raised after it.
+        """Wait for the group's end even if the caller is cancelled; then raise the cancellation.
 
         Raises:
             BaseException: the error for which the group failed.
@@ -233,19 +233,19 @@ class SQLiteWriter:
         self._is_taken = False
         # Whether the last commit had several blocks.
         self._is_busy = False
-        # Each is given the group to join, or None to begin one.
+        # Each future gets the group to join, or None to begin one.
         self._waiting: deque[asyncio.Future[_Group | None]] = deque()
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """Yield a block that is kept, durably, once this returns, or not at all.
+        """Yield a connection; when this returns, the block's changes are durable or undone.
 
         Writers return in the order of their blocks, and before a block of the next commit runs, so
-        that what they do in memory then has that order too. A cancellation during the commit is
+        that their later changes in memory have the same order. A cancellation during the commit is
         raised after it.
 
         Raises:
-            sqlite3.Error: the database refused; nothing of the block was kept.
+            sqlite3.Error: the database refused; none of the block's changes were made.
         """
         group = await self._turn()
         try:
@@ -273,7 +273,7 @@ class SQLiteWriter:
             self._take_back(group, error)
             await self._pass_on(group)
             if is_on_others and isinstance(error, Exception):
-                # The error may tell what other blocks wrote, so it waits until that is durable.
+                # The error may reveal other blocks' changes, so it waits until these are durable.
                 await group.outlast()
             raise
         group.recorded += outbox.take(connection)
@@ -290,7 +290,7 @@ class SQLiteWriter:
         self._committer.shutdown()
 
     async def _turn(self) -> _Group | None:
-        """Wait for the turn and return the group to join, None to begin one."""
+        """Wait for the turn and return the group to join; None to begin a new group."""
         if not self._is_taken:
             self._is_taken = True
             return None
@@ -312,7 +312,7 @@ class SQLiteWriter:
         deadline = time.monotonic() + BUSY_TIMEOUT_S
         while True:
             try:
-                # The lock before anything is read, so that no transaction must be repeated.
+                # This locks before the first read, so that no transaction must be repeated.
                 self._opened.driver.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
                 # Another process has the lock; the event loop must not block on it.
@@ -324,7 +324,7 @@ class SQLiteWriter:
                 return _Group()
 
     def _take_back(self, group: _Group, error: BaseException) -> None:
-        """Undo what the block did; after some errors SQLite has undone the whole transaction."""
+        """Undo the block's changes; after some errors SQLite has undone the whole transaction."""
         assert self._opened is not None
         if not group.blocks:
             self._roll_back()
@@ -334,12 +334,12 @@ class SQLiteWriter:
             self._opened.driver.execute("RELEASE block")
         except sqlite3.Error as lost:
             self._roll_back()
-            # The other blocks get the database's error, and nothing about what this block did.
+            # The other blocks get the database's error, without anything about this block's work.
             is_its = isinstance(error, sqlite3.OperationalError | OperationalError)
             group.lost = error if is_its else lost
 
     def _roll_back(self) -> None:
-        """End the transaction; a connection that cannot do it, or was lost, is used no more."""
+        """Roll back the transaction; a connection that fails to, or was lost, is not used again."""
         assert self._opened is not None
         try:
             self._opened.driver.rollback()
@@ -367,7 +367,7 @@ class SQLiteWriter:
         self._hand_on(None)
 
     def _hand_on_if_waited(self, group: _Group | None) -> bool:
-        """Give the turn to the first writer that still waits; return False if none does."""
+        """Give the turn to the first writer that still waits; return False if no writer waits."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -415,7 +415,7 @@ async def _let_others_run() -> bool:
 def on_connect(connection: Any, _record: object, *, writer: bool) -> None:
     """Make a new connection of the driver durable and strict: WAL with FULL survives a power loss.
 
-    The writer's changes the file's mode to WAL, which the file then has for all.
+    The writer's connection sets the file's mode to WAL, which then applies to all connections.
     """
     # Explicit transactions only (SQLAlchemy's SQLite documentation, "Serializable isolation").
     connection.isolation_level = None
@@ -423,7 +423,7 @@ def on_connect(connection: Any, _record: object, *, writer: bool) -> None:
         *(("journal_mode = WAL",) if writer else ()),
         "synchronous = FULL",
         "foreign_keys = ON",
-        # What savepoints take back is in a temporary file otherwise.
+        # Otherwise the data for undoing savepoints would be in a temporary file.
         "temp_store = MEMORY",
         f"busy_timeout = {0 if writer else int(BUSY_TIMEOUT_S * 1000)}",
     ):
@@ -431,13 +431,13 @@ def on_connect(connection: Any, _record: object, *, writer: bool) -> None:
 
 
 class FileLock:
-    """An exclusive lock of a database file, which is made (mode 0600) where it is missing.
+    """An exclusive lock of a database file; a missing file is created with mode 0600.
 
-    Taken before SQLite opens the file and released after SQLite closed it; the kernel releases it
-    when the process ends, even when it is killed.
+    Acquire it before SQLite opens the file and release it after SQLite closed the file. The kernel
+    releases it when the process ends, even if the process is killed.
 
     Raises:
-        HomeLocked: another process has it, or this one by another `FileLock`.
+        HomeLocked: another process has the lock, or another `FileLock` of this process.
         StoreError: its file system has no locks.
         OSError: the file cannot be opened for writing.
     """
@@ -455,7 +455,7 @@ class FileLock:
         _held.add(self._identity)
 
     def release(self) -> None:
-        """Let another process have the file; a second call does nothing."""
+        """Release the lock; a second call does nothing."""
         if self._descriptor >= 0:
             _held.discard(self._identity)
             os.close(self._descriptor)
@@ -474,7 +474,7 @@ def _lock(descriptor: int, path: Path) -> None:
 
 
 def _reader(descriptor: int) -> int:
-    """Return a process that has the database open, 0 if none is known; it explains a refusal."""
+    """Return the id of a process that has the database open, for errors; 0 if none is known."""
     query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _SHARED_AT, _SHARED_BYTES, 0)
     try:
         kind, *_range, process = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, query))

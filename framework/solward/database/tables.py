@@ -1,8 +1,8 @@
-"""The tables of the database, with their triggers and first rows: its whole schema.
+"""The whole schema of the database: its tables, with their triggers and first rows.
 
-First those of the audit log and of the vault, then those of agents, credentials, webhooks, plugins
-and schedules. Times are integer milliseconds since the Unix epoch, amounts integer smallest units,
-identifiers text.
+The audit log's and the vault's tables come first, then those of agents, credentials, webhooks,
+plugins and schedules. Times are integers in milliseconds since the Unix epoch, amounts are integers
+in smallest units, identifiers are text.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ metadata = MetaData(
     }
 )
 
-# Statements after the tables are made, triggers and first rows: for one dialect, or None for both.
+# Statements to run after the tables exist (triggers, first rows), by dialect; None is for both.
 AFTERWARDS: list[tuple[str | None, str]] = []
 
 
 class U64(TypeDecorator[int]):
-    """Units, lamports and slots, unsigned 64-bit on the chain and signed here.
+    """Units, lamports and slots: unsigned 64-bit on the ledger, signed in the database.
 
-    A value above `COUNTED_MAX` is stored and found as `COUNTED_MAX`, so that no value of a stranger
-    or a node makes a statement fail.
+    A value above `COUNTED_MAX` is stored and found as `COUNTED_MAX`, so that no value from a node
+    or a stranger makes a statement fail.
     """
 
     impl = BigInteger
@@ -70,7 +70,7 @@ def _table(name: str, *parts: SchemaItem, **options: Any) -> Table:
 
 
 def _single_row(name: str, column: Column[Any], first: int | None) -> Table:
-    """Return a table of one row, which is there from the start with its `first` value."""
+    """Return a table of one row, which exists from the start with the value `first`."""
     id_ = Column("id", Integer, primary_key=True, autoincrement=False)
     made = _table(name, id_, column)
     row = insert(made).values({"id": 1, column.name: first})
@@ -191,7 +191,7 @@ token_lists = _table(
 # (`solward.database.ledger_network`).
 ledger_network = _single_row("ledger_network", Column("network", Text), None)
 
-# The latest time of the ledger that was believed, in one row; 0 before there was any.
+# The latest accepted time of the ledger, in one row; 0 before the first.
 ledger_time = _single_row("ledger_time", Column("ms", BigInteger, nullable=False), 0)
 
 transactions = _table(
@@ -291,7 +291,7 @@ reservations = _table(
     Index(None, "scope", "asset", "created_ms", "units"),
 )
 
-# A principal that has a row is under grants: what these say may leave, and nothing else.
+# For a principal with a row, only what its grants allow may leave.
 grant_sets = _table(
     "grant_sets",
     Column("principal", Text, primary_key=True),
@@ -318,12 +318,12 @@ contacts = _table(
 # One row, which every change of grants or of the book counts up: caches end with it.
 grant_version = _single_row("grant_version", Column("version", BigInteger, nullable=False), 0)
 
-# Scopes that a transaction is only found again by: they have no windows and no totals.
+# Scopes that only serve to find a transaction: they have no windows and no totals.
 FOUND_BY: Final = ("skill:", "plugin:", "site:")
 
-# What the reservations of a scope are in each hour since the epoch, kept by triggers on
-# `reservations`, of every scope that has windows. Units are high * 2**32 + low, so that no sum of
-# them overflows.
+# Hourly totals of the reservations of every scope that has windows, by hour since the epoch.
+# Triggers on `reservations` update them. Units are high * 2**32 + low, so that no sum of them
+# overflows.
 reservation_totals = _table(
     "reservation_totals",
     Column("scope", _Bytewise, primary_key=True),
@@ -353,7 +353,7 @@ def _keep_totals(name: str, event: str, body: str, row: str) -> None:
     """Run `body` after each INSERT, UPDATE or DELETE of a reservation whose scope has windows.
 
     Args:
-        row: NEW or OLD, whose scope is looked at.
+        row: NEW or OLD: the row whose scope decides.
     """
     found_by = (f"substr({row}.scope, 1, {len(each)}) <> '{each}'" for each in FOUND_BY)
     named = f"reservation_totals_{name}"
@@ -375,8 +375,8 @@ _keep_totals("added", "INSERT", _ADD, "NEW")
 _keep_totals("changed", "UPDATE", f"{_SUBTRACT} {_ADD}", "NEW")
 _keep_totals("removed", "DELETE", _SUBTRACT, "OLD")
 
-# What grants judged of each transaction whose bytes were known, in that order: others may judge it
-# again.
+# The input and result of grants' checks of each transaction with known bytes, in order of checking,
+# so that other grants can be tried on the same input.
 judged_effects = _table(
     "judged_effects",
     Column("seq", Sequence, primary_key=True, autoincrement=True),
@@ -393,7 +393,7 @@ judged_effects = _table(
     Index(None, "created_ms"),
 )
 
-# Whom a wallet paid, by the transaction that did or may have; it has paid where that is confirmed.
+# Recipients of a wallet's payments by transaction; a payment happened if that is confirmed.
 paid_recipients = _table(
     "paid_recipients",
     Column("wallet_id", Text, primary_key=True),
@@ -401,8 +401,8 @@ paid_recipients = _table(
     Column("transaction_id", Text, nullable=False),
 )
 
-# Token accounts of wallets' own, and the transaction that opened each and paid its rent, which is
-# credited when the account is closed. Rows that are too old for that are deleted.
+# Wallets' own token accounts, with the transaction that opened each and paid its rent. The rent is
+# credited when the account is closed. Rows that are too old for a credit are deleted.
 opened_accounts = _table(
     "opened_accounts",
     Column("account", Text, primary_key=True),
@@ -493,7 +493,7 @@ payments = _table(
     Column("created_ms", BigInteger, nullable=False),
     Index(None, "wallet_id", "seq"),
     Index("ix_payments_price", "wallet_id", "url", "asset", "seq"),
-    # Payments of which offer or answer is still kept.
+    # Payments whose offer or answer is still stored.
     _partial(IS_KEPT, "ix_payments_kept", "created_ms"),
     _partial(IS_KEPT, "ix_payments_principal", "principal", "created_ms"),
 )
@@ -665,8 +665,8 @@ webhook_deliveries = _table(
     _partial("state = 'waiting'", "ix_webhook_deliveries_waiting", "next_ms"),
 )
 
-# What the alerts' webhook has to tell, by what it is about: what came since it was last told is one
-# line of the next message.
+# Alerts that the webhook still has to send, by subject: all alerts of a subject since its last
+# message become one line of the next message.
 alert_groups = _table(
     "alert_groups",
     Column("key", Text, primary_key=True),
@@ -690,8 +690,8 @@ webhook_nonces = _table(
     Index(None, "created_ms"),
 )
 
-# Commands that changed what is installed in folders of its own, each once, and what is installed
-# after it. The newest of a distribution is what all processes agree on.
+# Commands that changed distributions in folders of their own, each once, with the state after the
+# command. All processes follow a distribution's newest command.
 plugin_acts = _table(
     "plugin_acts",
     Column("id", Text, primary_key=True),

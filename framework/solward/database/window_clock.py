@@ -1,10 +1,10 @@
-"""The time at which rolling windows end, which one wrong clock alone cannot move ahead.
+"""The end of rolling windows: a time that no single wrong clock can move ahead.
 
-A database's clock is a machine's: set a day ahead, it would empty every limit's window. So windows
-end at the database's clock, but at most `LEAD_MS` after the ledger's time. The ledger's time is the
-latest that was believed, runs on with the machine's uptime, which no setting of a clock changes,
-and is stored, so that it never goes back. What is reserved is stamped with the later of both: a
-clock that is wrong keeps it in its windows for longer, never for less.
+The database's clock is that of a machine: if it were set a day ahead, every limit's window would be
+empty. So windows end at the database's time, but at most `LEAD_MS` after the ledger's time. This is
+the latest accepted time of the ledger; it advances with the machine's uptime, which setting a clock
+does not change, and it is stored, so that it never goes back. A reservation is stamped with the
+later of both times: a wrong clock keeps it in its windows longer, never shorter.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from solward.telemetry import metrics
 
 # Validators' votes set the ledger's time, some seconds from the time of day.
 LEAD_MS = MINUTE_MS
-# Reservations made while the windows are further behind would stay in them for too long after the
-# clock was mended, so none is made.
+# If the windows are further behind, no reservation is made: it would stay in them for too long
+# after the clock was corrected.
 MOST_BEHIND_MS = DAY_MS
-# The stored time may be this much older than the one in memory: it is written with a reservation,
-# and not with every one.
+# The stored time may be older than the one in memory by this much, because only some reservations
+# write it.
 _KEEP_MS = MINUTE_MS
 
 _log = structlog.get_logger(__name__)
@@ -36,7 +36,7 @@ class Moment:
 
     Attributes:
         database_ms: the time by the database's clock, which records have.
-        window_ms: the end of the windows; earlier stamps than it less their length have left them.
+        window_ms: the end of the windows; a window begins its length before this time.
     """
 
     database_ms: int
@@ -49,7 +49,7 @@ class Moment:
 
     @property
     def behind_ms(self) -> int:
-        """Milliseconds that the windows are behind the database's clock; 0 unless it runs ahead."""
+        """Milliseconds from the windows' end to the database's time, at least 0."""
         return max(0, self.database_ms - self.window_ms)
 
 
@@ -66,23 +66,23 @@ class WindowClock:
         self._uptime_ms = uptime_ms
         # The ledger's time at uptime 0; None before any is known.
         self._offset: int | None = None
-        # A time that a node gave, and the uptime then.
+        # The time that a node returned, and the machine's uptime at that moment.
         self._observed: tuple[int, int] | None = None
         self._stored_ms = 0
         self._last_ms = 0
-        # Whether a node answered this process; until then a stop looks like a clock that is ahead.
+        # Whether a node answered this process; before, a long stop looks like a clock ahead.
         self._is_observed = False
         self._is_behind = False
 
     def observe(self, ledger_ms: int) -> None:
-        """Take note of the ledger's time as a node gave it just now."""
+        """Process the ledger's time that a node has just returned."""
         self._observed = (ledger_ms, self._uptime_ms())
 
     def moment(self, database_ms: int, stored_ms: int = 0) -> Moment:
         """Return the moment at which the database's clock is `database_ms`.
 
         Args:
-            stored_ms: the ledger's time as the database has it, 0 where it has none.
+            stored_ms: the ledger's time in the database; 0 if it has none.
         """
         uptime = self._uptime_ms()
         if stored_ms > self._stored_ms:
@@ -91,10 +91,10 @@ class WindowClock:
         if self._observed is not None:
             (ledger_ms, at), self._observed = self._observed, None
             self._is_observed = True
-            # A node that is ahead, or lies, moves nothing beyond the database's clock.
+            # A node whose time is ahead or false cannot move the end beyond the database's time.
             self._believe(min(ledger_ms, database_ms - (uptime - at)) - at)
         if self._offset is None:
-            # Before the first transaction there is nothing in a window.
+            # Before the first transaction all windows are empty.
             return Moment(database_ms, database_ms)
         ledger = self._offset + uptime
         self._last_ms = max(self._last_ms, ledger, min(database_ms, ledger + LEAD_MS))
