@@ -1,5 +1,5 @@
-"""The interface's declarations: the fields of each resource and request, each declared once.
+"""The API's declarations: the fields of each resource and request, each declared once.
 
-Every surface derives from here: what a request is read by, the API's description, the client's
-classes, commands, forms, the tables of docs/reference/rest.md.
+Everything else derives from them: the checks of requests, the API's description, the client's
+classes, the commands, the forms and the tables of docs/reference/rest.md.
 """

@@ -101,7 +101,7 @@ class AgentStatus(StrEnum):
 
 @resource
 class Guardrails(Request):
-    """An agent's own limits; one that is left out is the service's."""
+    """An agent's own limits; for a field that is left out the service's limit applies."""
 
     max_sol_per_transaction: Decimal | int | None = declared(_MAX_SOL, default=None)
     max_transactions_per_minute: int | None = declared(_A_MINUTE, default=None)
@@ -111,7 +111,7 @@ class Guardrails(Request):
 
 @resource
 class OwnGuardrails(Answer):
-    """An agent's own limits, as it is shown."""
+    """An agent's own limits, in an answer."""
 
     component: ClassVar = "Guardrails"
 
@@ -175,7 +175,7 @@ class Agent(Answer):
 
 @resource
 class CreatedAgent(Answer):
-    """A new agent, in short."""
+    """A new agent, with its main fields."""
 
     id: str = declared(Id("The agent.", example=Example.AGENT))
     name: str = declared(Text("As given.", example="saver"))
@@ -198,7 +198,7 @@ _MODEL = Words("Name of the provider's model.", printable=True)
 _STRATEGY = Words("The agent's instructions.", most=20_000, example="always do wait")
 _INTERVAL = Whole(
     "Milliseconds from the start of a cycle to the next.",
-    # The most is about 24.8 days, the longest timer of 32 bits.
+    # The maximum is about 24.8 days, the longest timer of 32 bits.
     least=1_000,
     most=2**31 - 1,
     example=5_000,
@@ -259,7 +259,7 @@ class AgentChange(Guardrails):
 
 @resource
 class Memory(Answer):
-    """An agent's memory of one cycle."""
+    """The entry for one cycle in an agent's memory."""
 
     component: ClassVar = "MemoryEntry"
 
@@ -299,7 +299,7 @@ class TokenSeen(Answer):
 
 @resource
 class HeldSeen(Answer):
-    """A transaction that waited for a person."""
+    """A transaction that waited for a person's decision."""
 
     id: str = declared(Id("The hold.", example=Example.HOLD))
     state: str = declared(Choice("The hold's state.", options=tuple(map(str, HoldState))))
@@ -310,7 +310,7 @@ class HeldSeen(Answer):
 
 @resource
 class Observed(Answer):
-    """An agent's view of its wallet in one cycle."""
+    """The state of its wallet that an agent observed in one cycle."""
 
     component: ClassVar = "Observed"
 
@@ -448,7 +448,7 @@ CREATE_AGENT = Call(
 
 @resource
 class AgentTemplate(Answer):
-    """A starting point of agents."""
+    """A template from which agents are created."""
 
     component: ClassVar = "AgentTemplate"
 

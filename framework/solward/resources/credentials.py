@@ -106,7 +106,7 @@ class NewKey(Request):
 
 @resource
 class NewSecret(Request):
-    """Another secret for an API key."""
+    """A request for a new secret of an API key."""
 
     overlap_seconds: int = declared(
         Whole(
@@ -132,7 +132,7 @@ class NewAdmin(Request):
 
 @resource
 class KeyDetails(Answer):
-    """A key's end, its limits, and how much of each is used."""
+    """A key's expiry, its limits, and the use of each limit."""
 
     expires_at: datetime | None = declared(
         Time("When it expires; null if never.", example="2026-12-31T00:00:00.000Z")
@@ -199,7 +199,7 @@ class CreatedKey(Answer):
 
 @resource
 class RotatedKey(CreatedKey):
-    """A key's new secret; its record stays."""
+    """A key with its new secret; the key's record stays the same."""
 
     previous_secret_until: datetime | None = declared(
         Time("When its previous secret ends; null if it has.", example="2026-11-21T10:45:00.000Z")
@@ -254,14 +254,14 @@ class ListedKeys(Request):
 
 @resource
 class OwnKey(Answer):
-    """The key of a request."""
+    """The API key with which the request was made."""
 
     key: ApiKey | None = declared(Json("The key; null for the admin secret."))
 
 
 @resource
 class OwnAdmin(Answer):
-    """The role of the admin that asks, and the record of its credential."""
+    """The role of the admin who made the request, and the record of the admin's credential."""
 
     role: Role = declared(_ROLE)
     admin: AdminCredential | None = declared(Json("Its record; null for the admin secret."))

@@ -4,8 +4,8 @@
 class NewSecret(Request):
     overlap_seconds: int = declared(Whole("How long ...", least=0, most=86_400), default=3_600)
 
-An answer is read from its JSON by the types of its attributes. Of these the second may be null, and
-the third may be absent:
+An answer is read from its JSON by the types of its attributes. Here `last_used_at` may be null and
+`sentences` may be absent:
 
     id: str = declared(Id("The key's record."))
     last_used_at: datetime | None = declared(Time("Null before its first use."))
@@ -59,7 +59,7 @@ Raw: TypeAlias = Mapping[str, Any]
 Read: TypeAlias = Callable[[Any], Any]
 
 COMPONENTS: dict[str, type] = {}
-"""Classes by the name under which the API's description has them once: their `component`."""
+"""Classes by their component name: the API's description defines each of them once."""
 
 
 def declared(
@@ -74,12 +74,12 @@ def declared(
     """Return an attribute that is a field of this kind.
 
     Args:
-        default: of a request, what stands in where it is left out; with one, an answer may lack it.
-        named: its name in JSON where that is another one; `a.b` is the field `b` of `a`.
-        read: reads it from JSON where its type does not say how.
-        secret: whether it is left out of what `repr` shows.
-        nullable: of an answer's attribute with a default: whether the JSON may say null as well as
-            leave it out. Without a default the type says whether null is allowed.
+        default: the value if the field is absent; a field without a default must be present.
+        named: the field's name in JSON, if it differs; `a.b` is the field `b` of `a`.
+        read: function that converts the JSON, if the type does not determine it.
+        secret: whether `repr` omits the field.
+        nullable: for an answer's field with a default: whether it may also be null in the JSON.
+            Without a default, the type says whether null is allowed.
     """
     path = {"path": tuple(named.split("."))} if named else {}
     metadata = {"declared": kind, "read": read, "nullable": nullable} | path
@@ -125,9 +125,9 @@ class Request:
     """The fields of a request. An attribute that may be left out has a default.
 
     Attributes:
-        excludes: attribute -> those that must be absent, empty or 0 where it is true.
-        never_null: those that may be absent, and of which null is refused.
-        left_out: surface -> why none of its fields is on it.
+        excludes: attribute -> attributes that must be absent, empty or 0 if it is true.
+        never_null: attributes that may be absent but not null.
+        left_out: surface -> the reason why the surface has none of these fields.
     """
 
     excludes: ClassVar[Mapping[str, Sequence[str]]] = {}
@@ -136,10 +136,10 @@ class Request:
 
     @classmethod
     def of(cls, body: Mapping[str, object], settings: object = None) -> Self:
-        """Read a body's JSON. A null field counts as absent, except those of `never_null`.
+        """Read a body's JSON. A null field counts as absent, unless it is in `never_null`.
 
         Args:
-            settings: of the service; defaults may be among them.
+            settings: the service's settings, which may be defaults of fields.
 
         Raises:
             InvalidRequest: naming the first field that is missing or wrong, or excluded.
@@ -158,28 +158,28 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[A]):
-    """One request of the interface: its route, its description and the client's method.
+    """One kind of API request: its route, its description and the client's method.
 
     Attributes:
-        id: in the API's description.
-        route: method, and path below the API's prefix; it may name parts in braces, which the
-            client's method takes.
-        does: what it does, in a sentence.
-        answer: None if the client's method gives the JSON as it is.
-        body, query: its fields; None: it has none.
-        about: more about it, for the API's description.
-        listed: the answer is an object with one field of this name, a list of `answer`.
-        name: of the client's method where the first word of the id does not do; None: it is written
-            by hand, or there is none.
-        short: what the service answers, where that has only a few fields of `answer`, the id among
-            them. The client then asks for the rest.
-        is_raw: the method gives the JSON as it is, and not as `answer`.
-        takes_key: it takes an Idempotency-Key, with which the client asks again where the answer is
-            lost, so that it happens once.
-        takes_json: the method takes its fields in a mapping, as JSON names them, where None takes
-            one away and is not absent.
-        shown: what the description's example of the answer has in place of the examples of its
-            fields.
+        id: the request's id in the API's description.
+        route: HTTP method, and path below the API's prefix; its parts in braces are parameters
+            of the client's method.
+        does: a sentence about what the request does.
+        answer: class of the answer; None if the client's method returns the JSON unchanged.
+        body, query: class of the fields; None without fields.
+        about: further text for the API's description.
+        listed: if set, the answer is an object whose only field, of this name, lists `answer`s.
+        name: name of the client's method, if it is not the first word of the id; None if the
+            method is written by hand or does not exist.
+        short: class of the service's answer, if it has only some fields of `answer`, such as the
+            id. The client then requests the rest.
+        is_raw: whether the method returns the JSON unchanged, and not as `answer`.
+        takes_key: whether it accepts an Idempotency-Key. If the answer is lost, the client repeats
+            the request with the same key, so that it takes effect once.
+        takes_json: whether the method's fields are in a mapping with JSON's names, in which None
+            removes a value instead of being absent.
+        shown: values for the description's example of the answer, in place of the fields' own
+            examples.
     """
 
     id: str
@@ -205,7 +205,7 @@ class Call(Generic[A]):
 
     @property
     def path(self) -> str:
-        """Below the API's prefix."""
+        """The path below the API's prefix."""
         return self.route.partition(" ")[2]
 
     @property
@@ -230,7 +230,7 @@ def fields_of(kind: type[Request]) -> tuple[Field, ...]:
 
 
 def request_schema(kind: type[Request]) -> Schema:
-    """Return the JSON Schema of a request's body: closed; a `Setting` stands in it as it is."""
+    """Return the closed JSON Schema of a request's body, in which a `Setting` stays unresolved."""
     made = object_schema(fields_of(kind))
     whole = {*made.get("required", ()), *map(camel, kind.never_null)}
     properties = made["properties"].items()
@@ -239,7 +239,7 @@ def request_schema(kind: type[Request]) -> Schema:
 
 
 def request_example(kind: type[Request]) -> dict[str, Any]:
-    """Return a body by the examples of its fields."""
+    """Return an example of a body, made of the examples of its fields."""
     return {
         each.json: each.sample
         for each in fields_of(kind)
@@ -258,7 +258,7 @@ class Part(Json):
         return request_schema(self.kind) | {"description": self.text}
 
     def _read(self, value: object) -> Any:
-        """Return the fields that are said, as JSON names them; null stays null."""
+        """Return the given fields under their JSON names; null stays null."""
         given = Json._read(self, value)
         named = {each.json: each for each in fields_of(self.kind)}
         refuse_unknown(given, named, f"{self.json}.")
@@ -276,7 +276,7 @@ def _read(field: Field, value: object, settings: object) -> Any:
 
 
 def with_settings(schema: Any, settings: object) -> Any:
-    """Return a copy of a schema or a document with each `Setting`'s value in its place."""
+    """Return a copy of a schema or a document with each `Setting` replaced by its value."""
     if isinstance(schema, dict):
         return {name: with_settings(each, settings) for name, each in schema.items()}
     if isinstance(schema, list | tuple):
@@ -293,7 +293,7 @@ class Answer:
     """An answer of the service.
 
     Attributes:
-        raw: its JSON as received, with the fields that a newer service adds.
+        raw: its JSON as received, including fields that a newer service adds.
     """
 
     raw: Raw = field(repr=False, kw_only=True)
@@ -305,7 +305,7 @@ class Answer:
 
 
 def answer_of(kind: type[A], raw: Raw, **given: Any) -> A:
-    """Return an answer from its JSON, but for the fields that are given.
+    """Return an answer from its JSON; values that are given replace the JSON's fields.
 
     Raises:
         KeyError: a field is missing that has no default and may not be None.
@@ -327,8 +327,8 @@ def answer_of(kind: type[A], raw: Raw, **given: Any) -> A:
 def answer_json(kind: type[Answer], source: object, /, **given: Any) -> dict[str, Any]:
     """Return an answer's JSON, from the given values and the source's attributes of the same names.
 
-    A time is an attribute in Unix milliseconds: `made_at` is `made_ms`, `timestamp` is
-    `created_ms`. What is None is left out where the answer has a default for it.
+    Times come from attributes in Unix milliseconds: `made_at` from `made_ms`, `timestamp` from
+    `created_ms`. A value that is None is left out if the answer has a default for the field.
     """
     made: dict[str, Any] = {}
     for each in _fields(kind):
@@ -349,16 +349,16 @@ def answer_json(kind: type[Answer], source: object, /, **given: Any) -> dict[str
 
 
 def named(name: str, read: Read | None = None) -> dict[str, Any]:
-    """Return the metadata of a field that the JSON names otherwise; `a.b` is the field `b` of `a`.
+    """Return the metadata of a field with another name in JSON; `a.b` is the field `b` of `a`.
 
     Args:
-        read: reads it where its type does not say how.
+        read: function that converts the JSON, if the type does not determine it.
     """
     return {"path": tuple(name.split(".")), "read": read}
 
 
 def whole(read: Read) -> dict[str, Any]:
-    """Return the metadata of a field that is read from all of the JSON."""
+    """Return the metadata of a field that is computed from the whole JSON of the answer."""
     return {"path": (), "read": read}
 
 
@@ -394,7 +394,7 @@ def _made_fields(kind: Any) -> tuple[_Field, ...]:
 
 
 def answer_schema(kind: type[Answer]) -> Schema:
-    """Return the JSON Schema of its JSON: closed, with a field for each declared attribute."""
+    """Return the closed JSON Schema of an answer, with a field for each declared attribute."""
     made = _object()
     declared_ones = declared_fields(kind)
     for each in _fields(kind):
@@ -425,7 +425,7 @@ def _object() -> Schema:
 
 
 def answer_example(kind: type[Answer]) -> dict[str, Any]:
-    """Return its JSON by the examples of its fields."""
+    """Return an example of an answer's JSON, made of the examples of its fields."""
     found: dict[str, Any] = {}
     for each in _fields(kind):
         declared = declared_fields(kind).get(each.name)
@@ -447,7 +447,7 @@ def answer_reference(kind: type[Answer]) -> Schema:
 
 
 def shape_of(text: str, kind: type[Answer]) -> Shape:
-    """Return a value of the form of an answer, which is kept as its JSON."""
+    """Return a field whose value has the form of an answer, but stays plain JSON."""
     return Shape(text, form=answer_reference(kind), example=answer_example(kind))
 
 
@@ -463,7 +463,7 @@ def _field_schema(kind: Any, declared: Field) -> Schema:
 
 
 def _answer_in(kind: Any) -> type[Answer] | None:
-    """Return the answer that a value is, or a list of."""
+    """Return the class of answers that a value is, or that it lists; None if it is neither."""
     item = get_args(kind)[0] if get_origin(kind) is tuple else kind
     return item if _is_answer(item) else None
 
@@ -519,12 +519,12 @@ def moment(text: str) -> datetime:
 
 
 def decimal(value: Any) -> Decimal:
-    """Return a JSON number, or its text; the API has both."""
+    """Convert a JSON number, or the text of a number; the API has both."""
     return Decimal(value if isinstance(value, Decimal | int | str) else str(value))
 
 
 def sol(lamports: int | str) -> Decimal:
-    """Return lamports in SOL; the API has them as numbers and as texts."""
+    """Convert lamports, which the API has as numbers or as text, to SOL."""
     return Decimal(int(lamports)).scaleb(-9)
 
 

@@ -62,7 +62,7 @@ class AuditFilter(Request):
 
 @resource
 class ListedAudit(AuditFilter):
-    """Entries of the audit log, a page of them."""
+    """A request for a page of the audit log's entries."""
 
     limit: int = declared(LIMIT, default=50)
     before: int | None = declared(
@@ -73,7 +73,7 @@ class ListedAudit(AuditFilter):
 
 @resource
 class Event(Answer):
-    """An entry of the audit log as the stream has it."""
+    """An entry of the audit log, in the form of the stream."""
 
     seq: int = declared(
         Whole("Its number in the log, rising; in one process's log from 1.", least=1)
@@ -109,7 +109,7 @@ class AuditEntry(Event):
 
 @resource
 class AuditPage(Answer):
-    """Entries of the audit log. A page may have fewer than were asked for, and one behind it."""
+    """A page of the audit log's entries. It may be shorter than requested and not be the last."""
 
     entries: tuple[AuditEntry, ...] = declared(Json("Newest first."))
     next: int | None = declared(

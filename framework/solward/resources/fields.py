@@ -26,7 +26,7 @@ TIMESTAMP = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$"
 
 
 class Required:
-    """The default of a field that has none."""
+    """The marker for a field without a default."""
 
     def __repr__(self) -> str:
         return "REQUIRED"
@@ -41,7 +41,7 @@ class Setting(Enum):
     MAX_COSTS_SOL_PER_DAY = "max_costs_sol_per_day"
 
     def of(self, settings: object) -> Any:
-        """Return its value."""
+        """Return the setting's value."""
         return getattr(settings, self.value)
 
 
@@ -53,7 +53,7 @@ def camel(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One value, of the kind its subclass is.
+    """One value, whose kind is the subclass.
 
     Attributes:
         text: a sentence for people and models, with the unit.
@@ -97,7 +97,7 @@ class Field:
         return self.default is REQUIRED
 
     def read(self, value: object) -> Any:
-        """Return the value as its plan takes it.
+        """Check a JSON value, and return it in the form that plans use.
 
         Raises:
             InvalidRequest: naming the field and what was expected.
@@ -117,7 +117,7 @@ class Field:
             raise InvalidRequest(self.wrong) from None
 
     def schema(self) -> Schema:
-        """Return a request's JSON Schema 2020-12. A default that is a `Setting` stays one."""
+        """Return a request's JSON Schema 2020-12, in which a `Setting` stays unresolved."""
         made = {"type": self._type, "description": self.text} | self._bounds()
         default = list(self.default) if isinstance(self.default, tuple) else self.default
         return made if default in (REQUIRED, None) else made | {"default": default}
@@ -142,7 +142,7 @@ class Field:
 
     @property
     def sample(self) -> Any:
-        """A value for examples: its own, or the kind's."""
+        """A value for examples: the field's own example, or the example of its kind."""
         return self._sample if self.example is REQUIRED else self.example
 
     argument = "str"
@@ -169,8 +169,8 @@ class Text(Field):
     """Text of 1 to `most` characters.
 
     Attributes:
-        max_bytes: printable, and of 1 to so many bytes of UTF-8.
-        pattern: what it matches as a whole; `form` says that in words.
+        max_bytes: if set, the text must be printable, with at most so many bytes of UTF-8.
+        pattern: regular expression for the whole text; `form` describes it in words.
     """
 
     most: int = MAX_TEXT
@@ -217,7 +217,7 @@ class Text(Field):
 
 
 class Line(Text):
-    """One line of printable text, read without the spaces around it."""
+    """One line of printable text; spaces at its ends are removed."""
 
     _takes = "one line of 1 to {self.most} characters"
 
@@ -231,7 +231,7 @@ class Line(Text):
 
 @dataclass(frozen=True, slots=True)
 class RawText(Text):
-    """Text of at least `least` characters, whose form a later reader checks."""
+    """Text of at least `least` characters; its format is checked elsewhere."""
 
     least: int = 1
 
@@ -248,10 +248,10 @@ class RawText(Text):
 
 @dataclass(frozen=True, slots=True)
 class Words(Text):
-    """Text that has more than spaces.
+    """Text that is not only spaces.
 
     Attributes:
-        printable: whether all of its characters are.
+        printable: whether all of its characters must be printable.
     """
 
     printable: bool = False
@@ -270,7 +270,7 @@ class Words(Text):
 
 
 class Loaded(Text):
-    """The name of a loaded plugin or template, which a later reader checks."""
+    """The name of a loaded plugin or template; whether it exists is checked elsewhere."""
 
     def _read(self, value: object) -> Any:
         return value
@@ -317,7 +317,7 @@ class Id(Text):
 
 
 class Units(Text):
-    """Smallest units of an asset, in digits."""
+    """An amount in an asset's smallest units, as digits."""
 
     _sample = "5000000"
 
@@ -326,15 +326,15 @@ class Units(Text):
 
 
 class WalletId(Text):
-    """A wallet's id; the command line takes its name, too."""
+    """A wallet's id; the command line also accepts its name."""
 
 
 class AgentId(Text):
-    """An agent's id; the command line takes its name, too."""
+    """An agent's id; the command line also accepts its name."""
 
 
 class Principal(Text):
-    """The principal that asked; the command line also takes its name."""
+    """The principal that made a request; the command line also accepts its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +376,7 @@ _NO_TIME: Final = " must be an ISO 8601 time with its zone, such as 2026-12-31T0
 
 
 class Time(Text):
-    """A time: of a request ISO 8601 with a zone, of an answer UTC with milliseconds."""
+    """An ISO 8601 time: with a zone in requests, in UTC with milliseconds in answers."""
 
     argument = "datetime"
 
@@ -399,11 +399,11 @@ class Time(Text):
 
 
 class Past(Time):
-    """A time in the past; the command line also takes a span before now."""
+    """A time in the past; the command line also accepts a span before now."""
 
 
 class Moment(Text):
-    """A time of a request that is stored: ISO 8601 with a zone, of the years 1970 to 2199."""
+    """A time that is stored with a request: ISO 8601 with a zone, in the years 1970 to 2199."""
 
     _takes = "ISO 8601 with a zone, up to the year 2199"
 
@@ -425,7 +425,7 @@ _LATEST_MS: Final = 7_258_118_399_999
 
 @dataclass(frozen=True, slots=True)
 class Flag(Field):
-    """True or false; `const`: an answer that has it says this."""
+    """True or false; `const` is the only value that an answer may have."""
 
     const: bool | None = None
 
@@ -463,7 +463,7 @@ class Number(Field):
 
 @dataclass(frozen=True, slots=True)
 class Amount(Number):
-    """More than 0, in whole units: SOL, or tokens of a mint with its own decimals.
+    """An amount above 0 in whole units: SOL, or tokens of a mint with its own decimals.
 
     The plan checks the number of decimals and `maximum`, because it knows the unit.
     """
@@ -505,7 +505,7 @@ class Sol(Amount):
 
 @dataclass(frozen=True, slots=True)
 class Whole(Number):
-    """A whole number within bounds; `5.0` is 5. Of an answer, `most` may be left out."""
+    """A whole number within bounds; `5.0` is 5. For an answer, `most` may be left out."""
 
     least: int = 0
     most: int = 0
@@ -539,7 +539,7 @@ class Texts(Field):
     """A list of at most `most` texts, each of 1 to `longest` characters.
 
     Attributes:
-        each: what one is.
+        each: a description of one text.
     """
 
     each: str = ""
@@ -583,7 +583,7 @@ class Texts(Field):
 
 @dataclass(frozen=True, slots=True)
 class Choices(Texts):
-    """A list of some of several words; in a query, separated by commas."""
+    """A list of words from a fixed set; in a query, separated by commas."""
 
     options: tuple[str, ...] = ()
 
@@ -604,7 +604,7 @@ class Choices(Texts):
 
 @dataclass(frozen=True, slots=True)
 class Shape(Field):
-    """A value with a JSON Schema of its own, which a later reader checks.
+    """A value with its own JSON Schema, which is checked elsewhere.
 
     Attributes:
         form: its JSON Schema.
@@ -629,7 +629,7 @@ class Shape(Field):
 
 @dataclass(frozen=True, slots=True)
 class Json(Field):
-    """An object whose fields are declared elsewhere; with `floats`, none of them is money."""
+    """An object whose fields are declared elsewhere; `floats` says that none of them is money."""
 
     floats: bool = False
 
@@ -647,7 +647,7 @@ class Json(Field):
 
 @dataclass(frozen=True, slots=True)
 class Usd(Number):
-    """US dollars, more than 0 and at most `most`, with 9 decimals."""
+    """An amount in US dollars, above 0 and at most `most`, with up to 9 decimals."""
 
     most: int = 0
 
@@ -708,7 +708,7 @@ class GrantList(Field):
 
 
 def object_schema(fields: Iterable[Field]) -> Schema:
-    """Return the JSON Schema of an object that takes these fields and no others."""
+    """Return the JSON Schema of an object that has only these fields."""
     fields = tuple(fields)
     made: Schema = {"type": "object", "properties": {each.json: each.schema() for each in fields}}
     required = [each.json for each in fields if each.is_required]
@@ -721,7 +721,7 @@ def value_schema(of: Field | Schema) -> Schema:
 
 
 def nullable(schema: Schema) -> Schema:
-    """Return the schema, or null."""
+    """Return a schema that also allows null."""
     if isinstance(schema.get("type"), str):
         enum = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
         return schema | {"type": [schema["type"], "null"]} | enum

@@ -1,4 +1,4 @@
-"""Holds: transactions that wait for a person, and the decisions."""
+"""Holds, which are transactions that wait for a person, and people's decisions about them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class HoldNote(Request):
 
 @resource
 class SignedHoldDecision(Request):
-    """The decision of the webhook's receiver."""
+    """A request of the webhook's receiver to decide a hold."""
 
     decision: str = declared(
         Choice(
@@ -99,7 +99,7 @@ def _units(raw: Mapping[str, str]) -> dict[str, int]:
 
 @resource
 class Hold(Answer):
-    """A transaction that waits for a person, or waited."""
+    """A transaction that waits, or waited, for a person's decision."""
 
     component: ClassVar = "Hold"
 
@@ -170,7 +170,7 @@ class Hold(Answer):
 
 @resource
 class HeldRequest(Answer):
-    """The answer to a request that waits for a person."""
+    """The answer to a request whose transaction waits for a person's decision."""
 
     component: ClassVar = "Held"
 

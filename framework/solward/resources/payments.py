@@ -1,4 +1,4 @@
-"""Requests over HTTP that a wallet pays for."""
+"""HTTP requests that a wallet pays for."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from solward.types.record import TransactionStatus
 
 
 class _Method(Choice):
-    """A method of HTTP, in any case."""
+    """An HTTP method, in upper or lower case."""
 
     def _read(self, value: object) -> Any:
         return Choice._read(self, value.upper() if isinstance(value, str) else value)
@@ -66,7 +66,7 @@ class _Headers(Json):
 
 @resource
 class PaidRequest(Request):
-    """A request over HTTP that the wallet pays for if the seller asks."""
+    """An HTTP request that the wallet pays for if the seller demands a payment."""
 
     left_out: ClassVar = {"dashboard": "its pages show payments and make none"}
 
@@ -172,7 +172,7 @@ class PaymentQuote(Trial):
 
 @resource
 class Payment(PaymentTerms):
-    """A payment for a request over HTTP."""
+    """A payment for an HTTP request."""
 
     component: ClassVar = "Payment"
 
@@ -255,13 +255,13 @@ class PaidAnswer(Answer):
 
     @property
     def truncated(self) -> bool:
-        """True if the site's body was longer, broke off, or is no longer kept."""
+        """True if the site's body was longer, broke off, or is no longer stored."""
         return self.response is not None and self.response.truncated
 
 
 @resource
 class StoredPayment(PaidAnswer):
-    """A payment, with the answer that is kept of it."""
+    """A payment, with the stored part of the site's answer."""
 
     payment: Payment = declared(Json("The payment."))
 

@@ -131,7 +131,7 @@ class AcceptedPlugin(Answer):
 
     @property
     def terms(self) -> Terms:
-        """All that was accepted."""
+        """The accepted terms as one value."""
         return read_terms(self.raw)
 
 
@@ -168,7 +168,7 @@ class PluginDistribution(Answer):
 
 @resource
 class PluginProblem(Answer):
-    """A plugin that was left out, or that something is wrong with."""
+    """A problem of a plugin, for which it may not be loaded."""
 
     code: str = declared(Choice("See docs/reference/plugins.md.", options=tuple(ProblemCode)))
     plugin: str = declared(Text("Its entry point's name."))
@@ -312,7 +312,7 @@ class OnePlugin(Request):
 
 @resource
 class Purged(Answer):
-    """The numbers of entries and settings that were deleted of a distribution."""
+    """The numbers of deleted entries and deleted settings of a distribution."""
 
     plugin: str = declared(_PLUGIN)
     entries: int = declared(Whole("How many entries were deleted.", most=_MAX_WHOLE))

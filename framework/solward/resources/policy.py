@@ -1,5 +1,5 @@
-"""The policy: the grants of principals; and the address book: contacts that people name, and the
-members of the policy's groups."""
+"""The policy, which is the grants of all principals; and the address book: contacts that people
+name, and the members of the policy's groups."""
 
 from __future__ import annotations
 
@@ -97,14 +97,14 @@ class PolicyDraft(Request):
 
 @resource
 class NewPolicy(PolicyDraft):
-    """The policy that replaces the one in force."""
+    """A request to replace the present policy."""
 
     grants: Sequence[Any] = declared(_GRANTS)
 
 
 @resource
 class NewGrants(Request):
-    """The grants that replace a principal's."""
+    """A request to replace a principal's grants."""
 
     left_out: ClassVar = {
         "cli": "`add` and `remove` say which grants a principal has then",
@@ -138,12 +138,12 @@ class ReplayRequest(Request):
 
 @resource
 class Policy(Answer):
-    """The policy in force, or a checked draft.
+    """The policy that applies now, or a checked draft.
 
     Attributes:
-        version: None in the answer to a check of a document that says none.
-        grants: as JSON (docs/reference/grants.md).
-        sentences: what it says, one for each grant and then one for each of `read_only`.
+        version: None for a checked draft without a version.
+        grants: the grants as JSON (docs/reference/grants.md).
+        sentences: a sentence for each grant, and then one for each principal in `read_only`.
     """
 
     component: ClassVar = "Policy"
@@ -159,7 +159,7 @@ class Policy(Answer):
 
     @property
     def document(self) -> Raw:
-        """The policy as a document that `replace` takes."""
+        """The policy as a document that `replace` accepts."""
         found: Raw = self.raw["policy"]
         return found
 
@@ -180,7 +180,7 @@ class PrincipalGrants(Answer):
 
 @resource
 class ReplayedChange(Answer):
-    """A transaction that a draft judges otherwise."""
+    """A past transaction that a draft policy would decide differently."""
 
     transaction_id: str = declared(Id("Its record, or the hold in its place."))
     wallet_id: str = declared(Id("Its wallet.", example=Example.WALLET))

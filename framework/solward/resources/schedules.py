@@ -43,7 +43,7 @@ class ScheduleStatus(StrEnum):
 
 
 class Missed(StrEnum):
-    """The treatment of due times at which nothing could run."""
+    """The treatment of due times at which the service could not run the schedule."""
 
     SKIP = "skip"
     """They are left out, as cron does."""
@@ -52,7 +52,7 @@ class Missed(StrEnum):
 
 
 class RunStatus(StrEnum):
-    """The result of a due time."""
+    """The result of a schedule's run at a due time."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"

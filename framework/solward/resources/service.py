@@ -26,7 +26,7 @@ from solward.resources.fields import (
 from solward.resources.schema import response_object
 from solward.resources.shared import LIMIT, Example
 
-# The interface's contract has some of these numbers under two names.
+# The API has some of these numbers under two names.
 _AGENTS = ("total", "running", "totalAgents", "runningAgents", "stoppedAgents", "idleAgents")
 _WEBHOOKS = ("approvals", "alerts")
 _WEBHOOK = Choice(
@@ -98,7 +98,7 @@ class Origin(StrEnum):
 
 @resource
 class Setting(Answer):
-    """A setting of the service's process that answered."""
+    """A setting of the service process that answers the request."""
 
     name: str = declared(Text("The environment variable.", example="MAX_SOL_PER_TRANSACTION"))
     value: str | None = declared(
@@ -169,7 +169,7 @@ class SwitchOn(Switch):
 
 @resource
 class FrozenWallet(Answer):
-    """A wallet that is frozen by itself."""
+    """A wallet that is frozen by its own switch."""
 
     wallet_id: str = declared(Id("The wallet.", example=Example.WALLET))
     name: str = declared(Text("Its name."))
@@ -213,7 +213,7 @@ UNFREEZE = Call("unfreeze", "POST /unfreeze", "Allow transactions again.", Switc
 
 @resource
 class SwapQuote(Answer):
-    """The amount that a swap would bring now."""
+    """The amount that a swap would buy at the present price."""
 
     input_token: str = declared(Text("The mint sold.", example=Example.ADDRESS))
     output_token: str = declared(Text("The mint bought.", example=Example.ADDRESS))

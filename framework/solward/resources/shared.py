@@ -1,5 +1,5 @@
-"""Declarations that several resources share: ids of examples, lists, and limits with their use and
-the room that grants leave."""
+"""Declarations that several resources share: ids of examples, lists, limits with their use, and the
+amounts that grants still allow."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ LIMIT = Whole("Maximum number of entries.", least=1, most=500)
 
 @resource
 class OfWallet(Request):
-    """A list over all wallets, or one wallet's part of it."""
+    """A request for a list, of all wallets or of one wallet."""
 
     wallet_id: str | None = declared(WalletId("Only this wallet's.", cli="--wallet"), default=None)
     limit: int = declared(LIMIT, default=50)
@@ -65,7 +65,7 @@ class Deleted(Answer):
 
 @resource
 class MinuteUse(Answer):
-    """The use of a limit of transactions per minute; `limit` is None if there is none."""
+    """The use of a limit on transactions per minute; `limit` is None if there is no limit."""
 
     limit: int | None = declared(Whole("The most in any 60 seconds.", example=5))
     used: int = declared(Whole("Those of the last 60 seconds."))
@@ -74,7 +74,7 @@ class MinuteUse(Answer):
 
 @resource
 class RateUse(MinuteUse):
-    """The use of a key's limit of requests that make transactions."""
+    """The use of a key's limit on requests that make transactions."""
 
     limit: int = declared(Whole("The most in any 60 seconds.", least=1, example=2))
     left: int = declared(Whole("How many more are possible now."))
@@ -82,7 +82,7 @@ class RateUse(MinuteUse):
 
 @resource
 class DayUse(Answer):
-    """The use of a limit of SOL; `limit` is None if there is none."""
+    """The use of a limit on SOL in 24 hours; `limit` is None if there is no limit."""
 
     limit: Decimal | None = declared(Amount("SOL in any 24 hours.", example=10))
     spent: Decimal = declared(Amount("Spent in the last 24 hours.", example=0.6))
@@ -92,7 +92,7 @@ class DayUse(Answer):
 
 @resource
 class TokenUse(Answer):
-    """The use of a limit of a token in 24 hours."""
+    """The use of a limit on a token in 24 hours."""
 
     limit: str = declared(Units("The most in 24 hours."))
     spent: str = declared(Units("Spent in the last 24 hours."))
@@ -102,7 +102,7 @@ class TokenUse(Answer):
 
 @resource
 class GrantUse(Answer):
-    """The use of a grant's limit of one asset and window. Amounts are exact whole units."""
+    """The use of a grant's limit on one asset in one window. Amounts are exact whole units."""
 
     asset: str = declared(
         Text("Symbol or mint, `*` in dollars, `COSTS` in SOL, `RATE` in transactions.")
@@ -117,7 +117,7 @@ class GrantUse(Answer):
 
 @resource
 class GrantRoom(Answer):
-    """The room that a grant leaves."""
+    """The amounts that a grant still allows."""
 
     id: str = declared(Text("The grant's id, by its content."))
     number: int = declared(Whole("Its number in refusals.", least=1))
@@ -127,7 +127,7 @@ class GrantRoom(Answer):
 
 @resource
 class PrincipalRoom(Answer):
-    """The room that its grants leave a principal."""
+    """The amounts that a principal's grants still allow."""
 
     who: str = declared(Text("The principal, such as `agent:<id>`."))
     name: str = declared(Text("Its name for people."))
@@ -138,7 +138,7 @@ class PrincipalRoom(Answer):
 
 @resource
 class Limits(Answer):
-    """Limits of transactions, their use, and the room that grants leave."""
+    """Limits on transactions, their use, and the amounts that grants still allow."""
 
     max_sol: Decimal | None = declared(
         Amount("SOL in one transaction.", example=2), named="maxSolPerTransaction.limit"
@@ -156,7 +156,7 @@ class Limits(Answer):
 
 @resource
 class Bound(Answer):
-    """The most of an asset that can leave."""
+    """The maximum amount of one asset that can leave a wallet."""
 
     most: str | None = declared(Text("Exact whole units; null if nothing bounds it."))
     reason: str | None = declared(Text("Why nothing bounds it."), default=None)
@@ -167,7 +167,7 @@ class Bound(Answer):
 
 @resource
 class CanLeave(Answer):
-    """The most that can leave a wallet."""
+    """The maximum amounts that can leave a wallet."""
 
     window: str = declared(Text("Always `24h`: any 24 hours.", example="24h"))
     assets: Mapping[str, Any] = declared(

@@ -216,7 +216,7 @@ class TransactionPage(Answer):
 
 @resource
 class CouldLeave(Answer):
-    """The most that a transaction's bytes could take."""
+    """The maximum that a transaction's bytes could take from the wallet."""
 
     lines: tuple[Mapping[str, Any], ...] = declared(
         Shape("The most of each asset.", form=array(LINE), example=[])
@@ -237,10 +237,10 @@ class Refusal(Answer):
 
 @resource
 class Judged(Answer):
-    """A transaction with its refusal, and the most that it could take.
+    """A transaction with its refusal, and the maximum that it could take from the wallet.
 
     Attributes:
-        could_leave: None if it was not judged by its bytes.
+        could_leave: None if the transaction's bytes were not judged.
     """
 
     component: ClassVar = "JudgedTransaction"
@@ -269,7 +269,7 @@ class Judged(Answer):
 
 @resource
 class Refusals(Answer):
-    """The newest refusals, and how many there were in 24 hours."""
+    """The newest refusals, and the number of refusals in 24 hours."""
 
     refusals: tuple[Judged, ...] = declared(Json("Newest first."))
     last_day: int = declared(Whole("Refused in the last 24 hours."), named="lastDay.count")

@@ -106,7 +106,7 @@ class CreatedWallet(Answer):
 
 @resource
 class TokenBalance(Answer):
-    """Tokens of one mint: `amount` whole tokens, `units` of its smallest unit."""
+    """A wallet's tokens of one mint: `amount` in whole tokens, `units` in smallest units."""
 
     mint: str = declared(Address("The mint."))
     symbol: str | None = declared(Text("The symbol, if known."), default=None)
@@ -157,7 +157,7 @@ class WalletLimits(Limits):
 
 @resource
 class RentHeld(Answer):
-    """A token account that can give back its rent."""
+    """A token account whose rent can be recovered."""
 
     account: str = declared(Address("The token account."))
     mint: str = declared(Address("Its mint."))
@@ -167,7 +167,7 @@ class RentHeld(Answer):
 
 @resource
 class RentKept(Answer):
-    """A token account that keeps its rent."""
+    """A token account whose rent cannot be recovered now."""
 
     account: str = declared(Address("The token account."))
     mint: str = declared(Address("Its mint."))
@@ -176,7 +176,7 @@ class RentKept(Answer):
 
 @resource
 class Reclaimable(Answer):
-    """The rent that a wallet's token accounts can give back."""
+    """The rent that can be recovered from a wallet's token accounts."""
 
     reclaimable: Decimal = declared(Number("SOL that would come back.", example=0.002))
     accounts: tuple[RentHeld, ...] = declared(Json("Accounts that give it back, the most first."))
@@ -185,7 +185,7 @@ class Reclaimable(Answer):
 
 @resource
 class Pocket(Answer):
-    """A pocket that may hold something."""
+    """A pocket that may contain funds."""
 
     component: ClassVar = "Pocket"
 
@@ -216,7 +216,7 @@ class Pocket(Answer):
 
 @resource
 class Pockets(Answer):
-    """A wallet's pockets that may hold something."""
+    """A wallet's pockets that may contain funds."""
 
     wallet_id: str = declared(_WALLET)
     pockets: tuple[Pocket, ...] = declared(Json("The oldest first."))
@@ -224,7 +224,7 @@ class Pockets(Answer):
 
 @resource
 class Stake(Answer):
-    """A stake account in an API answer, with its SOL (`solward.Stake` is read from the ledger)."""
+    """A stake account in an API answer, in SOL; `solward.Stake` is one read from the ledger."""
 
     component: ClassVar = "Stake"
 
