@@ -1,4 +1,4 @@
-"""The code that is trusted with the money: guardrails, transactions, keys, ledger, their tables.
+"""The code that is trusted with the money: guardrails, transactions, keys, ledger and tables.
 
 It imports no plugin, agent, server or model vendor.
 """

@@ -106,16 +106,16 @@ from solward.vault.store.payments import PaidRequest, PaymentRow, StoredAnswer
 T = TypeVar("T")
 Work: TypeAlias = Callable[[], Awaitable[TransactionRecord]]
 
-# How often the record of a payment is read that another process watches.
+# How often a payment's record is read while another process watches the payment.
 _OTHERS_POLL_S = 0.2
 
-# A caller waits this long for the end at most, then gets a `pending` record; watching continues. If
-# the bytes live shorter, the wait is their lifetime and the margin, in which their end is proved.
+# A caller waits at most this long for the transaction's end, then gets a `pending` record. If the
+# bytes expire earlier, the wait is their lifetime plus a margin in which their end is proved.
 CONFIRM_WAIT_S = 45.0
 CONFIRM_MARGIN_S = 15.0
-# A stop waits this long for running transactions; an answering ledger needs a second or two.
+# A stop waits this long for running transactions. With a ledger that answers, they need 1 or 2 s.
 CLOSE_WAIT_S = 5.0
-# How often a database that refused is tried again, to take up the transactions it left open.
+# How often a failed database is tried again, to resume the transactions that its failure left open.
 TAKE_UP_S = 1.0
 
 _log = structlog.get_logger(__name__)
@@ -130,12 +130,12 @@ class EngineOptions:
         wallet_limits: the service's limits, which hold for each wallet.
         plugin_guardrails: rules of plugins; they can only refuse, or ask a person.
         hold_ms: how long a held transaction waits for a person.
-        prices: for grants that count dollars.
-        tokens: symbols, for refusals.
-        listed: mints that an agent or key without grants may buy; None for all.
-        priority_fee: for every transaction that the engine builds.
-        transaction_version: for swaps.
-        store_bounds: for the entries that a plugin keeps for a wallet.
+        prices: prices in dollars, for grants that count dollars.
+        tokens: symbols of tokens, for the texts of refusals.
+        listed: mints that an agent or API key without grants may buy; None for all.
+        priority_fee: the setting for every transaction that the engine builds.
+        transaction_version: the version in which swaps are built.
+        store_bounds: bounds of the entries that a plugin stores for a wallet.
     """
 
     policy: Policy
@@ -217,20 +217,20 @@ class Engine:
             options.wallet_limits,
         )
         self._running: set[asyncio.Task[Any]] = set()
-        # Each takes up a record that a refusing database left open.
+        # Each task resumes a record that a failed database left open.
         self._left_open: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Start to watch the transactions that are sent and the payments that are handed over."""
+        """Start to watch sent transactions and handed-over payments."""
         self.sender.start()
         self.watcher.start()
 
     def use_guardrails(self, guardrails: Sequence[PluginGuardrail]) -> None:
-        """Judge by these guardrails of plugins from now on; see `Reserver.use_guardrails`."""
+        """Use these plugins' guardrails from now on; see `Reserver.use_guardrails`."""
         self._reserver.use_guardrails(guardrails)
 
     def deadline(self) -> AbstractContextManager[None]:
-        """Bound a caller's whole wait: for planning, for busy nodes, and for the end."""
+        """Bound a caller's whole wait: for planning, busy nodes, and the transaction's end."""
         return within(self._confirm_wait_s)
 
     @property
@@ -249,12 +249,12 @@ class Engine:
             WalletNotFound: no such wallet.
             InvalidRequest: the draft makes no transaction this wallet alone can sign.
             GuardrailBlocked: a rule refused it; the record is stored.
-            TransactionFailed: it cannot succeed or did not; the record is stored.
+            TransactionFailed: the transaction would fail or has failed; the record is stored.
             TakenOver: another process runs the agent's cycle now; nothing was stored.
             PocketTaken: another process used the pocket first; nothing was stored.
             IdempotencyInFlight, IdempotencyMismatch: the key was claimed by another request.
-            Held: it waits for a person; the hold is stored in place of a record.
-            HoldTaken: the approval that it carries out was used, or has ended.
+            Held: the transaction waits for a person; a hold is stored in place of a record.
+            HoldTaken: the approval behind this request was used already, or has ended.
             HoldWaits: the approval cannot be carried out now, but may be later.
         """
         if draft.payment is not None and draft.payment.mode is not PaymentMode.PUSH:
@@ -273,14 +273,14 @@ class Engine:
     async def hand_over(self, wallet_id: str, actor: Actor, draft: Draft) -> HandedOverPayment:
         """Sign a payment that the seller sends, after judging it, and watch for its end.
 
-        It returns at once: `wire` is for the seller, and only the ledger tells how the payment
-        ends. Cancelling the caller does not cancel the payment.
+        The call returns at once, with the bytes for the seller in `wire`. Only the ledger tells how
+        the payment ends. Cancelling the caller does not cancel the payment.
 
         Args:
             draft: its `payment` is sponsored or unsponsored.
 
         Raises:
-            As `execute`; the bytes of a refused or failed payment were given to nobody.
+            The errors of `execute`. Nobody was given the bytes of a refused or failed payment.
         """
         payment = draft.payment
         if payment is None or payment.mode is PaymentMode.PUSH:
@@ -307,10 +307,10 @@ class Engine:
     async def note_answer(self, transaction_id: str, answer: StoredAnswer, most_bytes: int) -> None:
         """Store the seller's answer to a paid request, and look for the payment at once.
 
-        No answer of the seller ends the payment.
+        The seller's answer never ends the payment: only the ledger does.
 
         Args:
-            most_bytes: bound of the offers and answers of one principal; the oldest are deleted.
+            most_bytes: the maximum of one principal's offers and answers; the oldest are deleted.
 
         Raises:
             NotFound: no such payment.
@@ -331,7 +331,7 @@ class Engine:
         self.watcher.note_answer(transaction_id, answer.hint)
 
     async def note_no_answer(self, transaction_id: str, most_bytes: int) -> None:
-        """Make room for the offer of a payment that its seller took and did not answer.
+        """Make room for the offer of a payment whose seller was sent the bytes and did not answer.
 
         Args:
             most_bytes: as for `note_answer`.
@@ -342,7 +342,7 @@ class Engine:
     async def payment(
         self, transaction_id: str
     ) -> tuple[TransactionRecord, PaymentRow, bytes | None]:
-        """Return a stored payment, and its bytes while they may land, to show to the seller again.
+        """Return a stored payment, and its bytes while they may land, to send to the seller again.
 
         Raises:
             NotFound: no such payment.
@@ -357,7 +357,7 @@ class Engine:
         return record, row, attempts[-1].wire if live and attempts else None
 
     async def wait_until_settled(self, transaction_id: str, wait_s: float) -> TransactionRecord:
-        """Return the record of a payment once it has ended, or as it is after `wait_s`.
+        """Return a payment's record after its end, or after `wait_s` the unfinished record.
 
         Raises:
             NotFound: no such record.
@@ -418,9 +418,9 @@ class Engine:
     async def use_pocket(
         self, wallet_id: str, actor: Actor, draft: PocketDraft
     ) -> TransactionRecord:
-        """Fill a pocket, let it make a call, and return the rest to the wallet; as `execute`.
+        """Fill a pocket, let it make a call, and return the rest to the wallet; see `execute`.
 
-        A dry run judges the funding alone, because no more than that can be lost.
+        A dry run judges only the funding, because no more than the funding can be lost.
         """
         actor, record = await self._prepare(wallet_id, actor, draft.funding)
 
@@ -434,12 +434,12 @@ class Engine:
         return await self._drive(record, actor, use, leaves=True)
 
     async def sweep_pocket(self, wallet_id: str, actor: Actor, address: str) -> TransactionRecord:
-        """Return all that a pocket holds to its wallet, even a frozen one, in a record of its own.
+        """Return a pocket's contents to its wallet, even if the wallet is frozen, in a new record.
 
         Raises:
             NotFound: the wallet has no such pocket that may hold something.
-            InvalidRequest: the transaction that uses it has not ended.
-            TransactionFailed: something stayed in it.
+            InvalidRequest: the transaction that uses the pocket has not ended.
+            TransactionFailed: something stayed in the pocket.
         """
         wallet = await self._wallets.get(wallet_id)
         intent = Intent(
@@ -465,7 +465,7 @@ class Engine:
     async def airdrop(
         self, wallet_id: str, actor: Actor, intent: Intent, lamports: int
     ) -> TransactionRecord:
-        """Request SOL from the faucet, with rules, record and wait as of any transaction."""
+        """Request SOL from the faucet. Rules, record and wait are those of any transaction."""
         wallet = await self._wallets.get(wallet_id)
         effects = faucet_effects(wallet.address)
         question = Question(wallet_id, actor, intent, effects)
@@ -502,7 +502,7 @@ class Engine:
     async def refuse(
         self, wallet_id: str, actor: Actor, intent: Intent, error: Exception
     ) -> TransactionError | TrialEnded:
-        """Store an intent that could not be drafted; return the error to raise."""
+        """Store a record for an intent that could not be drafted; return the error to raise."""
         wallet = await self._wallets.get(wallet_id)
         if actor.dry_run:
             verdict = await self._reserver.trial(Question(wallet_id, actor, intent))
@@ -525,7 +525,7 @@ class Engine:
     async def close(self) -> None:
         """Wait a while for running transactions, then stop watching.
 
-        The next start reconciles those that are cut off, as after a crash at that point.
+        The next start reconciles the transactions that were cut off, as after a crash.
         """
         for task in self._left_open:
             task.cancel()
@@ -547,7 +547,7 @@ class Engine:
     async def _prepare(
         self, wallet_id: str, actor: Actor, draft: Draft
     ) -> tuple[Actor, TransactionRecord]:
-        """Return the actor of a draft with its payment's site, and a record, not stored yet.
+        """Return the actor, with the site that the draft pays, and a record that is not stored yet.
 
         Raises:
             TrialEnded: the actor asked for a dry run.
@@ -563,7 +563,7 @@ class Engine:
         """Run the steps of `work` in a task that its caller cannot cancel, and return the record.
 
         Args:
-            leaves: whether the caller gets the record as it is at the deadline, while the steps
+            leaves: whether the caller gets the unfinished record at the deadline, while the steps
                 continue.
         """
         with self.deadline():
@@ -578,7 +578,7 @@ class Engine:
         return task.result()
 
     async def _run(self, record: TransactionRecord, actor: Actor, work: Work) -> TransactionRecord:
-        """Perform the steps of an action, or return its record if it was requested before."""
+        """Perform an action's steps, or return its record if it was requested before."""
         known = await self.known_action(actor)
         if known is not None:
             return known
@@ -598,7 +598,7 @@ class Engine:
         except HoldTaken:
             if actor.approval is not None:
                 raise
-            # Another request used the approval of the hold that this one waited for.
+            # Another request used the approval of the hold that this request waited for.
             known = await self.known_action(actor)
             if known is None:
                 text = "The approval was used, or has ended, meanwhile; nothing was sent"
@@ -606,8 +606,8 @@ class Engine:
             return known
 
     def _leave_open(self, transaction_id: str) -> None:
-        """Take a record up as the next start would, after the database refused or the answer to a
-        commit was lost: it may be pending with nobody to drive it."""
+        """Resume a record as the next start would, after the database failed or its answer to a
+        commit was lost. The record may be pending although no task works on it."""
         item = self.sender.find(transaction_id)
         is_watched = item is not None and item.ends
         if not is_watched and self.watcher.find(transaction_id) is None:
@@ -632,7 +632,7 @@ class Engine:
     async def _sign(
         self, record: TransactionRecord, actor: Actor, draft: Draft, step: str = ""
     ) -> tuple[Reservation, InFlight]:
-        """Perform all steps before sending: assess, judge and reserve, sign and write ahead."""
+        """Perform all steps before sending: assess, judge, reserve, sign and write ahead."""
         try:
             draft, record, assessment = await self._assess(record, actor, draft)
             bid, payment = self._assessor.bid_lamports(draft, assessment), draft.payment
@@ -667,7 +667,7 @@ class Engine:
 
         Raises:
             LedgerError: the ledger did not answer.
-            TransactionFailed: it would fail; the record is stored.
+            TransactionFailed: the transaction would fail; the record is stored.
         """
         with tracing.span("transaction.assess"):
             assessed, assessment = await self._assessor.assess_any(draft, record.id)
@@ -689,13 +689,13 @@ class Engine:
     async def _bid_lower(
         self, draft: Draft, assessment: Assessment, error: BidTooHigh
     ) -> tuple[Assessment, int]:
-        """Rebuild a draft with a lower priority fee, after its costs alone were refused.
+        """Rebuild a draft with a lower priority fee, after it was refused only for its costs.
 
         Returns:
             The assessment to judge next, and the lamports by which its fee can still be lowered.
 
         Raises:
-            LedgerError: the ledger did not answer, so that nobody knows whether it fits.
+            LedgerError: the ledger did not answer, so it is not known whether the draft fits.
         """
         assert assessment.effects is not None
         most = assessment.effects.fee_lamports - error.excess_lamports
@@ -709,16 +709,16 @@ class Engine:
     async def _on_what_is_there(
         self, reservation: Reservation, draft: Draft, assessment: Assessment
     ) -> tuple[Draft, Assessment]:
-        """Rebuild a purchase on its account's balance, if that grew since it was planned.
+        """Rebuild a purchase on its account's balance if the balance grew since planning.
 
-        The reservation blocks other purchases, and the account is read after the last of them,
-        whichever process sent it: no units of another purchase count for this one. Dust that a
+        The reservation blocks other purchases, and the account is read after the last purchase of
+        any process has landed. So no units of another purchase count for this one. Dust that a
         stranger sends in between belongs to the wallet and does not fail the purchase.
         """
         if draft.pocket is None or draft.pocket.asserted is None or assessment.effects is None:
             return draft, assessment
         address, held = draft.pocket.asserted
-        # Slots of older landings are not needed: this blockhash is later, or too old to land.
+        # Slots of older landings are not needed: this blockhash is later, or is too old to land.
         min_slot = max(reservation.landed_slot, assessment.blockhash.context_slot)
         try:
             account = token_account(await self._ledger.account_from(address, min_slot))
@@ -762,12 +762,12 @@ class Engine:
     async def known_action(self, actor: Actor) -> TransactionRecord | None:
         """Return the record of an action that was requested before; None for a new one.
 
-        Call it before drafting from the ledger's state, because an executed action may leave a
-        state in which it cannot be drafted again.
+        Call this before drafting from the ledger's state: once an action was executed, the state
+        may no longer allow to draft it again.
 
         Raises:
             TransactionError: it was blocked or failed.
-            Held: it waits for a person, or was approved and is not carried out yet.
+            Held: the action waits for a person, or was approved and is not carried out yet.
         """
         if actor.action_key is None:
             return None
@@ -786,15 +786,15 @@ class Engine:
         return record
 
     async def waits(self, action_key: str) -> bool:
-        """Return whether a money call of an action, whose key here lacks its number, is held."""
+        """Return whether a money call of an action is held; the key lacks the call's number."""
         async with self._database.read() as connection:
             return await holds.is_open_under(connection, action_key)
 
     async def end_of_hold(self, hold_id: str) -> TransactionRecord | None:
-        """Return the record that a hold ended in; None if its caller must ask again.
+        """Return the record with which a hold ended; None if the caller must ask again.
 
         Raises:
-            Held: it is open.
+            Held: the hold is open.
             NotFound: no such hold.
         """
         async with self._database.read() as connection:
@@ -834,28 +834,28 @@ class Engine:
 
 
 def _succeeded(record: TransactionRecord) -> TransactionRecord:
-    """Return an ended record; raise its error if it failed."""
+    """Return an ended record; raise the record's error if the transaction failed."""
     if record.status is TransactionStatus.FAILED:
         raise refusal(record)
     return record
 
 
 def _with_paid_site(actor: Actor, payment: Payment | None) -> Actor:
-    """Return the actor with the paid site as its only site, whatever sites the caller named."""
+    """Return the actor with the paid site in place of any sites that the caller named."""
     if payment is None:
         return actor
     others = (each for each in actor.via if not each.startswith(SITE))
     return replace(actor, via=(*others, f"{SITE}{payment.site}"))
 
 
-# A plugin's own transaction of the type `other` has no details but these.
+# A plugin's own transaction of the type `other` has only these details.
 _OF_PLUGINS = frozenset({PLUGIN_DETAILS, "pocket"})
 
 
 def _with_leaves(record: TransactionRecord, outflow: Outflow | None) -> TransactionRecord:
-    """Return the record of a plugin's own transaction, or swap, with the amounts that may leave.
+    """Return the record of a plugin's transaction or swap, with the amounts that may leave.
 
-    Other types and declared operations state their amounts, and the bytes are checked to match.
+    All other transactions state their amounts, which are checked against the bytes.
     """
     is_swap = record.type == TransactionType.SWAP and "inputAmount" not in record.details
     is_plugins = record.type == TransactionType.OTHER and record.details.keys() <= _OF_PLUGINS

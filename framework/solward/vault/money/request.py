@@ -22,7 +22,7 @@ from solward.vault.store.payments import PaidRequest
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
-    """One use of the Idempotency-Key header: its scope and the request's fingerprint.
+    """One use of the Idempotency-Key header: the key's scope and the request's fingerprint.
 
     Attributes:
         scope: `principal|method|path|key`, unique.
@@ -34,14 +34,14 @@ class IdempotencyKey:
 
     @property
     def is_generated(self) -> bool:
-        """True if a tool made the key for a caller who chose none."""
-        # Only the key itself may contain a bar, so three splits keep it whole.
+        """True if a tool generated the key because the caller chose none."""
+        # Only the key may contain a bar, so three splits leave the key whole.
         return self.scope.split("|", 3)[-1].startswith(GENERATED_KEY)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentRun:
-    """One run of an agent's cycle; it may spend while `fence` is the agent's fencing token."""
+    """One run of an agent's cycle. The run may spend while `fence` is the agent's fencing token."""
 
     agent_id: str
     cycle: int
@@ -50,7 +50,7 @@ class AgentRun:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRun:
-    """One run of a schedule; it may spend while `fence` is the schedule's fencing token."""
+    """One run of a schedule. The run may spend while `fence` is the schedule's fencing token."""
 
     schedule_id: str
     fence: int
@@ -64,27 +64,27 @@ class Actor:
         principal: `admin`, `admin:<id>`, `key:<id>`, `agent:<id>` or `schedule:<id>`.
         agent_id: recorded as the transaction's `agentId`.
         limits: limit scopes in addition to the wallet's, such as `("key:<id>", ScopeLimits(...))`.
-        action_key: names one logical action for good; a second request with it returns the
-            first one's record and sends nothing.
-        idempotency: the HTTP caller's Idempotency-Key, when given.
-        run: the agent's run that requests it; refused if its fencing token was replaced or the
-            agent was stopped.
-        schedule: the schedule's run that requests it; refused if its fencing token was replaced or
-            the schedule is no longer active.
-        api_key: hash of the secret of the stored API key or admin credential that requests it;
-            refused if it was revoked, replaced, or has expired.
-        checks: raise if the requester has ended; called, as the three above are read, in the
-            database transaction that reserves.
-        trace: where the request came from, in the logs of every process that works on the
-            transaction: a request's id, `agent:<id>:<cycle>` or `schedule:<id>:<due time>`.
-        dry_run: everything is judged and nothing is sent; the engine raises `TrialEnded` instead of
-            returning a record.
-        recipe: returns how to repeat the request once a person approved it; None if only its
+        action_key: permanent name of one logical action. A second request with the same key returns
+            the first request's record and sends nothing.
+        idempotency: the HTTP caller's Idempotency-Key, if there is one.
+        run: the agent's run that requests the transaction; refused if its fencing token was
+            replaced or the agent was stopped.
+        schedule: the schedule's run that requests the transaction; refused if its fencing token was
+            replaced or the schedule is no longer active.
+        api_key: hash of the secret of the requesting API key or admin credential; refused if the
+            key or credential was revoked, replaced, or has expired.
+        checks: functions that raise if the requester has ended. The database transaction that
+            reserves calls them, and reads `run`, `schedule` and `api_key`.
+        trace: the request's origin in the logs of every process that works on the transaction: a
+            request's id, `agent:<id>:<cycle>` or `schedule:<id>:<due time>`.
+        dry_run: True to judge everything and send nothing; the engine then raises `TrialEnded`
+            instead of returning a record.
+        recipe: returns how to repeat the request after a person approved it; None if only the
             caller can repeat it.
-        approval: id of the approved hold that this carries out.
+        approval: id of the approved hold that this request carries out.
         via: further principals: `schedule:<id>`, `skill:<name>`, `plugin:<distribution>`.
-        remember: entries of the plugin's store, written when the record is stored as pending.
-        call: valid parameters of the skill that requests it. If only its caller can repeat the
+        remember: entries for the plugin's store, written when the record is stored as pending.
+        call: validated parameters of the requesting skill. If only the caller can repeat the
             request, an approval is valid for these parameters alone.
     """
 
@@ -107,10 +107,10 @@ class Actor:
 
     @property
     def merged_key(self) -> tuple[str, str] | None:
-        """The scope and fingerprint under which a request that was merged into another one's hold
-        finds that hold again; None if it has no key, so that the next try is another request.
+        """Scope and fingerprint by which a request that was merged into another request's hold
+        finds that hold again. None if it has no key: the next try is then a new request.
 
-        Only the last cycle of an agent can run again, so all cycles share a scope for each call.
+        Only an agent's last cycle can run again, so all cycles share one scope for each call.
         """
         if self.idempotency is not None:
             return self.idempotency.scope, self.idempotency.fingerprint
@@ -122,11 +122,11 @@ class Actor:
 
     @property
     def is_admins(self) -> bool:
-        """True for the operator, whom no grant binds and for whom nothing is held."""
+        """True for the operator, whom no grant binds and whose requests are never held."""
         return is_admin(self.principal) or self.principal == "cli"
 
     def chain(self, wallet_id: str) -> tuple[str, ...]:
-        """Return all principals that must be allowed to use this wallet, the wallet first."""
+        """Return all principals that must be allowed to use this wallet; it comes first."""
         who = () if self.is_admins else (self.principal,)
         return (f"wallet:{wallet_id}", *who, *self.via)
 
@@ -140,7 +140,7 @@ class Actor:
         """Lock a wallet and scopes (`spending.lock`), and check that the requester may still act.
 
         Raises:
-            TakenOver, KeyRevoked, SkillError: it may not.
+            TakenOver, KeyRevoked, SkillError: the requester may not act any more.
         """
         run, schedule = self.run, self.schedule
         await spending.lock(
@@ -164,19 +164,19 @@ class PocketUse:
     """A pocket that signs a transaction together with its wallet, and its use.
 
     Attributes:
-        mints: tokens it may hold on the way.
+        mints: tokens that the pocket may hold in between.
         output_mint: the mint that a swap brings to the wallet's own account; None for SOL and for
-            other uses. A swap in one transaction asserts the account's sum. A second swap of the
-            same wallet and mint is refused meanwhile, as each would count the other's units.
-        asserted: with `output_mint`: that account, and the units in it when it was read. If it
-            holds more once no other purchase is open, one has ended meanwhile, and its units would
-            count for this one.
-        leaves: whether something stays in it, to be swept later.
-        program: with `position`: the position whose pocket it is.
-        stays: with `position`: whether its contents stay in it afterwards.
-        returns: for a use in steps: mint -> the least units that wallet and pocket together must
-            gain by the call; under wrapped SOL's mint also lamports.
-        venue: the venue to which a swap sells; set only by the service's own plan of a swap.
+            other uses. A swap in one transaction asserts the account's sum. Until it ends, a second
+            swap of the same wallet and mint is refused, because each would count the other's units.
+        asserted: with `output_mint`: the wallet's account, and the units in it when it was read. If
+            it has more when no other purchase is open, another purchase has ended meanwhile, and
+            its units would count for this purchase.
+        leaves: whether something stays in the pocket, to be swept later.
+        program: with `position`: names the position that the pocket belongs to.
+        stays: with `position`: whether the contents stay in the pocket afterwards.
+        returns: for a use in steps: mint -> the minimum units that wallet and pocket together must
+            gain by the call; lamports count under wrapped SOL's mint.
+        venue: the venue to which a swap sells; set only for swaps that the service planned.
     """
 
     pocket: Pocket
@@ -192,15 +192,15 @@ class PocketUse:
 
 
 class HoldTaken(Exception):
-    """Raised if an approval was used or ended meanwhile; nothing was stored."""
+    """Raised if an approval was used or has ended meanwhile; nothing was stored."""
 
 
 class HoldWaits(Exception):
-    """Raised with the reason if an approval cannot be carried out for now; it is not used up."""
+    """Raised with the reason if an approval cannot be carried out now; the approval stays valid."""
 
 
 class PocketTaken(Exception):
-    """Raised if another process used the pocket's counter first; nothing was stored. Plan again."""
+    """Raised if another process used the pocket's counter first; nothing was stored. Plan anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,12 +219,12 @@ class PocketDraft:
     """A use of a pocket in steps (`solward.vault.money.pocket.run`).
 
     Attributes:
-        intent: of the funding, which the wallet signs alone.
-        instructions: of the funding.
-        use: the pocket; `leaves` is True, and `returns` is checked by a simulation of the call.
-        build: called with the pocket's address once the funding is confirmed; returns what the
-            pocket alone signs: whole bytes, or instructions for which it pays the fee.
-        tables: for `build`'s instructions; see `Draft`.
+        intent: the declaration for the funding, which only the wallet signs.
+        instructions: the instructions of the funding.
+        use: the pocket's use; `leaves` is True, and a simulation of the call checks `returns`.
+        build: called with the pocket's address once the funding is confirmed. Returns what only the
+            pocket signs: whole bytes, or instructions for which the pocket pays the fee.
+        tables: lookup tables for `build`'s instructions; see `Draft`.
     """
 
     intent: Intent
@@ -240,18 +240,18 @@ class PocketDraft:
 
     @property
     def funding(self) -> Draft:
-        """The transaction that fills it."""
+        """The transaction that fills the pocket."""
         return Draft(self.intent, self.instructions, pocket=self.use)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payment(PaidRequest):
-    """A paid HTTP request with the seller's bounds of the fee; its record has the type `payment`.
+    """A paid HTTP request with the seller's limits for the fee; its record has the type `payment`.
 
     Attributes:
         fee_payer: the sponsor's address; None if the wallet pays the fee.
-        most_compute_units: the highest limit of compute units that the seller takes.
-        most_unit_price: the highest price of a unit that he takes, in micro-lamports.
+        most_compute_units: the highest compute-unit limit that the seller accepts.
+        most_unit_price: the highest price that the seller accepts, in micro-lamports a unit.
     """
 
     fee_payer: str | None = None
@@ -261,12 +261,12 @@ class Payment(PaidRequest):
 
 @dataclass(frozen=True, slots=True)
 class HandedOverPayment:
-    """A payment whose bytes are durable and watched.
+    """A payment whose bytes are stored durably and watched on the ledger.
 
     Attributes:
-        record: as stored: pending, or the known record of an action that was requested before.
-        wire: for the seller; a sponsor's signature is zeros. None for an action that was requested
-            before, because its bytes may be for another request.
+        record: pending, or the stored record of an action that was requested before.
+        wire: the bytes for the seller, with zeros for a sponsor's signature. None for an action
+            that was requested before, because its bytes may be for another request.
     """
 
     record: TransactionRecord
@@ -280,15 +280,15 @@ class Draft:
     Attributes:
         intent: the caller's declaration.
         instructions: compiled by the engine with the wallet as fee payer.
-        wire: a complete versioned transaction made elsewhere (a swap venue), of which only the
-            wallet's signature may be missing; its blockhash is kept.
-        pocket: signs the instructions too, in one transaction with the wallet.
+        wire: a complete versioned transaction made elsewhere (by a swap venue), in which only the
+            wallet's signature may be missing. Its blockhash is not replaced.
+        pocket: a pocket that signs the instructions together with the wallet, in one transaction.
         tables: lookup table -> its addresses in order. Accounts of instructions that name the
-            wallet are never looked up, because only a node says what a table holds.
-        otherwise: assessed instead if the simulation of this draft fails.
+            wallet are never looked up, because a table's contents are only a node's word.
+        otherwise: the draft to assess instead if the simulation of this draft fails.
         payment: the payment, if a seller is paid for an HTTP request.
-        based_on: makes the same purchase again for the units that its account holds by then.
-        version: of the transaction that is built; version 1 uses no table.
+        based_on: drafts the same purchase again for the units that its account holds by then.
+        version: version of the transaction that is built; version 1 uses no lookup tables.
     """
 
     intent: Intent
