@@ -27,7 +27,7 @@ from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails.rules import RATE_LIMIT, Verdict
 from solward.vault.ledger.answers import told_by_node
 
-# The logs of error 1 of the system program and of the token program.
+# What the system program and the token program log for their error 1.
 _INSUFFICIENT = re.compile(
     r"insufficient (?:lamports|funds)(?: (?P<have>\d+), need (?P<need>\d+))?", re.IGNORECASE
 )
@@ -37,12 +37,12 @@ _NO_ACCOUNT = {"AccountNotFound", "InsufficientFundsForFee"}
 # The fee payer could not pay (SIMD-0290): the transaction is in a block, but nothing ran.
 _UNPAID = frozenset({*_NO_ACCOUNT, "InvalidAccountForFee"})
 _BELOW_RENT = {"InsufficientFundsForRent": {"account_index": 0}}
-# Texts for a wallet that holds too little, by which `refusal` finds the cause.
+# Texts for a wallet with too small a balance, by which `refusal` finds the cause.
 _NO_FEE = "the wallet has too little SOL to pay the network fee"
 _TOO_LITTLE = "insufficient balance"
 _NO_RENT = "the balance left on an account would be below the rent-exempt minimum"
-# Errors that the transaction's effects do not cause: the bytes' age, other transactions, or the
-# cluster. `ProgramExecutionTemporarilyRestricted` is the key of an object.
+# Errors that the transaction's effects do not cause. The cause is the bytes' age, another
+# transaction, or the cluster. `ProgramExecutionTemporarilyRestricted` is the key of an object.
 _PASSING = frozenset(
     {
         "AccountBorrowOutstanding",
@@ -79,7 +79,7 @@ def refusal(record: TransactionRecord) -> TransactionError:
 def ended_by(error: Exception, record: TransactionRecord) -> TransactionRecord:
     """Return the record of a transaction that failed with this error, with `cause` set."""
     if isinstance(error, IntegrityError):
-        # The same bytes are stored already, which means that another process made them.
+        # The same bytes are stored already, so another process made them.
         return replace(record, cause=TakenOver)
     is_refused = isinstance(error, InvalidRequest | LedgerRejected | PermissionError)
     return replace(record, cause=None if is_refused else type(error))
@@ -91,7 +91,7 @@ def would_fail(failure: str | None) -> str:
 
 
 def is_passing(err: Any) -> bool:
-    """Return whether a transaction may succeed later, because the error says nothing of it."""
+    """Return whether a transaction may succeed later, because the error has another cause."""
     names = [err] if isinstance(err, str) else err if isinstance(err, dict) else ()
     return any(name in _PASSING for name in names)
 
@@ -102,8 +102,8 @@ def took_no_fee(err: Any) -> bool:
 
 
 def may_not_have_run(err: Any) -> bool:
-    """Return whether a transaction with this error may be in a block without having run, so that
-    the same bytes might still run until they expire."""
+    """Return whether a transaction with this error may be in a block without having run. The same
+    bytes might then still run until they expire."""
     return took_no_fee(err) or err == _BELOW_RENT
 
 
@@ -125,7 +125,7 @@ def _explained(err: Any, logs: Sequence[str]) -> str:
     if isinstance(err, dict):
         if "InsufficientFundsForRent" in err:
             return _NO_RENT
-        # A node may answer in any other form, and the transaction must end all the same.
+        # A node may use any other form, and the transaction must end nevertheless.
         match err.get("InstructionError"):
             case [index, cause]:
                 name = next(iter(cause.items())) if cause and isinstance(cause, dict) else (cause,)
@@ -143,8 +143,8 @@ def _last_log(logs: Sequence[str]) -> str:
 
 
 async def wait_for_task(task: asyncio.Task[Any], timeout_s: float | None = None) -> None:
-    """Wait for a task without cancelling it, if the caller is cancelled or `timeout_s` ends. Its
-    later refusals are then ignored, because the record is stored."""
+    """Wait for a task. It is not cancelled if the caller is, or if `timeout_s` ends; its later
+    refusals are then ignored, because the record is stored."""
     try:
         await asyncio.wait({task}, timeout=timeout_s)
     except asyncio.CancelledError:
@@ -164,10 +164,10 @@ def _take_refusal(task: asyncio.Task[Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The outcome of a dry run: whether a transaction would be signed now, and its effects.
+    """The outcome of a dry run: whether the transaction would be signed now, and its effects.
 
     Attributes:
-        verdict: of the rules that could run.
+        verdict: the verdict of the rules that could run.
         effects: None if nothing could be simulated.
         failure: why it would fail though no rule refuses it.
     """
@@ -178,7 +178,7 @@ class Trial:
 
     @property
     def allowed(self) -> bool:
-        """True if it would be signed and sent without asking a person."""
+        """True if the transaction would be signed and sent without asking a person."""
         return self.verdict.allowed and self.verdict.hold is None and self.failure is None
 
     def to_json(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from solward.vault.money.request import Actor
 from solward.vault.store import transactions as records
 
 REMEMBER: Final = "remember"
-"""The key in a hold's recipe of the entries to write when it is carried out."""
+"""The key, in a hold's recipe, of the entries to write when the hold is carried out."""
 
 _MINUTE_S = 60.0
 
@@ -31,19 +31,19 @@ class _DryRunEnded(Exception):
 
 
 class WriteBudget:
-    """A limit of each plugin's writes to its store in a minute, counted in this process."""
+    """A limit of the writes that each plugin makes to its store in a minute, for this process."""
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most
         self._clock = clock
-        # plugin -> when its minute began, and how many writes it had.
+        # plugin -> the start of its minute, and its writes since.
         self._minutes: dict[str, tuple[float, int]] = {}
 
     def take(self, plugin: str) -> None:
         """Count one write.
 
         Raises:
-            SkillError: `store_busy`: the minute has no room left.
+            SkillError: `store_busy`: the plugin has used up its writes of this minute.
         """
         now = self._clock()
         began, writes = self._minutes.get(plugin, (now, 0))
@@ -61,7 +61,7 @@ class WriteBudget:
 
 @dataclass(frozen=True, slots=True)
 class PluginEntries:
-    """The stores of every plugin; each call is one transaction, for the plugin of its actor."""
+    """The stores of all plugins. Each call is one database transaction, for its actor's plugin."""
 
     database: Database
     bounds: StoreBounds
@@ -74,7 +74,7 @@ class PluginEntries:
         """Perform a call of a plugin's skill on its store or its history (`StoreCalls.keep`).
 
         Raises:
-            SkillError: it is refused. A write also needs an actor that may spend, but for a freeze.
+            SkillError: the call is refused. A write needs an actor that may spend, frozen or not.
         """
         if what == "history":
             found: tuple[TransactionRecord, ...] = ()
@@ -99,10 +99,10 @@ class PluginEntries:
 
     @asynccontextmanager
     async def _write(self, wallet_id: str, actor: Actor) -> AsyncIterator[AsyncConnection]:
-        """Yield a transaction if the actor may still act, and roll a dry run's back at its end.
+        """Yield a transaction if the actor may still act. A dry run's transaction is rolled back.
 
         Raises:
-            SkillError: `store_busy`: its plugin has written often enough in this minute.
+            SkillError: `store_busy`: the plugin has used up its writes of this minute.
         """
         self.budget.take(_plugin(actor))
         try:
@@ -124,7 +124,7 @@ async def remember(
     """Write a money call's entries in the transaction that stores its pending record.
 
     Raises:
-        SkillError: `store_changed`, `store_full`, or `no_store` if no plugin's skill calls.
+        SkillError: `store_changed`, `store_full`, or `no_store` if the caller is no plugin's skill.
     """
     if actor.remember:
         await store.write(
@@ -134,7 +134,7 @@ async def remember(
 
 
 def remember_json(puts: Sequence[Put]) -> list[dict[str, Any]]:
-    """Return entries as a hold's recipe stores them."""
+    """Return entries in the form that a hold's recipe stores."""
     return [{"key": put.key, "value": put.value, "version": put.version} for put in puts]
 
 

@@ -1,7 +1,7 @@
 """The steps of the money path, in the order a transaction passes them, and their log lines.
 
-A process may die at any of them; tests kill it there and check what holds afterwards. Reservation,
-refusal and end are audit events, logged when they are committed (`solward.database.outbox`); the
+A process may die at any step; tests kill it there and check the state afterwards. Reservation,
+refusal and end are audit events, logged when they are committed (`solward.database.outbox`). The
 other log lines have the same fields, so that one transaction can be followed over processes.
 """
 
@@ -21,7 +21,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Step(StrEnum):
-    """A point of the money path; its name says what has happened by then."""
+    """A point of the money path, named after what has just happened."""
 
     BUILT = "built"
     """The message is built; nothing is stored."""
@@ -32,7 +32,7 @@ class Step(StrEnum):
     SIGNED = "signed"
     """Signed bytes exist in memory only."""
     WRITTEN_AHEAD = "written_ahead"
-    """The signed bytes are durable; none has left the process."""
+    """The signed bytes are durable; they have not left the process."""
     SENT = "sent"
     """The bytes were handed to the ledger."""
     LANDED = "landed"
@@ -40,7 +40,7 @@ class Step(StrEnum):
     SETTLED = "settled"
     """Status and actual debit are durable; the caller has no answer yet."""
     HANDED_OVER = "handed_over"
-    """A payment's bytes are durable and may be given to the seller; this process sends none."""
+    """A payment's bytes are durable; the seller may get them, and sends them."""
     ANSWERED = "answered"
     """The seller's answer to a paid request is durable; the caller has no answer yet."""
     HELD = "held"
@@ -52,7 +52,7 @@ class Step(StrEnum):
 PAID_STEPS = tuple(
     each for each in Step if each not in (Step.HELD, Step.APPROVED, Step.HANDED_OVER, Step.ANSWERED)
 )
-"""The steps that every transaction passes that this service sends."""
+"""The steps of every transaction that this service sends."""
 
 
 StepHook = Callable[[Step], None]

@@ -79,28 +79,28 @@ from solward.vault.money.outcomes import explain, is_passing, would_fail
 from solward.vault.money.request import Draft, Payment
 from solward.vault.money.steps import Step, StepHook, no_hook
 
-# The other nodes' rent is read again after this long.
+# How often the rent is read again from the other nodes.
 _RENT_AGE_S = 10.0
-# One call reads the state before, another simulates, so transactions of the wallet that land in
-# between show in the difference. Another try tells them from this transaction's effects.
+# One call reads the state before, another simulates. So transactions of the wallet that land in
+# between show in the difference, and another try separates them from this transaction's effects.
 _TRIES = 4
 
-# Limits of equal payments that two processes build on one blockhash start at most so far apart.
+# How far apart two processes' limits of equal payments on one blockhash can start at most.
 _APART = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """One exact unsigned transaction and what it would do.
+    """One exact unsigned transaction and its simulated effects.
 
     Attributes:
         effects: None when the simulation failed; `failure` says why.
-        behind: whether it failed in a state older than one the ledger has shown already, so that
-            another node may see no failure.
+        behind: whether the simulation failed in a state older than one that the ledger has shown
+            already, so another node may report no failure.
         units: compute units that the simulation used; None if the node does not say.
-        loaded_bytes: bytes of accounts that it loaded; None if the node does not say.
-        source_units: units in the account that pays, for a payment.
-        passing: whether the same bytes may succeed later, see `is_passing`.
+        loaded_bytes: bytes of the accounts that it loaded; None if the node does not say.
+        source_units: for a payment, the units in the paying account.
+        passing: whether the same bytes may succeed later; see `is_passing`.
     """
 
     transaction: VersionedTransaction
@@ -141,8 +141,8 @@ class Assessor:
 
         Args:
             observe_ms: called with the ledger's time, in Unix milliseconds, whenever it is read.
-            fees: sets compute-unit limit and price; None leaves both out.
-            versions: learns when a node refuses version 1.
+            fees: sets the compute-unit limit and price; None leaves both out.
+            versions: is told when a node refuses version 1.
             regulated_mints: see `Policy`.
         """
         self._regulated_mints = regulated_mints
@@ -152,10 +152,10 @@ class Assessor:
         self._hook = hook
         self._observe_ms = observe_ms
         self.blockhashes = BlockhashSource(ledger, verify)
-        # Messages signed and payments built on the current blockhash; an equal message would have
-        # an equal signature.
+        # Messages that were signed, and payments that were built, on the current blockhash. An
+        # equal message would have an equal signature.
         self._built: dict[str, set[bytes]] = {}
-        # How many payments that differ only by their limit were built on the current blockhash.
+        # The number of payments on the current blockhash that differ only by their limit.
         self._equal: dict[tuple[object, ...], int] = {}
         # When the nodes were asked for rent, and the highest answer in lamports for each byte.
         self._rent = (-math.inf, 0)
@@ -191,7 +191,7 @@ class Assessor:
                 assessment = await self._simulate(draft, transaction, blockhash)
             last = tries >= _TRIES
             if assessment.failure in STALE:
-                # Either the node is behind and does not know the blockhash yet, or it is too old.
+                # Either the node is behind and lacks the blockhash, or the blockhash is too old.
                 unseen = assessment.failure == UNKNOWN_BLOCKHASH
                 if not unseen:
                     # An equal message was signed before a restart, or by another process.
@@ -215,11 +215,11 @@ class Assessor:
     async def assess_any(
         self, draft: Draft, nonce: str, *, trial: bool = False
     ) -> tuple[Draft, Assessment]:
-        """Assess a draft, or an alternative: its `otherwise` if the draft would fail and that would
-        not, or its form in version 0 if a node refuses its version.
+        """Assess a draft or an alternative: its `otherwise`, if only the draft would fail, or the
+        draft in version 0, if a node refuses its version.
 
         Raises:
-            VersionRefused: the setting forbids version 0, or the draft does not fit into it.
+            VersionRefused: the setting forbids version 0, or the draft is too large for version 0.
         """
         try:
             assessment = await self.assess(draft, nonce, trial=trial)
@@ -249,7 +249,7 @@ class Assessor:
         """
         blockhash = await self.blockhashes.newest()
         if draft.payment is not None:
-            # Two processes that rebuild equal payments have other nonces, and begin apart.
+            # Nonces differ, so two processes that rebuild equal payments start at different limits.
             place = 0 if nonce is None else 1 + hashlib.sha256(nonce.encode()).digest()[0]
             apart = place * _APART // 256
             return await self._assess_paid(draft, draft.payment, blockhash, max_fee, apart=apart)
@@ -263,7 +263,7 @@ class Assessor:
         return fee_terms(assessment.transaction.message).bid_lamports
 
     def note_signed(self, draft: Draft, message: AnyMessage) -> None:
-        """Note that a message is signed, so that an equal one gets a memo from now on.
+        """Note that a message is signed, so that an equal message gets a memo from now on.
 
         Messages that are refused, held or only tried are not noted, so that the same request needs
         no memo later. Payments differ by their limits, which are noted as they are built.
@@ -273,14 +273,14 @@ class Assessor:
         blockhash = str(message.recent_blockhash)
         if blockhash not in self._built:
             self._built, self._equal = {blockhash: set()}, {}
-        # Messages are compared without their budget, which is only found by a simulation.
+        # Messages are compared without their budget, because only a simulation finds the budget.
         plain = compile_instructions(draft, blockhash, None).message
         self._built[blockhash].add(bytes(to_bytes_versioned(plain)))
 
     def _unique(
         self, draft: Draft, blockhash: str, nonce: str
     ) -> tuple[VersionedTransaction, str | None]:
-        """Return a transaction that equals no signed one, and its nonce; None if it needs none."""
+        """Return a transaction that equals no signed transaction, and its nonce or None."""
         transaction = compile_instructions(draft, blockhash, None)
         if bytes(to_bytes_versioned(transaction.message)) in self._built.get(blockhash, ()):
             return compile_instructions(draft, blockhash, nonce), nonce
@@ -294,11 +294,11 @@ class Assessor:
         memo: str | None,
         max_fee: int | None = None,
     ) -> Assessment:
-        """Assess a draft with the compute-unit limit and price it gets.
+        """Assess a draft with its compute-unit limit and price.
 
-        It is simulated first without a price, so that no failure there is due to the fee. If the
-        use of the last draft of its shape is known, that saves a simulation. If it fails because
-        of the price alone, since the wallet has too little SOL, it goes without a price.
+        The first simulation has no price, so that the fee cannot make it fail. If the compute units
+        of the last draft of the same shape are known, one simulation is saved. If the draft fails
+        only because the wallet has too little SOL for the price, the price is left out.
 
         Args:
             plain: the draft compiled without limit and price.
@@ -307,7 +307,7 @@ class Assessor:
         def built(budget: Budget) -> VersionedTransaction:
             return compile_instructions(draft, blockhash.blockhash, memo, budget)
 
-        # Version 1 has no default limits: a transaction that sets none may use nothing.
+        # Version 1 has no default limits: a transaction without limits may use no compute units.
         if draft.version == 0:
             if not self._fees.budgets(draft.instructions):
                 return await self._simulate(draft, plain, blockhash)
@@ -351,15 +351,15 @@ class Assessor:
         trial: bool = False,
         apart: int = 0,
     ) -> Assessment:
-        """Assess a payment, which begins with limit and price of compute units, as sellers'
-        facilitators require. Its limit makes it differ from an equal payment.
+        """Assess a payment. It begins with a compute-unit limit and price, as sellers' facilitators
+        require, and its limit distinguishes it from an equal payment.
 
-        A payment of a known shape costs one simulation, any other two.
+        A payment of a known shape needs one simulation, any other payment two.
 
         Args:
-            max_fee: the fee in lamports that was judged before, if it was.
+            max_fee: the fee in lamports that was judged before; None if none was.
             trial: whether it will not be sent, so that an equal payment may still be built.
-            apart: how far above the needed limit the search for an unused limit begins.
+            apart: distance above the needed limit at which the search for an unused limit begins.
         """
         most, price = payment.most_compute_units, 1
 
@@ -411,7 +411,7 @@ class Assessor:
         """Return a payment whose compute-unit limit makes it unique, and that limit.
 
         Args:
-            budget: its exact price, and the limit from which the search begins.
+            budget: the payment's exact price, and the limit at which the search begins.
             bounds: the lowest and the highest limit.
         """
         if blockhash not in self._built:
@@ -420,7 +420,7 @@ class Assessor:
         least, most = bounds
         first = budget.units + self._equal.get(alike, 0) + apart
         above, below = range(first, most + 1), range(min(first, most + 1) - 1, least - 1, -1)
-        # A chain, because a tuple would hold a million limits, and the first is nearly always free.
+        # A chain, because a tuple would have a million limits, and nearly always the first is free.
         for limit in chain(above, below):
             transaction = compile_instructions(draft, blockhash, None, Budget(limit, budget.price))
             message = bytes(to_bytes_versioned(transaction.message))
@@ -446,13 +446,13 @@ class Assessor:
         keys = resolve(message, contents)
         addresses = list(dict.fromkeys(key.address for key in keys))
         min_slot = max(blockhash.context_slot, self._ledger.newest_landed_slot)
-        # Read the mints that shall arrive: a pocket's call is not part of the judged transaction,
-        # and a plugin's own transaction may create its mint.
+        # Read the mints of tokens that must arrive: a pocket's call is not part of the judged
+        # transaction, and a plugin's own transaction may create its mint.
         bought = set() if draft.pocket is None else set(draft.pocket.returns)
         if draft.intent.type in (TransactionType.SWAP, TransactionType.OTHER):
             bought |= set(draft.intent.tokens_in)
-        # The ledger's time and rent come with the accounts, so that they cost no call. So do a
-        # payment's receivers, because its message names only their token accounts.
+        # The ledger's time and rent are read in the same call as the accounts. So are a payment's
+        # receivers, because its message names only their token accounts.
         receivers = () if draft.payment is None else draft.intent.destinations
         read = list(dict.fromkeys((*addresses, *bought, *receivers, CLOCK_SYSVAR, RENT_SYSVAR)))
         try:
@@ -493,7 +493,7 @@ class Assessor:
         inner = inner_from_json(result.inner_instructions, keys)
         if set(before) - set(result.accounts):
             raise MalformedTransaction("The simulation did not report every account")
-        # A message names at least a program, which exists afterwards.
+        # A message names at least one program, which exists afterwards.
         if not any(result.accounts.values()):
             raise LedgerUnavailable("The simulation reported no accounts")
         rent = {RENT_SYSVAR: states[RENT_SYSVAR]}
@@ -528,7 +528,7 @@ class Assessor:
         if refused or not tied:
             effects = replace(effects, tied=tied, violations=(*effects.violations, *refused))
         if draft.wire is not None:
-            # Somebody else chose the blockhash. The simulation knew it, so it is no younger.
+            # Somebody else chose the blockhash. The simulation's node knew it by that slot.
             blockhash = replace(
                 blockhash,
                 blockhash=str(message.recent_blockhash),
@@ -547,8 +547,8 @@ class Assessor:
     async def _most_rent(self, own: int) -> int:
         """Return the highest rent in lamports for each byte that any node states.
 
-        The node in use states `own`. The others' answers are at most `_RENT_AGE_S` old, and a node
-        that does not answer is ignored."""
+        `own` is the answer of the node in use. The other nodes' answers are at most `_RENT_AGE_S`
+        old, and a node that does not answer is ignored."""
         nodes = self._ledger.nodes()
         if len(nodes) > 1 and time.monotonic() - self._rent[0] > _RENT_AGE_S:
             said = await asyncio.gather(*map(_rent_of_node, nodes))
@@ -569,16 +569,16 @@ async def _rent_of_node(node: Ledger) -> int:
 async def read_and_simulate(
     ledger: Ledger, wire: bytes, read: Sequence[str], addresses: Sequence[str], min_slot: int
 ) -> tuple[int, dict[str, Account | None], SimulationResult]:
-    """Return the slot and the state of `read` before, and the simulation with the state of
-    `addresses` after it, both from one node that has reached `min_slot`. If none has after some
-    tries, any node will do.
+    """Return the slot and the state of `read` before the simulation, and the simulation with the
+    state of `addresses` after it. Both come from one node that has reached `min_slot`, or from any
+    node if none has after some tries.
 
     Raises:
         LedgerError: the ledger did not answer.
     """
 
     async def both(wanted: int, node: Ledger) -> Any:
-        # Both are requested at once, so that on the embedded ledger nothing runs between the two.
+        # Both calls are made at once, so that on the embedded ledger nothing runs between the two.
         return await asyncio.gather(
             node.accounts_at(read, min_slot=wanted),
             node.simulate(wire, addresses, min_slot=wanted),
@@ -615,15 +615,15 @@ async def check_recipients(
     intent: Intent,
     pocket: str | None,
 ) -> None:
-    """Check that those whom wallet and pocket pay by known instructions can spend it.
+    """Check that all whom wallet and pocket pay by known instructions can spend what they receive.
 
     Args:
-        states: of the accounts, after `calls` if known. Owners that are missing here are read in
-            one call: of an account of a rare program, and of a token account whose owner the
-            message does not name.
+        states: address -> its account after `calls`, if known. Missing owners are read in one call:
+            owners of accounts of a rare program, and of token accounts whose owner the message does
+            not name.
 
     Raises:
-        InvalidRequest: a receiver could not spend it.
+        InvalidRequest: a receiver could not spend what it is paid.
         LedgerError: the ledger did not answer.
     """
     own = {intent.wallet} | ({pocket} if pocket else set())
@@ -641,6 +641,7 @@ async def check_recipients(
             named = intent.details.get("to", "")
             field = "to" if named in (account, owner) else "recipient"
             if operation is Operation.WRAP:
-                # The wallet wraps SOL for itself, so an account that was given away is refused.
+                # The wallet wraps SOL for itself, so an account that was given to another is
+                # refused.
                 check_recipient(field, account, states.get(account))
             check_receiver(field, account, states, is_sol=is_sol)

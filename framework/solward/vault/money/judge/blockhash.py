@@ -14,18 +14,18 @@ from solward.types.errors import LedgerError, LedgerUnavailable
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.protocol import Blockhash, Tip
 
-# How old a blockhash may be when a transaction is built; the rest of its life is for landing.
+# The maximum age of a blockhash when a transaction is built; the rest of its life is for landing.
 MAX_AGE_BLOCKS = BLOCKHASH_BLOCKS / 6
-# A node that claims more would keep money reserved for ever.
+# A node that claims a longer life would keep money reserved for ever.
 MAX_VALID_BLOCKS = BLOCKHASH_BLOCKS + 1
-# If two nodes are further apart, one is stuck or lies, and no expiry is sure.
+# If two nodes are further apart, one of them is stuck or lies, and no expiry is certain.
 MAX_APART_BLOCKS = 1000
-# A node with a newer block has not stopped, since no cluster makes so many blocks faster.
+# A node whose block is newer has not stopped: no cluster makes that many blocks in less time.
 _STOPPED_S = MAX_APART_BLOCKS * LEAST_SLOT_MS / 1000
-# How long the other nodes may take to answer.
+# The time limit for the other nodes' answers.
 OTHERS_S = 1.0
-# How long to wait for a node that is behind. One that is tens of blocks behind takes longer, but
-# another node behind the same address may answer next.
+# How long to wait for a node that is behind. A node that is tens of blocks behind takes longer, but
+# another node at the same address may answer the next call.
 LAG_SLOTS = 5
 
 
@@ -34,7 +34,7 @@ async def no_verification() -> None:
 
 
 class BlockhashSource:
-    """Hands out the cached blockhash; concurrent callers share one refresh.
+    """Returns the cached blockhash; concurrent callers share one refresh.
 
     `verify` raises while the cluster is not known to be the configured one; no transaction is built
     before it has passed once.
@@ -54,7 +54,7 @@ class BlockhashSource:
         self._refreshing = asyncio.Lock()
 
     async def get(self) -> Blockhash:
-        """Return a blockhash at most `max_age_blocks` old, as slots go now.
+        """Return a blockhash at most `max_age_blocks` old, at the current pace of slots.
 
         Raises:
             LedgerError: the ledger did not answer, or its expiry height is impossible.
@@ -72,15 +72,15 @@ class BlockhashSource:
             return blockhash
 
     async def newest(self) -> Blockhash:
-        """Return an uncached blockhash, since equal steps on one would have equal signatures."""
+        """Return an uncached blockhash, so that equal steps have different signatures."""
         self.forget()
         return await self.get()
 
     async def expiry(self, slot: int) -> int:
         """Return the last block height at which bytes can land if the ledger knew their blockhash
-        at `slot`, by the highest of the nodes' heights.
+        at `slot`, computed from the highest of the nodes' heights.
 
-        A height that is too low would call live bytes dead and give back their money.
+        If the height were too low, live bytes would count as dead and free their money.
 
         Raises:
             LedgerError: no node answered, or they are too far apart.
@@ -95,8 +95,8 @@ class BlockhashSource:
         return await _expiry(_height(tips[0][1], slot), tips, slot)
 
     async def _from_one_node(self) -> Blockhash:
-        # Hash and height must come from one node: compared with the height of a node that lags, an
-        # honest expiry looks impossible.
+        # Hash and height must come from one node: an honest expiry looks impossible next to the
+        # height of a node that lags.
         async def read(node: Ledger) -> Blockhash:
             others = self._ledger.other_nodes(node)
             (blockhash, tip), answers = await asyncio.gather(
@@ -107,9 +107,9 @@ class BlockhashSource:
             if blockhash.last_valid_block_height > own + MAX_VALID_BLOCKS:
                 raise LedgerUnavailable("The ledger gave an impossible last valid block height")
             tips = [(n, each) for n, each in zip(others, answers, strict=True) if each is not None]
-            # The node's own claim is not used: too early an expiry makes live bytes look dead.
+            # The node's claimed expiry is not used: if it is too early, live bytes look dead.
             expiry = await _expiry(own, tips, blockhash.context_slot)
-            # Nor is its slot alone: if it claims a future slot, what lands before is not found.
+            # Nor is its slot alone: if that is a future slot, earlier landings are not found.
             slots = [t.slot for _, t in tips if own <= t.block_height + MAX_APART_BLOCKS]
             return replace(
                 blockhash,
@@ -120,21 +120,21 @@ class BlockhashSource:
         return await self._ledger.on_one_node(read)
 
     def forget(self) -> None:
-        """Drop the cached blockhash, because the ledger does not know it any more."""
+        """Drop the cached blockhash, because the ledger no longer knows it."""
         self._cached = None
 
 
 def _height(tip: Tip, slot: int) -> int:
-    """Return a height that is no lower than the block height at `slot`, from the tip of a node that
-    may be behind: there are no more blocks than slots."""
+    """Return a height at or above the block height at `slot`, from the tip of a node that may be
+    behind. Each slot has at most one block."""
     return tip.block_height + max(0, slot - tip.slot)
 
 
 async def _expiry(own: int, tips: Sequence[tuple[Ledger, Tip]], slot: int) -> int:
     """Return the last block height at which bytes on a blockhash of `slot` can land.
 
-    One that is too low calls live bytes dead, one that is too high holds money for ever. So a node
-    may be far above another only if that one has stopped, by its clock; `LedgerUnavailable` else.
+    If it is too low, live bytes count as dead; if too high, money stays reserved for ever. A node
+    may be far above another only if the other's newest block is old; else `LedgerUnavailable`.
     """
     highest = max([own, *(_height(tip, slot) for _, tip in tips)])
     if highest > own + MAX_APART_BLOCKS:
@@ -146,7 +146,7 @@ async def _expiry(own: int, tips: Sequence[tuple[Ledger, Tip]], slot: int) -> in
 
 
 async def _is_of_now(node: Ledger) -> bool:
-    """Return whether a node's newest block is of the last minutes; False if it does not answer."""
+    """Return whether a node's newest block is some minutes old at most; False without an answer."""
     try:
         async with asyncio.timeout(OTHERS_S):
             found = await node.accounts([CLOCK_SYSVAR])

@@ -1,7 +1,7 @@
 """Builds transactions: their version, their compute-unit limit and price, and their bytes.
 
 In a transaction of version 1 all accounts are in the bytes (SIMD-0385), so that no node's word on a
-lookup table is needed. Whether the cluster takes version 1 is found by a simulation on each node,
+lookup table is needed. A simulation on each node finds whether the cluster accepts version 1,
 because neither a node's software version nor the address of a feature tells.
 
 A node may lie about prices. So the price is lowered until the whole network fee is at most
@@ -56,10 +56,10 @@ PriorityFee: TypeAlias = Literal["off", "auto"] | int
 """`off`: no Compute Budget instructions. A number: micro-lamports for each compute unit."""
 
 TransactionVersion: TypeAlias = Literal["auto", 0, 1]
-"""`auto`: 1 if the cluster takes it, else 0."""
+"""`auto`: 1 if the cluster accepts version 1, else 0."""
 
 # A node reports the lowest price that landed in each of its last 150 slots. So the 90th percentile
-# is no high bid: it was enough in nine of ten slots.
+# is not a high bid: it was enough in nine of ten slots.
 PERCENTILE: Final = 90
 _SLOTS = 150
 # The lowest price of `auto`, for accounts without competition: 13 lamports for a plain transfer.
@@ -67,13 +67,13 @@ QUIET_PRICE: Final = 10_000
 # The price if no node states one: 130 lamports for a plain transfer, 12,000 for 100,000 units.
 UNKNOWN_PRICE: Final = 100_000
 
-# The most addresses in one call (rpc-client-api: MAX_TX_ACCOUNT_LOCKS).
+# The maximum number of addresses in one call (rpc-client-api: MAX_TX_ACCOUNT_LOCKS).
 _MAX_ADDRESSES = 128
 # A payment waits no longer than this for a price.
 _PRICE_WAIT_S = 1.0
 # A node that did not answer, or does not know the method, is asked again after this long.
 _REST_S = 30.0
-# A price is cached this long: it changes from slot to slot, but one answer serves a burst.
+# How long a price is cached. It changes from slot to slot, but one answer serves a burst.
 _FRESH_SLOTS = 5
 _MAX_KNOWN = 512
 
@@ -85,9 +85,9 @@ _LEAST_MARGIN = 1_000
 # which the network counts them.
 _LEAST_BYTES_MARGIN = 32 << 10
 
-# A cluster begins to take a version at an epoch's start, and no swap needs it at once.
+# A cluster begins to accept a version at an epoch's start, and no swap needs it at once.
 REMEMBERED_S: Final = 600.0
-# The cluster is asked again after this long if no node said whether it takes version 1.
+# The cluster is asked again after this long if no node said whether it accepts version 1.
 _UNKNOWN_S: Final = 30.0
 # A swap waits no longer than this for the answer.
 _VERSION_WAIT_S: Final = 2.0
@@ -101,7 +101,7 @@ UNKNOWN_BLOCKHASH = "BlockhashNotFound"
 STALE = (UNKNOWN_BLOCKHASH, "AlreadyProcessed")
 # The errors of a simulation whose fee payer cannot pay.
 UNFUNDED = frozenset({"AccountNotFound", "InsufficientFundsForFee"})
-# The most accounts of one instruction in version 1, which may name an account more than once.
+# The maximum number of accounts of an instruction in version 1, which may repeat an account.
 _MOST_V1_ACCOUNTS = 255
 
 _log = structlog.get_logger(__name__)
@@ -120,11 +120,11 @@ def compile_instructions(
     Args:
         memo: makes the message differ from an otherwise equal one on the same blockhash, which
             would have the same signature.
-        budget: replaces a compute-unit limit that the instructions set; in version 1, None stands
-            for the highest limits.
+        budget: replaces a compute-unit limit in the instructions; None means the highest limits in
+            version 1.
 
     Raises:
-        TooLarge: they do not fit into a transaction.
+        TooLarge: the instructions do not fit into a transaction.
         InvalidRequest: the instructions need another signature, or cannot be compiled.
     """
     wallet = payer = Pubkey.from_string(draft.intent.wallet)
@@ -187,8 +187,8 @@ async def with_budget(
     units: int | None,
     max_lamports: int | None = None,
 ) -> VersionedTransaction | None:
-    """Return a draft whose simulation used `units` with a compute-unit limit and price; None if it
-    gets none, or has no room for them.
+    """Return a draft with a compute-unit limit and price, for a simulation that used `units`; None
+    if the draft gets no limit and price, or has no room for them.
 
     Args:
         max_lamports: see `PriorityFees.budget`.
@@ -218,7 +218,7 @@ def _tables(
         if any(meta.pubkey == wallet for meta in instruction.accounts)
         for meta in instruction.accounts
     }
-    # An address that no instruction names takes their place, so that the others keep their index.
+    # An address that no instruction names replaces them, so that other indexes stay.
     nobody = Keypair().pubkey()
     return [
         AddressLookupTableAccount(
@@ -230,11 +230,11 @@ def _tables(
 
 
 def parse_wire(wire: bytes, wallet: str) -> VersionedTransaction:
-    """Return a transaction made elsewhere that lacks only the signature of its payer, the wallet.
+    """Return a transaction made elsewhere that lacks only the wallet's signature as payer.
 
     Raises:
-        MalformedTransaction: it is no transaction that this service signs.
-        InvalidRequest: somebody else pays its fee, or another signature is missing or wrong.
+        MalformedTransaction: the bytes are no transaction that this service signs.
+        InvalidRequest: somebody else pays the fee, or another signature is missing or wrong.
     """
     transaction = decode_transaction(wire)
     verified = transaction.verify_with_results()
@@ -252,7 +252,7 @@ def with_margin(units: int) -> int:
 
 
 def bytes_with_margin(loaded: int | None) -> int:
-    """Return the limit of loaded bytes for so many in the simulation; the highest if unknown."""
+    """Return the limit for a simulation that loaded this many bytes; the highest if None."""
     if loaded is None:
         return MAX_LOADED_BYTES
     return min(MAX_LOADED_BYTES, loaded + max(loaded // _MARGIN_SHARE, _LEAST_BYTES_MARGIN))
@@ -285,7 +285,7 @@ class Budget:
         return (limit, set_compute_unit_price(self.price)) if self.price else (limit,)
 
     def config(self) -> TransactionConfig:
-        """Return the budget as a message of version 1 has it: with the priority fee as a total."""
+        """Return the budget in the form of version 1, which states the priority fee as a total."""
         return TransactionConfig(
             priority_fee=priority_lamports(self.price, self.units) or None,
             compute_unit_limit=self.units,
@@ -293,14 +293,14 @@ class Budget:
         )
 
 
-# For the simulation that measures what is used. It has no price, because nobody pays for it.
+# For the simulation that measures compute units. It has no price, because nobody pays for it.
 MEASURING: Final = Budget(MAX_COMPUTE_UNITS)
-# Has as many bytes as any budget, to see whether one fits into a transaction.
+# As long as any budget, to check whether a budget fits into a transaction.
 LARGEST: Final = Budget(MAX_COMPUTE_UNITS, 1)
 
 
 def sets_price(instructions: Sequence[Instruction]) -> bool:
-    """Return whether the instructions set a price of compute units, which is then kept."""
+    """Return whether the instructions set a compute-unit price, which then stays unchanged."""
     return any(_kind(each) == SET_UNIT_PRICE for each in instructions)
 
 
@@ -319,7 +319,7 @@ class PriorityFees:
     """Finds the budget of each transaction, as PRIORITY_FEE says.
 
     Attributes:
-        max_lamports: most that a whole network fee may be.
+        max_lamports: the maximum of a whole network fee.
     """
 
     def __init__(
@@ -333,7 +333,7 @@ class PriorityFees:
         self.max_lamports = max_lamports
         self._prices: dict[tuple[str, ...], tuple[float, int]] = {}
         self._rests_until = float("-inf")
-        # Shape of a transaction -> the use of the last one of this shape.
+        # Shape of a transaction -> what the last transaction of this shape used.
         self._used: dict[tuple[object, ...], ComputeUse] = {}
 
     def budgets(self, instructions: Sequence[Instruction]) -> bool:
@@ -380,12 +380,12 @@ class PriorityFees:
         max_lamports: int | None = None,
         loaded_bytes: int | None = None,
     ) -> Budget:
-        """Return the limits for a transaction that used `units` and loaded `loaded_bytes`, and as
-        much of `price` as may be paid.
+        """Return the limits for a transaction that used `units` and loaded `loaded_bytes`, with
+        `price` lowered to the maximum that may be paid.
 
         Args:
             message: the transaction without a price.
-            max_lamports: another bound of the whole fee, if there is one.
+            max_lamports: another limit of the whole fee, if there is one.
         """
         most = min(self.max_lamports, self.max_lamports if max_lamports is None else max_lamports)
         limit = with_margin(units)
@@ -398,21 +398,21 @@ class PriorityFees:
         return self._used.get(_shape(instructions, memo))
 
     def learn(self, instructions: Sequence[Instruction], memo: str | None, use: ComputeUse) -> None:
-        """Note the use of a transaction of this shape."""
+        """Note what a transaction of this shape used."""
         if len(self._used) >= _MAX_KNOWN:
             self._used.clear()
         self._used[_shape(instructions, memo)] = use
 
 
 def fits(units: int, limit: int) -> bool:
-    """Return whether a limit that another transaction's use set suits one that used `units`: it
-    leaves half the margin, and is at most twice the limit that this one would get."""
+    """Return whether a limit set for another transaction suits a transaction that used `units`: the
+    limit leaves half the margin, and is at most twice the limit for `units`."""
     least = units + max(units // _MARGIN_SHARE, _LEAST_MARGIN) // 2
     return min(least, MAX_COMPUTE_UNITS) <= limit <= 2 * with_margin(units)
 
 
 def bytes_fit(loaded: int | None, limit: int) -> bool:
-    """Return whether a limit leaves half the margin of loaded bytes; more of it costs nothing."""
+    """Return whether a limit leaves half the margin of loaded bytes; excess costs nothing."""
     return loaded is None or (loaded + bytes_with_margin(loaded)) // 2 <= limit
 
 
@@ -464,7 +464,7 @@ class Versions:
         """Return the version to build a swap in; it never raises because of the ledger.
 
         Args:
-            payer: pays for the transaction that is simulated to find out, and never sent.
+            payer: payer of the probe transaction, which is simulated and never sent.
         """
         if self._setting != "auto":
             return self._setting
@@ -475,7 +475,7 @@ class Versions:
         return 1 if self._known else 0
 
     def note_refusal(self) -> None:
-        """Note that a node refused version 1 after all."""
+        """Note that a node refused version 1, although the cluster seemed to accept it."""
         self._note(False, REMEMBERED_S)
 
     def _note(self, found: bool | None, for_s: float) -> None:
@@ -484,7 +484,7 @@ class Versions:
         self._known, self._until = found, time.monotonic() + for_s
 
     async def ask(self, payer: str) -> bool | None:
-        """Ask the nodes whether all that answer take version 1; None if none answers."""
+        """Ask whether all nodes that answer accept version 1; None if no node answers."""
         try:
             async with asyncio.timeout(_VERSION_WAIT_S):
                 latest = await self._ledger.latest_blockhash()

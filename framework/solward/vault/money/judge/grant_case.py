@@ -16,7 +16,7 @@ from solward.vault.money.request import PocketUse
 _SENT = frozenset({Operation.TRANSFER, Operation.FUND, Operation.PAY})
 
 VENUE = "venue:"
-"""Prefix of a venue's name, which stands for the recipient's account in the line of a swap."""
+"""Prefix of a venue's name, which replaces the recipient's account in the line of a swap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class Outgoings:
     """The amounts that may leave by the bytes, in the terms of grants.
 
     Attributes:
-        lines: swaps that the service planned are labelled so, and accounts have their owners if
-            these are proved.
-        costs_lamports: network fee and rent, and the SOL that a token's swap lends its pocket.
+        lines: what leaves; lines of a swap that the service planned are labelled as such, and
+            accounts have their owners if these are proved.
+        costs_lamports: network fee, rent, and the SOL that the swap of a token lends its pocket.
         swap: the terms of a swap that the service planned.
     """
 
@@ -46,7 +46,7 @@ def outgoing(outflow: Outflow, intent: Intent, pocket: PocketUse | None) -> Outg
 
 
 def funded(lines: Sequence[Line], own: Collection[str]) -> tuple[Line, ...]:
-    """Return the lines with transfers, not payments, to wallets of this service as `FUND`."""
+    """Return the lines, with transfers (not payments) to wallets of this service marked `FUND`."""
     return tuple(
         replace(line, operation=Operation.FUND)
         if line.operation == Operation.TRANSFER and (line.account in own or line.owner in own)
@@ -70,7 +70,7 @@ def addresses(lines: Iterable[Line]) -> tuple[str, ...]:
 
 
 def is_within(lines: Sequence[Line], limits: Sequence[Line]) -> bool:
-    """Return whether `limits` cover the lines: no other recipients, and no more for each."""
+    """Return whether `limits` cover the lines: no other recipients, no more units for each."""
     most: dict[Line, int] = {}
     for line in limits:
         key = replace(line, units=0)
@@ -118,7 +118,7 @@ def is_pockets(line: Line, pocket: str) -> bool:
 
 
 def _with_owner(line: Line, declared: Collection[str]) -> Line:
-    """Return the line with its owner, if the account is a declared destination's associated one."""
+    """Return the line, with the owner of a declared destination's associated account."""
     if line.owner is not None or line.program is None or line.operation != Operation.TRANSFER:
         return line
     mint = mint_of(line.asset, line.program)

@@ -1,5 +1,5 @@
-"""Judges transactions by grants, in the database transaction that reserves them; and finds grants
-near their end, by an amount nearly used up or by their date. Grants are read once per version."""
+"""Judges transactions by grants, in the database transaction that reserves them. Finds grants near
+their end: an amount is nearly used up, or their date is near. Grants are read once per version."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ from solward.vault.store import window_sums
 
 Book = Mapping[str, frozenset[str]]
 
-# The kinds of principals that have stored names; others are called by their id.
+# The kinds of principals with stored names; other principals are called by their id.
 STORED_KINDS: Final = ("agent", "key", "schedule", "wallet")
 _NO_TOKENS: Final = TokenList(())
-# The most cached principals, because a service has as many as agents, keys and wallets together.
+# The maximum number of cached principals: a service has one for each agent, key and wallet.
 _MOST_KEPT = 10_000
 
-# Refusals that end by themselves, without another transaction or other grants.
+# Refusals that end with time alone, without another transaction or other grants.
 _PASSING: Final = frozenset({Reason.PRICE, Reason.RATE})
 
 NEAR_END_PERCENT: Final = 90
@@ -65,7 +65,7 @@ ENDS_WITHIN_MS: Final = DAY_MS
 class PricesMissing(Exception):
     """Raised because grants that were changed meanwhile count dollars of assets without a price.
 
-    Read the prices outside the database transaction, and judge again.
+    The caller must read the prices outside the database transaction, and judge again.
     """
 
     def __init__(self, assets: Collection[str]) -> None:
@@ -81,7 +81,7 @@ class Question:
         effects: None if nothing was simulated.
         payment: the payment, if a seller is paid for an HTTP request.
         bid_lamports: the lamports by which its network fee can be lowered.
-        leaving: the amounts that may leave by the bytes. None if these cannot be bounded, which is
+        leaving: the amounts that the bytes let leave. None for bytes without a bound, which are
             refused, and for an airdrop, whose bytes are the faucet's.
     """
 
@@ -101,7 +101,7 @@ class Question:
 
     @property
     def chain(self) -> tuple[str, ...]:
-        """All principals that must be allowed to make it, the wallet first."""
+        """All principals that must be allowed to make the request, the wallet first."""
         return self.actor.chain(self.wallet_id)
 
 
@@ -110,12 +110,12 @@ class GrantRuling:
     """The verdict of grants on a transaction.
 
     Attributes:
-        reason: the sentences of why it is refused, or held.
+        reason: the sentences that say why the transaction is refused or held.
         numbers: the numbers in the reason of a refusal, if there are any.
-        used: the sums it was judged by.
+        used: the sums by which the transaction was judged.
         version: the version of the grants.
         is_asked: whether grants were asked; if not, `decision` is empty.
-        charged: the grants that it is charged to: principal, number in its list, grant.
+        charged: the grants to charge: principal, number in the principal's list, grant.
     """
 
     case: Case
@@ -145,7 +145,7 @@ class GrantRuling:
         return replace(verdict, hold=self.reason) if self.decision.held else verdict
 
     async def note(self, connection: AsyncConnection, own_id: str, kind: str, outcome: str) -> None:
-        """Store what was judged, and its recipients if it is allowed.
+        """Store the judged transaction, and its recipients if it is allowed.
 
         Args:
             own_id: id of the record, or of the hold.
@@ -170,7 +170,7 @@ class GrantRuling:
 
 @dataclass(slots=True)
 class _CachedGrants:
-    """The grants and the address book of one version; a principal without grants has None."""
+    """The grants and the address book of one version; None for a principal without grants."""
 
     version: int
     sets: dict[str, CompiledGrants | None] = field(default_factory=dict)
@@ -214,7 +214,7 @@ class GrantSets:
         return kept.book
 
     def last_read(self, principals: Collection[str]) -> dict[str, CompiledGrants]:
-        """Return the same from the cache alone; the grants may have been changed since."""
+        """Return grants and address book from the cache alone; they may have changed since."""
         return self._among(self._kept, principals)
 
     def _at(self, version: int) -> _CachedGrants:
@@ -229,7 +229,7 @@ class GrantSets:
 
 
 class GrantJudge:
-    """Judges transactions by the grants in force.
+    """Judges transactions by the current grants.
 
     Attributes:
         sets: the grants of principals.
@@ -242,7 +242,7 @@ class GrantJudge:
         tokens: TokenList | None = None,
         listed: frozenset[str] | None = None,
     ) -> None:
-        """Create a judge; a principal without grants may buy the `listed` mints, None for all."""
+        """Create a judge. Principals without grants may buy the `listed` mints; None allows all."""
         self.sets = GrantSets()
         self._prices = Prices(()) if prices is None else prices
         self.tokens = _NO_TOKENS if tokens is None else tokens
@@ -251,8 +251,8 @@ class GrantJudge:
     async def prices_for(
         self, question: Question, more: Collection[str] = ()
     ) -> dict[str, AssetPrice]:
-        """Return prices of the assets that cached grants of the chain may count in dollars. Call it
-        before the database transaction."""
+        """Return prices of the assets that cached grants of the chain may count in dollars. Call
+        this before the database transaction."""
         assets = set(more)
         if question.leaving is not None and any(
             each.counts_dollars for each in self.sets.last_read(question.chain).values()
@@ -270,12 +270,12 @@ class GrantJudge:
         *,
         is_refused: bool = False,
     ) -> GrantRuling | None:
-        """Judge a request now; return None if its bytes do not bound the amounts that leave.
+        """Judge a request now; return None if the bytes do not bound the amounts that leave.
 
         Args:
             version: of the grants, as this database transaction sees them.
-            prices: of `prices_for`.
-            is_refused: whether a rule refused it already, so that nothing is read or decided.
+            prices: the result of `prices_for`.
+            is_refused: whether a rule refused the request already; then nothing is read or decided.
 
         Raises:
             PricesMissing: call `prices_for` with the missing assets, and judge again.
@@ -357,7 +357,7 @@ class GrantJudge:
 
 
 async def _with_launched(connection: AsyncConnection, case: Case) -> Case:
-    """Return the case with those mints that it burns and that its wallet launched."""
+    """Return the case with the mints that it burns and that its wallet launched."""
     burned = [line.asset for line in case.lines if line.operation == Operation.BURN]
     launched = await transaction_store.launched(connection, case.wallet_id, burned)
     return replace(case, launched=launched)
@@ -404,7 +404,7 @@ def _charged(
 async def window_uses(
     connection: AsyncConnection, needs: Collection[Need], now_ms: int
 ) -> dict[Need, int]:
-    """Return the units in each window that ends now, or the transactions for `RATE`."""
+    """Return the units in each window that ends now; for `RATE`, the transactions."""
     stored = {need: _stored(need) for need in needs}
     found = await window_sums.sum_windows(connection, frozenset(stored.values()), now_ms)
     return {
@@ -422,7 +422,7 @@ async def room_at(connection: AsyncConnection, need: Need, excess: int, now_ms: 
 
 
 def _stored(need: Need) -> Need:
-    """Return the need as it is stored: a rate counts the rows of SOL."""
+    """Return the need in its stored form: a rate counts the rows of SOL."""
     scope, asset, length = need
     return scope, SOL if asset == RATE else asset, length
 
@@ -446,8 +446,8 @@ async def _with_room(
 
 
 def near_ends(granted: GrantRuling, tokens: TokenList) -> Iterator[tuple[str, str]]:
-    """Yield a key and a sentence for each grant that a transaction brings near its end; the key
-    is the same for the same grant and limit."""
+    """Yield a key and a sentence for each grant that a transaction brings near its end. Grant and
+    limit determine the key."""
     now_ms, names = max(granted.case.now_ms), Names(tokens, {})
     charged: Counter[tuple[str, str]] = Counter()
     for each in granted.decision.charges:
@@ -467,17 +467,17 @@ def near_ends(granted: GrantRuling, tokens: TokenList) -> Iterator[tuple[str, st
 
 
 def is_near(used: int, most: int) -> bool:
-    """Return whether a window is nearly used up; one that allows nothing never is."""
+    """Return whether a window is nearly used up; a window that allows nothing never is."""
     return most > 0 and used * 100 >= most * NEAR_END_PERCENT
 
 
 def is_ending(grant: Grant, now_ms: int) -> bool:
-    """Return whether a grant that has not ended does within `ENDS_WITHIN_MS`."""
+    """Return whether a grant has not ended yet and ends within `ENDS_WITHIN_MS`."""
     return grant.until_ms is not None and now_ms < grant.until_ms <= now_ms + ENDS_WITHIN_MS
 
 
 def _windows(grant: Grant) -> Iterator[tuple[Need, int, Window]]:
-    """Yield the windows of amounts and costs. Rates are left out: a full one has room soon."""
+    """Yield the windows of amounts and costs, not rates: a full rate has room again soon."""
     for counted, decimals, window in grant.limits():
         if counted != RATE:
             yield (grant.scope, counted, window.length_ms), decimals, window

@@ -1,7 +1,7 @@
 """Checks that a payment's transaction makes the transfers of the offer and nothing else; pure.
 
-The offer is a seller's word that a plugin read. So the bytes, and the accounts they touch, are
-checked against it here before anything is reserved.
+The offer is a seller's claim, read by a plugin. So this module checks the bytes, and the accounts
+that they touch, against the offer before anything is reserved.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from solward.types.record import TransactionType
 from solward.vault.guardrails.comparison import unwelcome
 from solward.vault.money.request import Draft, Payment
 
-# With these extensions the seller gets less than is sent, or balances are hidden. They are refused
-# even if the operator allowed the mint.
+# With these extensions the seller gets less than is sent, or balances are hidden. So they are
+# refused even if the operator allowed the mint.
 _NEVER: Final = {TRANSFER_FEE: "a transfer fee", 4: "confidential transfers"}
 _TRANSFER: Final = System.TRANSFER.to_bytes(4, "little")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
@@ -111,10 +111,10 @@ def _check_instructions(
 def refusals(
     draft: Draft, payment: Payment, before: Mapping[str, Account | None], regulated: Collection[str]
 ) -> Iterator[str]:
-    """Yield each reason, in words, to refuse a payment because of the accounts it names.
+    """Yield each reason, in words, to refuse a payment for the accounts that it names.
 
     Args:
-        before: state of every account that it names.
+        before: address -> state of every account that the payment names.
         regulated: see `Policy.regulated_mints`.
     """
     if payment.asset == SOL:

@@ -12,17 +12,17 @@ from solward.support.clean_text import one_line
 from solward.types.guardrail import Hold, Intent, TransactionEffects
 from solward.vault.guardrails.rules import PluginGuardrail, Verdict
 
-# A rule is a pure function of two values. This is far more than one takes on a busy machine, and
-# short enough for a caller to wait for the refusal.
+# A rule is a pure function of two values. This limit is far more than a rule needs on a busy
+# machine, and short enough for a caller to wait for the refusal.
 TIME_LIMIT_S = 5.0
-# In characters, because a person reads the reason, perhaps on a phone.
+# The maximum characters of a reason, because a person reads it, perhaps on a phone.
 _MAX_REASON = 500
 
 _log = structlog.get_logger(__name__)
 
 
 class RuleFailure(str):
-    """The reason of a rule that raised or was late: it refuses, but uses up no approval."""
+    """The refusal by a rule that raised or was late; it does not use up an approval."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class PluginRules:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names as stored in a record's `guardrailsApplied`."""
+        """The rules' names, as stored in a record's `guardrailsApplied`."""
         return tuple(guardrail.name for guardrail in self._guardrails)
 
     async def judge(
@@ -90,7 +90,7 @@ def failure_of(error: BaseException) -> RuleFailure:
 
 
 def exact_answer(answer: object) -> str | Hold | None:
-    """Return a rule's answer in exact types, final; anything but None and `Hold` is a refusal."""
+    """Return a rule's final answer in exact types; anything but None and `Hold` is a refusal."""
     if answer is None or type(answer) is RuleFailure:
         return answer
     if type(answer) is Hold and isinstance(answer.reason, str):
@@ -99,6 +99,6 @@ def exact_answer(answer: object) -> str | Hold | None:
 
 
 def _one_line(text: str) -> str:
-    """Return the beginning of a text without line ends, terminal escapes and marks of direction,
-    which could make a hold or refusal look like another."""
+    """Return the beginning of a text, without the line ends, terminal escapes and direction marks
+    that could make a hold or refusal look like another."""
     return one_line(str.__str__(text), _MAX_REASON)

@@ -17,12 +17,12 @@ from solward.support.tasks import end
 from solward.types.guardrail import SOL
 from solward.vault.grants.dollars import MAX_AGE_MS, AssetPrice, NoPrice, Price, combined, timely
 
-# How long sources may take, since a transaction waits for them.
+# The time limit for price sources, because a transaction waits for them.
 DEADLINE_S: Final = 2.0
-# A price is cached this long, a failure shorter, because it refuses payments meanwhile.
+# How long a price is cached. A failure is cached for less time, because it refuses payments.
 _KEPT_S = 5.0
 _KEPT_FAILURE_S = 1.0
-# The cache is bounded, because callers name the assets.
+# The cache has a maximum size, because callers name the assets.
 _MOST_KEPT = 1_000
 
 _CLOSED: Final = NoPrice("the service is closing")
@@ -79,7 +79,7 @@ class Prices:
         self._asked: dict[str, asyncio.Task[dict[str, AssetPrice]]] = {}
 
     async def prices(self, assets: Collection[str]) -> dict[str, AssetPrice]:
-        """Return each asset's price, or why it has none, within the deadline.
+        """Return each asset's price, or why it has no price, within the deadline.
 
         The price of wrapped SOL is returned under `SOL`.
         """
@@ -99,7 +99,7 @@ class Prices:
         return self.timely(found)
 
     def timely(self, prices: Mapping[str, AssetPrice]) -> dict[str, AssetPrice]:
-        """Return prices that were read before, a `NoPrice` in place of one that is too old."""
+        """Return prices that were read before, with a `NoPrice` in place of each old price."""
         return timely(prices, self._clock_ms(), self._max_age_ms)
 
     async def close(self) -> None:
@@ -111,7 +111,7 @@ class Prices:
         now = time.monotonic()
         found = {asset: each.price for asset, each in kept if now < each.until}
         still = self.timely(found)
-        # A price that is too old by now is asked for again; a failure stays until its cache ends.
+        # A price that is now too old is requested again; a failure is kept until its cache ends.
         return {asset: price for asset, price in found.items() if still[asset] is price}
 
     async def _ask(self, assets: frozenset[str]) -> dict[str, AssetPrice]:
@@ -126,7 +126,7 @@ class Prices:
                 del self._asked[asset]
 
     async def _answers(self, assets: frozenset[str]) -> dict[str, Mapping[str, object] | NoPrice]:
-        """Return each source's answer by its name, and wait for none that ignores cancellation."""
+        """Return the sources' answers by name; do not wait for one that ignores cancellation."""
         tasks = {
             name: asyncio.create_task(_answer(source, assets))
             for name, source in self._sources.items()

@@ -1,1 +1,1 @@
-"""Pockets: wallets of single use for programs that are not decoded."""
+"""Pockets: single-use wallets for programs that are not decoded."""

@@ -1,4 +1,4 @@
-"""Instructions that fill, empty and close a pocket's token accounts, pure."""
+"""Builds the instructions that fill, empty and close a pocket's token accounts; pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class PocketToken:
     """A token that a pocket may hold.
 
     Attributes:
-        program: its token program.
-        taxed: whether transfers withhold a fee, which must leave an account before it is closed.
+        program: the token's program.
+        taxed: whether transfers withhold a fee, which must leave an account before it closes.
     """
 
     mint: str
@@ -49,17 +49,17 @@ class PocketHolding:
 
 
 def open_account(payer: str, owner: str, token: PocketToken) -> Instruction:
-    """Open the associated account of `owner`; if it exists, check that `owner` still owns it."""
+    """Open the associated account of `owner`, or check that `owner` still owns it."""
     return open_associated(payer, owner, token.mint, token.program)
 
 
 def send(token: PocketToken, source: str, target: str, owner: str, units: int) -> Instruction:
-    """Transfer units between accounts; from an account to itself asserts that it holds them."""
+    """Transfer units between accounts. A transfer to the same account asserts its balance."""
     return send_tokens(token.mint, token.program, token.decimals, source, target, owner, units)
 
 
 def close(token: PocketToken, pocket: str, wallet: str) -> Sequence[Instruction]:
-    """Close the pocket's account of a token; its rent and wrapped SOL go to the wallet."""
+    """Close the pocket's account of a token. Its rent and wrapped SOL go to the wallet."""
     account = token.account(pocket)
     closing = close_account(account, token.program, pocket, wallet)
     if not token.taxed:
@@ -92,10 +92,10 @@ def homeward(
     holdings: Sequence[PocketHolding],
     there: Collection[str],
 ) -> tuple[Instruction, ...]:
-    """Return the instructions that move all to the wallet and close the pocket's accounts.
+    """Return the instructions that move everything to the wallet and close the pocket's accounts.
 
     Args:
-        there: addresses of the wallet's associated accounts that exist.
+        there: addresses of the wallet's existing associated accounts.
     """
     made: list[Instruction] = []
     for each in holdings:

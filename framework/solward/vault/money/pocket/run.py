@@ -1,10 +1,11 @@
 """A pocket used in steps: the wallet fills it, it makes a call, and the rest returns to the wallet.
 
-Steps serve programs and venues whose bytes name their payer, so that wallet and pocket cannot sign
-one transaction. The wallet signs only the funding and the sweeps, which are decoded. The call has
-the pocket's signature alone, and can take no more than was put in. All steps are one record. Each
-step's bytes are durable before they are sent, so whichever process finds the record open resumes
-it. A call that was not signed before a crash is not made afterwards: the pocket is swept.
+Steps are for programs and venues whose bytes name their payer, so that wallet and pocket cannot
+sign one transaction together. The wallet signs only the funding and the sweeps, which are decoded.
+The call has the pocket's signature alone, and can take no more than was put in. All steps are one
+record. Each step's bytes are durable before they are sent, so whichever process finds the record
+open resumes it. A call that was not signed before a crash is not made afterwards; the pocket is
+swept.
 """
 
 from __future__ import annotations
@@ -97,19 +98,19 @@ from solward.vault.store import transactions as transaction_store
 from solward.vault.store.attempts import Attempt, AttemptState, PocketStep, Settlement
 from solward.vault.store.pockets import PocketRow, PocketState
 
-# A sweep looks again after each transaction; the bound is for somebody who keeps sending.
+# A sweep looks again after each transaction; the limit is for somebody who keeps sending.
 _SWEEPS = 6
-# Tokens that a route may go over. Accounts that a call opens beyond that are not swept.
+# The maximum number of tokens on a route. Accounts that a call opens beyond it are not swept.
 _FURTHER_MINTS = 3
-# The longest a venue or a plugin may take to make the call, while the pocket is filled.
+# The time limit for a venue or a plugin to build the call, while the pocket is filled.
 _BUILD_S = 30.0
-# How long to wait for nodes, even without a caller, because money is in the pocket.
+# How long to wait for nodes even if no caller waits, because money is in the pocket.
 _WAIT_S = 120.0
 _UNSEEN_TRIES = 3
-# The most token accounts that one sweep closes, so that it fits into a transaction.
+# The maximum number of accounts that a sweep closes, so that it fits into a transaction.
 _ACCOUNTS_A_SWEEP = 3
 
-# Other transactions have used what was left for a priority fee since it was read.
+# Since the limits were read, other transactions used up the rest that a priority fee needed.
 _NO_ROOM = "The ceiling of costs leaves no room for its priority fee"
 _EXPIRED = "The call expired without reaching the ledger; what the pocket held came back"
 _ENDS = {
@@ -125,7 +126,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a call: its attempt's state, None if none was made, and why it failed."""
+    """The outcome of a call: its attempt's state, None without an attempt, and why it failed."""
 
     state: AttemptState | None
     error: str | None = None
@@ -138,7 +139,7 @@ class Outcome:
 
 @dataclass(eq=False)
 class PocketRuns:
-    """Drives pockets through their steps, from the beginning or from where a crash left them."""
+    """Runs the steps of pockets, from the beginning or from the point of a crash."""
 
     _ledger: Ledger
     _database: Database
@@ -149,17 +150,17 @@ class PocketRuns:
     _owner: str
     # Addresses that no call may name.
     _blocked: frozenset[str]
-    # Set compute-unit limit and price of sweeps, and of calls that are given as instructions.
+    # Sets the compute-unit limit and price of sweeps, and of calls given as instructions.
     _fees: PriorityFees
-    # The service's limits; a sweep bids no more than they leave for costs.
+    # The service's limits; a sweep bids at most what they leave for costs.
     _wallet_limits: ScopeLimits
 
     async def after_funding(
         self, record: TransactionRecord, actor: Actor, draft: PocketDraft, item: InFlight
     ) -> TransactionRecord:
-        """Wait for the funding that was sent, make the call, and sweep the pocket.
+        """Wait for the sent funding, make the call, and sweep the pocket.
 
-        The call is not made if its requester has ended meanwhile, as `Actor` says.
+        The call is not made if its requester has ended meanwhile; see `Actor`.
         """
         funded = await item.done
         if funded.attempt not in (AttemptState.LANDED_OK, AttemptState.PRESUMED_DEAD):
@@ -186,7 +187,7 @@ class PocketRuns:
         async with self._database.read() as connection:
             row = await pocket_store.at_address(connection, record.wallet_id, address)
         if row is not None and row.state is PocketState.EMPTY and any(await self._contents(row)):
-            # A node lied when the pocket was emptied, or somebody has sent to it since.
+            # A node lied when the pocket was emptied, or somebody has paid into it since.
             sweepable.add(PocketState.EMPTY)
         async with self._database.write() as connection:
             await spending.lock_wallet(connection, record.wallet_id)
@@ -214,16 +215,16 @@ class PocketRuns:
         return record
 
     async def sweep_alone(self, record: TransactionRecord) -> TransactionRecord:
-        """Sweep the pocket of a record that does nothing else."""
+        """Sweep the pocket of a record that only sweeps."""
         with within(_WAIT_S, own=True):
             return await self._finish(record, Outcome(AttemptState.LANDED_OK), sweeps=True)
 
     async def resume(self, record: TransactionRecord, live: InFlight | None, step: str) -> None:
-        """Resume a record where a dead process left it.
+        """Resume a record at the step at which its process died.
 
         Args:
-            live: the attempt whose fate is open; None if all have ended.
-            step: of the live attempt, or of the last one.
+            live: the attempt whose fate is open; None if all attempts have ended.
+            step: the step of the live attempt, or of the last attempt.
 
         Raises:
             StoreError: the database refused; the record stays pending.
@@ -298,7 +299,7 @@ class PocketRuns:
             if not valid and signers[place] != pocket.address:
                 raise InvalidRequest("A signature other than the pocket's is missing or wrong")
         if advances_nonce(message):
-            # Sent later, such bytes could take what the pocket of a position holds by then.
+            # Such bytes, sent later, could take what the position's pocket holds by then.
             raise InvalidRequest("The call has a durable nonce, so it would stay valid for ever")
         fee = network_fee(message)
         if fee > self._fees.max_lamports:
@@ -315,7 +316,7 @@ class PocketRuns:
                 self._fees, drafted, blockhash.blockhash, found.units_consumed
             )
             if budgeted is not None:
-                # The pocket pays the price; if it holds too little, the call goes without one.
+                # The pocket pays the price; if its balance is too small, the call has no price.
                 with contextlib.suppress(InvalidRequest, LedgerError):
                     found = await self._try(draft, budgeted, own=True)
                     transaction = budgeted
@@ -327,7 +328,7 @@ class PocketRuns:
     async def _try(
         self, draft: PocketDraft, transaction: VersionedTransaction, *, own: bool
     ) -> SimulationResult:
-        """Simulate the call, and refuse one that would fail or pay too little.
+        """Simulate the call, and refuse it if it would fail or pay too little.
 
         The limits do not rely on it: they count what was put into the pocket.
         """
@@ -341,7 +342,7 @@ class PocketRuns:
         wanted = {wallet, pocket, *(each for found in accounts.values() for each in found)}
         named = await self._accounts_of(transaction)
         await self._check_blocked(named, transaction.message)
-        # A node reports only accounts that the transaction names; no other can change.
+        # A node reports only accounts that the transaction names; no other account can change.
         calls = resolved_calls(transaction.message, named)
         wanted |= {line.account for line in known_lines(calls, pocket) if line.account}
         addresses = [each for each in named if each in wanted]
@@ -418,7 +419,7 @@ class PocketRuns:
     async def _sweep(
         self, record: TransactionRecord, wallet: str, row: PocketRow, limits: Limits
     ) -> bool:
-        """Sweep the pocket until it holds nothing; return whether it is empty."""
+        """Sweep the pocket until nothing is left in it; return whether it is empty."""
         row = await self._with_opened(record, row)
         limits = ((f"wallet:{record.wallet_id}", self._wallet_limits), *limits)
         for _ in range(_SWEEPS):
@@ -440,7 +441,7 @@ class PocketRuns:
 
     async def _with_opened(self, record: TransactionRecord, row: PocketRow) -> PocketRow:
         """Return the pocket, with the mints of accounts that its call opened: a venue's route may
-        go over other tokens than those it trades."""
+        use tokens other than the two that are traded."""
         async with self._database.read() as connection:
             steps = await attempt_store.of_transaction(connection, record.id)
         named: dict[str, None] = {}
@@ -465,7 +466,7 @@ class PocketRuns:
         return replace(row, mints=(*row.mints, *further))
 
     async def _contents(self, row: PocketRow) -> tuple[int, list[PocketHolding]]:
-        """Return a pocket's lamports, and its associated accounts of the mints it may hold."""
+        """Return a pocket's lamports, and its associated accounts of the mints that it may hold."""
         mints = dict.fromkeys((*row.mints, WRAPPED_SOL_MINT))
         places = {
             (mint, program): associated_address(row.address, mint, program)
@@ -493,10 +494,10 @@ class PocketRuns:
         held: Sequence[PocketHolding],
         room: int | None = None,
     ) -> Attempt:
-        """Return a signed sweep of as much as can be moved in one transaction.
+        """Return a signed sweep that moves as much as one transaction can.
 
         Args:
-            room: lamports that fee and rent may have if it bids a price; None for any.
+            room: maximum lamports of fee and rent if the sweep bids a price; None for any.
         """
         movable = [each for each in held if not each.is_frozen][:_ACCOUNTS_A_SWEEP]
         choices = [(lamports, movable), *((0, [each]) for each in movable), (lamports, [])]
@@ -526,7 +527,7 @@ class PocketRuns:
                 result.units_consumed,
                 None if room is None else room - rent,
             )
-            # A wallet that cannot pay a priority fee sweeps without one.
+            # A wallet that cannot pay a priority fee sweeps without a priority fee.
             if budgeted is not None:
                 priced = await self._try_sweep(budgeted, wallet)
                 if priced.err is None:
@@ -549,7 +550,7 @@ class PocketRuns:
     async def _homeward(
         self, wallet: str, pocket: str, lamports: int, accounts: Sequence[PocketHolding]
     ) -> tuple[Instruction, ...] | str:
-        """Return the sweep's instructions, or why the wallet would pay more rent than counted."""
+        """Return the sweep's instructions, or the refusal if its rent exceeds what was counted."""
         targets = [each.token.account(wallet) for each in accounts]
         found = await self._ledger.accounts([*targets, RENT_SYSVAR]) if targets else {}
         there = {address for address, state in found.items() if state is not None}
@@ -560,7 +561,7 @@ class PocketRuns:
         return homeward(wallet, pocket, lamports, accounts, there)
 
     async def _room(self, connection: AsyncConnection, limits: Limits) -> int | None:
-        """Return the lamports of costs that the ceilings leave; None without a ceiling."""
+        """Return the lamports that the cost ceilings leave; None without a ceiling."""
         now = (await self._database.moment(connection)).window_ms
         used = await spending.usage(connection, [scope for scope, _ in limits], (), now)
         rooms = [
@@ -580,8 +581,8 @@ class PocketRuns:
         """Make a step's bytes durable; return why they must not be sent, or None if they may.
 
         Args:
-            actor: the requester; None for a sweep, which a freeze or a revoked key does not stop.
-            limits: limits whose ceilings of costs the priority fee of a sweep may not exceed.
+            actor: the requester; None for a sweep, which no freeze or revoked key stops.
+            limits: limits with the cost ceilings that a sweep's priority fee may not exceed.
         """
         try:
             async with self._database.write() as connection:
@@ -591,7 +592,7 @@ class PocketRuns:
                     if frozen is not None:
                         return "transactions are frozen" + (f": {frozen}" if frozen else "")
                 if attempt.step == PocketStep.SWEEP:
-                    # Its cost counts before it is sent, like any other. What a sweep must pay is
+                    # A sweep's cost counts before it is sent, as any cost. The required part is
                     # never refused, but a priority fee must fit.
                     await spending.lock_wallet(connection, record.wallet_id)
                     room = await self._room(connection, limits)
@@ -617,8 +618,8 @@ class PocketRuns:
     async def _end_unfunded(
         self, record: TransactionRecord, funded: Settlement
     ) -> TransactionRecord:
-        """End a record as its funding ended, because the pocket got nothing."""
-        # A failed funding gives money back if enough hosts say so; then only the fee is held.
+        """End a record like its funding, because the pocket got nothing."""
+        # If enough hosts call the funding failed, its money is released and only the fee is kept.
         paid = funded.fee_lamports
         async with self._database.write() as connection:
             row = (await pocket_store.of_transactions(connection, [record.id]))[record.id]
@@ -644,13 +645,13 @@ class PocketRuns:
         *,
         empty: bool,
     ) -> TransactionRecord:
-        """End the record with the sum of what its landed transactions took."""
+        """End the record with the sum that its landed transactions took."""
         async with self._database.read() as connection:
             steps = await attempt_store.of_transaction(connection, record.id)
             reserved = (await spending.reserved_by(connection, [record.id])).get(record.id, {})
             stored = await transaction_store.get(connection, record.id)
         total, sure = await self._add_up(wallet, steps)
-        # Funding that only one host calls dead may still land, and is then in the pocket.
+        # Funding that only one host calls dead may still land and fill the pocket.
         empty = empty and not any(
             s.step == PocketStep.FUND and s.state is AttemptState.PRESUMED_DEAD for s in steps
         )
@@ -663,7 +664,7 @@ class PocketRuns:
         if record.type == TransactionType.OTHER and not any(
             s.step == PocketStep.FUND for s in steps
         ):
-            # A record that only sweeps succeeds if the pocket is empty.
+            # A record that only sweeps has succeeded if the pocket is empty.
             called = (
                 Outcome(AttemptState.LANDED_OK)
                 if empty
@@ -694,13 +695,13 @@ class PocketRuns:
         return ended[record.id]
 
     async def _add_up(self, wallet: str, steps: Sequence[Attempt]) -> tuple[StepsTotal, bool]:
-        """Return what the steps took, and whether enough hosts say so (`is_enough`)."""
+        """Return the sum that the steps took, and whether enough hosts confirm it (`is_enough`)."""
         total, sure = StepsTotal(), True
         for step in steps:
             message = VersionedTransaction.from_bytes(step.wire).message
             paid = network_fee(message) if str(message.account_keys[0]) == wallet else 0
             if not step.state.landed:
-                # Unless it is dead it may still land, and takes of the wallet unless it is a call.
+                # A step that is not dead may still land, and only a call takes nothing.
                 sure &= step.state is AttemptState.DEAD or not paid
                 continue
             spent = spent_by(message)
@@ -717,7 +718,7 @@ class PocketRuns:
         return total, sure
 
     async def _balances(self, signature: str, message: AnyMessage) -> tuple[Balances | None, bool]:
-        # A node has a transaction's status before its balances, so they are waited for.
+        # A node has a transaction's status before its balances, so wait for the balances.
         deadline = asyncio.get_running_loop().time() + BALANCES_S
         while True:
             landed, sure = await read_landed(self._ledger, signature, message)

@@ -1,1 +1,1 @@
-"""Reserves the most that a judged transaction can take, or holds it for a person's decision."""
+"""Reserves the maximum that a judged transaction can take, or holds it for a person's decision."""

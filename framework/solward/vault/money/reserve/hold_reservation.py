@@ -1,5 +1,5 @@
-"""Holds for a person: the terms that are shown, whether a transaction still keeps to them, and
-whether it is held, carried out or refused."""
+"""Holds transactions for a person: computes the terms that the person sees, checks that a
+transaction still keeps to them, and decides whether to hold, carry out or refuse it."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from solward.vault.money.request import Actor, HoldTaken, IdempotencyKey, Pocket
 from solward.vault.store import holds, idempotency, recipients
 from solward.vault.store.holds import GRANTS_RULE, MAX_OPEN, HoldRow
 
-# Stands for a pocket's address, because another try uses another pocket.
+# Replaces a pocket's address, because another try uses another pocket.
 _POCKET: Final = "pocket"
-# By the bytes, their recipient is the wallet's own account, a new one each time, or nobody.
+# Operations whose recipient, by the bytes, is the wallet's own account, a new account, or nobody.
 _TO_NOBODY: Final = frozenset({Operation.STAKE, Operation.WRAP, Operation.BURN, Operation.LAUNCH})
 
 Key = tuple[str, str, str]
@@ -48,14 +48,14 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The judgement of rules and grants on a transaction, its time, and each scope's usage by then.
+    """The judgement of a transaction by rules and grants, its time, and each scope's usage by then.
 
     Attributes:
         usages: empty if a switch or an earlier refusal decided.
-        granted: the verdict of grants; None if the bytes do not bound what leaves.
-        error: why it fails though no rule refuses it.
-        approval: the hold whose approval it uses.
-        held: the hold that is stored in place of its record.
+        granted: the verdict of grants; None if the bytes do not bound the outflow.
+        error: why the transaction fails although no rule refuses it.
+        approval: the hold whose approval the transaction uses.
+        held: the hold that is stored in place of the transaction's record.
     """
 
     verdict: Verdict
@@ -68,16 +68,16 @@ class Judgement:
 
     @property
     def is_allowed(self) -> bool:
-        """True if it is to be reserved."""
+        """True if the transaction is to be reserved."""
         return self.held is None and self.verdict.allowed and self.error is None
 
     def blocked(self, reason: str, rule: str = GRANTS_RULE) -> Judgement:
-        """Return a refusal by a rule, which becomes the last of the applied rules."""
+        """Return a refusal by a rule, which becomes the last applied rule."""
         applied = (*(r for r in self.verdict.applied if r != rule), rule)
         return replace(self, verdict=Verdict(applied, rule, reason))
 
     def apply_to(self, record: TransactionRecord) -> TransactionRecord:
-        """Return the record with the judgement, as it is stored."""
+        """Return the record with the judgement, in its stored form."""
         verdict, status, error = self.verdict, TransactionStatus.PENDING, self.error
         if not verdict.allowed:
             status, error = TransactionStatus.BLOCKED, verdict.reason
@@ -96,11 +96,11 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class HoldTerms:
-    """The terms of a transaction that a person is shown.
+    """The terms of a transaction as a person sees them.
 
     Attributes:
         costs: in lamports, including `fee`, the network fee.
-        arrives: mint -> the least units that must arrive.
+        arrives: mint -> the minimum units that must arrive.
         least: `arrives` as lines, with their decimals.
     """
 
@@ -112,13 +112,13 @@ class HoldTerms:
 
     @classmethod
     def from_judgement(cls, judged: Judgement, question: Question) -> HoldTerms:
-        """Return the terms by the bytes, as grants count them; every pocket has the same name."""
+        """Return the terms by the bytes, counted as in grants; every pocket has the same name."""
         effects, pocket = question.effects, question.pocket
         assert effects is not None
         arrives: dict[str, int] = {}
-        # A token launch is left out, because its mint is another one each time it is planned.
+        # A token launch is left out, because each plan has a new mint.
         if question.intent.type != TransactionType.TOKEN_LAUNCH:
-            # Tokens arrive in this transaction, or by a pocket's later step.
+            # Tokens arrive in this transaction, or in a later step of a pocket.
             arrives = {**question.intent.tokens_in, **({} if pocket is None else pocket.returns)}
         least = with_decimals(
             [
@@ -147,10 +147,10 @@ class HoldReserver:
     """Holds transactions, and carries out approved ones, in the reserving database transaction.
 
     Attributes:
-        granting: has the symbols of tokens.
+        granting: the judge by grants, which has the symbols of tokens.
         hold_ms: how long a held transaction waits for a person.
-        max_fee_lamports: the network fee that a person is shown at least, because it may rise until
-            they have decided, and nothing is carried out that costs more than was shown; or 0.
+        max_fee_lamports: the minimum network fee that a person is shown, or 0. The fee may rise
+            until they decide, and a transaction that costs more than shown is not carried out.
     """
 
     granting: GrantJudge
@@ -164,19 +164,19 @@ class HoldReserver:
         record: TransactionRecord,
         question: Question,
     ) -> Judgement:
-        """Decide whether a transaction is carried out with an approval, refused because it is not
-        what was shown, or held in place of a record.
+        """Decide whether a transaction is carried out with an approval, refused because it differs
+        from what was shown, or held in place of a record.
 
-        A request for a payment that an open hold shows already, in whatever spelling, gets that
-        hold: with two holds, both might be approved. It gets it even if no rule would hold it now:
-        if it were paid and its hold approved later, it would be paid twice. This is for declared
-        operations. A plugin's transaction, and one that only its caller can repeat, is known by
-        its digest alone.
+        A request for a payment that an open hold shows already, in any spelling, gets that hold,
+        because a person might approve both of two holds. It gets the hold even if no rule would
+        hold it now: otherwise it would be paid now, and again after an approval. This is for
+        declared operations. A plugin's transaction, and one that only its caller can repeat, is
+        recognised only by its digest.
 
         Raises:
-            IdempotencyInFlight, IdempotencyMismatch, HoldTaken: the request's key stands for a hold
-                that ended meanwhile, which answers it; or for another request's.
-            HoldDecided: the key stands for a hold of another call, or was approved for less.
+            IdempotencyInFlight, IdempotencyMismatch, HoldTaken: the request's key belongs to a hold
+                that ended meanwhile and answers the request, or to another request.
+            HoldDecided: the key belongs to another call's hold, or was approved for less.
         """
         actor = question.actor
         waiting: list[HoldRow] = []
@@ -224,11 +224,11 @@ class HoldReserver:
                 f"{most} transactions of {actor.principal} wait for a person already, and this one"
                 f" would have to wait too: {reason}"
             )
-        # The sentence of a declared operation says all of it, so that it needs no digest.
+        # A declared operation needs no digest, because its sentence states everything.
         opaque = "" if is_declared(recipe) else digest
         hold = await self._hold(connection, judged, record, question, shown, opaque)
         if recipe is not None and actor.remember:
-            # Carrying it out writes the entries too. The digest does not cover them.
+            # Carrying out the hold also writes the entries, which the digest does not cover.
             recipe = {**recipe, REMEMBER: remember_json(actor.remember)}
         applied = judged.verdict.applied
         row = HoldRow(hold, digest, actor.action_key, recipe, applied, actor.trace, keyless)
@@ -249,7 +249,7 @@ class HoldReserver:
         shown: HoldTerms,
         opaque: str,
     ) -> Hold:
-        """Return a new hold; `opaque` is the `digest` of `hold_sentence`."""
+        """Return a new hold; `opaque` is the argument `digest` of `hold_sentence`."""
         actor, chain, lines = question.actor, question.chain, shown.lines
         found = await recipients.own_wallets(connection, addresses(lines))
         own = {address: row.id for address, row in found.items()}
@@ -282,8 +282,8 @@ class HoldReserver:
 
 
 async def hold_of(connection: AsyncConnection, actor: Actor) -> HoldRow | None:
-    """Return the hold, open or ended, that the request's key stands for since an earlier try: its
-    own, or another request's with the same terms.
+    """Return the hold, open or ended, that an earlier try bound to the request's key: the request's
+    own hold, or another request's with the same terms.
 
     Raises:
         IdempotencyMismatch: the key was used for another request.
@@ -310,15 +310,15 @@ async def _open_hold_of(connection: AsyncConnection, actor: Actor, now: Moment) 
     row = await hold_of(connection, actor)
     if row is None or (row.hold.state.is_open and row.hold.expires_ms > now.window_ms):
         return row
-    # The next try gets the record that the hold ended in.
+    # The next try gets the record with which the hold ended.
     raise HoldTaken if actor.idempotency is None else IdempotencyInFlight
 
 
 def _repeat(
     judged: Judgement, row: HoldRow, digest: str, question: Question, shown: HoldTerms
 ) -> Judgement:
-    """Judge a request whose key stands for an open hold: it waits, or uses that hold's approval.
-    If it does not match, it is refused without a record, so that the hold keeps its key."""
+    """Judge a request whose key belongs to an open hold: it waits, or uses that hold's approval. A
+    request that does not match is refused without a record, so the key stays the hold's."""
     actor, payment = question.actor, question.payment
     is_its_own = actor.idempotency is None and row.action_key == actor.action_key
     if is_its_own and payment is None and row.digest != digest:
@@ -326,8 +326,8 @@ def _repeat(
     if row.hold.state is HoldState.HELD or not row.hold.repeats:
         return replace(judged, held=row.hold)
     if row.digest != digest:
-        # The digest of a paid request has the price, which may change; the caller's key covers all
-        # of the request.
+        # A paid request's digest has the price, which may change; the caller's key covers the whole
+        # request.
         if payment is None or actor.idempotency is None:
             raise HoldDecided(f"{_ANOTHER}: it is another call")
         changed = excess_over(row.hold, question.intent, shown)
@@ -352,7 +352,7 @@ def _approved(
 
 
 async def approval_of(connection: AsyncConnection, hold_id: str, now: Moment) -> HoldRow:
-    """Return the hold of an unused approval; raise `HoldTaken` if it was used, or has ended."""
+    """Return the hold of an unused approval; raise `HoldTaken` if it was used or has ended."""
     row = await holds.get(connection, hold_id)
     if row is None or row.hold.state is not HoldState.APPROVED:
         raise HoldTaken
@@ -364,7 +364,7 @@ async def approval_of(connection: AsyncConnection, hold_id: str, now: Moment) ->
 async def use_approval(
     connection: AsyncConnection, record: TransactionRecord, approval: HoldRow | None
 ) -> None:
-    """Use up an approval, in the transaction that stores its outcome, so that it is used once.
+    """Use up an approval in the transaction that stores its outcome, so that it is used only once.
 
     Raises:
         HoldTaken: another process used it.
@@ -407,15 +407,15 @@ async def claim_record(
 ) -> None:
     """Bind the caller's Idempotency-Key to a record.
 
-    A key that is bound to a hold stays so: its caller asks again once a person approved it, and the
-    hold names the record that it ended in. So nothing else may be paid under that key.
+    A key that is bound to a hold stays bound: its caller repeats the request after the approval,
+    and the hold names the record with which it ended. So no other payment may use that key.
 
     Args:
         approval: the hold whose approval the record uses.
 
     Raises:
-        IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first, or it
-            stands for a hold that has ended.
+        IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first, or the key
+            belongs to a hold that has ended.
     """
     try:
         await idempotency.claim(
@@ -432,7 +432,7 @@ async def claim_record(
 
 
 def with_decimals(lines: Sequence[Line], decimals: Mapping[str, int]) -> tuple[Line, ...]:
-    """Return lines with decimals, from a node if the bytes do not state them.
+    """Return lines with decimals; a node states the decimals that the bytes lack.
 
     Args:
         decimals: mint -> its decimals.
@@ -445,7 +445,7 @@ def with_decimals(lines: Sequence[Line], decimals: Mapping[str, int]) -> tuple[L
 
 
 def shown_lines(lines: Sequence[Line]) -> tuple[dict[str, Any], ...]:
-    """Return lines as a hold stores them."""
+    """Return lines in the form that a hold stores."""
     names = ("account", "owner", "decimals")
     return tuple(
         {"operation": line.operation.value, "asset": line.asset, "units": str(line.units)}
@@ -455,12 +455,13 @@ def shown_lines(lines: Sequence[Line]) -> tuple[dict[str, Any], ...]:
 
 
 def digest_of(question: Question, lines: Sequence[Line]) -> str:
-    """Hash a request and what it takes, so that a repeated request has the same digest.
+    """Hash a request with the amounts that it takes, so that a repeated request has the same
+    digest.
 
-    A request that only its caller can repeat is identified by the digest alone: whatever has it may
-    use the approval. The key of an agent's request is left out, because it differs in each cycle,
-    and the same payment in the next cycle must not be a second one. A paid request is identified by
-    its content and what it takes, whichever route or skill makes it.
+    A request that only its caller can repeat is identified by the digest alone: any request with
+    that digest may use the approval. The key of an agent's request is left out, because it differs
+    in each cycle, and the same payment in the next cycle is not a second payment. A paid request is
+    identified by its content and its amounts, whichever route or skill makes it.
     """
     actor, intent, payment = question.actor, question.intent, question.payment
     key = None
@@ -478,7 +479,7 @@ def digest_of(question: Question, lines: Sequence[Line]) -> str:
     chain = question.chain
     whole = ["hold", question.wallet_id, list(chain), intent.type, key, asked, left]
     if payment is not None:
-        # The fingerprint covers the whole request, so that only what was approved is bought.
+        # The fingerprint covers the whole request, so that only the approved purchase is made.
         request = [payment.url, payment.method, payment.fingerprint]
         payers = [each for each in chain if not each.startswith(("skill:", "plugin:"))]
         whole = ["hold", question.wallet_id, payers, intent.type, key, request, left]
@@ -486,7 +487,7 @@ def digest_of(question: Question, lines: Sequence[Line]) -> str:
 
 
 def is_keyless(actor: Actor) -> bool:
-    """Return whether the caller chose no key, by which the request would be another payment."""
+    """Return whether the caller chose no key; a chosen key makes the request a separate payment."""
     if actor.idempotency is not None:
         return actor.idempotency.is_generated
     key = actor.action_key
@@ -496,11 +497,11 @@ def is_keyless(actor: Actor) -> bool:
 def is_same_payment(
     hold: Hold, record: TransactionRecord, lines: Sequence[Line], arrives: Mapping[str, int]
 ) -> bool:
-    """Return whether a transaction takes what a hold shows, from the same wallet to the same
-    recipients, for the same assets, by whichever route, skill or spelling it was asked for.
+    """Return whether a transaction makes the payment that a hold shows: from the same wallet, to
+    the same recipients, for the same assets. The request's route, skill and spelling do not matter.
 
     Args:
-        arrives: only the mints are compared, because each quote has other amounts.
+        arrives: compared only by mint, because each quote has other amounts.
     """
     if not lines or (hold.wallet_id, hold.type) != (record.wallet_id, record.type):
         return False
@@ -510,7 +511,7 @@ def is_same_payment(
     if any(hold.details.get(name) != record.details.get(name) for name in fixed):
         return False
     if any(line.operation is Operation.LAUNCH for line in lines):
-        # The lines of a launch do not say which token it is.
+        # The lines of a launch do not name its token.
         return False
     shown = [_at_any_venue(_line(each)) for each in hold.lines]
     taken = [_at_any_venue(each) for each in lines]
@@ -518,13 +519,13 @@ def is_same_payment(
 
 
 def is_declared(recipe: Mapping[str, Any] | None) -> bool:
-    """Return whether a recipe repeats a declared operation, whose lines say all of it. A plugin's
-    own instructions may do anything else."""
+    """Return whether a recipe repeats a declared operation, whose lines state all its effects. A
+    plugin's own instructions may do anything else."""
     return recipe is not None and "operation" in recipe
 
 
 def venue_of(hold: Hold) -> str | None:
-    """Return the venue of a held swap as it was shown; None if it is no swap."""
+    """Return the venue of a held swap as it was shown; None if the hold is no swap."""
     accounts = (str(line.get("account", "")) for line in hold.lines)
     return next((each.removeprefix(VENUE) for each in accounts if each.startswith(VENUE)), None)
 
@@ -538,8 +539,8 @@ def _at_any_venue(line: Line) -> Line:
 def excess_over(hold: Hold, intent: Intent, now: HoldTerms) -> str | None:
     """Return how a transaction exceeds what a hold shows, in words; None if it does not.
 
-    Lines may take at most as much as shown, with the same recipients and decimals, and costs may be
-    at most as shown. A swap must bring at least the minimum shown.
+    Lines may take no more than shown, with the same recipients and decimals, and costs may be no
+    higher than shown. A swap must bring at least the minimum shown.
     """
     lines, costs, arrives = now.lines, now.costs, now.arrives
     if intent.type != hold.type:
@@ -579,7 +580,7 @@ def excess_over(hold: Hold, intent: Intent, now: HoldTerms) -> str | None:
 
 
 def _asked(intent: Intent, pocket: PocketUse | None) -> dict[str, Any]:
-    """Return the declaration without what differs in another try: a quote's minimum, a pocket."""
+    """Return the declaration without what differs between tries: quote minimum and pocket."""
     address, use = None, {}
     if pocket is not None:
         address = pocket.pocket.address
@@ -612,7 +613,7 @@ def _sums(lines: Sequence[Line], exact: bool) -> Counter[Key]:
 
 
 def _key(line: Line, exact: bool) -> Key:
-    """Return what identifies a line; with `exact`, a launch is identified by its mint too."""
+    """Return the key of a line; with `exact`, a launch is identified by its mint too."""
     is_new = line.operation is Operation.LAUNCH and not exact
     account = None if line.operation in _TO_NOBODY else line.account
     return line.operation.value, "" if is_new else line.asset, account or ""

@@ -1,4 +1,4 @@
-"""Judge and reserve in one database transaction; release reservations that were never signed."""
+"""Judges and reserves in one database transaction; releases reservations never signed for."""
 
 from __future__ import annotations
 
@@ -80,20 +80,20 @@ from solward.vault.store.holds import GRANTS_RULE
 from solward.vault.store.payments import PaymentRow
 from solward.vault.store.pockets import PocketRow, PocketState
 
-# The rule in a record's `guardrailsApplied` if a payment's terms refused it.
+# The rule that a record's `guardrailsApplied` names if a payment's terms refused it.
 PAYMENT_RULE = "simulated_effects"
-# Costs and exchange rates change a seller's price by less than this. A jump is a mistake, or an
-# attack on an agent that pays any price.
+# Costs and exchange rates change a seller's price by less than this. A larger jump is a mistake, or
+# an attack on an agent that pays any price.
 MAX_RISE_PERCENT: Final = 20
-# A request is judged again if changed grants count dollars of other assets, or rules changed.
+# How often a request is judged again if changed grants need other prices, or rules changed.
 _PRICE_TRIES = 3
 _RULE_TRIES = 3
-# The rules of rolling windows.
+# The rules that use rolling windows.
 _WINDOWED = (RATE_LIMIT, "daily_limit", "spending_limit_check")
 
 
-# Any blockhash that can still land is later than this, however slow slots are. A false slot of a
-# lying node stops purchases no longer either.
+# Any blockhash that can still land is later than this, however slow slots are. A lying node's false
+# slot stops purchases no longer than this either.
 _LANDED_LATELY_MS = 2 * BLOCKHASH_BLOCKS * MOST_SLOT_MS
 
 _T = TypeVar("_T")
@@ -102,12 +102,12 @@ Prices = Mapping[str, AssetPrice]
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A judged record, the limits it was judged by, and its reservation.
+    """A judged record, the limits by which it was judged, and its reservation.
 
     Attributes:
         held_lamports: the reserved debit.
         units: asset -> the units that count in each scope.
-        outflow: the most that the bytes can take.
+        outflow: the maximum that the bytes can take.
         landed_slot: for a purchase, the last slot in which a transaction of the wallet landed.
     """
 
@@ -124,7 +124,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class _PluginAnswer:
-    """The answer of plugins' rules, read before the write transaction.
+    """The answer of the plugins' rules, computed before the write transaction.
 
     Attributes:
         verdict: of built-in rules, grants and plugins' rules; None if there are no plugins' rules.
@@ -137,7 +137,7 @@ class _PluginAnswer:
 
 
 class BidTooHigh(Exception):
-    """Raised if only costs exceed a limit; a bid lower by `excess_lamports` would fit."""
+    """Raised if only costs exceed a limit; a fee bid lower by `excess_lamports` would fit."""
 
     def __init__(self, excess_lamports: int) -> None:
         super().__init__(excess_lamports)
@@ -145,14 +145,14 @@ class BidTooHigh(Exception):
 
 
 class _RulesChanged(Exception):
-    """Raised if the plugins' rules were replaced since they were asked."""
+    """Raised if the plugins' rules were replaced after their answer."""
 
 
 def _single_scope_units(
     actor: Actor, granted: GrantRuling | None, units: Mapping[str, int]
 ) -> list[tuple[str, str, int]]:
-    """Return the units that count in one scope only, in the order in which totals are locked: in
-    grants, and in those of skills and plugins, by which a transaction is found."""
+    """Return the units that count in one scope only, in the order in which totals are locked:
+    scopes of grants, and scopes of skills and plugins, by which a transaction is found."""
     counted = {(via, spending.SOL_ASSET): units[spending.SOL_ASSET] for via in actor.via}
     charges = () if granted is None else granted.decision.charges
     for charge in charges:
@@ -165,8 +165,8 @@ def _single_scope_units(
 async def _as_payment(
     connection: AsyncConnection, judged: Judgement, question: Question
 ) -> Judgement:
-    """Apply the rules for payments: the sponsor must not be a wallet or pocket of ours, and a
-    person decides if the price rose."""
+    """Apply the rules for payments: the sponsor must not be a wallet or pocket of this service, and
+    a person decides if the price rose."""
     payment = question.payment
     if payment is None or not judged.is_allowed:
         return judged
@@ -179,10 +179,10 @@ async def _as_payment(
 
 
 async def _price_change(connection: AsyncConnection, question: Question) -> str | None:
-    """Return why a person is asked about a payment's price, or None if it has not risen.
+    """Return why a person is asked about a payment's price; None if the price has not risen.
 
-    It has risen if it is more than `MAX_RISE_PERCENT` above the wallet's last payment to the same
-    URL in the same asset, landed or not. The operator is not asked.
+    A price has risen if it is more than `MAX_RISE_PERCENT` above the wallet's last payment to the
+    same URL in the same asset, landed or not. The operator is not asked.
     """
     payment = question.payment
     if payment is None or question.actor.is_admins:
@@ -198,9 +198,9 @@ async def _price_change(connection: AsyncConnection, question: Question) -> str 
 
 
 def _is_refused_for_now(judged: Judgement, actor: Actor) -> bool:
-    """Return whether a refusal ends by itself, soon or with the fault that caused it, so that it
-    does not use up an approval. Raise `HoldWaits` if the service carries out an approval, because
-    it tries again."""
+    """Return whether a refusal ends by itself, soon or with the fault that caused it. Such a
+    refusal does not use up an approval. Raise `HoldWaits` if the service carries out an approval,
+    because the service tries again."""
     verdict = judged.verdict
     passes = verdict.passing or verdict.rule == RATE_LIMIT
     if passes and actor.approval is not None:
@@ -234,7 +234,7 @@ async def _use_pocket(
     connection: AsyncConnection, record: TransactionRecord, use: PocketUse
 ) -> str | None:
     """Store the pocket with the reservation, or return why it cannot be used now. The wallet's lock
-    makes the checks final. A position's pocket is used by one transaction at a time."""
+    makes the checks final. Only one transaction at a time uses a position's pocket."""
     pocket = use.pocket
     error = _is_for_later(use, await pockets.in_use(connection, pocket.wallet_id))
     if error:
@@ -273,8 +273,8 @@ def _is_for_later(use: PocketUse, now: pockets.PocketsInUse) -> str:
     """Return why the pocket cannot be used now; empty if it can.
 
     A swap in one transaction asserts a sum on the wallet's own account. Tokens that another pocket
-    returns there until it lands would count for that sum, and a market could then take all that the
-    swap pays.
+    returns to the account before the swap lands would count for that sum, and a market could then
+    take all that the swap pays.
     """
     if use.output_mint in now.bought:
         return f"Another swap into {use.output_mint} has not ended yet; nothing was sent"
@@ -291,8 +291,8 @@ _LATER = " nothing was sent, ask again once it has ended"
 async def _owned_by_another(
     connection: AsyncConnection, record: TransactionRecord, use: PocketUse
 ) -> str | None:
-    """Return why the requester may not use a position; None if it may. A call risks all that is in
-    it, so only the principal that opened it and the operator may."""
+    """Return why the requester may not use a position; None if it may. A call risks the position's
+    whole contents, so only the operator and the principal that opened it may use it."""
     known = await _of_position(connection, use)
     if known is None or known.opened_by == record.principal:
         return None
@@ -303,7 +303,7 @@ async def _owned_by_another(
 
 
 async def _of_position(connection: AsyncConnection, use: PocketUse) -> PocketRow | None:
-    """Return the pocket of a position that was used before; None for another."""
+    """Return the pocket of a position if it was used before; None for any other pocket."""
     if use.program is None or use.position is None:
         return None
     return await pockets.at_position(connection, use.pocket.wallet_id, use.program, use.position)
@@ -335,7 +335,7 @@ def _request(question: Question, granted: GrantRuling | None) -> Request:
 
 
 class Reserver:
-    """Judges intents against usage, and stores verdict and reservation together."""
+    """Judges intents by limits and usage, and stores verdict and reservation together."""
 
     def __init__(
         self,
@@ -358,38 +358,37 @@ class Reserver:
         self._policy = policy
         self._wallet_limits = wallet_limits
         self.use_guardrails(plugin_guardrails)
-        # Key of an alert -> when it was raised; in memory, because a repeated alert after a restart
-        # is better than a query of the audit log under the reservation's locks.
+        # Key of an alert -> when it was raised. In memory, because a repeated alert after a restart
+        # costs less than a query of the audit log under the reservation's locks.
         self._alerted_ms: dict[str, int] = {}
 
     def use_guardrails(self, guardrails: Sequence[PluginGuardrail]) -> None:
-        """Judge by these guardrails of plugins from now on, reservations in progress too."""
+        """Use these plugins' guardrails from now on, for reservations in progress too."""
         self._plugin_rules = PluginRules(guardrails)
 
     async def reserve(
         self, record: TransactionRecord, question: Question, row: PaymentRow | None = None
     ) -> Reservation:
         """Judge a simulated transaction and store its record: pending, blocked, or failed if its
-        pocket cannot be used now, as while another purchase of the mint is in flight.
+        pocket cannot be used now, such as while another purchase of the mint is in flight.
 
         Args:
             row: the payment to store.
 
         Raises:
             IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first.
-            TakenOver, KeyRevoked, SkillError: the requester has ended: another run of the agent's
-                cycle or of the schedule has the fencing token, the agent was stopped or the
-                schedule paused, the API key was revoked, the skill's call is over. Or its entries
-                do not fit.
+            TakenOver, KeyRevoked, SkillError: the requester has ended: another run has the agent's
+                or schedule's fencing token, the agent was stopped, the schedule was paused, the API
+                key was revoked, or the skill's call is over. Or the skill's entries do not fit.
             PocketTaken: another process used the pocket first.
             Held: a person decides; the hold is stored in place of a record.
             HoldTaken: the approval was used, or has ended.
-            BidTooHigh: it would fit with a lower bid; nothing was stored.
+            BidTooHigh: the transaction would fit with a lower fee bid; nothing was stored.
         """
         for _ in range(_RULE_TRIES):
             answer = _PluginAnswer(self._plugin_rules)
             if answer.rules.names:
-                # Plugins run before the write transaction, so that they hold no lock of it.
+                # Plugins run before the write transaction, so that they never hold its locks.
                 answer = await self._ask_plugins(question)
             reserve = partial(self._reserve, record, question, row, answer)
             with contextlib.suppress(_RulesChanged):
@@ -397,10 +396,10 @@ class Reserver:
         raise StoreError("The plugins' guardrails are changed all the time; try again")
 
     async def _priced(self, question: Question, judge: Callable[[Prices], Awaitable[_T]]) -> _T:
-        """Judge with the prices that grants need, and again if the grants need others by then."""
+        """Judge with the prices that grants need, and again if changed grants need other prices."""
         assets: frozenset[str] = frozenset()
         for _ in range(_PRICE_TRIES):
-            # Prices are read before the database transaction, so that sources hold no lock of it.
+            # Prices are read before the database transaction, so that sources never hold its locks.
             prices = await self._granting.prices_for(question, assets)
             try:
                 return await judge(prices)
@@ -487,8 +486,8 @@ class Reserver:
     async def fail(
         self, record: TransactionRecord, actor: Actor, intent: Intent, error: str
     ) -> TransactionRecord:
-        """Store an intent that cannot be sent, without a reservation: blocked if the declaration
-        alone breaks a rule, failed otherwise."""
+        """Store an intent that cannot be sent, without a reservation. The record is blocked if the
+        declaration alone breaks a rule, and failed otherwise."""
         question = Question(record.wallet_id, actor, intent)
         async with self._database.write() as connection:
             await self._lock(connection, question)
@@ -502,7 +501,7 @@ class Reserver:
         return stored
 
     async def trial(self, question: Question) -> Verdict:
-        """Judge as `reserve` would now, and change nothing; it may raise `BidTooHigh` too."""
+        """Judge as `reserve` would now, and change nothing; this may raise `BidTooHigh` too."""
         verdict = (await self._ask_plugins(question)).verdict
         assert verdict is not None
         if question.payment is not None and verdict.allowed:
@@ -512,7 +511,7 @@ class Reserver:
         return verdict
 
     async def _ask_plugins(self, question: Question) -> _PluginAnswer:
-        """Return the verdict by the plugins' rules in use now."""
+        """Return the verdict by the plugins' current rules."""
         rules, effects = self._plugin_rules, question.effects
 
         async def judge(prices: Prices) -> Judgement:
@@ -536,7 +535,7 @@ class Reserver:
         key_failure: str | None = None,
         trace: str | None = None,
     ) -> TransactionRecord:
-        """Release a reservation without signed bytes.
+        """Release a reservation for which no bytes were signed.
 
         Args:
             key_failure: why the wallet's key could not be opened, if that is the reason.
@@ -561,7 +560,7 @@ class Reserver:
         """Judge rebuilt bytes of an intent whose limits are reserved already.
 
         Raises:
-            PermissionError: they cost more than was reserved, or break a rule.
+            PermissionError: the bytes cost more than was reserved, or break a rule.
         """
         limits = [(scope, ScopeLimits(), ScopeUsage()) for scope, _ in reservation.scopes]
         verdict = judge(intent, effects, limits, self._policy)
@@ -573,7 +572,7 @@ class Reserver:
         if not _is_within(effects.outflow, reservation.outflow):
             raise PermissionError("the rebuilt transaction takes more than was judged")
         if max_debit(intent, effects) > reservation.held_lamports:
-            # An added memo costs no lamports, so the ledger's answers must have changed.
+            # An added memo costs no lamports, so the ledger's answers must have changed meanwhile.
             raise PermissionError("the rebuilt transaction costs more than was reserved")
 
     def _scopes(self, question: Question) -> tuple[tuple[str, ScopeLimits], ...]:
@@ -587,12 +586,12 @@ class Reserver:
         return own, *question.actor.limits
 
     async def _lock(self, connection: AsyncConnection, question: Question) -> None:
-        """Lock the wallet, and the scopes with windows over several wallets: the key, and any skill
-        or plugin with grants."""
+        """Lock the wallet, and the scopes whose windows span several wallets: the API key, and any
+        skill or plugin with grants."""
         actor = question.actor
         scopes = [scope for scope, _ in actor.limits if is_key(scope)]
         if actor.via and self._database.shared:
-            # From here on nobody can change grants, so that their version holds.
+            # From here on nobody can change grants, so their version stays valid.
             await spending.lock_service(connection)
             version = await grants_store.version(connection)
             scopes += await self._granting.sets.read(connection, version, actor.via)
@@ -613,15 +612,15 @@ class Reserver:
         """Return the judgement of the built-in rules and then of the grants.
 
         Args:
-            answer: the verdict of a moment ago, by plugins too. A refusal stands. If it allows, the
-                built-in rules judge again, because the usage may have changed.
+            answer: the earlier verdict, which includes plugins' rules. A refusal is final. If it
+                allows, the built-in rules judge again, because the usage may have changed.
 
         Raises:
-            BidTooHigh: a lower bid would fit.
+            BidTooHigh: a lower fee bid would fit.
             PricesMissing: read the missing prices, and judge again.
         """
         frozen, version = await spending.switches_and_version(connection, question.wallet_id)
-        # The time is read under the lock, so that records and windows follow the judgements' order.
+        # The time is read under the lock, so that records and windows are in the judgements' order.
         now = await self._database.moment(connection)
         verdict = None if answer is None else answer.verdict
         stands = verdict is not None and not verdict.allowed
@@ -666,10 +665,10 @@ class Reserver:
 
     @contextlib.asynccontextmanager
     async def _alerts(self) -> AsyncIterator[Callable[[str, int], bool]]:
-        """Yield a function that tells whether an alert is this process's first of its key in a day,
-        and marks it as raised. If the block fails, the marks are removed.
+        """Yield a function that tells whether an alert is this process's first with its key in a
+        day, and marks the alert as raised. If the block fails, the marks are removed.
 
-        Reservations that share a commit see each other's marks.
+        Reservations in the same commit see each other's marks.
         """
         alerted: list[str] = []
 
@@ -690,7 +689,7 @@ class Reserver:
     async def _built_in(
         self, connection: AsyncConnection, question: Question, frozen: str | None, now: Moment
     ) -> tuple[Verdict, dict[str, ScopeUsage]]:
-        """Return the verdict, and each scope's usage; empty if a switch decides."""
+        """Return the verdict, and each scope's usage (empty if a freeze switch decides)."""
         if frozen is not None:
             reason = "transactions are frozen" + (f": {frozen}" if frozen else "")
             return Verdict((FREEZE_RULE,), FREEZE_RULE, reason), {}
@@ -733,7 +732,7 @@ class Reserver:
         if action_key is not None and failed and approval is None:
             waiting = await hold_of(connection, actor)
             if waiting is not None and waiting.hold.state.is_open:
-                # The action ends as its hold does, so a try that failed meanwhile has no key.
+                # The action ends like its hold, so a try that failed meanwhile has no key.
                 action_key = None
         await store.insert_record(
             connection,
